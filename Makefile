@@ -1,0 +1,57 @@
+# Everything here runs in .venv, made from the hashed lock files. `make` lists the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+LOCKS := requirements.lock requirements-dev.lock
+# The stamp's name holds the lock's hash: a changed lock makes a new environment.
+KEY := $(shell sha256sum < requirements-dev.lock | cut -c1-16)
+STAMP := .venv/.made-$(KEY)
+BIN := .venv/bin
+PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
+
+.PHONY: help venv demo test fast check bench lock clean
+
+help:  ## list the targets
+	@sed -nE 's/^([a-z]+):.*  ## (.*)/\1|\2/p' $(MAKEFILE_LIST) | \
+		while IFS='|' read -r name text; do printf '%-8s %s\n' "$$name" "$$text"; done
+
+venv: $(STAMP)  ## make .venv from requirements-dev.lock
+
+$(STAMP):
+	rm -rf .venv
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --require-hashes -r requirements-dev.lock
+	$(BIN)/pip install -q --no-deps --no-build-isolation -e .
+	touch $@
+
+demo: venv  ## load, query and resume, step by step, in a temporary folder
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
+
+check: venv  ## style, types and import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fast: check  ## check, then the tests that need no service
+	$(PYTEST) tests/unit
+
+test: check  ## check, then every test, against real services
+	@$(PYTEST)
+
+bench: venv  ## measure; never part of the tests
+	$(BIN)/python bench/run.py
+
+lock: venv  ## pin every dependency with its hashes again
+	for f in $(LOCKS); do \
+		dev=$$([ $$f = requirements.lock ] || echo "--group dev"); \
+		$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
+			--no-emit-index-url --custom-compile-command "make lock" \
+			pyproject.toml --group build $$dev -o $$f; \
+	done
+
+clean:  ## remove what the other targets made
+	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,58 @@
+"""rowfall loads data into analytical databases as fast as the hardware allows, exactly once.
+
+The public names live in :mod:`rowfall.api`; they are imported on first use, so that
+``rowfall --help`` and the engine's child process start without them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rowfall.api import Verification, load, loads, plan, query, report, verify
+    from rowfall.errors import RowfallError
+    from rowfall.model import Plan, Report
+    from rowfall.options import Options
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "load": "api",
+    "loads": "api",
+    "plan": "api",
+    "query": "api",
+    "report": "api",
+    "verify": "api",
+    "Verification": "api",
+    "Options": "options",
+    "Plan": "model",
+    "Report": "model",
+    "RowfallError": "errors",
+}
+
+__all__ = [
+    "Options",
+    "Plan",
+    "Report",
+    "RowfallError",
+    "Verification",
+    "__version__",
+    "load",
+    "loads",
+    "plan",
+    "query",
+    "report",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'rowfall' has no attribute {name!r}")
+    # `rowfall.plan` is also a module of this package: the function wins once it is asked for.
+    from importlib import import_module
+
+    value = getattr(import_module(f"rowfall.{home}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,6 @@
+"""``python -m rowfall``."""
+
+from rowfall.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""``rowfall load``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rowfall.cli.options import chosen, command, destination_options, table_options
+from rowfall.cli.output import Output
+from rowfall.errors import Exit
+
+
+@command
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@destination_options
+@table_options("load")
+@click.pass_obj
+def load(
+    output: Output, /, sources: tuple[str, ...], to: str | None, table: str | None, **values: Any
+) -> int:
+    """Load files or generated rows into a table, exactly once.
+
+    SOURCE is a path, a pattern, a URI such as s3://bucket/trips/*.csv.gz or
+    generate://trips?rows=1e8, or - for stdin. Running the same command again resumes a load and
+    skips what has landed.
+    """
+    from rowfall import api
+    from rowfall.report import report_document, report_text
+
+    with output.listener() as listener:
+        result = api.load(sources, to=to, table=table, options=chosen(values), on_event=listener)
+    if output.json:
+        output.document(report_document(result))
+    else:
+        text = report_text(
+            result, color=output.talk_color, verbose=output.verbose, width=output.columns
+        )
+        output.talk(f"\n{text}")
+    return Exit.DONE if result.outcome == "done" else Exit.PARTIAL

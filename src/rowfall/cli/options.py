@@ -1,0 +1,137 @@
+"""Click options made from the option table, the options every command has, and grouped help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import Field, fields
+from typing import Any, TypeVar
+
+import click
+
+from rowfall.cli.output import Output
+from rowfall.options import Flag, Options, flags_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class GroupedOption(click.Option):
+    """An option that knows its heading in the help."""
+
+    def __init__(self, *args: Any, group: str = "General", **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.group = group
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Nothing: the help sentence says the default, and the error says the range."""
+        return {}
+
+
+class GroupedCommand(click.Command):
+    """A command whose help lists its options under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                groups.setdefault(getattr(param, "group", "General"), []).append(record)
+        width = max(len(flags) for records in groups.values() for flags, _ in records)
+        # What a command is about comes first, what all of them share comes last.
+        general = groups.pop("General", [])
+        for name, records in [*groups.items(), ("General", general)]:
+            with formatter.section(f"{name} options"):
+                # One column for all headings, or every section is aligned on its own.
+                formatter.write_dl([(flags.ljust(width), text) for flags, text in records])
+
+
+def command(function: Callable[..., Any]) -> click.Command:
+    """``@click.command`` with grouped help and the options that all commands have."""
+    for add in reversed(_COMMON):
+        function = add(function)
+    return click.command(name=function.__name__, cls=GroupedCommand)(function)
+
+
+def option(*flags: str, **attributes: Any) -> Callable[[F], F]:
+    """``click.option`` with a ``group``."""
+    return click.option(*flags, cls=GroupedOption, **attributes)
+
+
+def table_options(name: str) -> Callable[[F], F]:
+    """Every option of the table that command ``name`` takes."""
+
+    def add(function: F) -> F:
+        for item, flag in reversed(list(flags_of(name))):
+            function = click.option(*flag.flags, item.name, **_attributes(item, flag))(function)
+        return function
+
+    return add
+
+
+def chosen(values: dict[str, Any]) -> Options:
+    """The :class:`Options` of a parsed command line."""
+    names = {item.name for item in fields(Options)}
+    return Options(**{name: value for name, value in values.items() if name in names})
+
+
+def target_option(function: F) -> F:
+    """``--to TARGET``."""
+    return option(
+        "--to",
+        metavar="TARGET",
+        group="Target",
+        help="Where the table is: a folder for embedded ClickHouse or a URI of a server. "
+        "Default: ./rowfall-data.",
+    )(function)
+
+
+def destination_options(function: F) -> F:
+    """``--to TARGET`` and ``--table NAME`` of the commands that write or plan to."""
+    table = option(
+        "--table",
+        metavar="NAME",
+        group="Target",
+        help="Table to load into, created when missing. Default: by the name of the source.",
+    )
+    to = option(
+        "--to",
+        metavar="TARGET",
+        group="Target",
+        help="A folder for embedded ClickHouse, the URI of a server, a file pattern to export "
+        "to, or null: to only read. Default: ./rowfall-data.",
+    )
+    return to(table(function))
+
+
+def _attributes(item: Field[Any], flag: Flag) -> dict[str, Any]:
+    """How click is to parse the option; the type follows from the field's."""
+    attributes: dict[str, Any] = {"cls": GroupedOption, "group": flag.group, "help": flag.help}
+    if item.default is False:
+        return attributes | {"is_flag": True}
+    attributes |= {"metavar": flag.metavar, "default": item.default}
+    annotation = str(item.type)
+    if flag.many:
+        return attributes | {"multiple": True}
+    if annotation.startswith("int"):
+        return attributes | {"type": click.IntRange(min=0 if item.default == 0 else 1)}
+    if annotation.startswith("float"):
+        return attributes | {"type": click.FloatRange(0, 1)}
+    return attributes
+
+
+def _set(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Record a common option in the context's :class:`Output` before the command runs."""
+    if value and param.name:
+        setattr(ctx.ensure_object(Output), param.name, True)
+
+
+def _common(*flags: str, text: str) -> Callable[[F], F]:
+    return option(*flags, is_flag=True, expose_value=False, is_eager=True, callback=_set, help=text)
+
+
+_COMMON = (
+    _common("--json", text="One JSON document on stdout, no progress."),
+    _common("--quiet", "-q", text="Print warnings and errors only."),
+    _common("--verbose", "-v", text="Say more: every attempt, the reason of every choice."),
+    _common("--no-color", text="No colours. NO_COLOR does the same."),
+    _common("--debug", text="Show tracebacks. ROWFALL_DEBUG=1 does the same."),
+)

@@ -1,0 +1,143 @@
+"""The only place that prints: stdout is data, stderr is talk."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rowfall.progress import Talk
+
+_WIDEST = 100  # text for reading gets no better beyond
+_ASCII = str.maketrans("━─…", "#-.")
+
+
+class Output:
+    """Where and how a command may print; the common options set its attributes.
+
+    Attributes:
+        json: one JSON document on stdout instead of text, no progress.
+        quiet: only warnings and errors on stderr.
+        verbose: more talk.
+        debug: tracebacks.
+    """
+
+    def __init__(self) -> None:
+        self.json = False
+        self.quiet = False
+        self.verbose = False
+        self.no_color = bool(os.environ.get("NO_COLOR"))
+        self.debug = os.environ.get("ROWFALL_DEBUG", "") not in ("", "0")
+        self._deaf = False
+        for stream in (sys.stdout, sys.stderr):
+            # File names need not be valid text, and a locale need not know every character.
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+
+    # stdout
+
+    @property
+    def to_terminal(self) -> bool:
+        """Whether stdout is looked at by a person."""
+        return sys.stdout.isatty()
+
+    @property
+    def data_color(self) -> bool:
+        return self._colors(sys.stdout)
+
+    def data(self, text: str) -> None:
+        """A result as text."""
+        sys.stdout.write(_plain(text, sys.stdout.encoding) + "\n")
+
+    def document(self, document: Mapping[str, Any]) -> None:
+        """A result as one JSON document."""
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+    def abandon(self) -> None:
+        """Nobody reads stdout any more: keep the interpreter from flushing into it at exit."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    # stderr
+
+    @property
+    def talk_color(self) -> bool:
+        return self._colors(sys.stderr)
+
+    @property
+    def columns(self) -> int:
+        """Width for texts that are read, not redrawn."""
+        return min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
+
+    def talk(self, text: str) -> None:
+        """Something to read that is no result."""
+        if not self.quiet:
+            self.emit(text + "\n")
+
+    def help(self, text: str) -> None:
+        """Like :meth:`talk`, also when quiet: the user asked for it or made a mistake."""
+        self.emit(text + "\n")
+
+    def error(self, message: str, hint: str | None, *, label: str = "error: ") -> None:
+        """``rowfall: error: <message>`` and the hint on its own line."""
+        if label and self._colors(sys.stderr):
+            label = f"\x1b[31m{label}\x1b[0m"
+        self.emit(f"rowfall: {label}{message}\n" + (f"  hint: {hint}\n" if hint else ""))
+
+    def emit(self, text: str) -> None:
+        """Write to stderr now. A closed stderr (``2>&1 | head``) must not stop a load."""
+        if self._deaf:
+            return
+        try:
+            sys.stderr.write(_plain(text, sys.stderr.encoding))
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            self._deaf = True
+
+    def listener(self) -> Talk:
+        """What shows a run: a live line on a terminal, plain lines elsewhere, or warnings only."""
+        from rowfall import progress
+
+        level = -1 if self.quiet else int(self.verbose)
+        color = self.talk_color
+        if self.quiet or self.json:
+            return progress.Talk(self.emit, level=level, color=color)
+        if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+            return progress.Plain(self.emit, level=level, color=color)
+        return progress.Live(
+            self.emit,
+            _terminal_columns,
+            level=level,
+            color=color,
+            ascii_only=not _has_lines(sys.stderr.encoding),
+        )
+
+    def _colors(self, stream: Any) -> bool:
+        terminal = bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
+        return terminal and not self.no_color
+
+
+def _terminal_columns() -> int:
+    """Of the terminal that the line is drawn on; COLUMNS would hide a resize."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except OSError:
+        return 80
+
+
+def _has_lines(encoding: str | None) -> bool:
+    try:
+        "━─".encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _plain(text: str, encoding: str | None) -> str:
+    return text if text.isascii() or _has_lines(encoding) else text.translate(_ASCII)

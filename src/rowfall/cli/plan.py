@@ -1,0 +1,48 @@
+"""``rowfall plan``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rowfall.cli.options import chosen, command, destination_options, option, table_options
+from rowfall.cli.output import Output
+
+
+@command
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@destination_options
+@table_options("plan")
+@option("--all", "every_split", is_flag=True, group="Plan", help="List every split.")
+@click.pass_obj
+def plan(
+    output: Output,
+    /,
+    sources: tuple[str, ...],
+    to: str | None,
+    table: str | None,
+    every_split: bool,
+    **values: Any,
+) -> None:
+    """Show what a load would do, and write nothing.
+
+    Takes the arguments of 'rowfall load'; prints the table, the settings with their reasons, a
+    forecast and the SQL. With -v every column says why it got its type.
+    """
+    from rowfall import api
+    from rowfall.planview import plan_document, plan_text
+
+    made = api.plan(sources, to=to, table=table, options=chosen(values))
+    if output.json:
+        output.document(plan_document(made, every_split=every_split))
+        return
+    output.data(
+        plan_text(
+            made,
+            every_split=every_split,
+            verbose=output.verbose,
+            color=output.data_color,
+            width=output.columns,
+        )
+    )

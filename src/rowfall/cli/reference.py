@@ -1,0 +1,112 @@
+"""Writes the reference pages that are made from code: ``python -m rowfall.cli.reference``.
+
+A test compares the pages in docs/reference with what this module makes.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import click
+
+from rowfall.cli import COMMANDS, cli
+from rowfall.errors import Exit
+from rowfall.options import Flag, Options
+
+_MADE = "<!-- Made by `python -m rowfall.cli.reference`; edit the code instead. -->\n"
+
+_EXITS = {
+    Exit.DONE: "Everything that was asked for is done.",
+    Exit.PARTIAL: "Some splits did not land, or none did. What has landed stays; run the same "
+    "command again to load the rest.",
+    Exit.USAGE: "The command line, an option, a URI or a configuration makes no sense.",
+    Exit.LEDGER: "The ledger is damaged, locked by another load, newer than this version, or "
+    "contradicts the target.",
+    Exit.SOURCE: "The source cannot be listed or read, or holds a value that does not fit.",
+    Exit.TARGET: "The target refuses: not writable, other columns, no right, disk full.",
+    Exit.ENGINE: "The engine failed to run a statement, or died.",
+    Exit.VERIFY: "Source and target hold different rows.",
+    Exit.BUG: "A bug in rowfall. `--debug` prints the traceback to report.",
+    Exit.INTERRUPTED: "Stopped by Ctrl-C. Run the same command again to resume.",
+}
+
+
+def exit_codes() -> str:
+    """docs/reference/exit-codes.md."""
+    lines = [
+        "# Exit codes",
+        "",
+        _MADE,
+        "An error is printed to stderr as `rowfall: error: <what>` with a line `hint: <what would",
+        "help>` below it where there is something to say.",
+        "",
+        "| code | name | meaning |",
+        "|---:|---|---|",
+        *(f"| {code.value} | `{code.name.lower()}` | {_EXITS[code]} |" for code in Exit),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def options() -> str:
+    """docs/reference/options.md."""
+    lines = [
+        "# Options of load and plan",
+        "",
+        _MADE,
+        "The Python API takes the same options by the name in the second column, as fields of",
+        "`rowfall.Options`. What every command takes besides is in [commands](commands.md).",
+    ]
+    groups: dict[str, list[str]] = {}
+    for item in fields(Options):
+        flag: Flag = item.metadata["flag"]
+        shown = f"{', '.join(flag.flags)} {flag.metavar}".strip()
+        text = flag.help + (" May be given more than once." if flag.many else "")
+        row = f"| `{shown}` | `{item.name}` | {', '.join(flag.commands)} | {_cell(text)} |"
+        groups.setdefault(flag.group, []).append(row)
+    for group, rows in groups.items():
+        lines += ["", f"## {group}", "", "| option | in Python | commands | |", "|---|---|---|---|"]
+        lines += rows
+    return "\n".join(lines) + "\n"
+
+
+def commands() -> str:
+    """docs/reference/commands.md."""
+    lines = ["# Commands", "", _MADE, *_help([])]
+    for name in COMMANDS:
+        lines += ["", f"## rowfall {name}", "", *_help([name])]
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {"exit-codes.md": exit_codes, "options.md": options, "commands.md": commands}
+
+
+def _help(path: list[str]) -> list[str]:
+    """The help as it is printed on 80 columns, whatever the terminal is."""
+    command: click.Command = cli
+    context = click.Context(cli, info_name="rowfall", terminal_width=80)
+    for name in path:
+        found = cli.get_command(context, name)
+        if found is None:
+            raise LookupError(name)
+        command = found
+        context = click.Context(found, info_name=name, parent=context, terminal_width=80)
+    context.help_option_names = ["-h", "--help"]
+    return ["```text", *command.get_help(context).split("\n"), "```"]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> None:
+    """Write all pages into the folder given, by default docs/reference."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/reference")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, make in PAGES.items():
+        (folder / name).write_text(make(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""``rowfall status``."""
+
+from __future__ import annotations
+
+import click
+
+from rowfall.cli.options import command, target_option
+from rowfall.cli.output import Output
+
+
+@command
+@click.argument("load_id", required=False, metavar="[LOAD]")
+@target_option
+@click.pass_obj
+def status(output: Output, load_id: str | None, to: str | None) -> None:
+    """List the loads of a target, newest first, or show one of them.
+
+    LOAD is the id of a load, its first digits, or 'last'.
+    """
+    from rowfall import api
+    from rowfall.report import loads_document, loads_text, report_document, report_text
+
+    if load_id is not None:
+        found = api.report(load_id, to=to)
+        if output.json:
+            output.document(report_document(found))
+        else:
+            output.data(report_text(found, color=output.data_color, width=output.columns))
+        return
+    reports = api.loads(to=to)
+    if output.json:
+        output.document(loads_document(reports))
+    else:
+        output.data(loads_text(reports))

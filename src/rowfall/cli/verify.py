@@ -1,0 +1,30 @@
+"""``rowfall verify``."""
+
+from __future__ import annotations
+
+import click
+
+from rowfall.cli.options import command, target_option
+from rowfall.cli.output import Output
+from rowfall.errors import Exit
+
+
+@command
+@click.argument("load_id", metavar="LOAD")
+@target_option
+@click.pass_obj
+def verify(output: Output, load_id: str, to: str | None) -> int:
+    """Read the source of a load again and compare it with the target.
+
+    LOAD is the id of a load, its first digits, or 'last'. Exit code 7 means that they differ.
+    """
+    from rowfall import api
+    from rowfall.report import verification_document, verification_text
+
+    with output.listener() as listener:
+        result = api.verify(load_id, to=to, on_event=listener)
+    if output.json:
+        output.document(verification_document(result))
+    else:
+        output.data(verification_text(result, color=output.data_color, width=output.columns))
+    return Exit.DONE if result.ok else Exit.VERIFY

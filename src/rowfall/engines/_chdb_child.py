@@ -1,0 +1,146 @@
+"""The engine's own process: chDB and a line protocol, nothing else. The only importer of chdb.
+
+Why a process: chDB allows one folder per process and a crash or an OOM kill takes the process
+with it. Run as ``python -m rowfall.engines._chdb_child PATH``; secrets never travel in argv.
+
+Protocol, one JSON object a line. Requests on stdin:
+    {"id", "op": "run", "lane", "sql", "format", "out_fd"}   |   {"op": "quit"}
+Answers on the descriptor that was stdout:
+    {"id", "tick": {...}}                                    progress of a running statement
+    {"id", "ok": {...}, "size": n} and then n bytes of result
+    {"id", "error": "text of the engine"}
+End of stdin means that the parent has gone: the process ends at once, whatever it is doing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import resource
+import sys
+import threading
+import time
+from typing import Any, BinaryIO
+
+Request = dict[str, Any]
+
+
+class Lane(threading.Thread):
+    """One thread with its own connection: a connection shared by threads would serialise them."""
+
+    def __init__(self, path: str, answers: Answers) -> None:
+        super().__init__(daemon=True)
+        self.path = path
+        self.answers = answers
+        self.requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        connection = connect(self.path)
+        while True:
+            request = self.requests.get()
+            try:
+                self.answer(connection, request)
+            except Exception as error:  # the engine's text is all there is; the parent maps it
+                self.answers.send({"id": request["id"], "error": str(error)})
+
+    def answer(self, connection: Any, request: Request) -> None:
+        tag = request["id"]
+        last: dict[str, int] = {}
+
+        def on_progress(progress: dict[str, int]) -> None:
+            last.update(progress)
+            self.answers.send({"id": tag, "tick": progress})
+
+        connection.set_progress_callback(on_progress)
+        cpu, start = cpu_seconds(), time.monotonic()
+        if request.get("out_fd") is not None:
+            data = b""
+            self.stream(connection, request)
+        else:
+            # bytes() copies once; results that travel this way are small (counts, samples, DDL).
+            data = bytes(connection.query(request["sql"], request["format"] or "Null").bytes() or b"")
+        done = {
+            "rows_read": last.get("read_rows", 0),
+            "rows_written": last.get("written_rows", 0),
+            "bytes_read": last.get("read_bytes", 0),
+            "seconds": time.monotonic() - start,
+            "cpu_seconds": cpu_seconds() - cpu,
+        }
+        self.answers.send({"id": tag, "ok": done, "size": len(data)}, data)
+
+    @staticmethod
+    def stream(connection: Any, request: Request) -> None:
+        """Write a result of any size to an inherited descriptor, block by block."""
+        with (
+            os.fdopen(request["out_fd"], "wb", closefd=False) as out,
+            connection.send_query(request["sql"], request["format"]) as result,
+        ):
+            for chunk in result:
+                out.write(chunk.bytes())
+
+
+class Answers:
+    """The way back to the parent; lanes take turns."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._lock = threading.Lock()
+
+    def send(self, answer: dict[str, Any], data: bytes = b"") -> None:
+        line = json.dumps(answer).encode() + b"\n"
+        with self._lock:
+            self._out.write(line + data)
+            self._out.flush()
+
+
+def connect(path: str) -> Any:
+    import chdb
+
+    config = os.path.join(os.path.dirname(__file__), "embedded.xml")
+    connection = chdb.connect(f"{path}?config-file={config}")
+    # A statement names every file of its attempt; the default of 256 KiB is too short for that.
+    connection.query("SET max_query_size = 67108864", "Null")
+    return connection
+
+
+def cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def main() -> None:
+    path = sys.argv[1]
+    # The engine may print; nothing but answers may reach the parent's pipe.
+    answers = Answers(os.fdopen(os.dup(1), "wb"))
+    os.dup2(2, 1)
+    requests = sys.stdin.buffer
+    try:
+        first = connect(path)
+        version = bytes(first.query("SELECT version()", "TabSeparatedRaw").bytes()).decode().strip()
+    except Exception as error:
+        answers.send({"id": 0, "error": str(error)})
+        os._exit(1)
+    answers.send({"id": 0, "ok": {"version": version}, "size": 0})
+    lanes: dict[int, Lane] = {}
+    for line in requests:
+        request = json.loads(line)
+        if request["op"] == "quit":
+            break
+        number = request["lane"]
+        if number not in lanes:
+            lanes[number] = Lane(path, answers)
+            lanes[number].start()
+        lanes[number].requests.put(request)
+    else:
+        # No "quit": the parent is gone. Stop in the middle, the ledger knows what is unfinished.
+        os._exit(2)
+    # Closing flushes metadata; interpreter shutdown is skipped, the engine prints noise there.
+    with contextlib.suppress(Exception):
+        first.close()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

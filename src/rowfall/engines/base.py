@@ -1,0 +1,40 @@
+"""What every engine can do: it is the only thing that runs statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from rowfall.model import Facts, Outcome, Statement
+
+Tick = Callable[[Mapping[str, int]], None]
+"""Called a few times a second with ``read_rows``, ``read_bytes`` and ``written_rows`` so far."""
+
+
+class Engine(Protocol):
+    """One place where statements run.
+
+    Attributes:
+        facts: version, cores, memory and known settings of the machine it runs on.
+    """
+
+    @property
+    def facts(self) -> Facts: ...
+
+    def run(self, statement: Statement, *, lane: int = 0, on_tick: Tick | None = None) -> Outcome:
+        """Run one statement and wait for it.
+
+        Statements on different lanes run at the same time; one lane runs one at a time.
+
+        Raises:
+            EngineError: with the engine's code; ``transient`` says whether again may help.
+        """
+
+    def kill(self, query_id: str) -> None:
+        """End a running statement; returns when it has ended or was not there."""
+
+    def resident(self) -> tuple[int, int]:
+        """Bytes of memory the engine's process holds now, and its highest so far."""
+
+    def close(self) -> None:
+        """Release everything; safe to call twice."""

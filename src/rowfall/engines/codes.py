@@ -1,0 +1,98 @@
+"""The engine's numeric error codes, mapped once: kind of error, transient or not, hint.
+
+Numbers are ClickHouse ``ErrorCodes.cpp``; they are stable across versions, messages are not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rowfall.errors import EngineError, RowfallError, SourceError, TargetError
+
+MEMORY_LIMIT = 241
+CANCELLED = 394
+UNKNOWN_TABLE = 60
+
+# What a value or a row that does not fit raises; badrows looks for the place.
+DATA_CODES = frozenset(
+    {
+        6,  # CANNOT_PARSE_TEXT
+        25,  # CANNOT_PARSE_ESCAPE_SEQUENCE
+        26,  # CANNOT_PARSE_QUOTED_STRING
+        27,  # CANNOT_PARSE_INPUT_ASSERTION_FAILED
+        32,  # ATTEMPT_TO_READ_AFTER_EOF
+        33,  # CANNOT_READ_ALL_DATA
+        34,  # TOO_MANY_ARGUMENTS of a row
+        38,  # CANNOT_PARSE_DATE
+        41,  # CANNOT_PARSE_DATETIME
+        53,  # TYPE_MISMATCH
+        69,  # ARGUMENT_OUT_OF_BOUND
+        70,  # CANNOT_CONVERT_TYPE
+        72,  # CANNOT_PARSE_NUMBER
+        117,  # INCORRECT_DATA
+        130,  # CANNOT_READ_ARRAY_FROM_TEXT
+        131,  # TOO_LARGE_STRING_SIZE
+        321,  # VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE
+        349,  # CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
+        354,  # ZLIB_INFLATE_FAILED
+        376,  # CANNOT_PARSE_UUID
+        395,  # FUNCTION_THROW_IF_VALUE_IS_NON_ZERO: our own guards
+        407,  # DECIMAL_OVERFLOW
+        441,  # CANNOT_PARSE_DOMAIN_VALUE
+        467,  # CANNOT_PARSE_BOOL
+        561,  # ZSTD_DECODER_FAILED
+        590,  # LZMA_STREAM_DECODER_FAILED
+        604,  # LZ4_DECODER_FAILED
+        610,  # BZIP2 decoder
+        636,  # CANNOT_EXTRACT_TABLE_STRUCTURE
+        646,  # BZIP2_STREAM_DECODER_FAILED
+        675,  # CANNOT_PARSE_IPV4
+        676,  # CANNOT_PARSE_IPV6
+        691,  # UNKNOWN_ELEMENT_OF_ENUM
+        8,  # THERE_IS_NO_COLUMN (a Parquet file with another schema)
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What one code means to a user."""
+
+    error: type[RowfallError]
+    hint: str | None
+    transient: bool = False
+
+
+_MEANINGS: dict[int, Meaning] = {
+    MEMORY_LIMIT: Meaning(
+        EngineError, "Give the load more with --memory, or fewer --threads.", transient=True
+    ),
+    209: Meaning(EngineError, "The source or network timed out; run again.", transient=True),
+    210: Meaning(EngineError, "The network failed; run again.", transient=True),
+    499: Meaning(SourceError, "Check bucket, key and credentials.", transient=True),
+    86: Meaning(SourceError, "Open the URL by hand to see what the server answers.", transient=True),
+    107: Meaning(SourceError, "A file vanished after it was listed; run again."),
+    243: Meaning(TargetError, "Free some space and run the same command again."),
+    75: Meaning(TargetError, "Check free space and rights of the target folder."),
+    74: Meaning(SourceError, "Check that the file can be read from beginning to end."),
+    76: Meaning(TargetError, "Check free space and rights of the folder."),
+    62: Meaning(TargetError, "Check the SQL that was given on the command line."),
+    115: Meaning(TargetError, "This engine version does not know that setting."),
+}
+
+_CODE = re.compile(r"Code: (\d+)\. DB::\w*Exception: ")
+_TRAILER = re.compile(r"\s*\(version [\d.]+[^)]*\)\s*$")
+# errno 28 arrives inside several codes (75, 76, 1001 std::exception): text is the only sign.
+_NO_SPACE = re.compile(r"No space left on device|errno: 28\b|NOT_ENOUGH_SPACE")
+
+
+def translate(text: str) -> RowfallError:
+    """The engine's exception text as one of rowfall's errors; always carries ``code``."""
+    match = _CODE.search(text)
+    code = int(match.group(1)) if match else 0
+    message = _TRAILER.sub("", text[match.end() :] if match else text).strip()
+    if _NO_SPACE.search(text):
+        code = 243
+    meaning = _MEANINGS.get(code, Meaning(EngineError, None))
+    return meaning.error(message, hint=meaning.hint, transient=meaning.transient, code=code)

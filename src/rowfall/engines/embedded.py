@@ -1,0 +1,305 @@
+"""ClickHouse embedded (chDB) in a child process that rowfall starts, watches and can lose."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from rowfall.engines.base import Tick
+from rowfall.engines.codes import translate
+from rowfall.engines.machine import free_memory, usable_cores
+from rowfall.errors import EngineError, TargetError
+from rowfall.model import Facts, Outcome, Statement
+from rowfall.sql import settings_clause
+from rowfall.sqltext import SqlText, quote
+
+LOCK_NAME = "rowfall.lock"
+# The lane of KILL and of the watch queries: never busy with a long statement.
+CONTROL_LANE = 99
+# Opening a large folder (thousands of parts) takes seconds; a child that says nothing for this
+# long is hanging.
+START_TIMEOUT = 120.0
+# A closing engine flushes little; longer means that a query does not react.
+CLOSE_TIMEOUT = 5.0
+# The engine of a rowfall that was killed ends when it notices its closed stdin: at once, unless
+# the kernel is still writing out its memory.
+ORPHAN_SECONDS = 15.0
+
+
+class Embedded:
+    """The embedded engine on one folder (``None``: in memory).
+
+    Args:
+        folder: data folder, created when missing.
+        memory: bytes the load may use altogether; default half of what is free.
+        threads: override of the usable cores.
+        fds: descriptors that the child inherits (stdin sources, output of queries).
+
+    Raises:
+        TargetError: the folder cannot be created or written, or another process uses it.
+        EngineError: chDB cannot open it.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        *,
+        memory: int | None = None,
+        threads: int | None = None,
+        fds: Sequence[int] = (),
+    ) -> None:
+        self.folder = folder
+        self._fds = tuple(fds)
+        self._lock = _take_folder(folder) if folder else None
+        self._pending: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
+        self._guard = threading.Lock()
+        self._next = 0
+        self._highest = 0
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+        self._cores = threads or usable_cores()
+        self._memory = memory or free_memory() // 2
+        self._start()
+
+    def _start(self) -> None:
+        # A session of its own: Ctrl-C in the terminal reaches rowfall only, which then asks.
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "rowfall.engines._chdb_child", str(self.folder or ":memory:")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            start_new_session=True,
+            # The child holds the folder's lock too: it stays taken until both are gone.
+            pass_fds=(*self._fds, *(() if self._lock is None else (self._lock,))),
+            env=_child_environment(),
+        )
+        ready: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._pending[0] = ready
+        assert self._child.stdout is not None  # noqa: S101 - asked for above
+        threading.Thread(target=self._listen, args=(self._child.stdout,), daemon=True).start()
+        try:
+            answer = ready.get(timeout=START_TIMEOUT)
+        except queue.Empty:
+            self._child.kill()
+            raise EngineError(
+                f"the engine did not open {self.folder} within {START_TIMEOUT:.0f} seconds"
+            ) from None
+        if "ok" not in answer:
+            self.close()
+            raise self._start_error(answer.get("error", ""))
+        self._version: str = answer["ok"]["version"]
+
+    def _start_error(self, text: str) -> EngineError:
+        first = text.strip().splitlines()[0] if text.strip() else "its process ended at once"
+        return EngineError(
+            f"cannot open the data folder {self.folder}: {first[:300]}",
+            hint="If it was written by another version of the engine, give another folder "
+            "with --to.",
+        )
+
+    @property
+    def facts(self) -> Facts:
+        if not hasattr(self, "_settings"):
+            rows = self.run(
+                Statement(SqlText.of("SELECT name FROM system.settings"), format="TabSeparatedRaw"),
+                lane=CONTROL_LANE,
+            ).data
+            self._settings = frozenset(rows.decode().split())
+        return Facts(self._version, self._cores, self._memory, self._settings)
+
+    def run(
+        self,
+        statement: Statement,
+        *,
+        lane: int = 0,
+        on_tick: Tick | None = None,
+        out_fd: int | None = None,
+    ) -> Outcome:
+        """See :class:`rowfall.engines.base.Engine`; ``out_fd`` streams the result there."""
+        sql = statement.sql.reveal() + settings_clause(statement.settings)
+        if statement.query_id:
+            # chDB takes no query id; a comment makes the statement findable in system.processes.
+            sql = f"/* {statement.query_id} */ {sql}"
+        answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        with self._guard:
+            self._next += 1
+            tag = self._next
+            self._pending[tag] = answers
+            request = {
+                "id": tag, "op": "run", "lane": lane, "sql": sql,
+                "format": statement.format, "out_fd": out_fd,
+            }  # fmt: skip
+            self._send(request)
+        try:
+            return self._await(answers, on_tick)
+        finally:
+            self._pending.pop(tag, None)
+
+    def _send(self, request: Mapping[str, Any]) -> None:
+        assert self._child.stdin is not None  # noqa: S101 - a pipe since _start
+        try:
+            self._child.stdin.write(json.dumps(request).encode() + b"\n")
+            self._child.stdin.flush()
+        except OSError:
+            raise self._death() from None
+
+    def _await(
+        self, answers: queue.SimpleQueue[dict[str, Any]], on_tick: Tick | None
+    ) -> Outcome:
+        while True:
+            answer = answers.get()
+            if "tick" in answer:
+                if on_tick is not None:
+                    on_tick(answer["tick"])
+            elif "error" in answer:
+                raise translate(answer["error"])
+            elif "death" in answer:
+                raise self._death()
+            else:
+                return Outcome(data=answer["data"], **answer["ok"])
+
+    def _death(self) -> EngineError:
+        code = self._child.wait()
+        cause = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        hint = "Run the same command again: what has landed is not loaded twice."
+        if code == -9:
+            hint = "Signal 9 often means that the machine ran out of memory; lower --memory."
+        self._stderr.seek(0)
+        last = self._stderr.read()[-400:].decode(errors="replace").strip().splitlines()
+        said = f" ({last[-1]})" if last and code > 0 else ""
+        return EngineError(f"the engine's process {cause}{said}", hint=hint, transient=True)
+
+    def _listen(self, out: IO[bytes]) -> None:
+        """Read the child's answers and hand each to the caller that waits for it."""
+        for line in out:
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                break  # the child died in the middle of a line
+            size = answer.get("size", 0)
+            answer["data"] = out.read(size) if size else b""
+            waiting = self._pending.get(answer["id"])
+            if waiting is not None:
+                waiting.put(answer)
+        for waiting in list(self._pending.values()):
+            waiting.put({"death": True})
+
+    def kill(self, query_id: str) -> None:
+        """End a running statement. The comment in front of it is how it is found."""
+        with contextlib.suppress(EngineError):
+            self.run(
+                Statement(
+                    SqlText.of(
+                        "KILL QUERY WHERE position(query, "
+                        + quote(f"/* {query_id} */")
+                        + ") = 1 SYNC"
+                    )
+                ),
+                lane=CONTROL_LANE,
+            )
+
+    def resident(self) -> tuple[int, int]:
+        """Bytes resident in the child now, and the highest (kernel's high-water mark)."""
+        now = 0
+        with contextlib.suppress(OSError, ValueError):
+            for line in Path(f"/proc/{self._child.pid}/status").read_text().splitlines():
+                if line.startswith("VmRSS:"):
+                    now = int(line.split()[1]) * 1024
+                elif line.startswith("VmHWM:"):
+                    self._highest = max(self._highest, int(line.split()[1]) * 1024)
+        return now, self._highest
+
+    def cpu_seconds(self) -> float:
+        """User and system seconds that the child has used so far (0 when it is gone)."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # Fields 14 and 15 of proc(5), counted after the command name in parentheses.
+            fields = Path(f"/proc/{self._child.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return 0.0
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def terminate(self) -> None:
+        """End the child now; what it was doing is lost, what it had written is not."""
+        self._child.kill()
+        self._child.wait()
+
+    def restart(self) -> None:
+        """A new child on the same folder after the old one died."""
+        self._child.kill()
+        self._child.wait()
+        self._pending.clear()
+        self._start()
+
+    def close(self) -> None:
+        """Ask the child to go, then make it; give the folder back."""
+        self.resident()
+        if self._child.poll() is None:
+            with contextlib.suppress(OSError, EngineError):
+                self._send({"op": "quit"})
+            try:
+                self._child.wait(CLOSE_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                self._child.wait()
+        for pipe in (self._child.stdin, self._child.stdout):
+            with contextlib.suppress(OSError, ValueError):
+                if pipe is not None:
+                    pipe.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        self._stderr.close()
+
+
+def _child_environment() -> dict[str, str]:
+    # Object-store credentials reach the engine inside statements only; a child that inherits
+    # AWS_* would silently use them for sources that were asked to be anonymous.
+    return {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+
+
+def _take_folder(folder: Path) -> int:
+    """Create the folder and lock it for this process. Returns the lock's descriptor."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise TargetError(
+            f"cannot write to the target folder {folder}: {error.strerror}",
+            hint="Give a folder that you may write to with --to.",
+        ) from None
+    deadline = time.monotonic() + ORPHAN_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+            if _alive(holder) or time.monotonic() > deadline:
+                os.close(lock)
+                raise TargetError(
+                    f"the target folder {folder} is in use by another rowfall process"
+                    + (f" (pid {holder})" if holder else ""),
+                    hint="Wait for it to end, or load into another folder.",
+                ) from None
+            time.sleep(0.05)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    return lock
+
+
+def _alive(pid: str) -> bool:
+    """Whether the process that wrote its number into the lock still runs."""
+    return pid.isdigit() and Path(f"/proc/{pid}").exists() and int(pid) != os.getpid()

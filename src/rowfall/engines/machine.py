@@ -1,0 +1,43 @@
+"""What this machine really gives this process: cores and memory after affinity and cgroups."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def usable_cores() -> int:
+    """CPU cores that this process may use: affinity mask, then the cgroup's quota (rounded up)."""
+    cores = len(os.sched_getaffinity(0))
+    quota = _read(_CGROUP / "cpu.max").split()
+    if len(quota) == 2 and quota[0] != "max":
+        cores = min(cores, max(1, math.ceil(int(quota[0]) / int(quota[1]))))
+    return max(1, cores)
+
+
+def free_memory() -> int:
+    """Bytes that can be taken now without swapping: MemAvailable, or less if the cgroup says so."""
+    available = 0
+    for line in _read(Path("/proc/meminfo")).splitlines():
+        if line.startswith("MemAvailable:"):
+            available = int(line.split()[1]) * 1024
+    limit, used = _read(_CGROUP / "memory.max").strip(), _read(_CGROUP / "memory.current").strip()
+    if limit.isdigit() and used.isdigit():
+        # Page cache counts as used in a cgroup but is given back on demand.
+        cache = sum(
+            int(line.split()[1])
+            for line in _read(_CGROUP / "memory.stat").splitlines()
+            if line.startswith("inactive_file ")
+        )
+        available = min(available or int(limit), max(0, int(limit) - int(used) + cache))
+    return available
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,116 @@
+"""The one table of errors: what went wrong, whether trying again can help, and the exit code.
+
+An error says the operation, the object and the cause in one lower-case line without a full stop;
+the hint is a sentence of its own. ``transient`` is decided where the error is raised.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class Exit(IntEnum):
+    """Exit codes of the command (documented in docs/reference/exit-codes.md)."""
+
+    DONE = 0
+    PARTIAL = 1  # some splits failed; run the same command again
+    USAGE = 2
+    LEDGER = 3
+    SOURCE = 4
+    TARGET = 5
+    ENGINE = 6
+    VERIFY = 7
+    BUG = 70
+    INTERRUPTED = 130
+
+
+class RowfallError(Exception):
+    """Base of all errors that rowfall raises on purpose.
+
+    Args:
+        message: operation, object and cause; lower case, no full stop.
+        hint: a sentence that says what would help; shown on its own line.
+        transient: True when the same statement may succeed later.
+        code: the engine's numeric error code (ClickHouse ``ErrorCodes``); 0 when there is none.
+    """
+
+    exit: ClassVar[Exit] = Exit.BUG
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, transient: bool = False, code: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.transient = transient
+        self.code = code
+
+
+class UsageError(RowfallError):
+    """The command line, an option or a URI makes no sense."""
+
+    exit = Exit.USAGE
+
+
+class LedgerError(RowfallError):
+    """The ledger is damaged, locked, newer than this version, or contradicts the target."""
+
+    exit = Exit.LEDGER
+
+
+class SourceError(RowfallError):
+    """The source cannot be listed or read."""
+
+    exit = Exit.SOURCE
+
+
+class TargetError(RowfallError):
+    """The target refuses: not writable, other columns, no right, disk full."""
+
+    exit = Exit.TARGET
+
+
+class EngineError(RowfallError):
+    """The engine failed to run a statement, or its process died (code 0)."""
+
+    exit = Exit.ENGINE
+
+
+class DataError(SourceError):
+    """A value of the source does not fit: names file, line, column and value.
+
+    Args:
+        uri: the object that holds the value.
+        line: 1-based line of the text file, or None where the format has no lines.
+        column: name of the column, or None when the whole row is malformed.
+        value: the offending text, shortened.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        uri: str,
+        line: int | None = None,
+        column: str | None = None,
+        value: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.uri = uri
+        self.line = line
+        self.column = column
+        self.value = value
+
+
+class VerifyError(RowfallError):
+    """Source and target hold different rows."""
+
+    exit = Exit.VERIFY
+
+
+class Interrupted(RowfallError):
+    """The user pressed Ctrl-C; the load can be resumed by the same command."""
+
+    exit = Exit.INTERRUPTED

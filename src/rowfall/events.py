@@ -1,0 +1,87 @@
+"""What a run can say while it runs. The library emits these; only faces print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStarted:
+    """The plan is made and the ledger row is written; ``resumed`` splits had landed before."""
+
+    load_id: str
+    source: str
+    target: str
+    table: str
+    splits: int
+    resumed: int
+    total_bytes: int | None
+    total_rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One line of talk for the user: a decision, a retry, a warning. level: info | warning."""
+
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStarted:
+    attempt_id: str
+    splits: int
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """Totals of the whole load so far.
+
+    Attributes:
+        rows: rows read.
+        bytes: bytes of the source consumed, as stored (compressed); None when not known.
+        parts: active parts of staging and target together.
+        memory: bytes resident in the engine process.
+        seconds: since the load began.
+    """
+
+    rows: int
+    bytes: int | None
+    parts: int
+    memory: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPublished:
+    attempt_id: str
+    splits: int
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFailed:
+    split: str
+    error: str
+    hint: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadEnded:
+    """outcome: done | partial | failed | interrupted."""
+
+    load_id: str
+    outcome: str
+
+
+Event = (
+    LoadStarted | Note | AttemptStarted | Progressed | AttemptPublished | SplitFailed | LoadEnded
+)
+Listener = Callable[[Event], None]
+
+
+def silent(event: Event) -> None:
+    """The listener that hears nothing."""

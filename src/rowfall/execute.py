@@ -1,0 +1,489 @@
+"""The executor: takes a plan's groups one after another, stages, checks, publishes, records.
+
+The INSERT of the next attempt runs while the one before is counted and moved (that work is
+the engine's locks and the disk, not its cores). Every transition is in the ledger before the
+action that depends on it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from rowfall import planner, retry
+from rowfall.engines.codes import DATA_CODES, MEMORY_LIMIT
+from rowfall.engines.embedded import Embedded
+from rowfall.errors import DataError, EngineError, Interrupted, RowfallError, SourceError
+from rowfall.events import (
+    AttemptPublished,
+    AttemptStarted,
+    Listener,
+    Note,
+    SplitFailed,
+)
+from rowfall.ledger import Ledger
+from rowfall.model import Failure, Outcome, Plan, Setting, Split, Statement
+from rowfall.publish import Publisher
+from rowfall.sources.base import Source
+from rowfall.sqltext import SqlText
+from rowfall.targets.base import Publish, Target
+from rowfall.targets.table import STAGING_PREFIX
+from rowfall.tune import lower
+from rowfall.watch import Watch
+
+# Ctrl-C must be answered within two seconds: one for a polite KILL, then the child is ended.
+POLITE_SECONDS = 1.0
+PUBLISH_LANE = 1
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the executor counted; the report is made from it."""
+
+    rows: int = 0
+    rejected: int = 0
+    stored: int = 0
+    raw: int = 0
+    written: int = 0
+    parts: int = 0
+    landed: int = 0
+    attempts: int = 0
+    retries: int = 0
+    publish_seconds: float = 0.0
+    failures: list[Failure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    settings: tuple[Setting, ...] = ()
+    landed_ids: set[str] = field(default_factory=set)
+    checksum: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class Work:
+    """Splits that are to be loaded by one attempt, with the history that decides what next."""
+
+    number: int
+    splits: list[Split]
+    tries: int = 0
+    lowered: int = 0
+    settings: tuple[Setting, ...] = ()
+    tolerant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An attempt whose INSERT has ended well: rows are staged, nothing is visible."""
+
+    work: Work
+    attempt: str
+    staging: str
+    outcome: Outcome
+    stored: int
+    started: float
+
+
+class ChangedError(SourceError):
+    """Objects that are not what was listed, each with what happened to it."""
+
+    def __init__(self, changed: Sequence[tuple[Split, str]]) -> None:
+        super().__init__("the source changed during the load")
+        self.changed = changed
+
+
+class Doctor(Protocol):
+    """Finds the rows behind an error of the engine and loads around them (see doctor.py)."""
+
+    def explain(
+        self, splits: Sequence[Split], error: RowfallError
+    ) -> list[tuple[Split, DataError]]:
+        """The splits that hold what the engine complained about, each with the place."""
+
+    def tolerant(self, staging: str, splits: Sequence[Split]) -> SqlText | None:
+        """An INSERT of the rows that fit, None when bad rows are not to be tolerated."""
+
+    def reject(self, splits: Sequence[Split], good: int) -> int:
+        """Keep the bad rows of ``splits``; returns how many. Raises DataError when too many."""
+
+
+class Executor:
+    """Runs one load to its end. Workers take work from a queue; the main thread only waits, so
+    Ctrl-C is answered whatever they do."""
+
+    def __init__(
+        self,
+        *,
+        engine: Embedded,
+        source: Source,
+        target: Target,
+        ledger: Ledger,
+        plan: Plan,
+        load_id: str,
+        into: str,
+        emit: Listener,
+        doctor: Doctor,
+        verify: bool = False,
+    ) -> None:
+        self.engine, self.source, self.target = engine, source, target
+        self.ledger, self.plan, self.doctor = ledger, plan, doctor
+        self.load_id, self.into, self.emit = load_id, into, emit
+        self.tally = Tally(settings=plan.settings, checksum=(0, 0) if verify else None)
+        self._publisher = Publisher(
+            engine, ledger, target.database, target.table, lane=PUBLISH_LANE
+        )
+        self._queue: deque[Work] = deque()
+        self._busy = 0
+        self._stop = False
+        self._fatal: BaseException | None = None
+        self._deaths = 0
+        self._serial = ledger.attempts(load_id)
+        self._changed = threading.Condition()
+        self._running: set[str] = set()
+        self._publishing: Future[None] | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="publish")
+
+    def run(self) -> Tally:
+        """Load every group. Failed splits are in the tally; what stops everything is raised.
+
+        Raises:
+            Interrupted: Ctrl-C; what was running is dropped, the ledger can go on.
+            RowfallError: target or ledger failed, or the engine cannot be kept alive.
+        """
+        for number, group in enumerate(self.plan.groups):
+            if group.indexes:
+                splits = list(self.plan.listing.splits(self.into, group.indexes))
+                self._queue.append(Work(number, splits, settings=self.plan.settings))
+        watched = None
+        if self.target.caps.publish is Publish.MOVE:
+            watched = (self.target.database, (self.target.table, STAGING_PREFIX))
+        with Watch(self.engine, self.emit, watched) as self._watch:
+            workers = [
+                threading.Thread(target=self._work, args=(lane,), daemon=True)
+                for lane in range(100, 100 + self.plan.lanes)
+            ]
+            try:
+                for worker in workers:
+                    worker.start()
+                for worker in workers:
+                    # A join without timeout would keep Ctrl-C waiting.
+                    while worker.is_alive():
+                        worker.join(0.2)
+            except KeyboardInterrupt:
+                self._interrupt(workers)
+                raise Interrupted(
+                    "interrupted", hint="Run the same command again to go on."
+                ) from None
+            finally:
+                self._pool.shutdown(wait=False)
+        if self._fatal is not None:
+            raise self._fatal
+        return self.tally
+
+    # --- work ---------------------------------------------------------------------------------
+
+    def _work(self, lane: int) -> None:
+        while (work := self._take()) is not None:
+            try:
+                self._attempt(work, lane)
+            except Exception as error:  # handed to the main thread, which raises it
+                with self._changed:
+                    self._fatal = self._fatal or error
+            self._release()
+
+    def _take(self) -> Work | None:
+        with self._changed:
+            while not (self._stop or self._fatal):
+                if self._queue:
+                    self._busy += 1
+                    return self._queue.popleft()
+                if not self._busy:
+                    return None
+                # Somebody else's attempt may still fail and come back in pieces.
+                self._changed.wait(0.5)
+            return None
+
+    def _release(self) -> None:
+        with self._changed:
+            self._busy -= 1
+            self._changed.notify_all()
+
+    def _again(self, *works: Work) -> None:
+        with self._changed:
+            self._queue.extendleft(reversed(works))
+            self._changed.notify_all()
+
+    def _attempt(self, work: Work, lane: int) -> None:
+        """One try at one group: stage, insert; what follows depends on the kind of target."""
+        with self._changed:
+            self._serial += 1
+            attempt = f"{self.load_id}_{self._serial}"
+        staging = self.target.staging_name(attempt, work.number, self.plan.encoding)
+        self.ledger.attempt_started(attempt, self.load_id, staging, work.splits)
+        self.tally.attempts += 1
+        stored = sum(s.size or 0 for s in work.splits)
+        self.emit(AttemptStarted(attempt, len(work.splits), stored or None))
+        started = time.monotonic()
+        try:
+            for statement in self.target.stage(staging, self.plan.schema):
+                self.engine.run(Statement(statement), lane=lane)
+            outcome = self._insert(work, attempt, staging, lane, stored)
+        except RowfallError as error:
+            self._watch.forget(attempt)
+            self._recover(work, attempt, staging, error)
+            return
+        done = Done(work, attempt, staging, outcome, stored, started)
+        if self.target.caps.publish is not Publish.MOVE:
+            self._finish(done)
+            return
+        if self._publishing is not None:
+            self._publishing.result()
+        with self._changed:
+            self._busy += 1  # the publisher's share, released in _finish_later
+        self._publishing = self._pool.submit(self._finish_later, done)
+
+    def _insert(self, work: Work, attempt: str, staging: str, lane: int, stored: int) -> Outcome:
+        sql = self.doctor.tolerant(staging, work.splits) if work.tolerant else None
+        if sql is None:
+            sql = planner.statement(
+                self.source, self.target, self.plan.schema, self.plan.encoding,
+                work.splits, staging,
+            )  # fmt: skip
+        settings = {s.name: s.value for s in work.settings}
+        with self._changed:
+            self._running.add(attempt)
+        try:
+            return self.engine.run(
+                Statement(sql, settings, query_id=attempt),
+                lane=lane,
+                on_tick=self._watch.ticker(attempt, stored or None),
+            )
+        finally:
+            with self._changed:
+                self._running.discard(attempt)
+
+    # --- from staged to visible ---------------------------------------------------------------
+
+    def _finish_later(self, done: Done) -> None:
+        try:
+            self._finish(done)
+        except Exception as error:
+            with self._changed:
+                self._fatal = self._fatal or error
+        finally:
+            self._release()
+
+    def _finish(self, done: Done) -> None:
+        """Check and publish one staged attempt; errors decide what is tried again."""
+        begin = time.monotonic()
+        try:
+            self._check_unchanged(done)
+            rows = self._publish(done)
+        except RowfallError as error:
+            self._watch.forget(done.attempt)
+            if self.ledger.attempt_state(done.attempt) == "loaded":
+                # Its rows are partly visible: only publishing may go on, at the next run.
+                raise
+            self._recover(done.work, done.attempt, done.staging, error)
+            return
+        tally = self.tally
+        with self._changed:
+            tally.rows += rows
+            tally.landed += len(done.work.splits)
+            if tally.checksum is not None:
+                tally.landed_ids.update(s.id for s in done.work.splits)
+            tally.stored += done.stored
+            tally.raw += done.outcome.bytes_read
+            tally.publish_seconds += time.monotonic() - begin
+        self._watch.finished(done.attempt, done.outcome.rows_read, done.stored)
+        self.emit(
+            AttemptPublished(
+                done.attempt, len(done.work.splits), rows, time.monotonic() - done.started
+            )
+        )
+
+    def _check_unchanged(self, done: Done) -> None:
+        changed = self.source.changed(done.work.splits)
+        if changed:
+            raise ChangedError(changed)
+
+    def _publish(self, done: Done) -> int:
+        """Make the attempt visible; returns its rows."""
+        publish = self.target.caps.publish
+        if publish is Publish.MOVE:
+            staged = self._publisher.staged(done.staging, self.plan.schema.row_bytes)
+            self._check_count(done, staged.rows)
+            if self.tally.checksum is not None:
+                self._add_checksum(done.staging)
+            self.ledger.attempt_loaded(done.attempt, staged.rows, staged.moves)
+            self._publisher.publish(done.attempt, done.staging, staged.moves, self.into)
+            for statement in self.target.discard(done.staging):
+                self.engine.run(Statement(statement), lane=PUBLISH_LANE)
+            with self._changed:
+                self.tally.parts += staged.parts
+                self.tally.written += staged.bytes
+            return staged.rows
+        rows = done.outcome.rows_written or done.outcome.rows_read
+        self.ledger.attempt_loaded(done.attempt, rows, ())
+        if publish is Publish.RENAME:
+            final = Path(self.target.staging_name("", done.work.number, self.plan.encoding))
+            self.tally.written += _rename(Path(done.staging), final)
+        self.ledger.attempt_published(done.attempt, self.into)
+        return rows
+
+    def _add_checksum(self, staging: str) -> None:
+        rows, total = self._publisher.checksum(staging, [c.name for c in self.plan.schema.columns])
+        before = self.tally.checksum or (0, 0)
+        self.tally.checksum = (before[0] + rows, (before[1] + total) % (1 << 64))
+
+    def _check_count(self, done: Done, staged: int) -> None:
+        read = done.outcome.rows_written if done.work.tolerant else done.outcome.rows_read
+        if staged != read:
+            raise EngineError(f"{read:,} rows were read and {staged:,} were stored", transient=True)
+        if done.work.tolerant:
+            with self._changed:
+                self.tally.rejected += self.doctor.reject(done.work.splits, staged)
+
+    # --- what goes wrong ----------------------------------------------------------------------
+
+    def _recover(self, work: Work, attempt: str, staging: str, error: RowfallError) -> None:
+        """Clear away a failed attempt and decide what of it is tried again, and how."""
+        with self._changed:
+            if self._stop:
+                return  # the interrupt clears away; the engine may be gone already
+            if isinstance(error, EngineError) and error.code == 0 and error.transient:
+                self._revive(error)
+        for statement in self.target.discard(staging):
+            self.engine.run(Statement(statement), lane=PUBLISH_LANE)
+        _unlink(self.target, staging)
+        self.ledger.attempt_ended(attempt, "failed", error.message[:2000])
+        self.tally.retries += 1
+        if isinstance(error, ChangedError):
+            self._without(work, [(s, _changed_error(s, what)) for s, what in error.changed])
+        elif error.code == MEMORY_LIMIT:
+            self._lower(work, error)
+        elif error.code in DATA_CODES or isinstance(error, DataError):
+            self._bad_data(work, error)
+        elif error.transient and work.tries < retry.MOST_TRANSIENT:
+            work.tries += 1
+            self._note("warning", f"{error.message.splitlines()[0][:200]}; trying again")
+            time.sleep(retry.pause(work.tries))
+            self._again(work)
+        elif isinstance(error, SourceError) and not error.transient:
+            self._bisect(work, error)
+        elif isinstance(error, SourceError):
+            self._without(work, [(s, error) for s in work.splits])
+        else:
+            raise error
+
+    def _revive(self, error: EngineError) -> None:
+        """A new engine process after a death, a few times; then the error is final."""
+        self._deaths += 1
+        if self._deaths > retry.MOST_DEATHS:
+            raise EngineError(error.message, hint=error.hint)
+        self._note("warning", f"{error.message}; starting it again")
+        self.engine.restart()
+
+    def _lower(self, work: Work, error: RowfallError) -> None:
+        if work.lowered >= retry.MOST_LOWERED:
+            raise error
+        settings = lower(work.settings)
+        self._note("warning", "out of memory: blocks are made smaller, trying once more")
+        self.tally.settings = settings
+        self._again(Work(work.number, work.splits, work.tries, work.lowered + 1, settings,
+                         work.tolerant))  # fmt: skip
+
+    def _bad_data(self, work: Work, error: RowfallError) -> None:
+        if not work.tolerant and self.doctor.tolerant("x", work.splits[:1]) is not None:
+            work.tolerant = True
+            self._again(work)
+            return
+        guilty = self.doctor.explain(work.splits, error)
+        if guilty:
+            self._without(work, guilty)
+        else:
+            self._bisect(work, error)
+
+    def _bisect(self, work: Work, error: RowfallError) -> None:
+        """Nobody can say which object it was: halves of the group find out."""
+        if len(work.splits) == 1:
+            self._without(work, [(work.splits[0], error)])
+            return
+        half = len(work.splits) // 2
+        self._again(*(
+            Work(work.number, part, work.tries, work.lowered, work.settings, work.tolerant)
+            for part in (work.splits[:half], work.splits[half:])
+        ))  # fmt: skip
+
+    def _without(self, work: Work, guilty: Sequence[tuple[Split, RowfallError]]) -> None:
+        """Record failed splits and load the others of the group again."""
+        bad = {split.id for split, _ in guilty}
+        for split, error in guilty:
+            self.ledger.split_failed(self.load_id, split.id, error.message, error.hint)
+            self.tally.failures.append(Failure(split.name, error.message, error.hint))
+            self.emit(SplitFailed(split.name, error.message, error.hint))
+        rest = [s for s in work.splits if s.id not in bad]
+        failures = self.tally.failures
+        if len(failures) >= retry.HOPELESS and not self.tally.landed:
+            self._note("warning", f"stopped after {len(failures)} failures: nothing fits so far")
+            with self._changed:
+                self._queue.clear()
+            return
+        if rest:
+            self._again(Work(work.number, rest, work.tries, work.lowered, work.settings,
+                             work.tolerant))  # fmt: skip
+
+    def _note(self, level: str, text: str) -> None:
+        self.tally.notes.append(text)
+        self.emit(Note(level, text))
+
+    def _interrupt(self, workers: Sequence[threading.Thread]) -> None:
+        """Stop what runs: politely for a second, then with the engine's process."""
+        with self._changed:
+            self._stop = True
+            running = tuple(self._running)
+            self._changed.notify_all()
+
+        def kill() -> None:
+            for attempt in running:
+                self.engine.kill(attempt)
+
+        polite = threading.Thread(target=kill, daemon=True)
+        polite.start()
+        deadline = time.monotonic() + POLITE_SECONDS
+        for thread in (polite, *workers):
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if any(t.is_alive() for t in (polite, *workers)):
+            self.engine.terminate()
+
+
+def _changed_error(split: Split, what: str) -> SourceError:
+    return SourceError(
+        f"{split.name} {what} while it was loaded",
+        hint="Nothing of it is visible. Run the same command again when it is at rest.",
+    )
+
+
+def _rename(staging: Path, final: Path) -> int:
+    """Make a finished file visible under its name, durably. Returns its bytes."""
+    if not staging.exists():
+        return 0  # no rows, no file
+    with staging.open("rb+") as file:
+        os.fsync(file.fileno())
+    size = staging.stat().st_size
+    staging.replace(final)
+    folder = os.open(final.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return size
+
+
+def _unlink(target: Target, staging: str) -> None:
+    if target.caps.publish is Publish.RENAME and staging:
+        Path(staging).unlink(missing_ok=True)

@@ -1,0 +1,144 @@
+"""One request with everything that is opened for it: source, target, engine, ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rowfall import infer, planner
+from rowfall.engines.embedded import Embedded
+from rowfall.errors import UsageError
+from rowfall.events import Listener
+from rowfall.ledger import Ledger, into_key
+from rowfall.model import Encoding, Listing, Plan, Schema, Statement
+from rowfall.options import Options
+from rowfall.publish import ask
+from rowfall.sources import open_source
+from rowfall.sources.base import Source
+from rowfall.sqltext import SqlText, quote
+from rowfall.targets import default_table, open_target
+from rowfall.targets.base import Target
+from rowfall.units import parse_size
+
+
+@dataclass(slots=True)
+class Job:
+    """One request with everything that had to be opened for it."""
+
+    sources: tuple[str, ...]
+    to: str | None
+    options: Options
+    source: Source
+    target: Target
+    listing: Listing
+    encoding: Encoding | None
+    engine: Embedded
+    ledger: Ledger | None
+    emit: Listener
+
+    @property
+    def into(self) -> str:
+        if self.target.table:
+            return into_key(self.target.database, self.target.table)
+        return into_key(self.target.text)
+
+    @property
+    def table_text(self) -> str:
+        """``database.table`` for people, "" where there is no table."""
+        return f"{self.target.database}.{self.target.table}" if self.target.table else ""
+
+    @property
+    def remote(self) -> bool:
+        return self.sources[0].startswith(("s3://", "http://", "https://"))
+
+
+@contextmanager
+def open_job(
+    sources: Sequence[str] | str,
+    to: str | None,
+    table: str | None,
+    options: Options,
+    emit: Listener,
+    *,
+    dry: bool,
+    keep: bool = False,
+) -> Iterator[Job]:
+    """Source, target, listing, engine and ledger; closed in the other order.
+
+    ``dry`` touches no target: a data folder that does not exist is not made (the engine then
+    works in memory), and the ledger is only read.
+    """
+    texts = (sources,) if isinstance(sources, str) else tuple(sources)
+    if not texts:
+        raise UsageError("no source given", hint="Name files, a glob, or generate://trips.")
+    source = open_source(texts, options)
+    target = open_target(to, table or default_table(texts[0]), options)
+    listing = source.listing()
+    encoding = source.encoding(listing)
+    folder = target.folder
+    if folder is not None and dry and not folder.is_dir():
+        folder = None
+    memory = parse_size(options.memory) if options.memory else None
+    engine = Embedded(folder, memory=memory, threads=options.threads, fds=source.fds)
+    ledger = None
+    try:
+        if not dry or target.ledger_path.exists():
+            ledger = Ledger(target.ledger_path)
+        yield Job(texts, to, options, source, target, listing, encoding, engine, ledger, emit)
+    finally:
+        engine.close()
+        if ledger is not None:
+            ledger.close()
+
+
+def plan_job(job: Job, *, force: bool = False) -> tuple[Plan, set[int]]:
+    """The plan, and the indexes of splits that have landed before."""
+    schema = _schema(job)
+    landed: set[int] = set()
+    if job.ledger is not None and job.target.caps.remembers and not force:
+        known = job.ledger.landed(job.into)
+        if known:
+            splits = job.listing.splits(job.into)
+            landed = {i for i, split in enumerate(splits) if split.id in known}
+    inputs = planner.Inputs(
+        source=job.source,
+        target=job.target,
+        listing=job.listing,
+        encoding=job.encoding,
+        schema=schema,
+        facts=job.engine.facts,
+        options=job.options,
+        landed=frozenset(landed),
+        remote=job.remote,
+    )
+    return planner.make_plan(inputs), landed
+
+
+def _schema(job: Job) -> Schema:
+    """The existing table's columns, the generator's own, or what the data says."""
+
+    def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
+        fixed = {"output_format_json_quote_64bit_integers": 0}
+        statement = Statement(text, {**settings, **fixed}, format="JSONCompactEachRow")
+        return [json.loads(line) for line in job.engine.run(statement).data.splitlines()]
+
+    encoding, schema = infer.schema_for(
+        job.source, job.listing, job.encoding, job.options, asks, _existing(job)
+    )
+    job.encoding = encoding
+    return schema
+
+
+def _existing(job: Job) -> list[list[Any]] | None:
+    """Rows of system.columns of the target table, None when it does not exist."""
+    if not job.target.table:
+        return None
+    where = f"database = {quote(job.target.database)} AND table = {quote(job.target.table)}"
+    rows = ask(
+        job.engine,
+        f"SELECT name, type, default_kind FROM system.columns WHERE {where} ORDER BY position",
+    )
+    return rows or None

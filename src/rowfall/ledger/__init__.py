@@ -1,0 +1,353 @@
+"""The ledger: SQLite, every state change one function and one transaction.
+
+Intent is written before an action, the outcome after it. ``synchronous=FULL`` because a ledger
+that forgets its last line after a power cut would load rows twice; one commit costs about a
+millisecond and an attempt needs five.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+
+from rowfall.errors import LedgerError
+from rowfall.model import Split
+
+VERSION = 1
+# Another process writes for milliseconds; longer means that it hangs inside a transaction.
+BUSY_SECONDS = 10.0
+
+
+def into_key(*parts: str) -> str:
+    """The ledger's key of a target table: database and table, or the pattern of an export."""
+    return json.dumps(parts)
+
+
+def into_parts(key: str) -> list[str]:
+    """The parts that :func:`into_key` was given."""
+    return [str(part) for part in json.loads(key)]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt as the ledger knows it."""
+
+    id: str
+    load_id: str
+    staging: str
+    state: str
+    rows: int | None
+    into_table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition of a loaded attempt on its way into the target."""
+
+    partition_id: str
+    rows: int
+    rows_before: int
+    highest_block: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRow:
+    """One load; ``report`` is JSON or None while it runs for the first time."""
+
+    id: str
+    source: str
+    target: str
+    into_table: str
+    state: str
+    started: str
+    request: str
+    report: str | None
+
+
+class Ledger:
+    """One ledger file.
+
+    Args:
+        path: the file; created with its folder when missing.
+
+    Raises:
+        LedgerError: damaged, not a ledger, locked, not writable, or written by a newer rowfall.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # Worker, publisher and main thread share the connection: transactions take turns.
+        self._guard = threading.RLock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # The publisher runs on a thread of its own; SQLite itself is in serialised mode.
+            self._db = sqlite3.connect(
+                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.execute("PRAGMA foreign_keys=ON")
+            self._prepare()
+        except OSError as error:
+            raise LedgerError(
+                f"cannot create the ledger {path}: {error.strerror}",
+                hint="Give another place with ROWFALL_HOME.",
+            ) from None
+        except sqlite3.Error as error:
+            raise _explain(path, error) from None
+
+    def _prepare(self) -> None:
+        (found,) = self._db.execute("PRAGMA user_version").fetchone()
+        if found == VERSION:
+            return
+        if found > VERSION:
+            raise LedgerError(
+                f"the ledger {self.path} was written by a newer rowfall (format {found}, this "
+                f"one knows {VERSION})",
+                hint="Use that version, or another target.",
+            )
+        schema = files("rowfall.ledger").joinpath("schema.sql").read_text()
+        self._db.executescript(f"BEGIN IMMEDIATE;{schema};PRAGMA user_version={VERSION};COMMIT;")
+
+    @contextmanager
+    def _change(self) -> Iterator[sqlite3.Connection]:
+        with self._guard:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._db
+                except BaseException:
+                    self._db.execute("ROLLBACK")
+                    raise
+                self._db.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise _explain(self.path, error) from None
+
+    def _rows(self, sql: str, *values: object) -> list[tuple[object, ...]]:
+        try:
+            with self._guard:
+                return self._db.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise _explain(self.path, error) from None
+
+    # --- loads -------------------------------------------------------------------------------
+
+    def unfinished(self, fingerprint: str) -> str | None:
+        """Id of the newest load of the same sources into the same table that is not done."""
+        rows = self._rows(
+            "SELECT id FROM load WHERE fingerprint = ? AND state <> 'done' "
+            "ORDER BY started DESC LIMIT 1",
+            fingerprint,
+        )
+        return str(rows[0][0]) if rows else None
+
+    def begin(
+        self, load_id: str, fingerprint: str, source: str, target: str, into: str, request: str
+    ) -> None:
+        """Write a new load, or take an unfinished one up again. ``request``: JSON, no secrets."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        with self._change() as db:
+            db.execute(
+                "INSERT INTO load VALUES (?, ?, ?, ?, ?, 'running', ?, ?, NULL) "
+                "ON CONFLICT (id) DO UPDATE SET state = 'running', request = excluded.request",
+                (load_id, fingerprint, source, target, into, now, request),
+            )
+
+    def end(self, load_id: str, state: str, report: str) -> None:
+        with self._change() as db:
+            db.execute(
+                "UPDATE load SET state = ?, report = ? WHERE id = ?", (state, report, load_id)
+            )
+
+    def loads(self) -> list[LoadRow]:
+        """All loads, newest first."""
+        rows = self._rows(
+            "SELECT id, source, target, into_table, state, started, request, report FROM load "
+            "ORDER BY started DESC, rowid DESC"
+        )
+        return [LoadRow(*row) for row in rows]  # type: ignore[arg-type]
+
+    # --- steps -------------------------------------------------------------------------------
+
+    def step(self, load_id: str, name: str, state: str) -> None:
+        with self._change() as db:
+            db.execute(
+                "INSERT INTO step VALUES (?, ?, ?) "
+                "ON CONFLICT (load_id, name) DO UPDATE SET state = excluded.state",
+                (load_id, name, state),
+            )
+
+    def steps(self, load_id: str) -> dict[str, str]:
+        return {str(n): str(s) for n, s in
+                self._rows("SELECT name, state FROM step WHERE load_id = ?", load_id)}  # fmt: skip
+
+    # --- what has landed ----------------------------------------------------------------------
+
+    def landed(self, into: str) -> set[str]:
+        """Split ids that are in the target table."""
+        return {str(i) for (i,) in self._rows("SELECT id FROM landed WHERE into_table = ?", into)}
+
+    def table_uuid(self, into: str) -> str | None:
+        rows = self._rows("SELECT uuid FROM target_table WHERE into_table = ?", into)
+        return str(rows[0][0]) if rows else None
+
+    def set_table(self, into: str, uuid: str) -> int:
+        """Remember which table ``into`` is. A new uuid forgets what its predecessor held.
+
+        Returns the number of splits forgotten.
+        """
+        with self._change() as db:
+            forgotten = 0
+            old = db.execute(
+                "SELECT uuid FROM target_table WHERE into_table = ?", (into,)
+            ).fetchone()
+            if old is not None and old[0] != uuid:
+                forgotten = db.execute(
+                    "DELETE FROM landed WHERE into_table = ?", (into,)
+                ).rowcount
+            db.execute(
+                "INSERT INTO target_table VALUES (?, ?) "
+                "ON CONFLICT (into_table) DO UPDATE SET uuid = excluded.uuid",
+                (into, uuid),
+            )
+            return forgotten
+
+    # --- splits and attempts ------------------------------------------------------------------
+
+    def add_splits(self, load_id: str, splits: Iterable[Split]) -> None:
+        """Record the splits of a load as pending; those it knows keep their state."""
+        with self._change() as db:
+            db.executemany(
+                "INSERT OR IGNORE INTO split (id, load_id, uri, state) VALUES (?, ?, ?, 'pending')",
+                ((s.id, load_id, s.name) for s in splits),
+            )
+            db.execute(
+                "UPDATE split SET state = 'pending', error = NULL, hint = NULL "
+                "WHERE load_id = ? AND state = 'failed'",
+                (load_id,),
+            )
+
+    def attempt_started(
+        self, attempt_id: str, load_id: str, staging: str, splits: Sequence[Split]
+    ) -> None:
+        """Written before anything reaches the target: the staging name is known from here on."""
+        with self._change() as db:
+            db.execute(
+                "INSERT INTO attempt VALUES (?, ?, ?, 'started', NULL, NULL)",
+                (attempt_id, load_id, staging),
+            )
+            db.executemany(
+                "UPDATE split SET attempt_id = ? WHERE load_id = ? AND id = ?",
+                ((attempt_id, load_id, s.id) for s in splits),
+            )
+
+    def attempt_loaded(self, attempt_id: str, rows: int, moves: Sequence[Move]) -> None:
+        """All rows are in staging and counted; from here on only publishing may happen."""
+        with self._change() as db:
+            db.execute(
+                "UPDATE attempt SET state = 'loaded', rows = ? WHERE id = ?", (rows, attempt_id)
+            )
+            db.executemany(
+                "INSERT INTO move VALUES (?, ?, ?, ?, ?, 'pending')",
+                (
+                    (attempt_id, m.partition_id, m.rows, m.rows_before, m.highest_block)
+                    for m in moves
+                ),
+            )
+
+    def moved(self, attempt_id: str, partitions: Iterable[str]) -> None:
+        """These partitions of the attempt are in the target."""
+        with self._change() as db:
+            db.executemany(
+                "UPDATE move SET state = 'moved' WHERE attempt_id = ? AND partition_id = ?",
+                ((attempt_id, p) for p in partitions),
+            )
+
+    def attempt_published(self, attempt_id: str, into: str) -> None:
+        """Every row is visible: the attempt's splits have landed."""
+        with self._change() as db:
+            db.execute("UPDATE attempt SET state = 'published' WHERE id = ?", (attempt_id,))
+            db.execute("UPDATE split SET state = 'landed' WHERE attempt_id = ?", (attempt_id,))
+            db.execute(
+                "INSERT OR REPLACE INTO landed "
+                "SELECT id, ?, attempt_id FROM split WHERE attempt_id = ?",
+                (into, attempt_id),
+            )
+
+    def attempt_ended(self, attempt_id: str, state: str, error: str) -> None:
+        """``failed`` or ``lost``: its staging is gone and nothing of it is visible."""
+        with self._change() as db:
+            db.execute(
+                "UPDATE attempt SET state = ?, error = ? WHERE id = ?", (state, error, attempt_id)
+            )
+
+    def split_failed(self, load_id: str, split_id: str, error: str, hint: str | None) -> None:
+        with self._change() as db:
+            db.execute(
+                "UPDATE split SET state = 'failed', error = ?, hint = ? "
+                "WHERE load_id = ? AND id = ?",
+                (error, hint, load_id, split_id),
+            )
+
+    def attempts(self, load_id: str) -> int:
+        """How many attempts a load has made: the next one's number continues from here."""
+        rows = self._rows("SELECT count(*) FROM attempt WHERE load_id = ?", load_id)
+        return int(str(rows[0][0]))
+
+    def attempt_state(self, attempt_id: str) -> str:
+        rows = self._rows("SELECT state FROM attempt WHERE id = ?", attempt_id)
+        return str(rows[0][0]) if rows else ""
+
+    def open_attempts(self) -> list[Attempt]:
+        """Attempts of any load that were started or loaded and then left."""
+        rows = self._rows(
+            "SELECT a.id, a.load_id, a.staging, a.state, a.rows, l.into_table "
+            "FROM attempt a JOIN load l ON l.id = a.load_id "
+            "WHERE a.state IN ('started', 'loaded') ORDER BY a.rowid"
+        )
+        return [Attempt(*row) for row in rows]  # type: ignore[arg-type]
+
+    def moves(self, attempt_id: str) -> list[Move]:
+        rows = self._rows(
+            "SELECT partition_id, rows, rows_before, highest_block, state FROM move "
+            "WHERE attempt_id = ? ORDER BY partition_id",
+            attempt_id,
+        )
+        return [Move(*row) for row in rows]  # type: ignore[arg-type]
+
+    def landed_rows(self, into: str) -> int:
+        """Rows of all published attempts whose splits count as landed in ``into``."""
+        rows = self._rows(
+            "SELECT coalesce(sum(rows), 0) FROM attempt WHERE state = 'published' AND id IN "
+            "(SELECT attempt_id FROM landed WHERE into_table = ?)",
+            into,
+        )
+        return int(str(rows[0][0]))
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _explain(path: Path, error: sqlite3.Error) -> LedgerError:
+    text = str(error)
+    if "locked" in text or "busy" in text:
+        return LedgerError(
+            f"the ledger {path} is locked by another process",
+            hint=f"Wait for the other rowfall to end (waited {BUSY_SECONDS:.0f} seconds).",
+            transient=True,
+        )
+    if "not a database" in text or "malformed" in text:
+        return LedgerError(
+            f"the ledger {path} is damaged: {text}",
+            hint="Restore it from a backup. Without it rowfall cannot tell what has landed; if "
+            "you move it away, check the target table before you load again.",
+        )
+    return LedgerError(f"cannot use the ledger {path}: {text}", hint="Check space and rights.")

@@ -1,0 +1,72 @@
+-- The memory of rowfall. One file per target: inside the embedded folder, or in the user's state
+-- folder for targets that have none. No key is a fact of a process (pid, host, batch number).
+
+CREATE TABLE load (
+    id          TEXT PRIMARY KEY,
+    fingerprint TEXT NOT NULL,              -- sources and target table: what a re-run is matched by
+    source      TEXT NOT NULL,
+    target      TEXT NOT NULL,
+    into_table  TEXT NOT NULL,
+    state       TEXT NOT NULL CHECK (state IN ('running', 'done', 'partial', 'failed', 'interrupted')),
+    started     TEXT NOT NULL,
+    request     TEXT NOT NULL,              -- JSON: sources, target and options, no secrets
+    report      TEXT                        -- JSON of the last run's report
+) STRICT;
+
+CREATE INDEX load_by_fingerprint ON load (fingerprint, state);
+
+-- Preparation that changes the target (create, drop): recorded before and after.
+CREATE TABLE step (
+    load_id TEXT NOT NULL REFERENCES load,
+    name    TEXT NOT NULL,
+    state   TEXT NOT NULL CHECK (state IN ('started', 'done')),
+    PRIMARY KEY (load_id, name)
+) STRICT;
+
+CREATE TABLE attempt (
+    id      TEXT PRIMARY KEY,
+    load_id TEXT NOT NULL REFERENCES load,
+    staging TEXT NOT NULL,                  -- table or file that receives the rows, '' for none
+    state   TEXT NOT NULL CHECK (state IN ('started', 'loaded', 'published', 'failed', 'lost')),
+    rows    INTEGER,
+    error   TEXT
+) STRICT;
+
+CREATE INDEX attempt_by_load ON attempt (load_id, state);
+
+CREATE TABLE split (
+    id         TEXT NOT NULL,               -- see model.split_id
+    load_id    TEXT NOT NULL REFERENCES load,
+    uri        TEXT NOT NULL,
+    state      TEXT NOT NULL CHECK (state IN ('pending', 'landed', 'failed')),
+    attempt_id TEXT,
+    error      TEXT,
+    hint       TEXT,
+    PRIMARY KEY (load_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX split_by_attempt ON split (attempt_id) WHERE attempt_id IS NOT NULL;
+
+-- What has landed where, whichever load did it; the table's uuid tells a table from its successor.
+CREATE TABLE landed (
+    id         TEXT PRIMARY KEY,
+    into_table TEXT NOT NULL,
+    attempt_id TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE target_table (
+    into_table TEXT PRIMARY KEY,
+    uuid       TEXT NOT NULL
+) STRICT;
+
+-- MOVE PARTITION, one row per partition of a loaded attempt. highest_block and rows_before are what
+-- the target held in that partition before the MOVE: the evidence after a crash in the middle.
+CREATE TABLE move (
+    attempt_id    TEXT NOT NULL REFERENCES attempt,
+    partition_id  TEXT NOT NULL,
+    rows          INTEGER NOT NULL,
+    rows_before   INTEGER NOT NULL,
+    highest_block INTEGER NOT NULL,
+    state         TEXT NOT NULL CHECK (state IN ('pending', 'moved')),
+    PRIMARY KEY (attempt_id, partition_id)
+) STRICT, WITHOUT ROWID;

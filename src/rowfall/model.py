@@ -1,0 +1,395 @@
+"""The words of rowfall as frozen values: splits, columns, statements, plans. No I/O, stdlib only.
+
+A plan over one million objects has to stay under 500 MB, so the listing keeps columns (three
+flat sequences) and makes :class:`Split` objects only when somebody asks for one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from rowfall.sqltext import SqlText
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The smallest piece that is loaded, retried and recorded on its own.
+
+    Attributes:
+        id: 32 hex digits, see :func:`split_id`.
+        uri: the object, without secrets (``/data/a.csv``, ``s3://bucket/key``, ``generate://trips``).
+        version: what changes when the content does: ETag, or ``size-mtime_ns``.
+        size: bytes as stored (compressed), None when unknown (stdin, generated).
+        start, stop: half-open range inside the object (rows for generators), or None for all.
+    """
+
+    id: str
+    uri: str
+    version: str
+    size: int | None
+    start: int | None = None
+    stop: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Short text for people: the URI, with the range where there is one."""
+        if self.start is None:
+            return self.uri
+        return f"{self.uri}[{self.start}:{self.stop}]"
+
+
+def split_id(uri: str, version: str, start: int | None, stop: int | None, into: str) -> str:
+    """Identity of a split: object, version, range and target table; nothing about the run.
+
+    Never batch size, thread count, pid or time: a later run with other settings must recognise
+    what has landed (DESIGN section 2).
+    """
+    text = "\0".join((uri, version, str(start), str(stop), into))
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+class Listing:
+    """What a source holds, as flat columns: about 200 bytes an object.
+
+    Generators and other sources made of ranges give ``ranges``; files give sizes and versions.
+    """
+
+    __slots__ = ("_sizes", "_starts", "_stops", "_uris", "_versions")
+
+    def __init__(self) -> None:
+        self._uris: list[str] = []
+        self._versions: list[str] = []
+        self._sizes: array[int] = array("q")
+        self._starts: array[int] = array("q")
+        self._stops: array[int] = array("q")
+
+    def add(
+        self,
+        uri: str,
+        version: str,
+        size: int | None,
+        start: int | None = None,
+        stop: int | None = None,
+    ) -> None:
+        """Append one split; ``size`` in bytes (None: unknown)."""
+        self._uris.append(uri)
+        self._versions.append(version)
+        self._sizes.append(-1 if size is None else size)
+        if start is not None and stop is not None:
+            # Ranges are all or nothing within one listing: sources of ranges hold only ranges.
+            self._starts.append(start)
+            self._stops.append(stop)
+
+    def __len__(self) -> int:
+        return len(self._uris)
+
+    def uri(self, index: int) -> str:
+        return self._uris[index]
+
+    def size(self, index: int) -> int | None:
+        size = self._sizes[index]
+        return None if size < 0 else size
+
+    def rows(self, index: int) -> int | None:
+        """Rows of a generated range, None for files (unknown before they are read)."""
+        return self._stops[index] - self._starts[index] if self._starts else None
+
+    def split(self, index: int, into: str) -> Split:
+        """The split at ``index`` for target table ``into`` (part of its identity)."""
+        start = self._starts[index] if self._starts else None
+        stop = self._stops[index] if self._starts else None
+        uri, version = self._uris[index], self._versions[index]
+        return Split(
+            split_id(uri, version, start, stop, into), uri, version, self.size(index), start, stop
+        )
+
+    def splits(self, into: str, indexes: Iterable[int] | None = None) -> Iterator[Split]:
+        for index in range(len(self)) if indexes is None else indexes:
+            yield self.split(index, into)
+
+    @property
+    def total_size(self) -> int | None:
+        """Bytes of all objects, None when any is unknown."""
+        return None if any(s < 0 for s in self._sizes) else sum(self._sizes)
+
+    @property
+    def total_rows(self) -> int | None:
+        return sum(self._stops) - sum(self._starts) if self._starts else None
+
+
+class Kind(StrEnum):
+    """How a format tells its columns: decides inference, strictness and error positions."""
+
+    TEXT = "text"  # CSV, TSV: positions or header names, every value is text
+    JSON = "json"  # JSONEachRow: names and JSON types in every row
+    TYPED = "typed"  # Parquet, ORC, Avro, Native: names and types in the file
+    MADE = "made"  # generated by the engine: columns are known beforehand
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How the bytes of a source are to be read.
+
+    Attributes:
+        format: the engine's format name, e.g. ``CSVWithNames``.
+        compression: ``none``, ``gzip``, ``zstd``, ``lz4``, ``xz``, ``bz2``.
+        kind: see :class:`Kind`.
+        delimiter: field delimiter of CSV, one character.
+    """
+
+    format: str
+    compression: str
+    kind: Kind
+    delimiter: str = ","
+
+    @property
+    def has_names(self) -> bool:
+        return self.kind is not Kind.TEXT or self.format.endswith("WithNames")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the target and how it is read from the source.
+
+    Attributes:
+        name: column of the target table.
+        type: its type there.
+        reason: why this type, for ``plan -v`` and the DDL comment lines.
+        source: name of the column in the source (differs from ``name`` only when positional).
+        read_type: type to parse the source text as; wide enough that nothing wraps unseen.
+        expression: SQL over ``source`` that gives the value or raises; ``""`` = the bare column.
+        lenient: SQL over the column read as ``Nullable(String)``: the value, or NULL when the
+            text does not fit; used to find and to reject bad rows. ``""`` = no check possible.
+        bad: SQL over the same that is 1 when the text does not fit (``lenient`` may be NULL for NULL).
+    """
+
+    name: str
+    type: str
+    reason: str = ""
+    source: str = ""
+    read_type: str = ""
+    expression: str = ""
+    lenient: str = ""
+    bad: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Columns and layout of the target table.
+
+    Attributes:
+        columns: in the order of the INSERT.
+        engine: table engine with its arguments, e.g. ``MergeTree``.
+        order_by, partition_by: SQL expressions; ``tuple()`` / ``""`` for none.
+        exists: the table is already there and keeps its own definition.
+        notes: (subject, reason) for the layout, e.g. why this ORDER BY.
+        partitions: distinct values of the partition key seen in the sample; 1 when unpartitioned.
+        row_bytes: average bytes of a row in memory, from the sample.
+    """
+
+    columns: tuple[Column, ...]
+    engine: str = "MergeTree"
+    order_by: str = "tuple()"
+    partition_by: str = ""
+    exists: bool = False
+    notes: tuple[tuple[str, str], ...] = ()
+    partitions: int = 1
+    row_bytes: float = 32.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One engine setting of a plan with the formula and the numbers that led to it."""
+
+    name: str
+    value: str | int | float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement for an engine.
+
+    Attributes:
+        sql: what to run, without its SETTINGS clause.
+        settings: name -> value; the engine appends or sets them.
+        query_id: known before the statement is sent, written to the ledger first.
+        format: output format for SELECT, None for statements without rows.
+    """
+
+    sql: SqlText
+    settings: Mapping[str, str | int | float] = field(default_factory=dict)
+    query_id: str = ""
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one statement did.
+
+    Attributes:
+        rows_read, rows_written: rows.
+        bytes_read: bytes as the engine counts them after decompression.
+        seconds: wall seconds in the engine.
+        cpu_seconds: user + system seconds of the engine process meanwhile.
+        peak_memory: bytes at the statement's highest point, 0 when unknown.
+        data: the result in the asked format.
+        events: the engine's ProfileEvents, name -> count.
+    """
+
+    rows_read: int = 0
+    rows_written: int = 0
+    bytes_read: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory: int = 0
+    data: bytes = b""
+    events: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the planner may know about the machine an engine runs on.
+
+    Attributes:
+        version: the engine's version, e.g. ``26.9.2.1``.
+        cores: usable CPU cores (affinity and cgroup quota respected).
+        memory: bytes that a load may use altogether.
+        settings: every setting name the engine knows; unknown ones are not sent.
+    """
+
+    version: str
+    cores: int
+    memory: int
+    settings: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What the planner expects; every number is an estimate and says so where it is printed.
+
+    Attributes:
+        rows: rows, None when unknown.
+        seconds: wall seconds.
+        memory: bytes at the peak.
+        parts: parts written before merges.
+        advice: sentences for the user (partition explosion and the like).
+    """
+
+    rows: int | None
+    seconds: float | None
+    memory: int
+    parts: int
+    advice: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Splits that one attempt loads together, as indexes into the listing."""
+
+    indexes: Sequence[int]
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a load will do, before it does anything.
+
+    Attributes:
+        source, target: as typed, without secrets.
+        database, table: where rows go; empty for exports and ``null:``.
+        delivery: ``pull``, ``push`` or ``build`` (DESIGN section 2).
+        placement: ``embedded``, ``server``, ``shard N``.
+        promise: what the target guarantees after a crash, one sentence.
+        encoding: format and compression, None for generators.
+        ddl: CREATE TABLE as it will run, or "" when the table exists or there is none.
+        groups: one per attempt, in the order they run.
+        lanes: attempts that run at the same time.
+        settings: for the INSERT of every attempt.
+        example: the SQL of one attempt, ready to paste (secrets masked).
+        landed: splits of the listing that are in the target already.
+    """
+
+    source: str
+    target: str
+    database: str
+    table: str
+    delivery: str
+    placement: str
+    promise: str
+    encoding: Encoding | None
+    schema: Schema
+    ddl: str
+    listing: Listing
+    groups: tuple[Group, ...]
+    lanes: int
+    settings: tuple[Setting, ...]
+    forecast: Forecast
+    facts: Facts
+    example: str
+    landed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One split that did not land."""
+
+    split: str
+    error: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a load did; the JSON of ``--json`` is this, field by field (docs/reference/json.md).
+
+    Attributes:
+        outcome: ``done``, ``partial``, ``failed``, ``interrupted``, ``running`` or ``lost``.
+        splits_landed: by this run; ``splits_skipped`` had landed before it.
+        rows: rows that this run landed. ``rows_rejected`` went to the rejects file.
+        bytes_source: bytes of the landed splits as stored, 0 when unknown.
+        bytes_raw: the same after decompression, as the engine counted them.
+        bytes_written: bytes on disk of the parts written.
+        seconds: wall seconds from the first statement to the last publish.
+        cpu_seconds: of the engine process.
+        parts_written, parts_active: parts staged by this run; active in the target at the end.
+        peak_memory: bytes resident in the engine process at its highest.
+        phases: share of engine time per phase, 0..1, keys ``read``, ``insert``, ``write``, ``publish``.
+        limited_by: one sentence.
+        settings: as sent.
+        load_id, started (UTC, ISO 8601): which run.
+    """
+
+    load_id: str
+    outcome: str
+    source: str
+    target: str
+    table: str
+    started: str
+    splits: int = 0
+    splits_landed: int = 0
+    splits_skipped: int = 0
+    splits_failed: int = 0
+    rows: int = 0
+    rows_rejected: int = 0
+    bytes_source: int = 0
+    bytes_raw: int = 0
+    bytes_written: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    parts_written: int = 0
+    parts_active: int = 0
+    peak_memory: int = 0
+    attempts: int = 0
+    retries: int = 0
+    phases: Mapping[str, float] = field(default_factory=dict)
+    limited_by: str = ""
+    settings: Mapping[str, str | int | float] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
+    notes: tuple[str, ...] = ()
+    engine_version: str = ""
+    rowfall_version: str = ""

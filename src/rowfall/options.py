@@ -1,0 +1,156 @@
+"""Every option once: its type, default, flag, help and the commands that take it.
+
+The command line, the Python API and ``docs/reference/options.md`` are made from this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+LOAD, PLAN, QUERY, STATUS, REPORT, VERIFY = "load", "plan", "query", "status", "report", "verify"
+_BOTH = (LOAD, PLAN)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """How one option looks on the command line.
+
+    Attributes:
+        flags: e.g. ``("--threads", "-j")``.
+        metavar: placeholder in the help, "" for switches.
+        help: one sentence.
+        group: heading in help and reference.
+        commands: the commands that take it.
+        many: may be given more than once; the values are collected.
+    """
+
+    flags: tuple[str, ...]
+    metavar: str
+    help: str
+    group: str
+    commands: tuple[str, ...] = _BOTH
+    many: bool = False
+
+
+def _opt(
+    default: Any,
+    flags: str,
+    metavar: str,
+    help: str,  # noqa: A002 - the word every reader knows
+    group: str,
+    commands: tuple[str, ...] = _BOTH,
+    many: bool = False,
+) -> Any:
+    return field(
+        default=default,
+        metadata={"flag": Flag(tuple(flags.split()), metavar, help, group, commands, many)},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of ``load`` and ``plan``; the defaults are those of the command line."""
+
+    format: str | None = _opt(
+        None, "--format", "NAME", "Format of the source: CSV, CSVWithNames, TSV, TSVWithNames, "
+        "JSONEachRow (or NDJSON), Parquet, ORC, Avro, Native. Default: by extension.", "Source",
+    )
+    compression: str | None = _opt(
+        None, "--compression", "NAME", "Compression of the source: none, gzip, zstd, lz4, xz, bz2. "
+        "Default: by extension.", "Source",
+    )
+    delimiter: str | None = _opt(
+        None, "--delimiter", "CHAR", "Field delimiter of CSV. Default: a comma.", "Source"
+    )
+    s3_endpoint: str | None = _opt(
+        None, "--s3-endpoint", "URL", "S3 endpoint other than AWS, e.g. http://127.0.0.1:9000. "
+        "Default: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL.", "Source",
+    )
+    s3_region: str | None = _opt(
+        None, "--s3-region", "NAME", "Region of the bucket. Default: AWS_REGION, the profile, "
+        "or us-east-1.", "Source",
+    )
+    s3_profile: str | None = _opt(
+        None, "--s3-profile", "NAME", "Profile of the AWS configuration files. Default: "
+        "AWS_PROFILE.", "Source",
+    )
+    s3_anonymous: bool = _opt(
+        False, "--s3-anonymous", "", "Read public buckets without credentials.", "Source"
+    )
+    schema: str | None = _opt(
+        None, "--schema", "COLUMNS", "All columns as 'name Type, ...' instead of inferring them.",
+        "Table",
+    )
+    schema_file: str | None = _opt(
+        None, "--schema-file", "FILE", "The same, read from a file (a column list or a whole "
+        "CREATE TABLE).", "Table",
+    )
+    type: tuple[str, ...] = _opt(
+        (), "--type", "'NAME TYPE'", "Type of one column, the others stay inferred.", "Table",
+        many=True,
+    )
+    order_by: str | None = _opt(
+        None, "--order-by", "EXPR", "Sorting key of a new table. Default: proposed from names and "
+        "cardinalities.", "Table",
+    )
+    partition_by: str | None = _opt(
+        None, "--partition-by", "EXPR", "Partition key of a new table. Default: none.", "Table"
+    )
+    engine: str | None = _opt(
+        None, "--engine", "ENGINE", "Engine of a new table. Default: MergeTree.", "Table"
+    )
+    replace: bool = _opt(
+        False, "--replace", "", "Drop the target table first (only when no row of this load has "
+        "landed).", "Table", (LOAD,),
+    )
+    files: int | None = _opt(
+        None, "--files", "N", "Export only: number of files to write.", "Target"
+    )
+    to_format: str | None = _opt(
+        None, "--to-format", "NAME", "Export only: format of the files, e.g. CSVWithNames. "
+        "Default: by extension.", "Target",
+    )
+    threads: int | None = _opt(
+        None, "--threads", "N", "Threads of the engine. Default: the cores that this process may "
+        "use.", "Tuning",
+    )
+    memory: str | None = _opt(
+        None, "--memory", "SIZE", "Memory for the whole load, e.g. 4GiB. Default: half of what is "
+        "free.", "Tuning",
+    )
+    set: tuple[str, ...] = _opt(
+        (), "--set", "NAME=VALUE", "An engine setting for every INSERT; wins over the computed "
+        "one.", "Tuning", many=True,
+    )
+    attempt_bytes: str | None = _opt(
+        None, "--attempt-bytes", "SIZE", "Source bytes that one attempt loads: what a crash loads "
+        "again. Default: computed.", "Tuning",
+    )
+    max_errors: int = _opt(
+        0, "--max-errors", "N", "Bad rows to leave out before a load fails.", "Bad rows"
+    )
+    max_error_ratio: float = _opt(
+        0.0, "--max-error-ratio", "R", "The same as a share of the rows read, 0 to 1.", "Bad rows"
+    )
+    rejects: str | None = _opt(
+        None, "--rejects", "FILE", "Where the rows left out are kept, with file, line and reason.",
+        "Bad rows", (LOAD,),
+    )
+    force: bool = _opt(
+        False, "--force", "", "Load again what has landed before (rows will be there twice).",
+        "Run", (LOAD,),
+    )
+    verify: bool = _opt(
+        False, "--verify", "", "Compare checksums of source and target after the load.", "Run",
+        (LOAD,),
+    )
+
+
+def flags_of(command: str) -> Iterator[tuple[Field[Any], Flag]]:
+    """The options that ``command`` takes, in table order."""
+    for item in fields(Options):
+        flag: Flag = item.metadata["flag"]
+        if command in flag.commands:
+            yield item, flag

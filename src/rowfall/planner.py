@@ -1,0 +1,333 @@
+"""The planner: a pure function of listing, schema, target facts, engine facts and options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rowfall import sql
+from rowfall.errors import UsageError
+from rowfall.model import (
+    Encoding,
+    Facts,
+    Forecast,
+    Group,
+    Kind,
+    Listing,
+    Plan,
+    Schema,
+    Setting,
+    SqlText,
+)
+from rowfall.options import Options
+from rowfall.sources.base import Source
+from rowfall.targets.base import Caps, Publish, Target
+from rowfall.tune import ENGINE_BASE, Shape, block, insert_threads, tune
+from rowfall.units import parse_size
+
+# Stored bytes that one core turns into table rows per second, by kind of source (measured on
+# trips and taxi data, chDB 26.9; text is compressed or not). Used for forecasts and for cutting
+# attempts, never for anything that has to be exact.
+_RATES: dict[tuple[Kind, bool], float] = {
+    (Kind.TEXT, True): 25e6,
+    (Kind.TEXT, False): 90e6,
+    (Kind.JSON, True): 15e6,
+    (Kind.JSON, False): 80e6,
+    (Kind.TYPED, True): 60e6,
+    (Kind.TYPED, False): 60e6,
+}
+# Raw bytes per stored byte of compressed text, for the forecast only (trips 4.6, taxi 2.9).
+_RATIO = 4.0
+# Memory bytes that one core generates, sorts and writes per second.
+_MADE_RATE = 120e6
+# An attempt's fixed cost (staging, count, publish, idle threads at its end) is 0.1 to 0.4 s: at
+# 20 s of work it stays under 2 %. More would only mean more to repeat after a crash.
+ATTEMPT_SECONDS = 20.0
+# The statement names every object of its attempt; beyond this the text is slow to parse.
+MOST_SPLITS = 2_000
+# More parts than this in one partition and MergeTree delays inserts (parts_to_delay_insert).
+DELAY_PARTS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Everything the planner looks at."""
+
+    source: Source
+    target: Target
+    listing: Listing
+    encoding: Encoding | None
+    schema: Schema
+    facts: Facts
+    options: Options
+    landed: frozenset[int] = frozenset()
+    """Indexes of the listing that are in the target already."""
+    remote: bool = False
+    placement: str = "embedded"
+
+
+def make_plan(inputs: Inputs) -> Plan:
+    """Cut the listing into attempts, compute settings and forecast, write the example SQL.
+
+    Raises:
+        UsageError: options that contradict each other or the target.
+    """
+    listing, schema, options = inputs.listing, inputs.schema, inputs.options
+    todo = [i for i in range(len(listing)) if i not in inputs.landed]
+    groups = _groups(inputs, todo)
+    lanes = _lanes(inputs, groups)
+    facts = inputs.facts
+    if lanes > 1:
+        # Lanes share the machine: each statement gets its part of cores and memory.
+        facts = Facts(
+            facts.version,
+            max(1, facts.cores // lanes),
+            ENGINE_BASE + (facts.memory - ENGINE_BASE) // lanes,
+            facts.settings,
+        )
+    shape = Shape(
+        files=max((len(g.indexes) for g in groups), default=1),
+        biggest=max((listing.size(i) or 0 for i in todo), default=0),
+        row_bytes=schema.row_bytes,
+        partitions=schema.partitions,
+        columns=len(schema.columns),
+        encoding=inputs.encoding,
+        remote=inputs.remote,
+    )
+    settings = tune(facts, shape, chosen_settings(options.set))
+    return Plan(
+        source=inputs.source.text,
+        target=inputs.target.text,
+        database=inputs.target.database,
+        table=inputs.target.table,
+        delivery="pull",
+        placement=inputs.placement,
+        promise=_promise(inputs),
+        encoding=inputs.encoding,
+        schema=schema,
+        ddl=_ddl(inputs),
+        listing=listing,
+        groups=groups,
+        lanes=lanes,
+        settings=settings,
+        forecast=_forecast(inputs, todo, groups, facts, shape, lanes),
+        facts=inputs.facts,
+        example=_example(inputs, groups, settings),
+        landed=len(inputs.landed),
+    )
+
+
+def chosen_settings(texts: Sequence[str]) -> dict[str, str | int | float]:
+    """``--set name=value`` as a mapping; numbers become numbers.
+
+    Raises:
+        UsageError: no ``=``, or a name that is not a setting's.
+    """
+    chosen: dict[str, str | int | float] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(
+                f"--set {text!r} has no value", hint="Write it as --set max_threads=8."
+            )
+        sql.settings_clause({name: 0})
+        try:
+            chosen[name] = int(value)
+        except ValueError:
+            chosen[name] = value
+    return chosen
+
+
+def _promise(inputs: Inputs) -> str:
+    if not inputs.source.replayable:
+        return (
+            "at most once: the source can be read only once, so nothing is visible until all of "
+            "it is staged, and a crash before that means sending it again"
+        )
+    return inputs.target.caps.promise
+
+
+def _ddl(inputs: Inputs) -> str:
+    if inputs.schema.exists or not inputs.target.table:
+        return ""
+    return sql.create_table(inputs.target.database, inputs.target.table, inputs.schema)
+
+
+# --- attempts ------------------------------------------------------------------------------------
+
+
+def _rate(inputs: Inputs) -> float:
+    """Stored bytes per second and core."""
+    if inputs.encoding is None:
+        return _MADE_RATE
+    packed = inputs.encoding.compression not in ("none", "auto")
+    return _RATES.get((inputs.encoding.kind, packed), 30e6)
+
+
+def _weight(inputs: Inputs, index: int) -> float:
+    """Bytes of a split in the unit of :func:`_rate`: stored, or made in memory."""
+    rows = inputs.listing.rows(index)
+    if rows is not None:
+        return rows * inputs.schema.row_bytes
+    return float(inputs.listing.size(index) or 0)
+
+
+def _groups(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
+    """Neighbouring splits in equal attempts; what is near by name is often near by key."""
+    if inputs.target.caps.one_file_per_group:
+        return _file_groups(inputs, todo)
+    most = (
+        float(parse_size(inputs.options.attempt_bytes))
+        if inputs.options.attempt_bytes
+        else ATTEMPT_SECONDS * _rate(inputs) * inputs.facts.cores
+    )
+    total = sum(_weight(inputs, i) for i in todo)
+    count = max(1, round(total / most)) if most else 1
+    share = total / count
+    groups: list[Group] = []
+    current: list[int] = []
+    weight, given = 0.0, 0.0
+    for index in todo:
+        own = _weight(inputs, index)
+        # Close the group where the running total passes its share, so that no last one is tiny.
+        full = current and given + weight + own / 2 > share * (len(groups) + 1)
+        if full or len(current) >= MOST_SPLITS:
+            groups.append(_group(inputs, current))
+            given += weight
+            current, weight = [], 0.0
+        current.append(index)
+        weight += own
+    if current:
+        groups.append(_group(inputs, current))
+    return tuple(groups)
+
+
+def _group(inputs: Inputs, indexes: Sequence[int]) -> Group:
+    sizes = [inputs.listing.size(i) for i in indexes]
+    known = None if any(s is None for s in sizes) else sum(s or 0 for s in sizes)
+    # Largest first: the last thread to finish then has little left (longest processing time).
+    if inputs.listing.rows(0) is None:
+        indexes = sorted(indexes, key=lambda i: -(inputs.listing.size(i) or 0))
+    return Group(tuple(indexes), known)
+
+
+def _file_groups(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
+    """Exports: one group per output file, over the whole listing so that numbers stay."""
+    files = inputs.options.files or 1
+    total = len(inputs.listing)
+    if files > total:
+        raise UsageError(
+            f"--files {files} is more than the {total} pieces of the source",
+            hint="A file is written from whole pieces (source files or generated ranges).",
+        )
+    wanted = set(todo)
+    bounds = [total * n // files for n in range(files + 1)]
+    groups = []
+    for start, stop in zip(bounds, bounds[1:], strict=False):
+        # A file whose pieces have all landed keeps its (empty) place, so that n stays n.
+        missing = [i for i in range(start, stop) if i in wanted]
+        groups.append(_group(inputs, range(start, stop)) if missing else Group((), 0))
+    return tuple(groups)
+
+
+def _lanes(inputs: Inputs, groups: Sequence[Group]) -> int:
+    """Attempts at once. A table is fed by one statement that uses every core; a file is written
+    by one thread (compression is a single stream), so as many files as cores are written."""
+    if not inputs.target.caps.one_file_per_group:
+        return 1
+    return max(1, min(inputs.facts.cores, sum(1 for g in groups if g.indexes)))
+
+
+# --- forecast ------------------------------------------------------------------------------------
+
+
+def _forecast(
+    inputs: Inputs,
+    todo: Sequence[int],
+    groups: Sequence[Group],
+    facts: Facts,
+    shape: Shape,
+    lanes: int,
+) -> Forecast:
+    rows = _rows(inputs, todo)
+    weight = sum(_weight(inputs, i) for i in todo)
+    unknown = inputs.encoding is not None and inputs.listing.total_size is None
+    seconds = None if unknown else 0.3 + weight / (_rate(inputs) * inputs.facts.cores)
+    block_rows, block_bytes = block(facts, shape)
+    writers = insert_threads(facts, shape)
+    block_size = min(block_bytes, int(block_rows * shape.row_bytes))
+    if rows is not None and groups:
+        block_size = min(block_size, int(rows * shape.row_bytes / writers))
+    memory = ENGINE_BASE + lanes * 3 * writers * block_size
+    parts = 0
+    if rows is not None and inputs.target.caps.publish is Publish.MOVE:
+        for group in groups:
+            share = rows * len(group.indexes) / max(1, len(todo))
+            blocks = max(1, round(share / block_rows + writers / 2))
+            parts += blocks * shape.partitions
+    return Forecast(rows, seconds, min(memory, inputs.facts.memory), parts, _advice(inputs, parts))
+
+
+def _rows(inputs: Inputs, todo: Sequence[int]) -> int | None:
+    made = [inputs.listing.rows(i) for i in todo]
+    if todo and all(r is not None for r in made):
+        return sum(r or 0 for r in made)
+    if not todo:
+        return 0
+    sizes = [inputs.listing.size(i) for i in todo]
+    if inputs.encoding is None or any(s is None for s in sizes):
+        return None
+    stored = float(sum(s or 0 for s in sizes))
+    packed = inputs.encoding.compression not in ("none", "auto")
+    # Text is about as long as its row in memory and a half; Parquet stores a third of it.
+    raw = stored * (_RATIO if packed else 1.0)
+    if inputs.encoding.kind is Kind.TYPED:
+        raw = stored * 3.0
+    return int(raw / max(1.0, inputs.schema.row_bytes * 1.2))
+
+
+def _advice(inputs: Inputs, parts: int) -> tuple[str, ...]:
+    advice = []
+    partitions = inputs.schema.partitions
+    if partitions > 100:
+        advice.append(
+            f"The partition key {inputs.schema.partition_by} has about {partitions:,} values: "
+            f"every block is cut into as many parts ({parts:,} in all). A coarser key "
+            "(toYYYYMM of a date) or none loads and reads faster."
+        )
+    if partitions and parts / partitions > DELAY_PARTS:
+        advice.append(
+            f"About {parts // partitions:,} parts per partition are more than MergeTree likes "
+            f"({DELAY_PARTS:,}); give the load more --memory, so that blocks get larger."
+        )
+    return tuple(advice)
+
+
+def _example(inputs: Inputs, groups: Sequence[Group], settings: Sequence[Setting]) -> str:
+    group = next((g for g in groups if g.indexes), None)
+    if group is None:
+        return ""
+    splits = list(inputs.listing.splits("", group.indexes[:3]))
+    text = statement(inputs.source, inputs.target, inputs.schema, inputs.encoding, splits,
+                     inputs.target.table or "staging")  # fmt: skip
+    clause = sql.settings_clause({s.name: s.value for s in settings})
+    more = len(group.indexes) - len(splits)
+    note = f"\n-- and {more} more objects in the same statement" if more > 0 else ""
+    return f"{text}\n{clause.strip()}{note}"
+
+
+def statement(
+    source: Source,
+    target: Target,
+    schema: Schema,
+    encoding: Encoding | None,
+    splits: Sequence[object],
+    staging: str,
+) -> SqlText:
+    """The INSERT SELECT of one attempt."""
+    structure = sql.structure((c.source or c.name, c.read_type or c.type) for c in schema.columns)
+    relation = source.relation(splits, encoding, structure)  # type: ignore[arg-type]
+    return sql.insert_select(target.into(staging, schema), schema.columns, relation)
+
+
+__all__ = ["Caps", "Inputs", "chosen_settings", "make_plan", "statement"]

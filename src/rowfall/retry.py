@@ -1,0 +1,20 @@
+"""How often and how long: pure functions, so the limits can be tested without waiting."""
+
+from __future__ import annotations
+
+# A network blip passes within seconds; the engine itself has retried each request for a while
+# before it gives up, so three more rounds are enough to tell a blip from an outage.
+MOST_TRANSIENT = 3
+# A child that dies more often than this dies of something that trying again will not change.
+MOST_DEATHS = 2
+# "On a memory error blocks are lowered once": a second error means that --memory is too small.
+MOST_LOWERED = 1
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 10.0
+# When every split so far failed on its data, the schema is wrong, not the files.
+HOPELESS = 5
+
+
+def pause(attempt: int) -> float:
+    """Seconds before try number ``attempt`` (1 is the first retry): 0.5, 1, 2 ... 10."""
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (attempt - 1))

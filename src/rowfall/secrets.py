@@ -1,0 +1,51 @@
+"""Secrets that mask themselves: they never enter a log, the ledger, a report or printed SQL."""
+
+from __future__ import annotations
+
+from typing import final
+
+MASK = "[HIDDEN]"
+
+
+@final
+class Secret:
+    """A string that shows as ``[HIDDEN]`` everywhere except through :meth:`reveal`.
+
+    Not a ``str`` subclass on purpose: f-strings, ``json`` and ``logging`` must never see the value.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The real value; only engines and object-store clients may call this."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret([HIDDEN])"
+
+    def __str__(self) -> str:
+        return MASK
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(("Secret", self._value))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a Secret cannot be pickled")
+
+
+def redact(text: str, *secrets: Secret | None) -> str:
+    """``text`` with every given secret replaced by the mask: for foreign text (engine errors)."""
+    for secret in secrets:
+        # Shorter values would punch holes into ordinary words and give away nothing anyway.
+        if secret is not None and len(secret.reveal()) >= 4:
+            text = text.replace(secret.reveal(), MASK)
+    return text

@@ -1,0 +1,57 @@
+"""Sources of rows: one line a scheme. Modules load when their scheme is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from rowfall import uri
+from rowfall.errors import UsageError
+from rowfall.options import Options
+
+if TYPE_CHECKING:
+    from rowfall.sources.base import Source
+
+REGISTRY = {
+    "file": "files:Files",
+    "stdin": "stdin:Stdin",
+    "s3": "s3:S3",
+    "http": "http:Http",
+    "https": "http:Http",
+    "generate": "generate:Generate",
+}
+"""Scheme -> module in this package and class; the class takes (texts, options)."""
+
+
+def open_source(texts: Sequence[str], options: Options) -> Source:
+    """The source of one or several SOURCE arguments, not yet listed.
+
+    Raises:
+        UsageError: none given, an unknown scheme, or schemes that cannot be joined.
+    """
+    if not texts:
+        raise UsageError(
+            "no source is given", hint="Name a file, a folder, a glob, a URI, or - for stdin."
+        )
+    places = {_place(text): text for text in reversed(texts)}
+    if len(places) > 1:
+        listed = ", ".join(uri.mask(text) for text in reversed(places.values()))
+        raise UsageError(
+            f"one load reads one kind of source, but these differ: {listed}",
+            hint="Run one load after the other into the same table.",
+        )
+    module, _, name = next(iter(places)).partition(":")
+    factory = getattr(import_module(f"rowfall.sources.{module}"), name)
+    return cast("Source", factory(texts, options))
+
+
+def _place(text: str) -> str:
+    scheme = uri.scheme_of(text)
+    if scheme not in REGISTRY:
+        known = ", ".join(f"{name}://" for name in REGISTRY if name not in ("file", "stdin"))
+        raise UsageError(
+            f"no source reads {scheme}:// ({uri.mask(text)})",
+            hint=f"Sources are paths, globs, - for stdin, and {known}.",
+        )
+    return REGISTRY["stdin"] if text == "/dev/stdin" else REGISTRY[scheme]

@@ -1,0 +1,64 @@
+"""What every source can say; sources list and describe, they never run a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rowfall.model import Encoding, Listing, Schema, Split
+from rowfall.secrets import Secret
+from rowfall.sqltext import SqlText
+
+
+class Source(Protocol):
+    """One place to read rows from. At most five methods; differences are data.
+
+    Attributes:
+        text: what the user typed, without secrets.
+        replayable: False for stdin: it can be read once, so no attempt can be repeated.
+        secrets: values that must be masked in foreign text (engine errors).
+        fds: open file descriptors that the engine's process must inherit (stdin).
+        made: columns and layout of a generator; None where they are read from the data.
+    """
+
+    text: str
+    replayable: bool
+    secrets: tuple[Secret, ...]
+    fds: tuple[int, ...]
+    made: Schema | None
+
+    def listing(self) -> Listing:
+        """All splits, largest first is not required.
+
+        Raises:
+            SourceError: nothing matches, no such bucket, access denied, endpoint unreachable;
+                each with a hint.
+        """
+
+    def encoding(self, listing: Listing) -> Encoding | None:
+        """Format and compression by extension or override; None for generators.
+
+        Raises:
+            UsageError: formats are mixed (lists the odd ones) or cannot be told.
+        """
+
+    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
+        """At most ``most`` splits to infer the schema from: spread over the listing, none empty.
+
+        stdin answers with a split that reads a copy of its first bytes, so nothing is consumed.
+        """
+
+    def relation(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> SqlText:
+        """The FROM part that reads exactly these splits as ``structure`` (see sql.structure).
+
+        An empty structure lets the engine tell (``DESCRIBE``).
+        """
+
+    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        """Splits whose object is not what was listed, each with what happened to it.
+
+        Asked after the rows are staged and before they are published. One request per object at
+        most, and concurrent where objects are remote.
+        """

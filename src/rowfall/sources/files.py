@@ -1,0 +1,270 @@
+"""Local files: paths, folders, globs, ``file:///``."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from rowfall import formats, uri
+from rowfall.errors import SourceError
+from rowfall.model import Encoding, Listing, Split
+from rowfall.options import Options
+from rowfall.secrets import Secret
+from rowfall.sources import _glob, _relation
+from rowfall.sql import literal
+from rowfall.sqltext import SqlText
+
+# The engine has no way to quote these in a file name (commas and "::" are plain letters there).
+_UNQUOTABLE = frozenset("*?{}")
+_MANY = 8  # beyond it, what the paths have in common is written once
+_SHOWN = 3
+
+
+class Files:
+    """One source for any number of paths; splits are whole files sorted by name.
+
+    Empty files are left out: they hold no rows, and typed formats cannot read them.
+    """
+
+    replayable = True
+    secrets: tuple[Secret, ...] = ()
+    fds: tuple[int, ...] = ()
+    made = None
+
+    def __init__(self, texts: Sequence[str], options: Options) -> None:
+        self.text = " ".join(texts)
+        self._texts = tuple(texts)
+        self._options = options
+
+    def listing(self) -> Listing:
+        """All files, absolute; ``version`` is ``size-mtime_ns``.
+
+        Raises:
+            SourceError: nothing matches, a file cannot be read, every file is empty.
+        """
+        paths: set[str] = set()
+        for text in self._texts:
+            paths.update(find(uri.file_path(text), everything=self._options.format is not None))
+        listing = Listing()
+        for path in sorted(paths):
+            status = _status(path)
+            if status.st_size:
+                listing.add(path, _version(status), status.st_size)
+        if not len(listing):
+            raise SourceError(
+                f"cannot read {self.text}: all files found ({len(paths)}) are empty",
+                hint="Check what writes them, and whether it has finished.",
+            )
+        return listing
+
+    def encoding(self, listing: Listing) -> Encoding:
+        names = (listing.uri(index) for index in range(len(listing)))
+        return formats.detect(names, self._options)
+
+    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
+        return _relation.spread(listing, most)
+
+    def relation(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> SqlText:
+        return relation([split.uri for split in splits], encoding, structure)
+
+    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        found = []
+        for split in splits:
+            try:
+                now = _version(os.stat(split.uri))
+            except OSError as error:
+                found.append((split, f"the file is gone ({error.strerror})"))
+                continue
+            if now != split.version:
+                found.append((split, f"the file was {split.version} and is {now} (size-mtime)"))
+        return found
+
+
+def relation(paths: Sequence[str], encoding: Encoding | None, structure: str) -> SqlText:
+    """``file(...)`` of exactly these absolute paths; a missing one makes the engine raise."""
+    tail = _relation.arguments(encoding, structure)
+    plain = [path for path in paths if not _UNQUOTABLE & set(path)]
+    parts = []
+    if plain:
+        parts.append(SqlText.of(f"file({_paths(plain)}{tail})"))
+    for path in paths:
+        if _UNQUOTABLE & set(path):
+            call = SqlText.of(f"file({literal(_relation.wildcard(path))}{tail})")
+            parts.append(_relation.narrowed(call, structure, path=path))
+    if len(parts) > 1 and plain:
+        # All members of a UNION have to show the same columns.
+        parts[0] = _relation.narrowed(parts[0], structure)
+    return _relation.union(parts)
+
+
+def find(path: str, *, everything: bool = False) -> Iterator[str]:
+    """Absolute paths of the files that ``path`` names; not sorted, may repeat.
+
+    Args:
+        path: file, folder or glob; a file that exists exactly as typed is no glob.
+        everything: take all files of a folder instead of those with a known extension.
+
+    Raises:
+        SourceError: nothing found, or not readable.
+    """
+    if path.startswith("~") and not os.path.lexists(path):
+        path = os.path.expanduser(path)
+    path = os.path.abspath(path) + ("/" if path.endswith("/") and path.strip("/") else "")
+    if os.path.isdir(path):
+        return _folder(path.rstrip("/") or "/", everything)
+    if os.path.lexists(path):
+        return iter([path])
+    if not _glob.has_meta(path):
+        raise SourceError(f"no such file or folder: {path}", hint=_nearest(path))
+    return _matches(path)
+
+
+def _folder(path: str, everything: bool) -> Iterator[str]:
+    others = 0
+    found = False
+    for file in _below(path):
+        if everything or formats.is_data(file):
+            found = True
+            yield file
+        else:
+            others += 1
+    if not found:
+        raise SourceError(
+            f"no data file in the folder {path}",
+            hint=f"It holds {others} files with other extensions; name the format with --format "
+            "to load them all."
+            if others
+            else "It holds no files at all (hidden ones are not counted).",
+        )
+
+
+def _below(path: str) -> Iterator[str]:
+    """Files at any depth; hidden names and those that writers keep for themselves (``_``) not."""
+    for entry in _scan(path):
+        if entry.name.startswith("_"):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(entry.path)
+        elif entry.is_file():
+            yield entry.path
+
+
+def _matches(pattern: str) -> Iterator[str]:
+    folders: set[str] = set()
+    found = False
+    for one in _glob.expand_slashes(pattern):
+        for path in _walk("/", one.strip("/").split("/")):
+            if os.path.isdir(path):
+                folders.add(path)
+            else:
+                found = True
+                yield path
+    if found:
+        return
+    hint = _nearest(_glob.constant_prefix(pattern))
+    if folders:
+        hint = f"It matches {len(folders)} folders; add /** to load the files in them."
+    raise SourceError(f"no file matches {pattern}", hint=hint)
+
+
+def _walk(folder: str, segments: Sequence[str]) -> Iterator[str]:
+    """Paths below ``folder`` that match one pattern a segment."""
+    segment, rest = segments[0], segments[1:]
+    if segment == "**":
+        yield from _walk(folder, rest or ["*"])
+        for entry in _scan(folder):
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(entry.path, segments)
+        return
+    if not _glob.has_meta(segment):
+        path = os.path.join(folder, segment)
+        if os.path.lexists(path):
+            yield from _walk(path, rest) if rest else [path]
+        return
+    wanted = _glob.compile_glob(segment)
+    for entry in _scan(folder, hidden=segment.startswith(".")):
+        if wanted.match(entry.name):
+            if not rest:
+                yield entry.path
+            elif entry.is_dir():
+                yield from _walk(entry.path, rest)
+
+
+def _scan(folder: str, *, hidden: bool = False) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if hidden or not entry.name.startswith("."):
+                    yield entry
+    except NotADirectoryError:
+        return
+    except OSError as error:
+        raise SourceError(
+            f"cannot list the folder {folder}: {_cause(error)}",
+            hint="The user that runs rowfall needs the rights to read and enter it.",
+        ) from error
+
+
+def _status(path: str) -> os.stat_result:
+    """The file's facts. Raises SourceError unless it is a file this process may read."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise SourceError(
+            f"cannot read {path!r}: its name is not valid UTF-8", hint="Rename the file."
+        ) from None
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise SourceError(
+            f"cannot read {path}: {_cause(error)}", hint="A broken link leads nowhere."
+        ) from error
+    if not stat.S_ISREG(status.st_mode):
+        raise SourceError(
+            f"cannot read {path}: it is not a file",
+            hint="A pipe is loaded through stdin: rowfall load - < PIPE.",
+        )
+    if not os.access(path, os.R_OK):
+        raise SourceError(
+            f"cannot read {path}: permission denied",
+            hint="The user that runs rowfall needs the right to read it.",
+        )
+    return status
+
+
+def _version(status: os.stat_result) -> str:
+    return f"{status.st_size}-{status.st_mtime_ns}"
+
+
+def _cause(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _nearest(path: str) -> str:
+    """A hint: the nearest folder that exists and what it holds."""
+    folder = path if path.endswith("/") else os.path.dirname(path)
+    while not os.path.isdir(folder) and folder not in ("", "/"):
+        folder = os.path.dirname(folder)
+    folder = folder.rstrip("/") or "/"
+    try:
+        names = sorted(entry.name for entry in _scan(folder) if entry.is_file())
+    except SourceError:
+        return f"The nearest existing folder is {folder}."
+    shown = ", ".join(islice(names, _SHOWN)) + (", ..." if len(names) > _SHOWN else "")
+    what = f"{len(names)} files ({shown})" if names else "no files"
+    return f"The nearest existing folder is {folder}, which holds {what}."
+
+
+def _paths(paths: Sequence[str]) -> str:
+    """The first argument of ``file()``: one path, or an array, which never skips a missing one."""
+    if len(paths) == 1:
+        return literal(paths[0])
+    if len(paths) <= _MANY:
+        return "[" + ", ".join(map(literal, paths)) + "]"
+    prefix, parts, suffix = _relation.factor(paths)
+    listed = ", ".join(map(literal, parts))
+    return f"arrayMap(x -> concat({literal(prefix)}, x, {literal(suffix)}), [{listed}])"

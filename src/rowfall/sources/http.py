@@ -1,0 +1,235 @@
+"""Files on web servers: ``http://`` and ``https://``, one or several, ``{1..9}`` and ``{a,b}``."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import ssl
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.request import Request, urlopen
+
+from rowfall import formats, uri
+from rowfall.errors import SourceError, UsageError
+from rowfall.model import Encoding, Listing, Schema, Split
+from rowfall.options import Options
+from rowfall.secrets import Secret
+from rowfall.sources import _glob, _relation
+from rowfall.sql import literal
+from rowfall.sqltext import SqlText
+
+_REQUESTS = 32  # at a time
+_TIMEOUT = 9.0  # seconds
+_REDIRECTS = 10
+# Everything a URL may hold except "{", "}", "|", "," and "*", which the engine takes as patterns.
+_SAFE = "%/:?#[]@!$&'()+;=~"
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    size: int | None
+    version: str
+    moved: bool
+
+
+class Http:
+    """One source for any number of URLs of one user; splits are whole files.
+
+    A user and password in the URL travel as a header, so the rest of the URL stays readable.
+    """
+
+    replayable = True
+    fds: tuple[int, ...] = ()
+    made: Schema | None = None
+
+    def __init__(self, texts: Sequence[str], options: Options) -> None:
+        self.text = " ".join(uri.mask(text) for text in texts)
+        self._options = options
+        self._signature = _one_user(texts)
+        hidden = [secret for text in texts for secret in uri.secret_values(text)]
+        self.secrets = tuple(dict.fromkeys([*_relation.secrets_of(self._signature), *hidden]))
+        self._texts = tuple(_without_user(text) for text in texts)
+        # What the engine reads: the masked URI of a split -> its whole URL (query with secrets).
+        self._urls: dict[str, str] = {}
+        self._moved = False
+
+    def listing(self) -> Listing:
+        """All files; ``version`` is the ETag, else size and Last-Modified, else ``unversioned``.
+
+        Raises:
+            SourceError: 404, 403, not reachable; every file is empty.
+        """
+        for text in self._texts:
+            for url in _glob.expand(text):
+                clean = quote(url, safe=_SAFE)
+                self._urls[uri.mask(clean)] = clean
+        names = sorted(self._urls)
+        listing = Listing()
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+            answers = pool.map(self._facts, (self._urls[name] for name in names))
+            for name, facts in zip(names, answers, strict=True):
+                self._moved = self._moved or facts.moved
+                if facts.size != 0:
+                    listing.add(name, facts.version, facts.size)
+        if not len(listing):
+            raise SourceError(
+                f"cannot read {self.text}: all files found ({len(names)}) are empty",
+                hint="Check what writes them, and whether it has finished.",
+            )
+        return listing
+
+    def encoding(self, listing: Listing) -> Encoding:
+        names = (unquote(urlsplit(listing.uri(i)).path) for i in range(len(listing)))
+        return formats.detect(names, self._options)
+
+    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
+        return _relation.spread(listing, most)
+
+    def relation(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> SqlText:
+        """``url(...)`` of exactly these files; a missing one makes the engine raise."""
+        urls = [self._urls.get(split.uri, split.uri) for split in splits]
+        tail: list[str | Secret] = [_relation.arguments(encoding, structure)]
+        if self._signature:
+            tail += [", headers('Authorization' = ", self._signature, ")"]
+        tail.append(")")
+        if len(urls) == 1:
+            address = urls[0]
+        else:
+            prefix, parts, suffix = _relation.factor(urls)
+            address = f"{prefix}{{{','.join(parts)}}}{suffix}"
+        hidden = any(split.uri != url for split, url in zip(splits, urls, strict=True))
+        first = Secret(address) if hidden else literal(address)
+        call = SqlText.of("url(", first, *tail)
+        settings = []
+        if self._moved:
+            settings.append(f"max_http_get_redirects = {_REDIRECTS}")
+        if len(urls) > 1:
+            settings.append("http_skip_not_found_url_for_globs = 0")
+        if not settings:
+            return call
+        return _relation.narrowed(call, structure, settings=" SETTINGS " + ", ".join(settings))
+
+    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        def look(split: Split) -> str | None:
+            try:
+                now = self._facts(self._urls.get(split.uri, split.uri)).version
+            except SourceError as error:
+                if error.transient:
+                    raise
+                return error.message
+            if now == split.version:
+                return None
+            return f"the file was {split.version} and is {now}"
+
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+            answers = pool.map(look, splits)
+            return [
+                (split, text) for split, text in zip(splits, answers, strict=True) if text
+            ]
+
+    def _facts(self, url: str) -> _Facts:
+        """Size and version by HEAD, or by reading one byte where HEAD is not allowed."""
+        try:
+            return self._ask(url, "HEAD", {})
+        except HTTPError as error:
+            error.close()
+            if error.code == 404:
+                raise _status_error(url, error) from None
+        try:
+            return self._ask(url, "GET", {"Range": "bytes=0-0"})
+        except HTTPError as error:
+            error.close()
+            if error.code == 416:  # no first byte: the file is empty
+                return _Facts(0, "0", False)
+            raise _status_error(url, error) from None
+
+    def _ask(self, url: str, method: str, headers: Mapping[str, str]) -> _Facts:
+        request = Request(url, method=method, headers={"Accept-Encoding": "identity", **headers})
+        if self._signature:
+            # Unredirected: a redirect to another host must not receive the password.
+            request.add_unredirected_header("Authorization", self._signature.reveal())
+        try:
+            with urlopen(request, timeout=_TIMEOUT) as answer:
+                return _read_facts(url, answer)
+        except HTTPError:
+            raise
+        except (URLError, OSError, http.client.HTTPException) as error:
+            raise _network_error(url, error) from error
+
+
+def _read_facts(url: str, answer: http.client.HTTPResponse) -> _Facts:
+    whole = answer.headers.get("Content-Range", "").rpartition("/")[2]
+    text = whole if answer.status == 206 else answer.headers.get("Content-Length") or ""
+    size = int(text) if text.isdigit() else None
+    etag, modified = answer.headers.get("ETag"), answer.headers.get("Last-Modified")
+    if etag:
+        version = etag.removeprefix("W/").strip('"')
+    else:
+        version = f"{size}-{modified}" if size is not None or modified else "unversioned"
+    return _Facts(size, version, answer.url != url)
+
+
+def _one_user(texts: Sequence[str]) -> Secret | None:
+    """The Authorization header for the user in the URLs.
+
+    Raises:
+        UsageError: the URLs name several users.
+    """
+    users = set()
+    for text in texts:
+        place = uri.parse(text)
+        if not place.host:
+            raise UsageError(f"{place.text!r} names no host", hint="Write https://host/path.")
+        users.add((place.user, place.password))
+    if len(users) > 1:
+        raise UsageError(
+            "the URLs name several users",
+            hint="Run one load after the other into the same table.",
+        )
+    user, password = users.pop()
+    if not user:
+        return None
+    pair = f"{user}:{password.reveal() if password else ''}"
+    return Secret("Basic " + base64.b64encode(pair.encode()).decode())
+
+
+def _without_user(text: str) -> str:
+    scheme, rest = text.split("://", 1)
+    end = min((at for mark in "/?#" if (at := rest.find(mark)) >= 0), default=len(rest))
+    return f"{scheme}://{rest[rest.rfind('@', 0, end) + 1 :].partition('#')[0]}"
+
+
+def _status_error(url: str, error: HTTPError) -> SourceError:
+    hints = {
+        401: "Give user and password as https://user:password@host/path.",
+        403: "The server wants other credentials, or the link has expired.",
+        404: "Check the path; wildcards (*) are not possible over HTTP, {1..9} and {a,b} are.",
+    }
+    return SourceError(
+        f"cannot read {uri.mask(url)}: the server answered {error.code} {error.reason}",
+        hint=hints.get(error.code, "Open the address with curl -I to see what it says."),
+        transient=error.code >= 500 or error.code == 429,
+    )
+
+
+def _network_error(url: str, error: Exception) -> SourceError:
+    reason = error.reason if isinstance(error, URLError) else error
+    if isinstance(reason, ssl.SSLError):
+        text, hint = f"TLS failed ({reason.reason or reason})", "Is it http instead of https?"
+    elif isinstance(reason, TimeoutError):
+        text, hint = f"no answer within {_TIMEOUT:.0f} s", "Check host, port and proxy."
+    else:
+        cause = getattr(reason, "strerror", None) or str(reason)
+        text, hint = cause.lower(), "Check host and port, and that the server runs."
+    parts = urlsplit(url)
+    place = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
+    return SourceError(
+        f"cannot read {uri.mask(url)}: no connection to {place} ({text})",
+        hint=hint,
+        transient=True,
+    )

@@ -1,0 +1,243 @@
+"""Objects in S3 and everything that speaks its protocol: ``s3://bucket/key-or-glob``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from rowfall import formats, uri
+from rowfall.errors import SourceError, UsageError
+from rowfall.model import Encoding, Listing, Schema, Split
+from rowfall.options import Options
+from rowfall.secrets import Secret
+from rowfall.sources import _glob, _relation
+from rowfall.sources._bucket import Bucket, Object
+from rowfall.sources._credentials import Access, Keys, resolve
+from rowfall.sql import literal
+from rowfall.sqltext import SqlText
+
+_REQUESTS = 32  # HEAD requests at a time
+_GLOB = frozenset("*?{}")  # no way to quote them for the engine
+_IN_BRACES = frozenset(",")  # quoted outside braces only
+
+
+class S3:
+    """One source for any number of ``s3://`` URIs; splits are whole objects sorted by key.
+
+    Empty objects are left out: they hold no rows, and typed formats cannot read them.
+    """
+
+    replayable = True
+    fds: tuple[int, ...] = ()
+    made: Schema | None = None
+
+    def __init__(self, texts: Sequence[str], options: Options) -> None:
+        self.text = " ".join(texts)
+        self._places = [_place(text) for text in texts]
+        self._options = options
+        self._opened: Access | None = None
+        self._buckets: dict[str, Bucket] = {}
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        keys = self._opened.keys() if self._opened is not None else None
+        return _relation.secrets_of(keys.secret, keys.token) if keys else ()
+
+    def listing(self) -> Listing:
+        """All objects; ``version`` is the ETag.
+
+        Raises:
+            SourceError: no credentials, no such bucket, access denied, nothing matches, all empty.
+        """
+        found: dict[str, Object] = {}
+        for bucket, pattern in self._places:
+            for item in self._find(bucket, pattern):
+                found[f"s3://{bucket}/{item.key}"] = item
+        listing = Listing()
+        for name in sorted(found):
+            item = found[name]
+            _check(item.key, name)
+            if item.size:
+                listing.add(name, item.version, item.size)
+        if not len(listing):
+            raise SourceError(
+                f"cannot read {self.text}: all objects found ({len(found)}) are empty",
+                hint="Check what writes them, and whether it has finished.",
+            )
+        return listing
+
+    def encoding(self, listing: Listing) -> Encoding:
+        names = (listing.uri(index) for index in range(len(listing)))
+        return formats.detect(names, self._options)
+
+    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
+        return _relation.spread(listing, most)
+
+    def relation(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> SqlText:
+        """``s3(...)`` of exactly these objects; a missing one makes the engine raise."""
+        access = self._access()
+        groups: dict[str, list[str]] = {}
+        for split in splits:
+            bucket, key = _place(split.uri)
+            groups.setdefault(bucket, []).append(key)
+        tail = _relation.arguments(encoding, structure)
+        keys = access.keys()
+        calls: list[tuple[SqlText, str | None]] = []
+        for bucket, names in groups.items():
+            for path, only in _paths(names):
+                url = literal(_base(access, bucket) + path)
+                call = SqlText.of("s3(", url, *_signature(keys), f"{tail})")
+                calls.append((call, None if only is None else f"{bucket}/{only}"))
+        if len(calls) == 1 and calls[0][1] is None:
+            return calls[0][0]
+        # All members of a UNION have to show the same columns.
+        return _relation.union(
+            [_relation.narrowed(call, structure, path=only) for call, only in calls]
+        )
+
+    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        def look(split: Split) -> str | None:
+            bucket, key = _place(split.uri)
+            now = self._bucket(bucket).head(key)
+            if now is None:
+                return "the object is gone"
+            if now.version == split.version:
+                return None
+            return f"the object was {split.version} and is {now.version} (ETag)"
+
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+            answers = pool.map(look, splits)
+            return [
+                (split, text) for split, text in zip(splits, answers, strict=True) if text
+            ]
+
+    def _access(self) -> Access:
+        if self._opened is None:
+            self._opened = resolve(self._options)
+        return self._opened
+
+    def _bucket(self, name: str) -> Bucket:
+        if name not in self._buckets:
+            self._buckets[name] = Bucket(name, self._access())
+        return self._buckets[name]
+
+    def _find(self, bucket: str, pattern: str) -> Iterator[Object]:
+        """Objects that one URI names: an exact key, a folder, or a glob, in this order."""
+        if pattern and not pattern.endswith("/"):
+            exact = self._exact(bucket, pattern)
+            if exact is not None:
+                yield exact
+                return
+        if _glob.has_meta(pattern):
+            yield from self._matches(bucket, pattern)
+            return
+        folder = pattern if not pattern or pattern.endswith("/") else pattern + "/"
+        yield from self._folder(bucket, folder)
+
+    def _exact(self, bucket: str, key: str) -> Object | None:
+        try:
+            return self._bucket(bucket).head(key)
+        except SourceError:
+            if _glob.has_meta(key):  # the listing tells what is wrong, if anything is
+                return None
+            raise
+
+    def _matches(self, bucket: str, pattern: str) -> Iterator[Object]:
+        wanted = _glob.compile_glob(pattern)
+        prefix = _glob.constant_prefix(pattern)
+        seen, found = 0, False
+        for item in self._bucket(bucket).list(prefix):
+            seen += 1
+            if wanted.match(item.key) and not item.key.endswith("/"):
+                found = True
+                yield item
+        if not found:
+            raise SourceError(
+                f"no object matches s3://{bucket}/{pattern} at {self._access().where}",
+                hint=f"{seen:,} keys start with s3://{bucket}/{prefix}; * stops at /, ** does not.",
+            )
+
+    def _folder(self, bucket: str, folder: str) -> Iterator[Object]:
+        everything = self._options.format is not None
+        others, found = 0, False
+        for item in self._bucket(bucket).list(folder):
+            below = item.key[len(folder) :]
+            hidden = any(part[:1] in ("_", ".") for part in below.split("/"))
+            if not below or below.endswith("/") or hidden:
+                continue
+            if everything or formats.is_data(below):
+                found = True
+                yield item
+            else:
+                others += 1
+        if found:
+            return
+        where = f"s3://{bucket}/{folder}"
+        if others:
+            raise SourceError(
+                f"no data object below {where}",
+                hint=f"{others} objects have other extensions; name the format with --format.",
+            )
+        raise SourceError(
+            f"no such object or folder: {where.removesuffix('/')} at {self._access().where}",
+            hint="The bucket is there and can be listed; check the key, or use a glob.",
+        )
+
+
+def _place(text: str) -> tuple[str, str]:
+    """Bucket and key of ``s3://bucket/key``; the key is taken letter by letter."""
+    bucket, _, key = text.partition("://")[2].partition("/")
+    if not bucket or _glob.has_meta(bucket) or "@" in bucket or ":" in bucket:
+        raise UsageError(
+            f"{uri.mask(text)!r} names no bucket",
+            hint="Write s3://bucket/key; keys come from the environment or --s3-profile, the "
+            "address of another service from --s3-endpoint.",
+        )
+    return bucket, key
+
+
+def _check(key: str, name: str) -> None:
+    if any(part in ("", ".", "..") for part in key.split("/")):
+        raise SourceError(
+            f"cannot read {name}: the engine cannot ask for keys with //, /./ or /../",
+            hint="Copy the object to another key, or exclude it by a narrower pattern.",
+        )
+
+
+def _base(access: Access, bucket: str) -> str:
+    """URL of the bucket with a trailing slash, as the engine takes bucket and key from it."""
+    if access.endpoint is not None:
+        return f"{access.endpoint}/{bucket}/"
+    domain = "amazonaws.com.cn" if access.region.startswith("cn-") else "amazonaws.com"
+    if "." in bucket:  # the certificate of virtual hosts covers one label only
+        return f"https://s3.{access.region}.{domain}/{bucket}/"
+    return f"https://{bucket}.s3.{access.region}.{domain}/"
+
+
+def _signature(keys: Keys | None) -> tuple[str | Secret, ...]:
+    if keys is None:
+        return (", NOSIGN",)
+    token = (", ", keys.token) if keys.token else ()
+    return (f", {literal(keys.key_id)}, ", keys.secret, *token)
+
+
+def _paths(keys: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Encoded URL paths that name exactly ``keys``: one for all plain ones, one a nasty one.
+
+    Yields (path, key to narrow it to by ``_path``, or None). The engine decodes the URL before it
+    looks for braces, so names are percent-encoded and the braces are not.
+    """
+    plain = [key for key in keys if not (_GLOB | _IN_BRACES) & set(key)]
+    if len(plain) == 1:
+        yield uri.encode(plain[0]), None
+    elif plain:
+        prefix, parts, suffix = _relation.factor(plain)
+        listed = ",".join(map(uri.encode, parts))
+        yield f"{uri.encode(prefix)}{{{listed}}}{uri.encode(suffix)}", None
+    for key in keys:
+        if _GLOB & set(key):
+            yield uri.encode(_relation.wildcard(key)), key
+        elif _IN_BRACES & set(key):
+            yield uri.encode(key), None

@@ -1,0 +1,236 @@
+"""Standard input: ``-``, read once."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import lzma
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import uuid
+import weakref
+import zlib
+from collections.abc import Sequence
+from typing import Protocol
+
+from rowfall import formats
+from rowfall.errors import SourceError
+from rowfall.model import Encoding, Kind, Listing, Schema, Split, split_id
+from rowfall.options import Options
+from rowfall.secrets import Secret
+from rowfall.sources import _relation, files
+from rowfall.sql import literal
+from rowfall.sqltext import SqlText
+
+HEAD = 4 << 20
+"""Bytes read ahead to tell format and schema."""
+
+_CHUNK = 1 << 20
+_PIPE = 1 << 20  # Linux lets a pipe grow to this; fewer wake-ups of both sides
+_URI = "stdin://"
+
+
+class _Decompressor(Protocol):
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+class Stdin:
+    """A stream that is read once, through a pipe that the engine's process inherits.
+
+    The first bytes are kept in a temporary file for the schema. Formats whose reader needs the
+    whole file (Parquet, ORC, Arrow, Avro, Native), and zstd or lz4 longer than the head (the
+    standard library cannot cut them into a sample), are written to a temporary file in the system
+    temp folder first and are an ordinary file from then on.
+
+    Two runs are two loads: a stream has no identity that a later run could recognise.
+    """
+
+    text = "-"
+    secrets: tuple[Secret, ...] = ()
+    made: Schema | None = None
+
+    def __init__(self, texts: Sequence[str], options: Options) -> None:
+        self._options = options
+        self._input = 0 if sys.stdin is None else sys.stdin.fileno()
+        self._head = b""
+        self._folder = ""
+        self._spooled = ""
+        self._listing: Listing | None = None
+        self._encoding: Encoding | None = None
+        self.fds: tuple[int, ...] = ()
+        self.replayable = False
+
+    def listing(self) -> Listing:
+        """One split; asked again, the same answer.
+
+        Raises:
+            SourceError: stdin is a terminal, closed or empty; no room to spool.
+        """
+        if self._listing is not None:
+            return self._listing
+        self._head, ended = self._read_head()
+        self._encoding, seekable = self._detect()
+        self._folder = tempfile.mkdtemp(prefix="rowfall-stdin-")
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        listing = Listing()
+        unknown = self._encoding.compression in ("zstd", "lz4") and not ended
+        if seekable or unknown:
+            self._spool()
+            self.replayable = True
+            listing.add(self._spooled, uuid.uuid4().hex, os.path.getsize(self._spooled))
+        else:
+            self._write_sample(ended)
+            self._start_pump()
+            listing.add(_URI, uuid.uuid4().hex, len(self._head) if ended else None)
+        self._listing = listing
+        return listing
+
+    def encoding(self, listing: Listing) -> Encoding:
+        if self._encoding is None:
+            raise ValueError("stdin is described after its listing")
+        return self._encoding
+
+    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
+        """The copy of the first bytes (the whole, where it was spooled)."""
+        path = self._spooled or os.path.join(self._folder, "sample")
+        version = f"{os.path.getsize(path)}"
+        return [Split(split_id(path, version, None, None, ""), path, version, int(version))]
+
+    def relation(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> SqlText:
+        """``file('/dev/fd/N', ...)`` for the stream, an ordinary file for the sample."""
+        (split,) = splits
+        if split.uri == _URI:
+            path = f"/dev/fd/{self.fds[0]}"
+            return SqlText.of(f"file({literal(path)}{_relation.arguments(encoding, structure)})")
+        if encoding is not None and not self._spooled:
+            # The sample is kept unpacked, because a packed stream cannot be cut anywhere.
+            packed = encoding.compression if encoding.compression in ("zstd", "lz4") else "none"
+            encoding = Encoding(encoding.format, packed, encoding.kind, encoding.delimiter)
+        return files.relation([split.uri], encoding, structure)
+
+    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        return []
+
+    def _read_head(self) -> tuple[bytes, bool]:
+        """Up to :data:`HEAD` bytes, and whether the stream has ended with them."""
+        hint = "Write a command before it: zcat trips.csv.gz | rowfall load -."
+        if os.isatty(self._input):
+            raise SourceError("cannot read stdin: it is a terminal", hint=hint)
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            while size < HEAD and (chunk := os.read(self._input, min(_CHUNK, HEAD - size))):
+                chunks.append(chunk)
+                size += len(chunk)
+        except OSError as error:
+            cause = (error.strerror or str(error)).lower()
+            raise SourceError(f"cannot read stdin: {cause}", hint=hint) from error
+        if not size:
+            raise SourceError("cannot read stdin: it is empty", hint="Check the command before it.")
+        return b"".join(chunks), size < HEAD
+
+    def _detect(self) -> tuple[Encoding, bool]:
+        """Encoding by options, else by the first bytes; and whether a whole file is needed."""
+        by_magic, packed = formats.sniff(self._head)
+        if self._options.compression:
+            packed = formats.find_compression(self._options.compression)
+        if self._options.format:
+            found = formats.find(self._options.format)
+        elif by_magic:
+            found = formats.find(by_magic)
+        elif packed in ("zstd", "lz4"):
+            raise SourceError(
+                f"cannot tell the format of stdin: it is packed with {packed}",
+                hint="Name it with --format, e.g. --format CSV.",
+            )
+        else:
+            found = formats.find(formats.guess_text(unpack(self._head, packed)))
+        delimiter = formats.delimiter(self._options, found)
+        return Encoding(found.name, packed, found.kind, delimiter), found.seekable
+
+    def _write_sample(self, ended: bool) -> None:
+        encoding = self._encoding
+        packed = encoding.compression if encoding else "none"
+        data = self._head if packed in ("zstd", "lz4") else unpack(self._head, packed)
+        text = encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON)
+        if text and not ended:
+            data = data[: data.rfind(b"\n") + 1] or data
+        with open(os.path.join(self._folder, "sample"), "wb") as file:
+            file.write(data)
+
+    def _spool(self) -> None:
+        path = os.path.join(self._folder, "stdin")
+        try:
+            with open(path, "wb") as file:
+                file.write(self._head)
+                while chunk := os.read(self._input, _CHUNK):
+                    file.write(chunk)
+        except OSError as error:
+            raise SourceError(
+                f"cannot copy stdin to {path}: {(error.strerror or str(error)).lower()}",
+                hint="This format is read as a whole: make room, set TMPDIR, or load a file.",
+            ) from error
+        self._spooled = path
+        self._head = b""
+
+    def _start_pump(self) -> None:
+        read_end, write_end = os.pipe()
+        os.set_inheritable(read_end, True)
+        with contextlib.suppress(ImportError, OSError, AttributeError):
+            import fcntl
+
+            fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, _PIPE)
+        self.fds = (read_end,)
+        head, self._head = self._head, b""
+        threading.Thread(
+            target=_pump, args=(self._input, write_end, head), daemon=True, name="stdin"
+        ).start()
+
+
+def unpack(head: bytes, compression: str) -> bytes:
+    """What can be unpacked of a cut stream; at most 16 times :data:`HEAD` bytes.
+
+    Raises:
+        SourceError: the bytes are not what ``compression`` says.
+    """
+    if compression not in ("gzip", "bz2", "xz"):
+        return head
+    makers = {
+        "gzip": lambda: zlib.decompressobj(wbits=31),
+        "bz2": bz2.BZ2Decompressor,
+        "xz": lzma.LZMADecompressor,
+    }
+    decompressor: _Decompressor = makers[compression]()
+    out: list[bytes] = []
+    size = 0
+    try:
+        for start in range(0, len(head), 1 << 14):
+            piece = decompressor.decompress(head[start : start + (1 << 14)])
+            out.append(piece)
+            size += len(piece)
+            if size > 16 * HEAD or getattr(decompressor, "eof", False):
+                break
+    except (zlib.error, OSError, lzma.LZMAError) as error:
+        raise SourceError(
+            f"cannot unpack stdin as {compression}: {error}",
+            hint="Name the compression with --compression.",
+        ) from error
+    return b"".join(out)
+
+
+def _pump(source: int, sink: int, head: bytes) -> None:
+    """Copy head and rest to the engine's pipe; its end is the end of the stream."""
+    # The engine closes its end early when it fails; it reports why, there is nothing to add.
+    with contextlib.suppress(OSError), os.fdopen(sink, "wb", buffering=0) as pipe:
+        view = memoryview(head)
+        while view:
+            view = view[pipe.write(view) :]
+        while chunk := os.read(source, _CHUNK):
+            view = memoryview(chunk)
+            while view:
+                view = view[pipe.write(view) :]

@@ -1,0 +1,90 @@
+"""The only module that writes SQL pieces: identifiers, literals, table functions, statements.
+
+Everything that comes from outside passes through :func:`name` or :func:`literal`, so a file
+called ``'; DROP TABLE x`` is a file name and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from rowfall.errors import UsageError
+from rowfall.model import Column, Schema
+from rowfall.sqltext import SqlText, quote
+
+_SETTING_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+def name(identifier: str) -> str:
+    """A backquoted identifier. Raises UsageError for the empty name and for NUL bytes."""
+    if not identifier or "\0" in identifier:
+        raise UsageError(f"{identifier!r} is not a name for a table or column")
+    return "`" + identifier.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+
+def qualified(database: str, table: str) -> str:
+    """``database.table``, both backquoted."""
+    return f"{name(database)}.{name(table)}"
+
+
+def literal(value: str | int | float | bool) -> str:
+    """A literal; strings are single-quoted with ClickHouse's backslash escapes."""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, int | float):
+        return repr(value)
+    return quote(value)
+
+
+def structure(columns: Iterable[tuple[str, str]]) -> str:
+    """The column list of a table function, unquoted: ``"`a` UInt8, `b` String"``."""
+    return ", ".join(f"{name(n)} {t}" for n, t in columns)
+
+
+def settings_clause(settings: Mapping[str, str | int | float]) -> str:
+    """`` SETTINGS a = 1, b = 'x'`` with checked names, or nothing."""
+    if not settings:
+        return ""
+    items = []
+    for key, value in settings.items():
+        if not _SETTING_NAME.match(key):
+            raise UsageError(
+                f"{key!r} is not the name of an engine setting",
+                hint="Setting names are lower-case words joined by underscores.",
+            )
+        items.append(f"{key} = {literal(value)}")
+    return " SETTINGS " + ", ".join(items)
+
+
+def projection(columns: Iterable[Column]) -> str:
+    """The SELECT list: each column's checked expression under its target name.
+
+    The alias differs from the source name by position only, so ``prefer_column_name_to_alias``
+    is set wherever this is used.
+    """
+    return ", ".join(
+        f"{c.expression or name(c.source or c.name)} AS {name(c.name)}" for c in columns
+    )
+
+
+def create_table(database: str, table: str, schema: Schema, *, if_not_exists: bool = False) -> str:
+    """The CREATE TABLE statement that a plan prints and runs, one column a line."""
+    width = max(len(name(c.name)) for c in schema.columns)
+    lines = ",\n".join(f"    {name(c.name):<{width}} {c.type}" for c in schema.columns)
+    partition = f"\nPARTITION BY {schema.partition_by}" if schema.partition_by else ""
+    order = f"\nORDER BY {schema.order_by}" if "MergeTree" in schema.engine else ""
+    exists = "IF NOT EXISTS " if if_not_exists else ""
+    return (
+        f"CREATE TABLE {exists}{qualified(database, table)}\n(\n{lines}\n)\n"
+        f"ENGINE = {schema.engine}{partition}{order}"
+    )
+
+
+def insert_select(into: SqlText, columns: Iterable[Column], relation: SqlText) -> SqlText:
+    """``INSERT INTO <into> (names) SELECT <projection> FROM <relation>``."""
+    columns = tuple(columns)
+    names = ", ".join(name(c.name) for c in columns)
+    return SqlText.of(
+        "INSERT INTO ", into, f" ({names})\nSELECT {projection(columns)}\nFROM ", relation
+    )

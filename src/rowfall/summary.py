@@ -1,0 +1,108 @@
+"""The facts of a finished run: phases from the engine, and the sentence that names the limit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rowfall.engines.base import Engine
+from rowfall.errors import LedgerError, RowfallError
+from rowfall.model import Failure, Report, Statement
+from rowfall.publish import ask
+from rowfall.sqltext import SqlText
+
+# The engine's processors by what they do. Elapsed microseconds of each are its own work; waiting
+# for neighbours is counted apart. Reading includes decompression and parsing: one processor.
+_PHASES = {
+    "File": "read",
+    "S3": "read",
+    "URL": "read",
+    "NumbersRange": "read",
+    "NumbersMultiThreaded": "read",
+    "ReadFromObjectStorage": "read",
+    "MergeTreeSink": "insert",
+    "ReplicatedMergeTreeSink": "insert",
+    "NullSink": "insert",
+    "StorageFileSink": "insert",
+    "PartitionedSink": "insert",
+}
+_SOURCES = ("File", "S3", "URL", "Numbers", "ObjectStorage", "Storage")
+
+
+def phases(engine: Engine, publish_seconds: float) -> dict[str, float]:
+    """Share of the engine's working time per phase, 0..1; empty when the engine tells nothing.
+
+    ``read`` = read, decompress, parse; ``convert`` = checks, expressions and block building;
+    ``insert`` = sort, compress and write parts; ``publish`` = count and move.
+    """
+    try:
+        engine.run(Statement(SqlText.of("SYSTEM FLUSH LOGS processors_profile_log")))
+        rows = ask(
+            engine,
+            "SELECT name, sum(elapsed_us) FROM system.processors_profile_log GROUP BY name",
+        )
+    except RowfallError:
+        return {}  # an engine without the log still has a report
+    totals: dict[str, float] = {}
+    for name, microseconds in rows:
+        phase = _PHASES.get(name)
+        if phase is None:
+            phase = "read" if name.startswith(_SOURCES) else "convert"
+            if name.endswith("Sink"):
+                phase = "insert"
+        totals[phase] = totals.get(phase, 0.0) + microseconds / 1e6
+    totals["publish"] = publish_seconds
+    everything = sum(totals.values())
+    if not everything:
+        return {}
+    order = ("read", "convert", "insert", "publish")
+    return {p: round(totals.get(p, 0.0) / everything, 4) for p in order}
+
+
+def limited_by(
+    phases: Mapping[str, float], cpu_seconds: float, seconds: float, cores: int, remote: bool
+) -> str:
+    """One sentence: what would have to be faster for the load to be faster."""
+    if not seconds or not phases:
+        return "The load was too short to tell."
+    busy = cpu_seconds / (seconds * cores)
+    read, insert = phases.get("read", 0.0), phases.get("insert", 0.0)
+    cpu = f"{cores} core{'s' if cores > 1 else ''}, {busy:.0%} busy"
+    if seconds < 0.5:
+        return f"Start-up and bookkeeping: the rows themselves took {seconds:.2f} s."
+    if phases.get("publish", 0.0) > 0.4:
+        return "Publishing: many parts had to be moved; a coarser partition key makes fewer."
+    if busy > 0.75:
+        if read >= insert:
+            return (
+                f"The CPU ({cpu}), most of it reading: decompressing and parsing took "
+                f"{read:.0%} of the engine's time."
+            )
+        return f"The CPU ({cpu}), most of it sorting and compressing parts ({insert:.0%})."
+    if read >= insert:
+        where = "the network or the object store" if remote else "the source disk"
+        return f"Waiting for {where}: the CPU was {busy:.0%} busy while rows were read."
+    return f"The target disk: the CPU was {busy:.0%} busy while parts were written."
+
+
+def to_json(report: Report) -> str:
+    return json.dumps(dataclasses.asdict(report))
+
+
+def from_json(text: str) -> Report:
+    """A stored report; fields that a newer rowfall added are left out.
+
+    Raises:
+        LedgerError: the text is not a report.
+    """
+    try:
+        found: dict[str, Any] = json.loads(text)
+        known = {f.name for f in dataclasses.fields(Report)}
+        values = {k: v for k, v in found.items() if k in known}
+        values["failures"] = tuple(Failure(**f) for f in values.get("failures", ()))
+        values["notes"] = tuple(values.get("notes", ()))
+        return Report(**values)
+    except (ValueError, TypeError) as error:
+        raise LedgerError(f"the ledger holds a report that cannot be read: {error}") from None

@@ -1,0 +1,101 @@
+"""Files to write: ``out/part_{n}.csv.gz`` or ``s3://bucket/prefix/part_{n}.parquet``.
+
+One attempt writes one file, so ``--files N`` is the number of attempts; the source decides the
+rows, its pieces go to the files in their order.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rowfall import formats, s3access, sql
+from rowfall.errors import TargetError, UsageError
+from rowfall.model import Encoding, Schema
+from rowfall.options import Options
+from rowfall.secrets import Secret
+from rowfall.sqltext import SqlText, quote
+from rowfall.targets.base import Caps, Publish
+
+NUMBER = "{n}"
+
+
+class Export:
+    """Files under one pattern, on this machine or in a bucket.
+
+    Args:
+        pattern: ``{n}`` stands for the file's number, zero-padded; needed with more than one file.
+
+    Raises:
+        UsageError: no ``{n}`` with several files, an unknown format.
+        TargetError: the folder cannot be made, or a file is in the way.
+    """
+
+    def __init__(self, pattern: str, ledger_path: Path, options: Options) -> None:
+        self.files = options.files or 1
+        if self.files < 1:
+            raise UsageError(f"--files {self.files} is not a number of files")
+        if self.files > 1 and NUMBER not in pattern:
+            raise UsageError(
+                f"{self.files} files cannot all be called {pattern}",
+                hint="Put {n} where the number goes, e.g. part_{n}.csv.gz.",
+            )
+        named = Options(format=options.to_format)
+        self.encoding = formats.detect([pattern.replace(NUMBER, "0")], named)
+        self.remote = pattern.startswith("s3://")
+        self.pattern = pattern if self.remote else str(Path(pattern).absolute())
+        self.text = self.pattern
+        self.folder: Path | None = None
+        self.database = ""
+        self.table = ""
+        self.ledger_path = ledger_path
+        self._access = s3access.resolve(options) if self.remote else None
+        self._keys = self._access.keys() if self._access else None
+        self.secrets: tuple[Secret, ...] = (self._keys.secret,) if self._keys else ()
+        if not self.remote:
+            _make_folder(Path(self.pattern).parent)
+        self.caps = Caps(
+            Publish.AT_ONCE if self.remote else Publish.RENAME,
+            "each file appears complete or not at all; a re-run after a crash writes only the "
+            "files that are missing, and writes them again with the same rows",
+            one_file_per_group=True,
+        )
+
+    def create(self, schema: Schema) -> tuple[SqlText, ...]:
+        return ()
+
+    def stage(self, staging: str, schema: Schema) -> tuple[SqlText, ...]:
+        return ()
+
+    def into(self, staging: str, schema: Schema) -> SqlText:
+        structure = quote(sql.structure((c.name, c.type) for c in schema.columns))
+        tail = f", {quote(self.encoding.format)}, {structure}, {quote(self.encoding.compression)})"
+        if self._access is None:
+            return SqlText.of(f"FUNCTION file({quote(staging)}{tail}")
+        bucket, _, key = staging.removeprefix("s3://").partition("/")
+        url = s3access.base_url(self._access, bucket) + s3access.encoded(key)
+        return SqlText.of(
+            f"FUNCTION s3({quote(url)}", *s3access.signature(self._keys), tail
+        )
+
+    def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
+        """The final name for ``attempt_id`` "" and in buckets, else a hidden name beside it."""
+        width = len(str(self.files - 1))
+        final = self.pattern.replace(NUMBER, f"{number:0{width}}")
+        if self.remote or not attempt_id:
+            return final
+        path = Path(final)
+        return str(path.with_name(f".{path.name}.{attempt_id}"))
+
+    def discard(self, staging: str) -> tuple[SqlText, ...]:
+        # Local leftovers are unlinked by the executor; a bucket never shows a broken upload.
+        return ()
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TargetError(
+            f"cannot make the folder {folder}: {error.strerror}",
+            hint="Give a place that you may write to with --to.",
+        ) from None

@@ -1,0 +1,42 @@
+"""``null:`` reads everything and keeps nothing: the floor that a load can reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rowfall import sql
+from rowfall.model import Encoding, Schema
+from rowfall.secrets import Secret
+from rowfall.sqltext import SqlText, quote
+from rowfall.targets.base import Caps, Publish
+
+
+class Null:
+    """Rows are read, converted and dropped."""
+
+    def __init__(self, ledger_path: Path) -> None:
+        self.text = "null:"
+        self.folder: Path | None = None
+        self.database = ""
+        self.table = ""
+        self.ledger_path = ledger_path
+        self.secrets: tuple[Secret, ...] = ()
+        self.caps = Caps(
+            Publish.NONE, "none: rows are read and dropped, to measure the source", remembers=False
+        )
+
+    def create(self, schema: Schema) -> tuple[SqlText, ...]:
+        return ()
+
+    def stage(self, staging: str, schema: Schema) -> tuple[SqlText, ...]:
+        return ()
+
+    def into(self, staging: str, schema: Schema) -> SqlText:
+        structure = sql.structure((c.name, c.type) for c in schema.columns)
+        return SqlText.of(f"FUNCTION null({quote(structure)})")
+
+    def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
+        return ""
+
+    def discard(self, staging: str) -> tuple[SqlText, ...]:
+        return ()

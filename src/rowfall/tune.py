@@ -1,0 +1,198 @@
+"""Engine settings computed from the machine, the source and the table, each with its reason.
+
+The formula is the one of ClickHouse's own guide for large loads (insert threads, then block
+bytes = memory / (3 x insert threads)), bounded by what was measured here; DESIGN section 1.
+Everything whose default differs between engine versions is sent explicitly.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rowfall.errors import UsageError
+from rowfall.model import Encoding, Facts, Kind, Setting
+from rowfall.units import memory as bytes_text
+
+# Resident before the first row: the engine's code and its caches (measured 270-330 MB, chDB 26.9).
+ENGINE_BASE = 350 << 20
+# Less than this leaves no room for one block and its sorted copy.
+LEAST_MEMORY = 512 << 20
+# A block is held while it is squashed, as its sorted copy, and as compressed columns being written.
+COPIES_PER_BLOCK = 3
+# Larger blocks than this did not load faster (sweep of 1 to 20 M rows); sorting leaves the cache.
+MOST_BLOCK_ROWS = 5_000_000
+MOST_BLOCK_BYTES = 1 << 30
+LEAST_BLOCK_BYTES = 8 << 20
+# Each partition of a block is written by a stream of its own: buffers of about 1 MiB per column
+# file are held at once, see max_insert_delayed_streams_for_parallel_write.
+BYTES_PER_PARTITION_STREAM = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What tuning needs to know about a load.
+
+    Attributes:
+        files: objects to read; 1 for stdin.
+        biggest: bytes of the biggest object, 0 when unknown.
+        row_bytes: bytes of a row in memory.
+        partitions: partitions that one block is spread over.
+        columns: number of columns.
+        encoding: None for generators.
+        remote: read over the network.
+    """
+
+    files: int
+    biggest: int
+    row_bytes: float
+    partitions: int
+    columns: int
+    encoding: Encoding | None
+    remote: bool
+
+
+def tune(facts: Facts, shape: Shape, chosen: dict[str, str | int | float]) -> tuple[Setting, ...]:
+    """Settings of every INSERT; ``chosen`` (``--set``) wins.
+
+    Raises:
+        UsageError: memory too small, or a chosen setting that this engine does not know.
+    """
+    if facts.memory < LEAST_MEMORY:
+        raise UsageError(
+            f"{bytes_text(facts.memory)} of memory is too little for a load",
+            hint=f"Give at least {bytes_text(LEAST_MEMORY)} with --memory.",
+        )
+    settings = [*_threads(facts, shape), *_blocks(facts, shape), *_fixed(facts)]
+    known = [s for s in settings if not facts.settings or s.name in facts.settings]
+    for name in chosen:
+        if facts.settings and name not in facts.settings:
+            raise UsageError(
+                f"the engine ({facts.version}) has no setting {name!r}",
+                hint="List them: rowfall query 'SELECT name, description FROM system.settings'.",
+            )
+    kept = [s for s in known if s.name not in chosen]
+    return (*kept, *(Setting(n, v, "given with --set") for n, v in chosen.items()))
+
+
+def insert_threads(facts: Facts, shape: Shape) -> int:
+    """Parallel write streams: all cores up to 4, half of them above (the rest reads and parses)."""
+    threads = facts.cores if facts.cores <= 4 else math.ceil(facts.cores / 2)
+    # Every stream must afford a block of the least size.
+    room = (facts.memory - ENGINE_BASE) // (COPIES_PER_BLOCK * LEAST_BLOCK_BYTES)
+    return max(1, min(threads, room))
+
+
+def _threads(facts: Facts, shape: Shape) -> list[Setting]:
+    writers = insert_threads(facts, shape)
+    many = shape.files >= facts.cores
+    text = shape.encoding is not None and shape.encoding.kind in (Kind.TEXT, Kind.JSON)
+    parallel = 0 if many or not text else 1
+    why = (
+        f"{shape.files} files keep {facts.cores} threads busy, one parser each is cheaper"
+        if many
+        else "few files: several threads parse one of them"
+    )
+    settings = [
+        Setting("max_threads", facts.cores, f"{facts.cores} usable cores"),
+        Setting(
+            "max_insert_threads",
+            writers,
+            "one writer per core up to 4 cores, half of them above",
+        ),
+        Setting("input_format_parallel_parsing", parallel, why if text else "not a text format"),
+    ]
+    if shape.remote:
+        # Ranged GETs help few big objects; many objects are parallel by themselves.
+        settings.append(
+            Setting(
+                "max_download_threads",
+                1 if many else max(4, facts.cores),
+                "one stream per object" if many else "ranged reads of few large objects",
+            )
+        )
+    return settings
+
+
+def block(facts: Facts, shape: Shape) -> tuple[int, int]:
+    """Rows and bytes at which a block becomes a part.
+
+    bytes = (memory - base) / (3 x writers), lowered by the buffers of open partitions.
+    """
+    writers = insert_threads(facts, shape)
+    buffers = min(shape.partitions, 1000) * shape.columns * BYTES_PER_PARTITION_STREAM // 8
+    room = max(facts.memory - ENGINE_BASE - buffers, 0) // (COPIES_PER_BLOCK * writers)
+    size = max(LEAST_BLOCK_BYTES, min(MOST_BLOCK_BYTES, room))
+    # More partitions cut a block into more parts: larger blocks keep the parts from being tiny.
+    most = MOST_BLOCK_ROWS * (4 if shape.partitions > 10 else 1)
+    rows = max(65_536, min(most, int(size / max(shape.row_bytes, 1.0))))
+    return rows, size
+
+
+def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
+    rows, size = block(facts, shape)
+    writers = insert_threads(facts, shape)
+    return [
+        Setting(
+            "min_insert_block_size_rows",
+            rows,
+            f"at most {MOST_BLOCK_ROWS:,} rows"
+            + (", four times that for many partitions" if shape.partitions > 10 else "")
+            + f", and block bytes / {shape.row_bytes:.0f} bytes a row",
+        ),
+        Setting(
+            "min_insert_block_size_bytes",
+            size,
+            f"({bytes_text(facts.memory)} - {bytes_text(ENGINE_BASE)} for the engine) / "
+            f"(3 x {writers} writers), at most {bytes_text(MOST_BLOCK_BYTES)}",
+        ),
+        Setting(
+            "max_memory_usage",
+            facts.memory - ENGINE_BASE // 2,
+            "the statement's share of --memory; it fails alone, not the machine",
+        ),
+    ]
+
+
+def _fixed(facts: Facts) -> list[Setting]:
+    moved = "default differs between engine versions"
+    staged = "staging makes retries safe; the engine's own deduplication only costs"
+    return [
+        Setting("max_insert_threads_min_free_memory_per_thread", 0, "threads are computed above"),
+        Setting("async_insert", 0, moved),
+        Setting("insert_deduplicate", 0, staged),
+        Setting("deduplicate_insert", "disable", staged),
+        Setting("deduplicate_insert_select", "disable", staged),
+        Setting("deduplicate_blocks_in_dependent_materialized_views", 0, moved),
+        Setting("parallel_distributed_insert_select", 2, moved),
+        Setting("parallel_replicas_for_cluster_engines", 0, moved),
+        Setting("optimize_on_insert", 0, "rows are counted before an engine collapses them"),
+        Setting("max_partitions_per_insert_block", 0, "the forecast warns instead"),
+        Setting("use_strict_insert_block_limits", 0, moved),
+        Setting("materialize_statistics_on_insert", 0, moved),
+        Setting("use_hive_partitioning", 0, "folders named key=value add no columns"),
+        Setting("engine_file_skip_empty_files", 1, "an empty file is zero rows, not an error"),
+        Setting("s3_skip_empty_files", 1, "an empty object is zero rows, not an error"),
+        Setting("engine_file_truncate_on_insert", 1, "an export's own unfinished file"),
+        Setting("s3_truncate_on_insert", 1, "an export repeats a file under its own name"),
+        Setting("storage_file_read_method", "pread", "counts source bytes for progress and ETA"),
+        Setting("prefer_column_name_to_alias", 1, "columns keep their names after checks"),
+        Setting("max_execution_time", 0, "a load takes as long as it takes"),
+        Setting("log_queries", 0, "statements may hold keys"),
+    ]
+
+
+def lower(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
+    """The same settings with blocks a quarter as large and half the writers: after code 241."""
+    lowered = []
+    for item in settings:
+        if item.name in ("min_insert_block_size_rows", "min_insert_block_size_bytes"):
+            least = 8_192 if item.name.endswith("rows") else 1 << 20
+            value = max(least, int(item.value) // 4)
+            lowered.append(Setting(item.name, value, "lowered after a memory error"))
+        elif item.name in ("max_insert_threads", "max_threads"):
+            value = max(1, int(item.value) // 2)
+            lowered.append(Setting(item.name, value, "lowered after a memory error"))
+        else:
+            lowered.append(item)
+    return tuple(lowered)

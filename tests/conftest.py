@@ -1,0 +1,130 @@
+"""Fixtures that every test may use: the services of the lab and the command itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from lab.clickhouse import ClickHouse
+from lab.http import Web
+from lab.seaweed import Seaweed
+
+# Shared machines pause for longer than any per-example deadline; the test timeout still holds.
+# The gate tries the same examples each time; runs by hand look for new ones.
+settings.register_profile("rowfall", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("rowfall")
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[Seaweed]:
+    """The S3 service, started once; each test makes a bucket of its own. Never kill this one."""
+    with Seaweed() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def web() -> Iterator[Web]:
+    """The file server, started once; each test uses file names of its own."""
+    with Web() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def clickhouse() -> Iterator[ClickHouse]:
+    """The ClickHouse server, started once; each test makes a database of its own."""
+    with ClickHouse() as service:
+        yield service
+
+
+class Cli:
+    """Runs ``rowfall`` as its own process, with a home that belongs to this test alone."""
+
+    def __init__(self, home: Path, cwd: Path) -> None:
+        self.home = home
+        self.cwd = cwd
+        self._started: list[subprocess.Popen[str]] = []
+
+    def __call__(
+        self,
+        *args: str | os.PathLike[str],
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        stdin: str | None = None,
+        timeout: float = 100,  # below the test timeout, so that the output is shown
+    ) -> subprocess.CompletedProcess[str]:
+        """Run to the end; the exit code is the test's to judge."""
+        return subprocess.run(
+            self._command(args),
+            cwd=cwd or self.cwd,
+            env=self._environment(env),
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            input=stdin,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            timeout=timeout,
+            check=False,
+        )
+
+    def start(
+        self,
+        *args: str | os.PathLike[str],
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        stdin: int = subprocess.DEVNULL,
+    ) -> subprocess.Popen[str]:
+        """Start and return at once: for tests that interrupt or kill. Ended after the test."""
+        process = subprocess.Popen(
+            self._command(args),
+            cwd=cwd or self.cwd,
+            env=self._environment(env),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="surrogateescape",
+        )
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+            process.wait()
+
+    def _command(self, args: tuple[str | os.PathLike[str], ...]) -> list[str]:
+        return [sys.executable, "-m", "rowfall", *(os.fspath(arg) for arg in args)]
+
+    def _environment(self, extra: Mapping[str, str] | None) -> dict[str, str]:
+        # Nothing of the user's own clouds or configuration may reach a test.
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("AWS_", "ROWFALL_", "XDG_", "CLICKHOUSE_"))
+        }
+        home = str(self.home)
+        own = {"HOME": home, "XDG_STATE_HOME": f"{home}/state", "XDG_CONFIG_HOME": f"{home}/config"}
+        return {**kept, **own, "AWS_EC2_METADATA_DISABLED": "true", **(extra or {})}
+
+
+@pytest.fixture
+def rowfall(tmp_path: Path) -> Iterator[Cli]:
+    """``rowfall("load", path)`` as a subprocess; gives returncode, stdout and stderr."""
+    home, cwd = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    cwd.mkdir()
+    cli = Cli(home, cwd)
+    try:
+        yield cli
+    finally:
+        cli.close()

@@ -1,0 +1,100 @@
+"""A real in-memory engine for the unit tests: chDB takes one path per process, so it is shared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rowfall import sql
+from rowfall.codec import reader_settings
+from rowfall.model import Column, Encoding, Kind, Listing, Schema, Split
+from rowfall.secrets import Secret
+from rowfall.sqltext import SqlText, quote
+
+CSV = Encoding("CSV", "none", Kind.TEXT)
+TSV = Encoding("TSV", "none", Kind.TEXT)
+JSON = Encoding("JSONEachRow", "none", Kind.JSON)
+
+
+class ChdbError(Exception):
+    """What the engine said, with its code."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = int(message.split("Code: ")[1].split(".")[0]) if "Code: " in message else 0
+
+
+class Chdb:
+    """Runs statements in this process."""
+
+    def __init__(self) -> None:
+        import chdb  # late: tests that never ask for an engine start faster
+
+        self._connection = chdb.connect(":memory:")
+
+    def run(self, text: str, format: str = "JSONCompact") -> str:  # noqa: A002 - chDB's word
+        try:
+            return str(self._connection.query(text, format))
+        except Exception as error:
+            raise ChdbError(str(error)) from None
+
+    def ask(self, text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
+        answer = self.run(text.reveal() + sql.settings_clause(settings))
+        rows: list[list[Any]] = json.loads(answer)["data"]
+        return rows
+
+    def load(self, path: Path, encoding: Encoding, columns: Sequence[Column]) -> list[list[Any]]:
+        """Insert a file the way a load does it and give back the rows as text."""
+        reader = {s.name: s.value for s in reader_settings(encoding, columns)}
+        self.run("DROP TABLE IF EXISTS t")
+        types = ", ".join(f"{sql.name(c.name)} {c.type}" for c in columns)
+        self.run(f"CREATE TABLE t ({types}) ENGINE = Memory")
+        relation = SqlText.of(from_file(str(path), encoding, columns))
+        insert = sql.insert_select(SqlText.of("t"), columns, relation).reveal()
+        self.run(insert + sql.settings_clause({**reader, "allow_suspicious_low_cardinality_types": 1}))
+        names = ", ".join(f"toString({sql.name(c.name)})" for c in columns)
+        return self.ask(SqlText.of(f"SELECT {names} FROM t"), {})
+
+
+def from_file(path: str, encoding: Encoding, columns: Sequence[Column]) -> str:
+    text = sql.structure((c.source, c.read_type) for c in columns)
+    return f"file({quote(path)}, {quote(encoding.format)}, {quote(text)})"
+
+
+class Files:
+    """The smallest source: given local files."""
+
+    replayable = True
+    secrets: tuple[Secret, ...] = ()
+    fds: tuple[int, ...] = ()
+    made: Schema | None = None
+
+    def __init__(self, *paths: Path) -> None:
+        self.text = str(paths[0])
+        self._paths = paths
+
+    def listing(self) -> Listing:
+        listing = Listing()
+        for path in self._paths:
+            listing.add(str(path), "1", path.stat().st_size)
+        return listing
+
+    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
+        return [listing.split(i, "t") for i in range(min(most, len(listing)))]
+
+    def relation(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> SqlText:
+        assert encoding is not None
+        uris = splits[0].uri if len(splits) == 1 else "{" + ",".join(s.uri for s in splits) + "}"
+        more = f", {quote(structure)}" if structure else ""
+        return SqlText.of(f"file({quote(uris)}, {quote(encoding.format)}{more})")
+
+    def encoding(self, listing: Listing) -> Encoding | None:
+        return CSV
+
+    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        return []

@@ -1,0 +1,314 @@
+"""The command line: help, exit codes, what goes to which stream, and what is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import pytest
+
+import rowfall
+from rowfall import errors, events
+from rowfall.cli import COMMANDS, cli, reference, run
+from rowfall.errors import Exit
+from rowfall.model import Failure, Report
+from rowfall.options import Options, flags_of
+
+SRC = Path(rowfall.__file__).parents[1]
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+DONE = Report(
+    "3f2a9c1e77aa", "done", "x.csv", "./rowfall-data", "default.t", "2026-11-21T09:14:05Z"
+)
+PARTIAL = Report(
+    "77aa", "partial", "x.csv", "./rowfall-data", "default.t", "2026-11-21T09:14:05Z",
+    failures=(Failure("x.csv", "gone", "Put it back."),),
+)  # fmt: skip
+
+
+class Api(ModuleType):
+    """Stands in for rowfall.api; remembers how it was called."""
+
+    def __init__(self) -> None:
+        super().__init__("rowfall.api")
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self.answers: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls.append((name, args, kwargs))
+            answer = self.answers.get(name)
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer(**kwargs) if callable(answer) else answer
+
+        return call
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    fake = Api()
+    monkeypatch.setitem(sys.modules, "rowfall.api", fake)
+    monkeypatch.setattr(rowfall, "api", fake, raising=False)
+    monkeypatch.delenv("ROWFALL_DEBUG", raising=False)
+    return fake
+
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_lists_every_option_of_the_table(name: str, capsys: Captured) -> None:
+    assert run([name, "--help"]) == Exit.DONE
+    text = capsys.readouterr().out
+    for item, flag in flags_of(name):
+        assert flag.flags[0] in text, item.name
+        assert f"{flag.group} options:" in text
+    for common in ("--json", "--quiet", "--verbose", "--no-color", "--debug"):
+        assert common in text
+    assert max(map(len, text.split("\n"))) <= 80
+    assert "  SOURCE" not in text.partition("General options:")[2]
+
+
+def test_help_lists_every_command(capsys: Captured) -> None:
+    assert run(["--help"]) == Exit.DONE
+    text = capsys.readouterr().out
+    assert all(f"\n  {name} " in text for name in COMMANDS)
+    assert "..." not in text.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_option_says_what_it_is(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert command.help
+    for param in command.params:
+        assert isinstance(param, click.Argument) or getattr(param, "help", ""), param.name
+
+
+def test_version(capsys: Captured) -> None:
+    assert run(["--version"]) == Exit.DONE
+    assert capsys.readouterr().out == f"rowfall {rowfall.__version__}\n"
+
+
+def test_options_reach_the_library_with_their_types(api: Api) -> None:
+    api.answers["load"] = DONE
+    line = (
+        "load a.csv b.csv --to d --table t --threads 4 --set a=1 --set b=2 --max-errors 3 "
+        "--max-error-ratio 0.5 --s3-anonymous --memory 4GiB --verify"
+    )
+    assert run(line.split()) == Exit.DONE
+    (_, args, kwargs), *_ = api.calls
+    assert args == (("a.csv", "b.csv"),)
+    assert (kwargs["to"], kwargs["table"]) == ("d", "t")
+    assert kwargs["options"] == Options(
+        threads=4, set=("a=1", "b=2"), max_errors=3, max_error_ratio=0.5,
+        s3_anonymous=True, memory="4GiB", verify=True,
+    )  # fmt: skip
+
+
+def test_options_left_out_are_the_defaults_of_the_table(api: Api) -> None:
+    api.answers["load"] = DONE
+    run(["load", "generate://trips?rows=1e8"])
+    assert api.calls[0][2]["options"] == Options()
+    assert {f.name for f in fields(Options)} >= {i.name for i, _ in flags_of("plan")}
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.UsageError("a"), 2),
+        (errors.LedgerError("a"), 3),
+        (errors.SourceError("a"), 4),
+        (errors.DataError("a", uri="x.csv"), 4),
+        (errors.TargetError("a"), 5),
+        (errors.EngineError("a"), 6),
+        (errors.VerifyError("a"), 7),
+        (errors.Interrupted("a"), 130),
+        (KeyboardInterrupt(), 130),
+        (ZeroDivisionError("a"), 70),
+    ],
+)
+def test_errors_become_exit_codes(
+    api: Api, error: BaseException, code: int, capsys: Captured
+) -> None:
+    api.answers["load"] = error
+    assert run(["load", "x.csv"]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+
+
+def test_an_error_says_its_hint_on_a_line_of_its_own(api: Api, capsys: Captured) -> None:
+    api.answers["load"] = errors.SourceError("cannot list x", hint="Is it there?")
+    run(["load", "x", "--quiet"])
+    assert capsys.readouterr().err == "rowfall: error: cannot list x\n  hint: Is it there?\n"
+
+
+@pytest.mark.parametrize("way", ["flag", "environment"])
+def test_tracebacks_only_for_debugging(
+    api: Api, capsys: Captured, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    api.answers["load"] = ZeroDivisionError("oops")
+    assert run(["load", "x"]) == Exit.BUG
+    err = capsys.readouterr().err
+    assert "this is a bug in rowfall: ZeroDivisionError: oops" in err
+    assert "Traceback" not in err
+    if way == "environment":
+        monkeypatch.setenv("ROWFALL_DEBUG", "1")
+    assert run(["load", "x", *(["--debug"] if way == "flag" else [])]) == Exit.BUG
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "lod x",
+        "load",
+        "load x --nonsense",
+        "load x --threads many",
+        "load x --threads 0",
+        "load x --max-error-ratio 2",
+        "plan x --force",
+        "query",
+        "",
+    ],
+)
+def test_mistakes_in_the_command_line(api: Api, line: str, capsys: Captured) -> None:
+    assert run(line.split()) == Exit.USAGE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err
+    assert api.calls == []
+
+
+def test_the_end_report_is_talk_and_json_is_data(api: Api, capsys: Captured) -> None:
+    def load(*, on_event: events.Listener, **_: Any) -> Report:
+        on_event(events.LoadStarted("3f2a", "x.csv", "d", "default.t", 1, 0, 10, None))
+        on_event(events.Note("warning", "careful"))
+        on_event(events.LoadEnded("3f2a", "partial"))
+        return PARTIAL
+
+    api.answers["load"] = load
+    assert run(["load", "x.csv"]) == Exit.PARTIAL
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "load 77aa  partial" in captured.err
+    assert run(["load", "x.csv", "--json"]) == Exit.PARTIAL
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["failures"][0]["hint"] == "Put it back."
+    assert "load 77aa" not in captured.err
+    assert run(["load", "x.csv", "-q"]) == Exit.PARTIAL
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "warning: careful\n")
+
+
+def test_status_and_report_are_data(api: Api, capsys: Captured) -> None:
+    api.answers |= {"loads": [DONE, PARTIAL], "report": DONE}
+    assert run(["status", "--to", "d"]) == Exit.DONE
+    assert "3f2a9c1e  done" in capsys.readouterr().out
+    assert run(["status", "--json"]) == Exit.DONE
+    assert len(json.loads(capsys.readouterr().out)["loads"]) == 2
+    for line in (["report", "last"], ["status", "3f2a"]):
+        assert run(line) == Exit.DONE
+        assert "load 3f2a9c1e  done" in capsys.readouterr().out
+        assert run([*line, "--json"]) == Exit.DONE
+        assert json.loads(capsys.readouterr().out)["rowfall_report"] == 1
+    assert api.calls[0] == ("loads", (), {"to": "d"})
+
+
+@pytest.mark.parametrize(("ok", "code"), [(True, Exit.DONE), (False, Exit.VERIFY)])
+def test_verify(api: Api, ok: bool, code: Exit, capsys: Captured) -> None:
+    values = {
+        "load_id": "3f2a", "ok": ok, "source_rows": 2, "target_rows": 2, "source_checksum": "a",
+        "target_checksum": "a" if ok else "b", "scope": "all rows", "seconds": 0.1,
+    }  # fmt: skip
+    api.answers["verify"] = type("Verification", (), values)()
+    assert run(["verify", "last"]) == code
+    assert ("equal" if ok else "different") in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("extra", "format_name"),
+    [([], "TSVWithNames"), (["--json"], "JSON"), (["--format", "Vertical"], "Vertical")],
+)
+def test_query_into_a_pipe(api: Api, extra: list[str], format_name: str) -> None:
+    assert run(["query", "SELECT 1", *extra]) == Exit.DONE
+    name, args, kwargs = api.calls[0]
+    assert (name, args) == ("query", ("SELECT 1",))
+    assert (kwargs["format"], kwargs["pretty"], kwargs["write"]) == (format_name, False, False)
+
+
+def test_query_on_a_terminal_is_a_table(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert run(["query", "SELECT 1", "--write"]) == Exit.DONE
+    kwargs = api.calls[0][2]
+    assert (kwargs["format"], kwargs["pretty"]) == ("PrettyCompactMonoBlock", True)
+    assert kwargs["write"]
+
+
+def rowfall_process(
+    *arguments: str, python: tuple[str, ...] = (), **kwargs: Any
+) -> subprocess.CompletedProcess[str]:
+    """The command as its own process."""
+    return subprocess.run(
+        [sys.executable, *python, "-m", "rowfall", *arguments],
+        env=os.environ | {"PYTHONPATH": str(SRC)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        **kwargs,
+    )
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("load", "--help"), ("--version",)])
+def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    done = rowfall_process(*arguments, python=("-X", "importtime"))
+    assert done.returncode == 0
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.split("\n")}
+    assert "click" in imported
+    heavy = {"rich", "obstore", "botocore", "chdb", "sqlite3", "asyncio", "rowfall.api"}
+    assert not imported & heavy
+
+
+def test_a_closed_stdout_ends_quietly() -> None:
+    script = (
+        "import sys, types\n"
+        "api = types.ModuleType('rowfall.api')\n"
+        "from rowfall.model import Report\n"
+        "api.loads = lambda to=None: [Report('a', 'done', 's', 't', 'x' * 99, 'now')] * 5000\n"
+        "import rowfall\n"
+        "sys.modules['rowfall.api'] = rowfall.api = api\n"
+        "from rowfall.cli import main\n"
+        "main(['status'])\n"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"PYTHONPATH": str(SRC)},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", reference.PAGES)
+def test_reference_pages_are_current(name: str) -> None:
+    """Run ``python -m rowfall.cli.reference`` when this fails."""
+    assert (REFERENCE / name).read_text(encoding="utf-8") == reference.PAGES[name]()

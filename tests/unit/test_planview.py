@@ -1,0 +1,202 @@
+"""A plan as text to read and paste from, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from rowfall import model, sql
+from rowfall.model import (
+    Column,
+    Encoding,
+    Facts,
+    Forecast,
+    Group,
+    Kind,
+    Listing,
+    Plan,
+    Report,
+    Schema,
+    Setting,
+)
+from rowfall.planview import plan_document, plan_text
+from rowfall.report import loads_document, report_document, verification_document
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
+SCHEMA = Schema(
+    (
+        Column(
+            "trip_id", "UInt64", "whole numbers from 1 to 99,999,934 in every row of the sample"
+        ),
+        Column("fare", "Decimal(9, 2)", "two digits after the point"),
+    ),
+    order_by="trip_id",
+    notes=(("ORDER BY", "trip_id rises with the file"),),
+)
+SQL = "INSERT INTO t (`trip_id`, `fare`)\nSELECT a, b\nFROM s3('s3://bucket/000.csv.gz', 'CSV')"
+
+
+def listing(count: int = 100) -> Listing:
+    made = Listing()
+    for number in range(count):
+        made.add(f"s3://bucket/{number:03}.csv.gz", "etag", 42_000_000)
+    return made
+
+
+def a_plan(schema: Schema = SCHEMA) -> Plan:
+    return Plan(
+        source="s3://bucket/*.csv.gz",
+        target="./rowfall-data",
+        database="default",
+        table="trips",
+        delivery="pull",
+        placement="embedded",
+        promise="Every row lands exactly once.",
+        encoding=Encoding("CSVWithNames", "gzip", Kind.TEXT),
+        schema=schema,
+        ddl="" if schema.exists else sql.create_table("default", "trips", schema),
+        listing=listing(),
+        groups=tuple(Group(range(i, i + 10), 420_000_000) for i in range(0, 100, 10)),
+        lanes=2,
+        settings=(Setting("max_insert_threads", 4, "8 cores / 2 lanes"),),
+        forecast=Forecast(100_000_000, 12.2, 3 << 30, 112, ("Parts stay few.",)),
+        facts=Facts("26.9.2.1", 8, 16 << 30, frozenset({"max_threads"})),
+        example=SQL,
+    )
+
+
+def test_plan_has_every_section() -> None:
+    text = plan_text(a_plan())
+    for line in (
+        "  from      s3://bucket/*.csv.gz",
+        "  format    CSVWithNames, gzip",
+        "  splits    100, 4.20 GB, the biggest has 42.0 MB",
+        "  attempts  10, 420 MB each on average, 2 at a time",
+        "  delivery  pull: the engine that stores the rows reads the source itself",
+        "  max_insert_threads  4  8 cores / 2 lanes",
+        "  time    about 12s (8.20M rows/s)",
+        "  ! Parts stay few.",
+    ):
+        assert line in text.split("\n")
+    assert sql.create_table("default", "trips", SCHEMA) in text
+    assert text.endswith(SQL)
+
+
+def test_reasons_are_aligned_comments_that_leave_the_sql_intact() -> None:
+    plan = a_plan()
+    text = plan_text(plan, verbose=True)
+    shown = text[text.index("CREATE TABLE") : text.index("\n\n", text.index("CREATE TABLE"))]
+    comments = [line.index("-- ") for line in shown.split("\n") if "-- " in line]
+    assert len(comments) >= 3
+    assert len(set(comments)) == 1
+    stripped = [line.split("-- ")[0].rstrip() for line in shown.split("\n")]
+    assert "\n".join(line for line in stripped if line) == plan.ddl
+    assert "trip_id rises with the file" in text
+
+
+def test_reasons_go_above_columns_where_there_is_no_room() -> None:
+    wide = Column("x" * 50, "LowCardinality(String)", "five\nvalues")
+    text = plan_text(a_plan(replace(SCHEMA, columns=(wide,))), verbose=True)
+    assert "\n    -- five values\n    `xxx" in text
+
+
+def test_an_existing_table_is_said_to_keep_its_definition() -> None:
+    text = plan_text(a_plan(replace(SCHEMA, exists=True)), verbose=True)
+    assert "default.trips is there already and keeps its definition" in text
+    assert "    `trip_id` UInt64" in text
+
+
+def test_every_split_only_when_asked_for() -> None:
+    assert "s3://bucket/007.csv.gz" not in plan_text(a_plan())
+    assert "     42.0 MB  s3://bucket/007.csv.gz" in plan_text(a_plan(), every_split=True)
+
+
+def test_generated_rows_count_in_rows() -> None:
+    made = Listing()
+    made.add("generate://trips", "1", None, 0, 10**9)
+    plan = replace(
+        a_plan(), encoding=None, listing=made, groups=(Group(range(1), None),), example=""
+    )
+    text = plan_text(plan, every_split=True)
+    assert "splits    1, 1,000,000,000 rows" in text
+    assert "generate://trips[0:1000000000]" in text
+    assert "SQL of one attempt" not in text
+
+
+def test_plan_fits_eighty_columns() -> None:
+    text = plan_text(a_plan(), verbose=True, every_split=True)
+    assert max(map(len, text.split("\n"))) <= 80
+    assert "\x1b" not in text
+    assert "\x1b[1mSource" in plan_text(a_plan(), color=True)
+
+
+def test_plan_json_has_the_fields_of_the_plan() -> None:
+    document = json.loads(json.dumps(plan_document(a_plan())))
+    assert document.pop("rowfall_plan") == 1
+    assert list(document) == [f.name for f in fields(Plan)]
+    assert document["listing"] == {"splits": 100, "bytes": 4_200_000_000, "rows": None}
+    assert "settings" not in document["facts"]
+    everything = json.loads(json.dumps(plan_document(a_plan(), every_split=True)))
+    assert len(everything["listing"]["all"]) == 100
+    assert everything["groups"][1]["indexes"] == list(range(10, 20))
+
+
+# The page about JSON and the documents themselves
+
+
+def documented() -> dict[str, set[str]]:
+    """Fields by path of headings: ``{"rowfall_report/failures": {"split", ...}}``."""
+    found: dict[str, set[str]] = {}
+    top = path = ""
+    for line in PAGE.read_text(encoding="utf-8").split("\n"):
+        if line.startswith("## "):
+            top = path = line[3:]
+        elif line.startswith("### "):
+            path = f"{top}/{line[4:]}"
+        elif top and line.startswith("| `"):
+            found.setdefault(path, set()).add(line.split("`")[1])
+    return found
+
+
+def shapes(name: str, document: Mapping[str, Any]) -> dict[str, set[str]]:
+    """The same from a document: one entry per object in it."""
+    found = {name: set(document)}
+    top = name.partition("/")[0]
+    for key, value in document.items():
+        items = value if isinstance(value, list | tuple) else [value]
+        # phases, and the settings of a report, are maps by name and have no fields of their own.
+        plain = top == "rowfall_report" and key in ("phases", "settings")
+        if items and isinstance(items[0], Mapping) and not plain:
+            found |= shapes(f"{top}/{key}", items[0])
+    return found
+
+
+def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
+    report = Report("id", "done", "s", "t", "x", "now", failures=(model.Failure("a", "b"),))
+    verified = type("Verified", (), dict.fromkeys(VERIFICATION, 0))()
+    real = shapes("rowfall_report", report_document(report))
+    real |= shapes("rowfall_plan", plan_document(a_plan(), every_split=True))
+    real |= shapes("rowfall_verification", verification_document(verified))
+    real["rowfall_loads"] = set(loads_document([]))
+    assert documented() == real
+
+
+def test_verification_is_the_whole_of_the_librarys() -> None:
+    from rowfall.api import Verification
+
+    assert [f.name for f in fields(Verification)] == list(VERIFICATION)
+
+
+VERIFICATION = (
+    "load_id",
+    "ok",
+    "source_rows",
+    "target_rows",
+    "source_checksum",
+    "target_checksum",
+    "scope",
+    "seconds",
+)

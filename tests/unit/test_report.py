@@ -1,0 +1,183 @@
+"""The end report as text and JSON; the list of loads; the result of a verification."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+
+import pytest
+
+from rowfall.model import Failure, Report
+from rowfall.report import (
+    SHOWN_FAILURES,
+    loads_document,
+    loads_text,
+    query_command,
+    report_document,
+    report_text,
+    verification_document,
+    verification_text,
+)
+
+DONE = Report(
+    load_id="3f2a9c1e77aa4b10",
+    outcome="done",
+    source="s3://bucket/trips/*.csv.gz",
+    target="./rowfall-data",
+    table="default.trips",
+    started="2026-11-21T09:14:05Z",
+    splits=100,
+    splits_landed=100,
+    rows=100_000_000,
+    bytes_source=4_200_000_000,
+    bytes_raw=12_600_000_000,
+    bytes_written=1_310_000_000,
+    seconds=8.0,
+    cpu_seconds=62.5,
+    parts_written=112,
+    parts_active=9,
+    peak_memory=3 << 30,
+    attempts=10,
+    phases={"read": 0.62, "insert": 0.30, "write": 0.076, "publish": 0.004},
+    limited_by="the CPU: 7.8 of 8 cores were busy",
+    settings={"max_insert_threads": 4},
+)
+FAILURE = Failure("s3://bucket/trips/003.csv.gz", "cannot parse '12,5' as Float64", "Use --type.")
+PARTIAL = replace(
+    DONE,
+    load_id="77aa4b103f2a9c1e",
+    outcome="partial",
+    target="./other data",
+    splits_landed=57,
+    splits_skipped=40,
+    splits_failed=3,
+    rows_rejected=12,
+    retries=2,
+    failures=(FAILURE,) * 3,
+)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Shaped as the library's."""
+
+    load_id: str = "3f2a9c1e77aa4b10"
+    ok: bool = True
+    source_rows: int = 100
+    target_rows: int = 100
+    source_checksum: str = "00c0ffee"
+    target_checksum: str = "00c0ffee"
+    scope: str = "all rows of the table"
+    seconds: float = 1.5
+
+
+def test_report_of_a_finished_load() -> None:
+    assert report_text(DONE) == "\n".join(
+        [
+            "load 3f2a9c1e  done: all splits have landed",
+            "",
+            "  source  s3://bucket/trips/*.csv.gz",
+            "  target  default.trips in ./rowfall-data",
+            "  splits  100 of 100 landed",
+            "",
+            "  rows     100,000,000  12.5M rows/s, 1.60M rows per CPU second",
+            "  read         4.20 GB  525 MB/s",
+            "  decoded      12.6 GB  1.57 GB/s",
+            "  written      1.31 GB  on disk, 13.1 bytes a row",
+            "  time           8.0 s  62.5 CPU seconds, 7.8 cores busy",
+            "  parts            112  written, 9 active in the table now",
+            "  memory      3.00 GiB  at the highest point",
+            "",
+            "  read       62 %  ━━━━━━━━━━━━━━━━━━━━━━━━━",
+            "  insert     30 %  ━━━━━━━━━━━━",
+            "  write       8 %  ━━━",
+            "  publish   0.4 %  ━",
+            "",
+            "  Limited by: the CPU: 7.8 of 8 cores were busy",
+            "",
+            "  Look at it:  rowfall query 'SELECT count() FROM default.trips'",
+        ]
+    )
+
+
+def test_report_of_a_partial_load_says_what_failed_and_how_to_go_on() -> None:
+    text = report_text(PARTIAL)
+    assert "57 of 100 landed, 40 had landed before, 3 failed" in text
+    assert "rejected           12  <0.1 % of all" in text
+    assert text.count("cannot parse '12,5' as Float64") == 3
+    assert text.count("hint: Use --type.") == 1
+    assert "To resume, run the same command again" in text
+    assert "--to './other data'" in text
+
+
+def test_report_fits_eighty_columns_and_has_no_escapes() -> None:
+    for report in (DONE, replace(PARTIAL, target="./rowfall-data", limited_by="word " * 60)):
+        text = report_text(report, verbose=True)
+        assert max(map(len, text.split("\n"))) <= 80
+        assert "\x1b" not in text
+        assert "\x1b[1m" in report_text(report, color=True)
+
+
+def test_report_of_nothing_is_readable() -> None:
+    empty = Report("3f2a", "failed", "x.csv", "null:", "", "2026-11-21T09:14:05Z")
+    text = report_text(empty)
+    assert "nothing landed" in text
+    assert "rowfall query" not in text
+
+
+def test_report_keeps_long_lists_of_failures_short() -> None:
+    many = replace(PARTIAL, failures=(FAILURE,) * (SHOWN_FAILURES + 5))
+    assert "and 5 more; --json lists all of them" in report_text(many)
+
+
+def test_report_defuses_names_from_outside() -> None:
+    evil = replace(PARTIAL, source="a\x1b[2Jb", failures=(Failure("\x07.csv", "x\ny"),))
+    text = report_text(evil)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+def test_settings_are_shown_when_asked_for() -> None:
+    assert "max_insert_threads" not in report_text(DONE)
+    assert "max_insert_threads  4" in report_text(DONE, verbose=True)
+
+
+def test_query_command_quotes_for_sql_and_shell() -> None:
+    assert query_command("default.trips", "") == "rowfall query 'SELECT count() FROM default.trips'"
+    assert "`my table`" in query_command("my table", "")
+    assert query_command("t", "/a b").endswith("--to '/a b'")
+
+
+def test_report_json_is_the_report_field_by_field() -> None:
+    document = json.loads(json.dumps(report_document(PARTIAL)))
+    assert document.pop("rowfall_report") == 1
+    assert document == json.loads(json.dumps(asdict(PARTIAL)))
+
+
+def test_loads_as_table_and_json() -> None:
+    assert loads_text([]) == "no loads yet"
+    head, first, second = loads_text([DONE, PARTIAL]).split("\n")
+    assert head.split()[:3] == ["load", "outcome", "started"]
+    assert first.startswith("3f2a9c1e  done     11-21 09:14")
+    assert second.split()[4] == "97/100"
+    assert len(first) <= 80
+    document = json.loads(json.dumps(loads_document([DONE, PARTIAL])))
+    assert document["rowfall_loads"] == 1
+    assert [r["load_id"] for r in document["loads"]] == [DONE.load_id, PARTIAL.load_id]
+
+
+@pytest.mark.parametrize(
+    ("target_rows", "words"), [(90, "10 rows missing"), (103, "3 rows too many")]
+)
+def test_verification_that_differs(target_rows: int, words: str) -> None:
+    text = verification_text(Verification(ok=False, target_rows=target_rows))
+    assert "different" in text
+    assert words in text
+
+
+def test_verification_that_agrees() -> None:
+    text = verification_text(Verification())
+    assert "load 3f2a9c1e  equal" in text
+    assert "Compared: all rows of the table, in 1.5 s." in text
+    document = verification_document(Verification())
+    assert document == {"rowfall_verification": 1, **asdict(Verification())}
