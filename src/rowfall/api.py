@@ -7,6 +7,7 @@ print(report.rows, report.seconds, report.limited_by)
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from rowfall.events import Event, Listener, silent
 from rowfall.jobs import open_job, plan_job
 from rowfall.loader import load_job
 from rowfall.model import Plan, Report, Statement
-from rowfall.options import Options
+from rowfall.options import Options, restored
 from rowfall.sqltext import SqlText
 from rowfall.targets import DEFAULT_FOLDER
 from rowfall.verifier import Verification, verify_table
@@ -105,7 +106,9 @@ def query(
     else:
         folder_or_none = folder
     chosen = format or ("PrettyCompactMonoBlock" if pretty else "TSVWithNames")
-    engine = Embedded(folder_or_none, fds=(out_fd,))
+    # The child uses 0 to 2 itself, so the output gets another number there.
+    out = os.dup(out_fd)
+    engine = Embedded(folder_or_none, fds=(out,))
     lane = 1
     try:
         if not write:
@@ -114,9 +117,10 @@ def query(
         with _terminable(), _killed_on_interrupt(engine, "query"):
             statement = Statement(SqlText.of(text.strip().rstrip(";")), query_id="query",
                                   format=chosen)  # fmt: skip
-            engine.run(statement, lane=lane, out_fd=out_fd)
+            engine.run(statement, lane=lane, out_fd=out)
     finally:
         engine.close()
+        os.close(out)
 
 
 def loads(*, to: str | None = None) -> list[Report]:
@@ -151,8 +155,7 @@ def verify(load_id: str, *, to: str | None = None, on_event: Listener = silent) 
     """
     known = report(load_id, to=to)
     request = history.request(known.load_id, to)
-    options = Options(**{k: tuple(v) if isinstance(v, list) else v
-                         for k, v in request["options"].items()})  # fmt: skip
+    options = restored(request["options"])
     with open_job(request["sources"], request["to"], request["table"], options, on_event,
                dry=True, keep=True) as job:  # fmt: skip
         return verify_table(job, known.load_id)
@@ -172,19 +175,28 @@ def _one_at_a_time(listener: Listener) -> Iterator[Listener]:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM counts as Ctrl-C: a stopped container leaves a load that can go on."""
+    """SIGTERM counts as Ctrl-C: a stopped container leaves a load that can go on.
+
+    A second one changes nothing: stopping takes two seconds at most and must not be cut short.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    stopping = False
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+        nonlocal stopping
+        if not stopping:
+            stopping = True
+            raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            # The process ends after this; a late second signal must not change its exit code.
+            signal.signal(number, signal.SIG_IGN if stopping else handler)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ in which that cannot happen, and an expression converts it and checks. Measured 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from rowfall import sql
@@ -18,10 +17,19 @@ from rowfall.sqltext import quote
 TAG = "rowfall: "
 """Start of every message that a guard raises inside the engine."""
 
+MISSING = "\nmissing"
+"""Stands for the field of a column that the header or a short row lacks: it fits no type."""
+
+BOM = "\ufeff"
+
 _INT = re.compile(r"U?Int(8|16|32|64|128|256)\Z")
 _CALL = re.compile(r"(\w+)(?:\((.*)\))?\Z", re.S)
 _NAMES = re.compile(r"'(?:[^'\\]|\\.|'')*'")
 _LENGTHS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
+_KNOWN = frozenset((
+    "Float32", "Float64", "Bool", "UUID", "IPv4", "IPv6", "Decimal", "String", "FixedString",
+    "Enum", "Enum8", "Enum16", "Date", "Date32", "DateTime", "DateTime64",
+))  # fmt: skip
 _TIMES = ("Date", "Date32", "DateTime", "DateTime32", "DateTime64", "Time", "Time64")
 
 
@@ -30,22 +38,21 @@ class Evidence:
     """What the sample showed about the text of a column; the default trusts nothing.
 
     Attributes:
-        quoted: CSV fields may stand in quotes. False only when no column is read as text, because
-            then the reader is told to refuse quotes (:func:`reader_settings`).
         blank: ``""`` stands for "no value" in a column that is not a string.
         padded: blanks around the values are to be ignored.
         shape: how points in time are written: ``""`` is ``2020-01-31 23:59:59``, ``T`` has a T,
             ``Z`` a T and a Z, ``date`` no time, ``epoch`` counts seconds.
         infinite: the text ``inf`` is a value; otherwise infinity is an overflow (1e400).
         breaks: values hold line breaks; otherwise one is the sign of a quote never closed.
+        bom: files start with a byte order mark, which this first column would keep.
     """
 
-    quoted: bool = True
     blank: bool = False
     padded: bool = False
     shape: str = ""
     infinite: bool = False
     breaks: bool = False
+    bom: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,84 +122,83 @@ def codec(
         note = "nested values are checked by the engine's reader only"
         return replace(column, read_type=target_type, reason=note)
     csv = csv and kind is Kind.TEXT
-    direct = _direct(target, kind, csv, seen)
+    direct = _direct(target, kind, seen)
     if direct:
-        return _read_directly(column, target, direct, csv, seen)
+        return _read_directly(column, target, direct, kind, csv)
     return _read_as_text(column, target, kind, csv, seen)
 
 
 def _known(target: Type) -> bool:
-    known = ("Float32", "Float64", "Bool", "UUID", "IPv4", "IPv6", "Decimal", "String")
-    known += ("FixedString", "Enum", "Enum8", "Enum16", "Date", "Date32", "DateTime", "DateTime64")
-    return bool(target.bits) or target.base in known
+    return bool(target.bits) or target.base in _KNOWN
 
 
-def _direct(target: Type, kind: Kind, csv: bool, seen: Evidence) -> str:
+def _direct(target: Type, kind: Kind, seen: Evidence) -> str:
     """The type that the reader can parse without a loss, or "" where only text is safe.
 
-    Text costs 1.24 times the CPU of Int128 while parsing (three short columns), so it is used
-    only where the integer reader is unsafe: a quoted empty field and the JSON ``""`` are 0 there.
-    Int128 holds 38 digits; what wraps beyond them misses a 64-bit target but for one in 2^64.
-    JSON integers up to 32 bits go through Float64, which refuses ``""`` (text costs twice as much).
+    Integers of CSV and TSV are text: the integer reader takes a quoted empty field for 0 and wraps
+    whatever its width. That costs 1.24 times the CPU of reading Int128, 1.12 of a whole load of
+    three short columns. JSON integers up to 32 bits go through Float64, which refuses ``""``, for
+    half the cost of text; more than 17 digits are rounded before they are checked.
     """
-    if seen.padded or seen.blank:
+    if seen.padded or seen.blank or seen.bom or seen.infinite:
         return ""
     if target.base in ("Float32", "Float64"):
         return target.base
-    if target.base == "Bool":
-        return "Bool" if kind is Kind.TEXT else ""
-    if kind is Kind.JSON:
-        return "Float64" if 0 < target.bits <= 32 else ""
-    return "Int128" if 0 < target.bits <= 64 and not (csv and seen.quoted) else ""
+    return "Float64" if kind is Kind.JSON and 0 < target.bits <= 32 else ""
 
 
-def _read_directly(column: Column, target: Type, read: str, csv: bool, seen: Evidence) -> Column:
+def _read_directly(column: Column, target: Type, read: str, kind: Kind, csv: bool) -> Column:
     x = sql.name(column.source)
-    # Around CSV numbers the reader itself skips blanks, in front of booleans only leading ones.
-    text = f"trim{'Left' if read == 'Bool' else 'Both'}({x}, ' \\t')" if csv else x
+    text = f"trimBoth({x}, ' \\t')" if csv else x  # as the reader does around CSV numbers
     parsed = f"accurateCastOrNull({text}, {quote(read)})"
-    if read.startswith("Float") and target.base == read:
-        wrong = "0" if seen.infinite else f"ifNull(isInfinite({x}), 0)"
-        if not target.nullable:
-            wrong = f"isNull({x}) OR {wrong}"
-        value = x if target.nullable else f"assumeNotNull({x})"
-        expression = _checked(value, wrong, column) if wrong != "0" else value
-        lenient = parsed if seen.infinite else f"if(ifNull(isInfinite({parsed}), 0), NULL, {parsed})"
-    else:
+    if target.bits:
         wanted = f"Nullable({target.bare})" if target.nullable else target.bare
-        expression = x if wanted == f"Nullable({read})" else f"accurateCast({x}, {quote(wanted)})"
+        expression = f"accurateCast({x}, {quote(wanted)})"
         lenient = f"accurateCastOrNull({parsed}, {quote(target.bare)})"
+    else:
+        # Too large a number is read as infinity, and so is a column that the header lacks.
+        wrong = f"ifNull(isInfinite({x}), 0)"
+        value = x if target.nullable else f"assumeNotNull({x})"
+        wrong = wrong if target.nullable else f"isNull({x}) OR {wrong}"
+        expression = _checked(value, wrong, column)
+        lenient = f"if(ifNull(isInfinite({parsed}), 0), NULL, {parsed})"
     bad = f"isNull({lenient})"
     if target.nullable:
         bad = f"isNotNull({x}) AND {bad}"
-    return replace(
-        column, read_type=f"Nullable({read})", expression=expression, lenient=lenient, bad=bad
-    )
+    read = f"Nullable({read})" + (" DEFAULT inf" if kind is Kind.TEXT else "")
+    return replace(column, read_type=read, expression=expression, lenient=lenient, bad=bad)
 
 
 def _read_as_text(column: Column, target: Type, kind: Kind, csv: bool, seen: Evidence) -> Column:
-    x = sql.name(column.source)
+    x, tsv = sql.name(column.source), kind is Kind.TEXT and not csv
     read = "String" if csv and not target.nullable else "Nullable(String)"
-    if kind is Kind.TEXT and not csv:
-        # An empty TSV field would come as NULL, but NULL is \N there and '' is a string.
-        read += " DEFAULT ''"
-    text = f"trimBoth({x}, ' \\t')" if seen.padded and not target.text else x
-    if target.nullable and not target.text and (seen.blank or (kind is Kind.TEXT and not csv)):
+    if kind is Kind.TEXT:
+        read += f" DEFAULT {quote(MISSING)}"
+    text = f"if(startsWith({x}, '{BOM}'), substring({x}, 4), {x})" if seen.bom else x
+    if seen.padded and not target.text:
+        text = f"trimBoth({text}, ' \\t')"
+    if target.nullable and csv:
+        text = f"nullIf({text}, '\\\\N')"
+    if target.nullable and not target.text and (seen.blank or tsv):
         text = f"nullIf({text}, '')"
     value, wrong = _convert(text, target, seen)
+    if target.text and kind is Kind.TEXT:
+        # MISSING holds a line break, so one look finds both it and a quote never closed.
+        broken = csv and not seen.breaks
+        guard = f"position({x}, '\\n') > 0" if broken else f"{x} = {quote(MISSING)}"
+        wrong = f"ifNull({guard}, 0)" + (f" OR {wrong}" if wrong != "0" else "")
     lenient, bad = value, wrong
-    if csv and target.text and not seen.breaks:
-        broken = f"ifNull(position({x}, '\\n') > 0, 0)"
-        bad = wrong = f"{broken} OR {wrong}" if wrong != "0" else broken
     if target.nullable:
-        wrong = bad = wrong if target.text and csv else f"isNotNull({text}) AND ({wrong})"
-        expression = _checked(value, wrong, column) if target.base != "String" or csv else value
+        if target.base != "String":
+            bad = f"isNotNull({text}) AND ({wrong})"
+        expression = _checked(value, bad, column) if bad != "0" else value
     elif target.base == "String" and not csv:
-        expression, bad = f"accurateCast({x}, 'String')", f"isNull({x})"
+        whole, wrong = f"assumeNotNull({value})", f"isNull({x}) OR {wrong}"
+        bad, expression = wrong, _checked(whole, wrong, column)
     elif target.bits and target.bits <= 64:
         expression = f"accurateCast({text}, {quote(target.bare)})"
     else:
-        whole = value if target.text and csv else f"assumeNotNull({value})"
+        whole = value if target.base == "String" else f"assumeNotNull({value})"
         expression = _checked(whole, wrong, column) if wrong != "0" else whole
     if csv and target.text and not target.nullable:
         # Read leniently, an empty field is NULL; in a String column it is the empty string.
@@ -201,8 +207,8 @@ def _read_as_text(column: Column, target: Type, kind: Kind, csv: bool, seen: Evi
 
 
 def _checked(value: str, wrong: str, column: Column) -> str:
-    """``value``, after raising when ``wrong``; the tuple costs nothing, ``if`` would copy strings."""
-    line = "line break in" if wrong.endswith("'\\n') > 0, 0)") else "a value does not fit"
+    """``value``, after raising when ``wrong``; a tuple costs nothing, ``if`` would copy strings."""
+    line = "line break in" if "'\\n') > 0" in wrong else "a value does not fit"
     message = f"{TAG}{line} {column.name} {column.type}"
     return f"tupleElement(({value}, throwIf({wrong}, {quote(message)})), 1)"
 
@@ -231,8 +237,10 @@ def _convert(t: str, target: Type, seen: Evidence) -> tuple[str, str]:
     if base == "Decimal":
         scale = target.args.split(",")[1].strip() if "," in target.args else "0"
         extra = f"length(trim(TRAILING '0' FROM {t})) - position({t}, '.') > {scale}"
-        exponent = f"position(lower({t}), 'e') > 0"
-        return cast, f"ifNull((position({t}, '.') > 0 AND {extra}) OR {exponent}, 1) OR isNull({cast})"
+        # The engine takes a lone sign for 0 and 1.2.3 for 1.23; an exponent would move the point.
+        odd = f"position(lower({t}), 'e') > 0 OR {t} IN ('-', '+', '.', '-.', '+.')"
+        odd += f" OR countSubstrings({t}, '.') > 1"
+        return cast, f"ifNull((position({t}, '.') > 0 AND {extra}) OR {odd}, 1) OR isNull({cast})"
     if target.bits > 64:  # the engine checks no overflow of its widest integers
         return cast, f"ifNull(toString({cast}) != {t}, 1)"
     if base.startswith("Float") and not seen.infinite:
@@ -308,7 +316,7 @@ def _typed(column: Column, target: Type, source: Type) -> Column:
 
 _ALWAYS = (
     ("input_format_null_as_default", 0, "a NULL in a column without NULLs is an error, not 0"),
-    ("input_format_defaults_for_omitted_fields", 1, "empty TSV strings stay empty, not NULL"),
+    ("input_format_defaults_for_omitted_fields", 1, "a column that the header lacks is found by its default"),
     ("input_format_skip_unknown_fields", 0, "a column that the table lacks is an error"),
     ("input_format_allow_errors_num", 0, "bad rows are counted by rowfall"),
     ("input_format_allow_errors_ratio", 0, "bad rows are counted by rowfall"),
@@ -320,8 +328,8 @@ _ALWAYS = (
     ("use_hive_partitioning", 0, "key=value folders add no columns"),
 )
 _CSV = (
-    ("input_format_csv_empty_as_default", 1, "an empty field is NULL, or '' in a String"),
-    ("format_csv_null_representation", "\\N", "NULL besides the empty field"),
+    ("input_format_csv_empty_as_default", 0, "only a column that is not there takes its default"),
+    ("format_csv_null_representation", "", "an empty field is NULL, or '' in a String"),
     ("input_format_csv_trim_whitespaces", 0, "strings keep their blanks"),
     ("input_format_csv_allow_variable_number_of_columns", 0, "a ragged row is an error"),
     ("input_format_csv_allow_whitespace_or_tab_as_delimiter", 0, "one delimiter only"),
@@ -330,10 +338,11 @@ _CSV = (
     ("input_format_csv_detect_header", 0, "the plan says whether there is a header"),
     ("input_format_csv_skip_first_lines", 0, "every line counts"),
     ("input_format_csv_skip_trailing_empty_lines", 1, "an empty line at the end is no row"),
+    ("format_csv_allow_double_quotes", 1, "RFC 4180"),
     ("format_csv_allow_single_quotes", 0, "an apostrophe is a letter"),
 )
 _TSV = (
-    ("input_format_tsv_empty_as_default", 1, "an empty field is no number 0"),
+    ("input_format_tsv_empty_as_default", 0, "only a column that is not there takes its default"),
     ("format_tsv_null_representation", "\\N", "what databases write"),
     ("input_format_tsv_allow_variable_number_of_columns", 0, "a ragged row is an error"),
     ("input_format_tsv_crlf_end_of_line", 1, "files from Windows"),
@@ -365,21 +374,13 @@ _TYPED = (
 )
 
 
-def reader_settings(encoding: Encoding, columns: Iterable[Column] = ()) -> tuple[Setting, ...]:
-    """Every reader setting that strictness or independence of the engine's version asks for.
-
-    Args:
-        columns: of the schema; when none of them is read as text, CSV quotes are refused, because
-            the integer reader takes ``""`` for 0.
-    """
+def reader_settings(encoding: Encoding) -> tuple[Setting, ...]:
+    """Every reader setting that strictness or independence of the engine's version asks for."""
     rows: list[tuple[str, str | int, str]] = list(_ALWAYS)
     if encoding.kind is Kind.TEXT:
         csv = encoding.format.startswith("CSV")
         rows += _CSV if csv else _TSV
         if csv:
-            plain = refuses_quotes(columns)
-            why = "no field is quoted; a quoted empty one would be 0" if plain else "RFC 4180"
-            rows.append(("format_csv_allow_double_quotes", int(not plain), why))
             rows.append(("format_csv_delimiter", encoding.delimiter, "as planned"))
         if encoding.has_names:
             rows.append(("input_format_with_names_use_header", 1, "columns are found by name"))
@@ -389,16 +390,3 @@ def reader_settings(encoding: Encoding, columns: Iterable[Column] = ()) -> tuple
         rows += _TYPED
     return tuple(Setting(*row) for row in rows)
 
-
-def refuses_quotes(columns: Iterable[Column]) -> bool:
-    """Whether a CSV reader for these columns must refuse quotes: an integer is read unchecked.
-
-    Raises:
-        ValueError: a column is read as text besides, which would keep its quotes (a bug of ours).
-    """
-    read = {c.read_type for c in columns}
-    if "Nullable(Int128)" not in read:
-        return False
-    if read - {"Nullable(Int128)", "Nullable(Float64)", "Nullable(Float32)", "Nullable(Bool)"}:
-        raise ValueError(f"columns read without quotes and with them: {sorted(read)}")
-    return True

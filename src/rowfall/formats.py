@@ -202,9 +202,7 @@ def _survey(names: Iterable[str], forced: Format | None) -> tuple[Format, set[st
     return only, compressions
 
 
-def _mixed(
-    counts: Counter[Format | None], examples: dict[Format | None, list[str]]
-) -> UsageError:
+def _mixed(counts: Counter[Format | None], examples: dict[Format | None, list[str]]) -> UsageError:
     """The error that lists the odd ones."""
     if not counts:
         return UsageError("there is nothing whose format could be told")
@@ -214,6 +212,7 @@ def _mixed(
     listed = ", ".join(odd[:_SHOWN]) + (f" and {more - _SHOWN} more" if more > _SHOWN else "")
     name = main.name if main else "without a known extension"
     return UsageError(
-        f"the source mixes formats: {counts[main]} objects are {name}, {more} are not: {listed}",
+        f"the source mixes formats: {counts[main]} of {counts.total()} files are {name}, "
+        f"these are not: {listed}",
         hint="Load each format on its own, or name the format of all with --format.",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -20,7 +19,7 @@ from rowfall.execute import Executor, Tally
 from rowfall.jobs import Job, plan_job
 from rowfall.ledger import Ledger
 from rowfall.model import Plan, Report, Statement
-from rowfall.options import Options
+from rowfall.options import changed
 from rowfall.publish import ask
 from rowfall.reconcile import reconcile
 from rowfall.sqltext import SqlText, quote
@@ -53,8 +52,13 @@ def load_job(job: Job) -> Report:
         load_id=load_id, into=job.into, emit=job.emit, doctor=doctor,
         verify=options.verify,
     )  # fmt: skip
-    start = time.monotonic()
+    start, cpu = time.monotonic(), job.engine.cpu_seconds()
     outcome, problem = "done", None
+    if not any(g.indexes for g in made.groups):
+        executor.tally.notes.append(
+            f"nothing to load: all {len(job.listing):,} splits have landed before"
+            " (--force loads them again)"
+        )
     try:
         tally = executor.run()
         if tally.failures:
@@ -62,7 +66,7 @@ def load_job(job: Job) -> Report:
     except RowfallError as error:
         outcome = "interrupted" if isinstance(error, Interrupted) else "failed"
         problem, tally = error, executor.tally
-    made_report = _report(job, made, load_id, begun, outcome, tally, time.monotonic() - start)
+    made_report = _report(job, made, load_id, begun, outcome, tally, time.monotonic() - start, cpu)
     ledger.end(load_id, outcome, summary.to_json(made_report))
     job.emit(LoadEnded(load_id, outcome))
     if problem is not None:
@@ -84,20 +88,11 @@ def _load_id(job: Job, ledger: Ledger) -> tuple[str, bool]:
                     for s in job.sources],
         "to": str(job.target.folder or job.to or ""),
         "table": f"{job.target.database}.{job.target.table}" if job.target.table else None,
-        "options": _changed_options(job.options),
+        "options": {k: v for k, v in changed(job.options).items()
+                    if k not in ("force", "replace", "verify")},
     })  # fmt: skip
     ledger.begin(load_id, job_print, job.source.text, job.target.text, job.into, request)
     return load_id, old is None
-
-
-def _changed_options(options: Options) -> dict[str, Any]:
-    default = Options()
-    return {
-        f.name: getattr(options, f.name)
-        for f in dataclasses.fields(Options)
-        if getattr(options, f.name) != getattr(default, f.name)
-        and f.name not in ("force", "replace", "verify")
-    }
 
 
 def _prepare(job: Job, ledger: Ledger, load_id: str, now: str) -> None:
@@ -156,13 +151,31 @@ def _todo_rows(made: Plan) -> int | None:
     return None if any(r is None for r in rows) else sum(r or 0 for r in rows)
 
 
+def _limit(job: Job, made: Plan, shares: dict[str, float], cpu: float, seconds: float) -> str:
+    most = max((len(g.indexes) for g in made.groups), default=1)
+    made_here = job.encoding is None
+    return summary.limited_by(
+        shares, cpu, seconds, job.engine.facts.cores, remote=job.remote,
+        objects=made.facts.cores if made_here else most * made.lanes,
+        waited=summary.cpu_wait(job.engine),
+    )  # fmt: skip
+
+
 def _report(
-    job: Job, made: Plan, load_id: str, begun: str, outcome: str, tally: Tally, seconds: float
+    job: Job,
+    made: Plan,
+    load_id: str,
+    begun: str,
+    outcome: str,
+    tally: Tally,
+    seconds: float,
+    cpu_before: float,
 ) -> Report:
     alive = outcome in ("done", "partial", "failed")
     _, peak = job.engine.resident()
-    shares = summary.phases(job.engine, tally.publish_seconds) if alive else {}
-    cpu = job.engine.cpu_seconds()
+    shares = summary.phases(job.engine, tally.publish_seconds) if alive and tally.rows else {}
+    # Less than at the beginning: the engine died and its successor counts from zero.
+    cpu = max(0.0, job.engine.cpu_seconds() - cpu_before)
     active = 0
     if job.target.table and alive:
         with suppress(RowfallError):
@@ -195,9 +208,7 @@ def _report(
         attempts=tally.attempts,
         retries=tally.retries,
         phases=shares,
-        limited_by=summary.limited_by(shares, cpu, seconds, job.engine.facts.cores, job.remote)
-        if tally.rows and alive
-        else "",
+        limited_by=_limit(job, made, shares, cpu, seconds) if tally.rows and alive else "",
         settings={s.name: s.value for s in tally.settings},
         failures=tuple(tally.failures),
         notes=tuple(tally.notes),

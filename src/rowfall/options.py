@@ -148,6 +148,24 @@ class Options:
     )
 
 
+def changed(options: Options) -> dict[str, Any]:
+    """What differs from the defaults, for the ledger; none of it is secret."""
+    return {
+        item.name: getattr(options, item.name)
+        for item in fields(Options)
+        if getattr(options, item.name) != item.default
+    }
+
+
+def restored(values: dict[str, Any]) -> Options:
+    """The inverse of :func:`changed` after a way through JSON; unknown names are left out."""
+    known = {item.name for item in fields(Options)}
+    given: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known
+    }
+    return Options(**given)
+
+
 def flags_of(command: str) -> Iterator[tuple[Field[Any], Flag]]:
     """The options that ``command`` takes, in table order."""
     for item in fields(Options):

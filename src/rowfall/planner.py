@@ -17,11 +17,12 @@ from rowfall.model import (
     Plan,
     Schema,
     Setting,
-    SqlText,
+    Split,
 )
 from rowfall.options import Options
 from rowfall.sources.base import Source
-from rowfall.targets.base import Caps, Publish, Target
+from rowfall.sqltext import SqlText
+from rowfall.targets.base import Publish, Target
 from rowfall.tune import ENGINE_BASE, Shape, block, insert_threads, tune
 from rowfall.units import parse_size
 
@@ -321,13 +322,10 @@ def statement(
     target: Target,
     schema: Schema,
     encoding: Encoding | None,
-    splits: Sequence[object],
+    splits: Sequence[Split],
     staging: str,
 ) -> SqlText:
     """The INSERT SELECT of one attempt."""
     structure = sql.structure((c.source or c.name, c.read_type or c.type) for c in schema.columns)
-    relation = source.relation(splits, encoding, structure)  # type: ignore[arg-type]
+    relation = source.relation(splits, encoding, structure)
     return sql.insert_select(target.into(staging, schema), schema.columns, relation)
-
-
-__all__ = ["Caps", "Inputs", "chosen_settings", "make_plan", "statement"]

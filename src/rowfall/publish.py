@@ -203,7 +203,7 @@ class Publisher:
             if digest in hashes:
                 hashes.remove(digest)
                 twice.append((name, rows))
-        remaining = sum(row[2] for row in left) - sum(rows for _, rows in twice)
+        remaining: int = sum(row[2] for row in left) - sum(rows for _, rows in twice)
         if not twice and not arrived:
             return False
         ((now,),) = ask(
@@ -229,7 +229,7 @@ class Publisher:
             self._run(
                 f"ALTER TABLE {sql.qualified(self.database, staging)} DROP PART {quote(name)}"
             )
-        return remaining == 0
+        return not remaining
 
     def _run(self, text: str, lane: int | None = None) -> None:
         self.engine.run(Statement(SqlText.of(text)), lane=self.lane if lane is None else lane)

@@ -61,30 +61,59 @@ def phases(engine: Engine, publish_seconds: float) -> dict[str, float]:
     return {p: round(totals.get(p, 0.0) / everything, 4) for p in order}
 
 
+def cpu_wait(engine: Engine) -> float:
+    """Seconds that threads of the engine were ready to run while other processes had the cores."""
+    try:
+        rows = ask(
+            engine, "SELECT value FROM system.events WHERE event = 'OSCPUWaitMicroseconds'"
+        )
+    except RowfallError:
+        return 0.0
+    return rows[0][0] / 1e6 if rows else 0.0
+
+
 def limited_by(
-    phases: Mapping[str, float], cpu_seconds: float, seconds: float, cores: int, remote: bool
+    phases: Mapping[str, float],
+    cpu_seconds: float,
+    seconds: float,
+    cores: int,
+    *,
+    remote: bool,
+    objects: int,
+    waited: float,
 ) -> str:
-    """One sentence: what would have to be faster for the load to be faster."""
+    """One sentence: what would have to be faster for the load to be faster.
+
+    Args:
+        objects: objects that were read side by side (1: nothing to spread over cores).
+        waited: see :func:`cpu_wait`.
+    """
     if not seconds or not phases:
         return "The load was too short to tell."
-    busy = cpu_seconds / (seconds * cores)
-    read, insert = phases.get("read", 0.0), phases.get("insert", 0.0)
-    cpu = f"{cores} core{'s' if cores > 1 else ''}, {busy:.0%} busy"
     if seconds < 0.5:
         return f"Start-up and bookkeeping: the rows themselves took {seconds:.2f} s."
+    used = cpu_seconds / seconds
+    read = phases.get("read", 0.0) + phases.get("convert", 0.0)
+    insert = phases.get("insert", 0.0)
     if phases.get("publish", 0.0) > 0.4:
         return "Publishing: many parts had to be moved; a coarser partition key makes fewer."
-    if busy > 0.75:
-        if read >= insert:
-            return (
-                f"The CPU ({cpu}), most of it reading: decompressing and parsing took "
-                f"{read:.0%} of the engine's time."
-            )
-        return f"The CPU ({cpu}), most of it sorting and compressing parts ({insert:.0%})."
+    if used > 0.75 * cores or used + waited / seconds > 0.9 * cores:
+        what = (
+            f"reading: decompressing, parsing and converting took {read:.0%}"
+            if read >= insert
+            else f"sorting, compressing and writing parts: {insert:.0%}"
+        )
+        others = ", other processes had the rest" if used <= 0.75 * cores else ""
+        return f"The CPU ({used:.1f} of {cores} cores{others}), most of it {what} of the time."
+    if objects < cores and used > 0.6:
+        few = (
+            "one object keeps one core" if objects == 1 else f"{objects} objects keep as many cores"
+        )
+        return f"Too few objects: {few} of {cores} busy; more and smaller ones load faster."
     if read >= insert:
         where = "the network or the object store" if remote else "the source disk"
-        return f"Waiting for {where}: the CPU was {busy:.0%} busy while rows were read."
-    return f"The target disk: the CPU was {busy:.0%} busy while parts were written."
+        return f"Waiting for {where}: {used:.1f} of {cores} cores were busy while rows were read."
+    return f"The target disk: {used:.1f} of {cores} cores were busy while parts were written."
 
 
 def to_json(report: Report) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from rowfall.codec import reader_settings
 from rowfall.errors import UsageError
 from rowfall.model import Encoding, Facts, Kind, Setting
 from rowfall.units import memory as bytes_text
@@ -63,7 +64,8 @@ def tune(facts: Facts, shape: Shape, chosen: dict[str, str | int | float]) -> tu
             f"{bytes_text(facts.memory)} of memory is too little for a load",
             hint=f"Give at least {bytes_text(LEAST_MEMORY)} with --memory.",
         )
-    settings = [*_threads(facts, shape), *_blocks(facts, shape), *_fixed(facts)]
+    reading = reader_settings(shape.encoding) if shape.encoding is not None else ()
+    settings = [*_threads(facts, shape), *_blocks(facts, shape), *_fixed(facts), *reading]
     known = [s for s in settings if not facts.settings or s.name in facts.settings]
     for name in chosen:
         if facts.settings and name not in facts.settings:
@@ -170,9 +172,9 @@ def _fixed(facts: Facts) -> list[Setting]:
         Setting("max_partitions_per_insert_block", 0, "the forecast warns instead"),
         Setting("use_strict_insert_block_limits", 0, moved),
         Setting("materialize_statistics_on_insert", 0, moved),
-        Setting("use_hive_partitioning", 0, "folders named key=value add no columns"),
-        Setting("engine_file_skip_empty_files", 1, "an empty file is zero rows, not an error"),
-        Setting("s3_skip_empty_files", 1, "an empty object is zero rows, not an error"),
+        # A pipe (stdin) has size 0: skipping would lose all of it without a word.
+        Setting("engine_file_skip_empty_files", 0, "nothing is left out unsaid"),
+        Setting("s3_skip_empty_files", 0, "nothing is left out unsaid"),
         Setting("engine_file_truncate_on_insert", 1, "an export's own unfinished file"),
         Setting("s3_truncate_on_insert", 1, "an export repeats a file under its own name"),
         Setting("storage_file_read_method", "pread", "counts source bytes for progress and ETA"),

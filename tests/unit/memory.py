@@ -9,6 +9,7 @@ from typing import Any
 
 from rowfall import sql
 from rowfall.codec import reader_settings
+from rowfall.errors import EngineError
 from rowfall.model import Column, Encoding, Kind, Listing, Schema, Split
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText, quote
@@ -18,13 +19,12 @@ TSV = Encoding("TSV", "none", Kind.TEXT)
 JSON = Encoding("JSONEachRow", "none", Kind.JSON)
 
 
-class ChdbError(Exception):
+class ChdbError(EngineError):
     """What the engine said, with its code."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.code = int(message.split("Code: ")[1].split(".")[0]) if "Code: " in message else 0
+        code = int(message.split("Code: ")[1].split(".")[0]) if "Code: " in message else 0
+        super().__init__(message, code=code)
 
 
 class Chdb:
@@ -35,26 +35,26 @@ class Chdb:
 
         self._connection = chdb.connect(":memory:")
 
-    def run(self, text: str, format: str = "JSONCompact") -> str:  # noqa: A002 - chDB's word
+    def run(self, text: str, format: str = "JSONCompact") -> str:
         try:
             return str(self._connection.query(text, format))
         except Exception as error:
             raise ChdbError(str(error)) from None
 
     def ask(self, text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
-        answer = self.run(text.reveal() + sql.settings_clause(settings))
-        rows: list[list[Any]] = json.loads(answer)["data"]
-        return rows
+        fixed = {**settings, "output_format_json_quote_64bit_integers": 0}
+        answer = self.run(text.reveal() + sql.settings_clause(fixed), "JSONCompactEachRow")
+        return [json.loads(line) for line in answer.splitlines()]
 
     def load(self, path: Path, encoding: Encoding, columns: Sequence[Column]) -> list[list[Any]]:
         """Insert a file the way a load does it and give back the rows as text."""
-        reader = {s.name: s.value for s in reader_settings(encoding, columns)}
+        reader = {s.name: s.value for s in reader_settings(encoding)}
         self.run("DROP TABLE IF EXISTS t")
         types = ", ".join(f"{sql.name(c.name)} {c.type}" for c in columns)
         self.run(f"CREATE TABLE t ({types}) ENGINE = Memory")
         relation = SqlText.of(from_file(str(path), encoding, columns))
         insert = sql.insert_select(SqlText.of("t"), columns, relation).reveal()
-        self.run(insert + sql.settings_clause({**reader, "allow_suspicious_low_cardinality_types": 1}))
+        self.run(insert + sql.settings_clause(reader))
         names = ", ".join(f"toString({sql.name(c.name)})" for c in columns)
         return self.ask(SqlText.of(f"SELECT {names} FROM t"), {})
 

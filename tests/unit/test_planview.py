@@ -23,7 +23,7 @@ from rowfall.model import (
     Setting,
 )
 from rowfall.planview import plan_document, plan_text
-from rowfall.report import loads_document, report_document, verification_document
+from rowfall.reportview import loads_document, report_document, verification_document
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
 SCHEMA = Schema(

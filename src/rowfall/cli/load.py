@@ -26,7 +26,7 @@ def load(
     skips what has landed.
     """
     from rowfall import api
-    from rowfall.report import report_document, report_text
+    from rowfall.reportview import report_document, report_text
 
     with output.listener() as listener:
         result = api.load(sources, to=to, table=table, options=chosen(values), on_event=listener)

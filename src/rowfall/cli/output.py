@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from rowfall.progress import Talk
@@ -100,35 +100,50 @@ class Output:
         except (OSError, ValueError):
             self._deaf = True
 
-    def listener(self) -> Talk:
-        """What shows a run: a live line on a terminal, plain lines elsewhere, or warnings only."""
+    def listener(self, busy: str | None = None) -> Talk:
+        """What shows a run: a live line on a terminal, plain lines elsewhere, or warnings only.
+
+        Args:
+            busy: what is done before, or without, a load that tells its progress.
+        """
+        from rich.console import Console
+
         from rowfall import progress
 
-        level = -1 if self.quiet else int(self.verbose)
-        color = self.talk_color
-        if self.quiet or self.json:
-            return progress.Talk(self.emit, level=level, color=color)
-        if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-            return progress.Plain(self.emit, level=level, color=color)
-        return progress.Live(
-            self.emit,
-            _terminal_columns,
-            level=level,
-            color=color,
-            ascii_only=not _has_lines(sys.stderr.encoding),
+        terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        console = Console(
+            file=cast("IO[str]", _Stderr(self)),
+            force_terminal=terminal,
+            color_system="auto" if self.talk_color else None,
+            highlight=False,
+            soft_wrap=not terminal,
         )
+        level = -1 if self.quiet else int(self.verbose)
+        if self.quiet or self.json:
+            return progress.Talk(console, level=level)
+        shown = progress.Live if terminal else progress.Plain
+        return shown(console, level=level, busy=busy or progress.BUSY)
 
     def _colors(self, stream: Any) -> bool:
         terminal = bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
         return terminal and not self.no_color
 
 
-def _terminal_columns() -> int:
-    """Of the terminal that the line is drawn on; COLUMNS would hide a resize."""
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
-    except OSError:
-        return 80
+class _Stderr:
+    """The file that rich writes to: it may close without an error, like all talk."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self.encoding = sys.stderr.encoding
+
+    def write(self, text: str) -> None:
+        self._output.emit(text)
+
+    def flush(self) -> None:
+        """Nothing waits: every write is flushed."""
+
+    def isatty(self) -> bool:
+        return sys.stderr.isatty()
 
 
 def _has_lines(encoding: str | None) -> bool:

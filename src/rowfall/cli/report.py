@@ -18,7 +18,7 @@ def report(output: Output, load_id: str, to: str | None) -> None:
     LOAD is the id of a load, its first digits, or 'last'. With -v the settings are shown too.
     """
     from rowfall import api
-    from rowfall.report import report_document, report_text
+    from rowfall.reportview import report_document, report_text
 
     found = api.report(load_id, to=to)
     if output.json:

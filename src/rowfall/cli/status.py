@@ -18,7 +18,7 @@ def status(output: Output, load_id: str | None, to: str | None) -> None:
     LOAD is the id of a load, its first digits, or 'last'.
     """
     from rowfall import api
-    from rowfall.report import loads_document, loads_text, report_document, report_text
+    from rowfall.reportview import loads_document, loads_text, report_document, report_text
 
     if load_id is not None:
         found = api.report(load_id, to=to)

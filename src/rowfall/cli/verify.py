@@ -19,7 +19,7 @@ def verify(output: Output, load_id: str, to: str | None) -> int:
     LOAD is the id of a load, its first digits, or 'last'. Exit code 7 means that they differ.
     """
     from rowfall import api
-    from rowfall.report import verification_document, verification_text
+    from rowfall.reportview import verification_document, verification_text
 
     with output.listener() as listener:
         result = api.verify(load_id, to=to, on_event=listener)

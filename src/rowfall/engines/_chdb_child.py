@@ -60,7 +60,8 @@ class Lane(threading.Thread):
             self.stream(connection, request)
         else:
             # bytes() copies once; results that travel this way are small (counts, samples, DDL).
-            data = bytes(connection.query(request["sql"], request["format"] or "Null").bytes() or b"")
+            result = connection.query(request["sql"], request["format"] or "Null")
+            data = bytes(result.bytes() or b"")
         done = {
             "rows_read": last.get("read_rows", 0),
             "rows_written": last.get("written_rows", 0),
@@ -73,12 +74,18 @@ class Lane(threading.Thread):
     @staticmethod
     def stream(connection: Any, request: Request) -> None:
         """Write a result of any size to an inherited descriptor, block by block."""
-        with (
-            os.fdopen(request["out_fd"], "wb", closefd=False) as out,
-            connection.send_query(request["sql"], request["format"]) as result,
-        ):
-            for chunk in result:
-                out.write(chunk.bytes())
+        with os.fdopen(request["out_fd"], "wb", closefd=False) as out:
+            try:
+                result = connection.send_query(request["sql"], request["format"])
+            except RuntimeError as error:
+                if "Streaming query is not supported" not in str(error):
+                    raise
+                # DDL and the like: whatever it returns is small.
+                out.write(connection.query(request["sql"], request["format"]).bytes() or b"")
+                return
+            with result:
+                for chunk in result:
+                    out.write(chunk.bytes())
 
 
 class Answers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rowfall.errors import EngineError, RowfallError, SourceError, TargetError
+from rowfall.errors import EngineError, RowfallError, SourceError, TargetError, UsageError
 
 MEMORY_LIMIT = 241
 CANCELLED = 394
@@ -71,12 +71,13 @@ _MEANINGS: dict[int, Meaning] = {
     209: Meaning(EngineError, "The source or network timed out; run again.", transient=True),
     210: Meaning(EngineError, "The network failed; run again.", transient=True),
     499: Meaning(SourceError, "Check bucket, key and credentials.", transient=True),
-    86: Meaning(SourceError, "Open the URL by hand to see what the server answers.", transient=True),
+    86: Meaning(SourceError, "Open the URL by hand to see the server's answer.", transient=True),
     107: Meaning(SourceError, "A file vanished after it was listed; run again."),
     243: Meaning(TargetError, "Free some space and run the same command again."),
     75: Meaning(TargetError, "Check free space and rights of the target folder."),
     74: Meaning(SourceError, "Check that the file can be read from beginning to end."),
     76: Meaning(TargetError, "Check free space and rights of the folder."),
+    164: Meaning(UsageError, "Add --write to allow statements that change something."),
     62: Meaning(TargetError, "Check the SQL that was given on the command line."),
     115: Meaning(TargetError, "This engine version does not know that setting."),
 }

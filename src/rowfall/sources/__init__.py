@@ -30,7 +30,7 @@ def open_source(texts: Sequence[str], options: Options) -> Source:
     Raises:
         UsageError: none given, an unknown scheme, or schemes that cannot be joined.
     """
-    if not texts:
+    if not texts or not all(texts):
         raise UsageError(
             "no source is given", hint="Name a file, a folder, a glob, a URI, or - for stdin."
         )

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from rowfall.errors import RowfallError, SourceError
+from rowfall.s3access import Access
 from rowfall.secrets import redact
-from rowfall.sources._credentials import Access
 
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _REGION = re.compile(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
@@ -51,7 +51,7 @@ class Bucket:
         except RowfallError:
             raise
         except Exception as error:
-            raise self._explained(error, f"list s3://{self.name}/{prefix}") from error
+            raise self._explained(error, f"list s3://{self.name}/{prefix}".rstrip("/")) from error
 
     def head(self, key: str) -> Object | None:
         """One object, None when there is none.
@@ -105,7 +105,7 @@ class Bucket:
                     config["session_token"] = keys.token.reveal()
             self._opened = S3Store(
                 self.name,
-                client_options={"allow_http": True, "connect_timeout": "3s", "timeout": "60s"},
+                client_options={"allow_http": True, "connect_timeout": "3s", "timeout": "9s"},
                 retry_config={
                     "max_retries": 2,
                     "retry_timeout": timedelta(seconds=9),
@@ -134,7 +134,9 @@ class Bucket:
                 aws_access_key_id=keys.key_id if keys else None,
                 aws_secret_access_key=keys.secret.reveal() if keys else None,
                 aws_session_token=keys.token.reveal() if keys and keys.token else None,
-                config=Config(connect_timeout=3, retries={"total_max_attempts": 3}, **signing),
+                config=Config(
+                    connect_timeout=3, read_timeout=9, retries={"total_max_attempts": 3}, **signing
+                ),
             )
         return self._slow
 
@@ -210,8 +212,8 @@ class Bucket:
             hint = "The session token has expired: get a new one."
         else:
             hint = (
-                "The keys need s3:ListBucket and s3:GetObject here (without ListBucket a missing "
-                "object looks the same); public buckets need --s3-anonymous."
+                "Check the keys: they need s3:ListBucket and s3:GetObject (without ListBucket a "
+                "missing object looks the same); public buckets need --s3-anonymous."
             )
         return f"access denied by {where} ({code or status})", hint, False
 

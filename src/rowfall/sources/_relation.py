@@ -63,9 +63,9 @@ def factor(names: Sequence[str]) -> tuple[str, list[str], str]:
 
     ``names`` are distinct and at least two.
     """
-    prefix = os.path.commonprefix(names)
+    prefix = os.path.commonprefix(names)  # noqa: RUF071 - of characters, as meant
     rest = [name[len(prefix) :] for name in names]
-    suffix = os.path.commonprefix([name[::-1] for name in rest])[::-1]
+    suffix = os.path.commonprefix([name[::-1] for name in rest])[::-1]  # noqa: RUF071
     if len(suffix) == min(map(len, rest)):
         # One alternative would be empty, which the engine reads as the end of the pattern.
         suffix = suffix[1:]

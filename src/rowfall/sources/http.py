@@ -7,7 +7,7 @@ import http.client
 import ssl
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
@@ -24,6 +24,8 @@ from rowfall.sqltext import SqlText
 _REQUESTS = 32  # at a time
 _TIMEOUT = 9.0  # seconds
 _REDIRECTS = 10
+_RANGE = ".."  # the engine takes it for {1..9} wherever it stands inside braces
+_EXPANDED = 1000  # names in braces that the engine accepts by default
 # Everything a URL may hold except "{", "}", "|", "," and "*", which the engine takes as patterns.
 _SAFE = "%/:?#[]@!$&'()+;=~"
 
@@ -32,7 +34,7 @@ _SAFE = "%/:?#[]@!$&'()+;=~"
 class _Facts:
     size: int | None
     version: str
-    moved: bool
+    final: str
 
 
 class Http:
@@ -54,7 +56,8 @@ class Http:
         self._texts = tuple(_without_user(text) for text in texts)
         # What the engine reads: the masked URI of a split -> its whole URL (query with secrets).
         self._urls: dict[str, str] = {}
-        self._moved = False
+        # Where redirects lead; may hold signatures that expire, so it is used for samples only.
+        self._final: dict[str, str] = {}
 
     def listing(self) -> Listing:
         """All files; ``version`` is the ETag, else size and Last-Modified, else ``unversioned``.
@@ -71,7 +74,8 @@ class Http:
         with ThreadPoolExecutor(_REQUESTS) as pool:
             answers = pool.map(self._facts, (self._urls[name] for name in names))
             for name, facts in zip(names, answers, strict=True):
-                self._moved = self._moved or facts.moved
+                if facts.final != self._urls[name]:
+                    self._final[name] = self._same_host(name, facts.final)
                 if facts.size != 0:
                     listing.add(name, facts.version, facts.size)
         if not len(listing):
@@ -92,27 +96,37 @@ class Http:
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
         """``url(...)`` of exactly these files; a missing one makes the engine raise."""
-        urls = [self._urls.get(split.uri, split.uri) for split in splits]
-        tail: list[str | Secret] = [_relation.arguments(encoding, structure)]
-        if self._signature:
-            tail += [", headers('Authorization' = ", self._signature, ")"]
-        tail.append(")")
-        if len(urls) == 1:
-            address = urls[0]
-        else:
-            prefix, parts, suffix = _relation.factor(urls)
-            address = f"{prefix}{{{','.join(parts)}}}{suffix}"
-        hidden = any(split.uri != url for split, url in zip(splits, urls, strict=True))
-        first = Secret(address) if hidden else literal(address)
-        call = SqlText.of("url(", first, *tail)
+        whole = {split.uri: self._urls.get(split.uri, split.uri) for split in splits}
+        if not structure:
+            # The engine ignores the settings of a subselect while it looks for the structure.
+            whole |= {name: self._final[name] for name in whole if name in self._final}
+        groups = _groups(list(whole), encoding)
+        calls = []
+        for names, packed in groups:
+            address = _address([whole[name] for name in names])
+            hidden = any(whole[name] != name for name in names)
+            first = Secret(address) if hidden else literal(address)
+            tail: list[str | Secret] = [_relation.arguments(packed, structure)]
+            if self._signature:
+                tail += [", headers('Authorization' = ", self._signature, ")"]
+            calls.append(SqlText.of("url(", first, *tail, ")"))
+        settings = self._settings(max(len(names) for names, _ in groups))
+        if len(calls) == 1 and not settings:
+            return calls[0]
+        return _relation.union(
+            [_relation.narrowed(call, structure, settings=settings) for call in calls]
+        )
+
+    def _settings(self, together: int) -> str:
+        """What the calls need to follow redirects, to miss no file, and to take many at once."""
         settings = []
-        if self._moved:
+        if self._final:
             settings.append(f"max_http_get_redirects = {_REDIRECTS}")
-        if len(urls) > 1:
+        if together > 1:
             settings.append("http_skip_not_found_url_for_globs = 0")
-        if not settings:
-            return call
-        return _relation.narrowed(call, structure, settings=" SETTINGS " + ", ".join(settings))
+        if together > _EXPANDED:
+            settings.append(f"glob_expansion_max_elements = {together}")
+        return " SETTINGS " + ", ".join(settings) if settings else ""
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
         def look(split: Split) -> str | None:
@@ -128,9 +142,17 @@ class Http:
 
         with ThreadPoolExecutor(_REQUESTS) as pool:
             answers = pool.map(look, splits)
-            return [
-                (split, text) for split, text in zip(splits, answers, strict=True) if text
-            ]
+            return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
+
+    def _same_host(self, name: str, final: str) -> str:
+        """``final``, unless the engine would carry the user's password to another host there."""
+        if self._signature and urlsplit(final).netloc != urlsplit(self._urls[name]).netloc:
+            raise SourceError(
+                f"cannot read {name}: it redirects to {urlsplit(final).netloc}, and the password "
+                "must not go there",
+                hint="Load from the address it leads to, or without user and password.",
+            )
+        return final
 
     def _facts(self, url: str) -> _Facts:
         """Size and version by HEAD, or by reading one byte where HEAD is not allowed."""
@@ -145,21 +167,52 @@ class Http:
         except HTTPError as error:
             error.close()
             if error.code == 416:  # no first byte: the file is empty
-                return _Facts(0, "0", False)
+                return _Facts(0, "0", url)
             raise _status_error(url, error) from None
 
     def _ask(self, url: str, method: str, headers: Mapping[str, str]) -> _Facts:
-        request = Request(url, method=method, headers={"Accept-Encoding": "identity", **headers})
+        asked = {"Accept-Encoding": "identity", **headers}
+        request = Request(url, method=method, headers=asked)  # noqa: S310 - http(s) by registry
         if self._signature:
             # Unredirected: a redirect to another host must not receive the password.
             request.add_unredirected_header("Authorization", self._signature.reveal())
         try:
-            with urlopen(request, timeout=_TIMEOUT) as answer:
+            with urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
                 return _read_facts(url, answer)
         except HTTPError:
             raise
         except (URLError, OSError, http.client.HTTPException) as error:
             raise _network_error(url, error) from error
+
+
+def _groups(
+    names: Sequence[str], encoding: Encoding | None
+) -> list[tuple[list[str], Encoding | None]]:
+    """What one call can read together: one compression, no ``..`` in braces."""
+    together: dict[str, list[str]] = {}
+    alone: list[tuple[list[str], Encoding | None]] = []
+    for name in names:
+        own = encoding
+        if encoding is not None and encoding.compression == formats.AUTO:
+            # With braces, url() goes by the end of the whole pattern, not of each name.
+            own = replace(encoding, compression=formats.by_name(urlsplit(name).path)[1])
+        if _RANGE in name:
+            alone.append(([name], own))
+        else:
+            together.setdefault(own.compression if own else "", []).append(name)
+    joined: list[tuple[list[str], Encoding | None]] = [
+        (group, replace(encoding, compression=packed) if encoding else None)
+        for packed, group in together.items()
+    ]
+    return joined + alone
+
+
+def _address(urls: Sequence[str]) -> str:
+    """One address for all: what they differ in stands in braces."""
+    if len(urls) == 1:
+        return urls[0]
+    prefix, parts, suffix = _relation.factor(urls)
+    return f"{prefix}{{{','.join(parts)}}}{suffix}"
 
 
 def _read_facts(url: str, answer: http.client.HTTPResponse) -> _Facts:
@@ -171,7 +224,7 @@ def _read_facts(url: str, answer: http.client.HTTPResponse) -> _Facts:
         version = etag.removeprefix("W/").strip('"')
     else:
         version = f"{size}-{modified}" if size is not None or modified else "unversioned"
-    return _Facts(size, version, answer.url != url)
+    return _Facts(size, version, quote(answer.url, safe=_SAFE))
 
 
 def _one_user(texts: Sequence[str]) -> Secret | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,10 +10,10 @@ from rowfall import formats, uri
 from rowfall.errors import SourceError, UsageError
 from rowfall.model import Encoding, Listing, Schema, Split
 from rowfall.options import Options
+from rowfall.s3access import Access, base_url, resolve, signature
 from rowfall.secrets import Secret
 from rowfall.sources import _glob, _relation
 from rowfall.sources._bucket import Bucket, Object
-from rowfall.sources._credentials import Access, Keys, resolve
 from rowfall.sql import literal
 from rowfall.sqltext import SqlText
 
@@ -49,19 +50,24 @@ class S3:
         Raises:
             SourceError: no credentials, no such bucket, access denied, nothing matches, all empty.
         """
-        found: dict[str, Object] = {}
+        names: list[str] = []
+        versions: list[str] = []
+        sizes = array("q")  # flat columns: there may be millions
         for bucket, pattern in self._places:
             for item in self._find(bucket, pattern):
-                found[f"s3://{bucket}/{item.key}"] = item
+                _check(item.key, bucket)
+                names.append(f"s3://{bucket}/{item.key}")
+                versions.append(item.version)
+                sizes.append(item.size)
         listing = Listing()
-        for name in sorted(found):
-            item = found[name]
-            _check(item.key, name)
-            if item.size:
-                listing.add(name, item.version, item.size)
+        last = ""
+        for index in sorted(range(len(names)), key=names.__getitem__):
+            if sizes[index] and names[index] != last:
+                last = names[index]
+                listing.add(last, versions[index], sizes[index])
         if not len(listing):
             raise SourceError(
-                f"cannot read {self.text}: all objects found ({len(found)}) are empty",
+                f"cannot read {self.text}: all objects found ({len(names)}) are empty",
                 hint="Check what writes them, and whether it has finished.",
             )
         return listing
@@ -87,8 +93,8 @@ class S3:
         calls: list[tuple[SqlText, str | None]] = []
         for bucket, names in groups.items():
             for path, only in _paths(names):
-                url = literal(_base(access, bucket) + path)
-                call = SqlText.of("s3(", url, *_signature(keys), f"{tail})")
+                url = literal(base_url(access, bucket) + path)
+                call = SqlText.of("s3(", url, *signature(keys), f"{tail})")
                 calls.append((call, None if only is None else f"{bucket}/{only}"))
         if len(calls) == 1 and calls[0][1] is None:
             return calls[0][0]
@@ -109,9 +115,7 @@ class S3:
 
         with ThreadPoolExecutor(_REQUESTS) as pool:
             answers = pool.map(look, splits)
-            return [
-                (split, text) for split, text in zip(splits, answers, strict=True) if text
-            ]
+            return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
 
     def _access(self) -> Access:
         if self._opened is None:
@@ -198,29 +202,12 @@ def _place(text: str) -> tuple[str, str]:
     return bucket, key
 
 
-def _check(key: str, name: str) -> None:
+def _check(key: str, bucket: str) -> None:
     if any(part in ("", ".", "..") for part in key.split("/")):
         raise SourceError(
-            f"cannot read {name}: the engine cannot ask for keys with //, /./ or /../",
+            f"cannot read s3://{bucket}/{key}: the engine cannot ask for keys with //, /./ or /../",
             hint="Copy the object to another key, or exclude it by a narrower pattern.",
         )
-
-
-def _base(access: Access, bucket: str) -> str:
-    """URL of the bucket with a trailing slash, as the engine takes bucket and key from it."""
-    if access.endpoint is not None:
-        return f"{access.endpoint}/{bucket}/"
-    domain = "amazonaws.com.cn" if access.region.startswith("cn-") else "amazonaws.com"
-    if "." in bucket:  # the certificate of virtual hosts covers one label only
-        return f"https://s3.{access.region}.{domain}/{bucket}/"
-    return f"https://{bucket}.s3.{access.region}.{domain}/"
-
-
-def _signature(keys: Keys | None) -> tuple[str | Secret, ...]:
-    if keys is None:
-        return (", NOSIGN",)
-    token = (", ", keys.token) if keys.token else ()
-    return (f", {literal(keys.key_id)}, ", keys.secret, *token)
 
 
 def _paths(keys: Sequence[str]) -> Iterator[tuple[str, str | None]]:

@@ -13,12 +13,12 @@ import threading
 import uuid
 import weakref
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rowfall import formats
 from rowfall.errors import SourceError
-from rowfall.model import Encoding, Kind, Listing, Schema, Split, split_id
+from rowfall.model import Encoding, Listing, Schema, Split, split_id
 from rowfall.options import Options
 from rowfall.secrets import Secret
 from rowfall.sources import _relation, files
@@ -60,6 +60,7 @@ class Stdin:
         self._spooled = ""
         self._listing: Listing | None = None
         self._encoding: Encoding | None = None
+        self._broken = [""]  # filled by the pump
         self.fds: tuple[int, ...] = ()
         self.replayable = False
 
@@ -83,8 +84,8 @@ class Stdin:
             listing.add(self._spooled, uuid.uuid4().hex, os.path.getsize(self._spooled))
         else:
             self._write_sample(ended)
-            self._start_pump()
             listing.add(_URI, uuid.uuid4().hex, len(self._head) if ended else None)
+            self._start_pump()
         self._listing = listing
         return listing
 
@@ -114,7 +115,8 @@ class Stdin:
         return files.relation([split.uri], encoding, structure)
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        return []
+        """The stream, when reading it broke off: the engine took that for its end."""
+        return [(split, text) for split in splits if (text := self._broken[0])]
 
     def _read_head(self) -> tuple[bytes, bool]:
         """Up to :data:`HEAD` bytes, and whether the stream has ended with them."""
@@ -156,10 +158,11 @@ class Stdin:
     def _write_sample(self, ended: bool) -> None:
         encoding = self._encoding
         packed = encoding.compression if encoding else "none"
-        data = self._head if packed in ("zstd", "lz4") else unpack(self._head, packed)
-        text = encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON)
-        if text and not ended:
-            data = data[: data.rfind(b"\n") + 1] or data
+        data = self._head
+        if packed not in ("zstd", "lz4"):  # those are whole here
+            data = unpack(data, packed)
+            if packed != "none" or not ended:
+                data = data[: data.rfind(b"\n") + 1] or data
         with open(os.path.join(self._folder, "sample"), "wb") as file:
             file.write(data)
 
@@ -188,7 +191,11 @@ class Stdin:
         self.fds = (read_end,)
         head, self._head = self._head, b""
         threading.Thread(
-            target=_pump, args=(self._input, write_end, head), daemon=True, name="stdin"
+            target=_pump,
+            # A descriptor of its own: a closed number may be given to another file at once.
+            args=(os.dup(self._input), write_end, head, self._broken),
+            daemon=True,
+            name="stdin",
         ).start()
 
 
@@ -200,12 +207,12 @@ def unpack(head: bytes, compression: str) -> bytes:
     """
     if compression not in ("gzip", "bz2", "xz"):
         return head
-    makers = {
+    makers: dict[str, Callable[[], _Decompressor]] = {
         "gzip": lambda: zlib.decompressobj(wbits=31),
         "bz2": bz2.BZ2Decompressor,
         "xz": lzma.LZMADecompressor,
     }
-    decompressor: _Decompressor = makers[compression]()
+    decompressor = makers[compression]()
     out: list[bytes] = []
     size = 0
     try:
@@ -223,14 +230,21 @@ def unpack(head: bytes, compression: str) -> bytes:
     return b"".join(out)
 
 
-def _pump(source: int, sink: int, head: bytes) -> None:
-    """Copy head and rest to the engine's pipe; its end is the end of the stream."""
+def _pump(source: int, sink: int, head: bytes, broken: list[str]) -> None:
+    """Copy head and rest to the engine's pipe, then close both; its end is the stream's end."""
+    chunk = head
     # The engine closes its end early when it fails; it reports why, there is nothing to add.
-    with contextlib.suppress(OSError), os.fdopen(sink, "wb", buffering=0) as pipe:
-        view = memoryview(head)
-        while view:
-            view = view[pipe.write(view) :]
-        while chunk := os.read(source, _CHUNK):
+    with (
+        os.fdopen(source, "rb", buffering=0) as stream,
+        contextlib.suppress(BrokenPipeError),
+        os.fdopen(sink, "wb", buffering=0) as pipe,
+    ):
+        while chunk:
             view = memoryview(chunk)
             while view:
                 view = view[pipe.write(view) :]
+            try:
+                chunk = stream.read(_CHUNK)
+            except OSError as error:
+                broken[0] = f"reading stdin failed: {(error.strerror or str(error)).lower()}"
+                return

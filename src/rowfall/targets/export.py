@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rowfall import formats, s3access, sql
+from rowfall import formats, s3access, sql, uri
 from rowfall.errors import TargetError, UsageError
 from rowfall.model import Encoding, Schema
 from rowfall.options import Options
@@ -72,7 +72,7 @@ class Export:
         if self._access is None:
             return SqlText.of(f"FUNCTION file({quote(staging)}{tail}")
         bucket, _, key = staging.removeprefix("s3://").partition("/")
-        url = s3access.base_url(self._access, bucket) + s3access.encoded(key)
+        url = s3access.base_url(self._access, bucket) + uri.encode(key)
         return SqlText.of(
             f"FUNCTION s3({quote(url)}", *s3access.signature(self._keys), tail
         )

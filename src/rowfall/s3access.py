@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from rowfall.errors import SourceError, UsageError
 from rowfall.options import Options
 from rowfall.secrets import Secret
+from rowfall.sqltext import quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +143,22 @@ def _endpoint(text: str | None) -> str | None:
     if not text:
         return None
     url = text if "://" in text else f"{'http' if _is_local(text) else 'https'}://{text}"
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        host = None
-    if not host or parts.scheme not in ("http", "https") or parts.query or parts.username:
+    if not _is_plain(url):
         raise UsageError(
             f"the S3 endpoint {text!r} is not an http or https URL",
             hint="An endpoint looks like http://127.0.0.1:9000, without bucket, keys or query.",
         )
     return url.rstrip("/")
+
+
+def _is_plain(url: str) -> bool:
+    """Scheme, host and at most a port and a path; a malformed port raises inside urlsplit."""
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return named and parts.scheme in ("http", "https") and not (parts.query or parts.username)
 
 
 def _is_local(text: str) -> bool:
@@ -161,3 +167,21 @@ def _is_local(text: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_private
     except ValueError:
         return host == "localhost"
+
+
+def base_url(access: Access, bucket: str) -> str:
+    """URL of the bucket with a trailing slash, as the engine takes bucket and key from it."""
+    if access.endpoint is not None:
+        return f"{access.endpoint}/{bucket}/"
+    domain = "amazonaws.com.cn" if access.region.startswith("cn-") else "amazonaws.com"
+    if "." in bucket:  # the certificate of virtual hosts covers one label only
+        return f"https://s3.{access.region}.{domain}/{bucket}/"
+    return f"https://{bucket}.s3.{access.region}.{domain}/"
+
+
+def signature(keys: Keys | None) -> tuple[str | Secret, ...]:
+    """The arguments of ``s3(...)`` after the URL that say who asks."""
+    if keys is None:
+        return (", NOSIGN",)
+    token = (", ", keys.token) if keys.token else ()
+    return (f", {quote(keys.key_id)}, ", keys.secret, *token)

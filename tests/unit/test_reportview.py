@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 import pytest
 
 from rowfall.model import Failure, Report
-from rowfall.report import (
+from rowfall.reportview import (
     SHOWN_FAILURES,
     loads_document,
     loads_text,

@@ -13,7 +13,7 @@ from rowfall.layout import WIDTH, Style, bar, facts, table, wrap
 from rowfall.model import Report
 
 REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 1
-DEFAULT_TARGET = "./rowfall-data"
+DEFAULT_TARGETS = ("", "rowfall-data", "./rowfall-data")  # what needs no --to
 SHOWN_FAILURES = 20
 _PHASE_BAR = 40
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z")
@@ -204,7 +204,7 @@ def _next(report: Report, width: int) -> list[str]:
 def query_command(into: str, target: str) -> str:
     """The command that looks at a table, ready to paste into a shell."""
     shown = into if _PLAIN_NAME.match(into) else sql.name(into)
-    to = "" if target in ("", DEFAULT_TARGET) else f" --to {shlex.quote(target)}"
+    to = "" if target in DEFAULT_TARGETS else f" --to {shlex.quote(target)}"
     statement = f"SELECT count() FROM {shown}"
     return f"rowfall query {shlex.quote(statement)}{to}"
 

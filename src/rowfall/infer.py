@@ -1,0 +1,401 @@
+"""Which columns a source has, of which types, and how the table is laid out.
+
+Looks at about 20,000 rows of up to eight objects with two or three aggregated queries of the
+engine; nothing is read into Python but the first lines. Every choice carries its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rowfall import sql, survey
+from rowfall.codec import codec, parse_type
+from rowfall.ddl import Wish, wished
+from rowfall.errors import RowfallError, TargetError, UsageError
+from rowfall.model import Column, Encoding, Kind, Listing, Schema
+from rowfall.options import Options
+from rowfall.sources.base import Source
+from rowfall.sqltext import SqlText
+from rowfall.survey import Ask, Found, Survey
+
+ENOUGH_ROWS = 1000
+"""Below this many sample rows cardinalities say nothing."""
+SOME_ROWS = 100
+"""Below this many rows nobody can tell a counter from small numbers."""
+LOW_SHARE, LOW_MOST = 0.05, 10_000
+"""LowCardinality pays below 10,000 distinct values (the dictionary of a part stays small)."""
+
+_KEY_NAME = re.compile(r"(^|_)(id|key|code|type|kind|status|category|country|region|state)$", re.I)
+_WIDTHS = {"Bool": 1, "Date": 2, "Date32": 4, "DateTime": 4, "DateTime64": 8, "UUID": 16,
+           "IPv4": 4, "IPv6": 16, "Float32": 4, "Float64": 8, "Decimal": 8, "Enum8": 1}  # fmt: skip
+
+
+def schema_for(
+    source: Source,
+    listing: Listing,
+    encoding: Encoding | None,
+    options: Options,
+    ask: Ask,
+    existing: Sequence[Sequence[Any]] | None = None,
+) -> tuple[Encoding | None, Schema]:
+    """Encoding (with or without a header, as found) and schema of a load.
+
+    Args:
+        encoding: by extension or option; None for generators.
+        ask: runs a SELECT with settings and gives its rows.
+        existing: (name, type, default_kind) of the target's columns when it is there already.
+
+    Raises:
+        UsageError: options contradict the source; files differ in header or column count.
+        TargetError: the existing table does not fit the source.
+    """
+    if source.made is not None:
+        return encoding, _made(source.made, options, ask, existing)
+    if encoding is None:
+        raise ValueError("a source of bytes needs an encoding")
+    wish = wished(options, ask)
+    seen = survey.look(source, listing, encoding, ask, fixed=options.format is not None)
+    if existing is not None:
+        if wish.columns or wish.types:
+            raise UsageError(
+                "the table exists already, its types cannot be chosen",
+                hint="Leave out --schema and --type, load into another --table, or --replace.",
+            )
+        columns = _match(existing, seen)
+        schema = Schema(columns, exists=True, notes=seen.notes)
+    else:
+        columns = _given(wish.columns, seen) if wish.columns else _chosen(seen, wish)
+        schema = _laid_out(columns, seen, wish)
+    schema = replace(schema, row_bytes=_row_bytes(columns, seen))
+    return seen.encoding, _partitioned(schema, seen, source, ask)
+
+
+# --- columns ----------------------------------------------------------------------------------
+
+
+def column(name: str, type_: str, found: Found, seen: Survey, reason: str) -> Column:
+    """One column with its codec, by what the sample showed about the text."""
+    evidence = found.evidence(seen.encoding)
+    csv = seen.encoding.format.startswith("CSV")
+    made = codec(
+        name, found.name, type_, seen.encoding.kind, found.declared, csv=csv, seen=evidence
+    )
+    return replace(made, reason="; ".join(r for r in (reason, made.reason) if r))
+
+
+def _chosen(seen: Survey, wish: Wish) -> tuple[Column, ...]:
+    names = [found.name for found in seen.columns]
+    for name in wish.types:
+        if name not in names:
+            raise UsageError(
+                f"--type names the column {name!r}, which the source does not have",
+                hint=f"Its columns: {', '.join(names[:20])}.",
+            )
+    columns = []
+    for found in seen.columns:
+        if found.name in wish.types:
+            type_, reason = wish.types[found.name], "given with --type"
+        else:
+            type_, reason = infer_type(found, seen)
+        columns.append(column(found.name, type_, found, seen, reason))
+    return tuple(columns)
+
+
+def _given(wanted: Sequence[tuple[str, str]], seen: Survey) -> tuple[Column, ...]:
+    """Columns of ``--schema``: by name where the source has names, else by position."""
+    known = {found.name: found for found in seen.columns}
+    if not seen.encoding.has_names:
+        if len(wanted) != len(seen.columns):
+            raise UsageError(
+                f"the schema has {len(wanted)} columns, {seen.example} has {len(seen.columns)}",
+                hint="Name every column of the source, in its order.",
+            )
+        known = {n: found for (n, _), found in zip(wanted, seen.columns, strict=True)}
+    missing = [name for name, _ in wanted if name not in known]
+    extra = [name for name in known if name not in dict(wanted)]
+    if missing or (extra and seen.encoding.kind is not Kind.TYPED):
+        raise UsageError(_difference("the schema", seen.example, missing, extra), hint=_NAMES_HINT)
+    return tuple(column(n, t, known[n], seen, "given with --schema") for n, t in wanted)
+
+
+def _match(rows: Sequence[Sequence[Any]], seen: Survey) -> tuple[Column, ...]:
+    """Columns of the existing table: by name where the source has names, else by position."""
+    takes = [(str(n), str(t), str(k)) for n, t, k in rows if k in ("", "DEFAULT", "EPHEMERAL")]
+    takes = [row for row in takes if row[2] != "EPHEMERAL"]
+    if not seen.encoding.has_names:
+        # Columns with a DEFAULT may stay away, but then which ones are meant must be clear.
+        plain = [row for row in takes if not row[2]]
+        into = takes if len(takes) == len(seen.columns) else plain
+        if len(into) != len(seen.columns):
+            raise TargetError(
+                f"the table takes {len(takes)} columns, {seen.example} has {len(seen.columns)}",
+                hint="Columns are matched by position here: "
+                f"the table has {', '.join(n for n, _, _ in takes)}.",
+            )
+        pairs = zip(into, seen.columns, strict=True)
+        return tuple(column(n, t, f, seen, "by position") for (n, t, _), f in pairs)
+    known = {found.name: found for found in seen.columns}
+    missing = [n for n, _, kind in takes if n not in known and not kind]
+    extra = [n for n in known if n not in {t[0] for t in takes}]
+    if missing or (extra and seen.encoding.kind is not Kind.TYPED):
+        raise TargetError(_difference("the table", seen.example, missing, extra), hint=_NAMES_HINT)
+    return tuple(
+        column(n, t, known[n], seen, "type of the table") for n, t, _ in takes if n in known
+    )
+
+
+_NAMES_HINT = "Columns are matched by name here, exactly as written."
+
+
+def _difference(what: str, example: str, missing: Sequence[str], extra: Sequence[str]) -> str:
+    parts = []
+    if missing:
+        parts.append(f"{example} lacks {', '.join(missing[:10])}, which {what} needs")
+    if extra:
+        parts.append(f"{what} lacks {', '.join(extra[:10])} of {example}")
+    return "; ".join(parts)
+
+
+# --- types ------------------------------------------------------------------------------------
+
+
+def infer_type(found: Found, seen: Survey) -> tuple[str, str]:
+    """(type, reason) for one column by what the sample showed; narrowest safe one."""
+    if seen.encoding.kind is Kind.TYPED:
+        return _keep_declared(found, seen)
+    if found.nested:
+        return _no_nullable_nesting(found.declared), "as the engine reads it"
+    if not found.filled:
+        return "Nullable(String)", f"empty in all {found.rows:,} rows seen"
+    type_, reason = _bare_type(found)
+    if type_ == "String":
+        return _string(found, seen, reason)
+    if found.nulls or found.blanks:
+        empty = found.nulls + found.blanks
+        return f"Nullable({type_})", f"{reason}; {empty:,} of {found.rows:,} empty"
+    return type_, reason
+
+
+def _no_nullable_nesting(text: str) -> str:
+    """``Nullable(Tuple(...))`` and its like without the Nullable, which no table takes."""
+    for name in ("Tuple", "Array", "Map", "Nested"):
+        while (start := text.find(f"Nullable({name}(")) >= 0:
+            depth, end = 0, start
+            for end in range(start, len(text)):
+                depth += (text[end] == "(") - (text[end] == ")")
+                if depth == 0 and text[end] == ")":
+                    break
+            text = text[:start] + text[start + 9 : end] + text[end + 1 :]
+    return text
+
+
+def _bare_type(found: Found) -> tuple[str, str]:
+    if found.integers == found.filled:
+        if found.zeros:
+            return "String", "numbers with leading zeros"
+        if found.filled >= SOME_ROWS and found.distinct > 0.9 * found.filled:
+            type_, _ = _integer(min(found.low, 0), 2**62)
+            return type_, f"{found.low:,}..{found.high:,} seen, almost all different: may grow"
+        return _integer(found.low, found.high)
+    if found.floats == found.filled and not found.zeros:
+        return "Float64", "fractions seen; 15 digits are kept"
+    if found.booleans == found.filled:
+        return "Bool", "true and false seen"
+    if found.uuids == found.filled:
+        return "UUID", "only UUIDs seen"
+    if found.days == found.filled:
+        early, late = found.first, found.last
+        narrow = early >= "1970-01-01" and late < "2130-01-01"
+        return ("Date" if narrow else "Date32"), f"{early}..{late} seen"
+    if found.moments == found.filled and len({found.with_t, found.with_z, 0, found.filled}) == 2:
+        return _moment(found)
+    return "String", ""
+
+
+def _integer(low: int, high: int) -> tuple[str, str]:
+    """The narrowest type of which the values fill at most half, so that more may come."""
+    seen = f"{low:,}..{high:,} seen"
+    for bits in (8, 16, 32, 64):
+        sign = "" if low < 0 else "U"
+        most = (2 ** (bits - (1 if low < 0 else 0)) - 1) // 2
+        if high <= most and low >= -most:
+            return f"{sign}Int{bits}", f"{seen}, fits {sign}Int{bits} with room"
+    if low >= 0 and high < 2**64:
+        return "UInt64", f"{seen}, fits UInt64"
+    if low >= -(2**63) and high < 2**63:
+        return "Int64", f"{seen}, fits Int64"
+    return "String", f"{seen}, too long for 64 bits"
+
+
+def _moment(found: Found) -> tuple[str, str]:
+    span = f"{found.first[:19]}..{found.last[:19]} seen"
+    zone = "they end in Z" if found.with_z else "no zone is written, UTC prints them as they are"
+    digits = next((d for d in (0, 3, 6, 9) if d >= found.digits), None)
+    if digits is None or (digits == 9 and not "1900" <= found.first < found.last < "2262"):
+        return "String", "more digits of a second than DateTime64 holds"
+    if digits == 0 and found.first >= "1970-01-01" and found.last < "2100":
+        return "DateTime('UTC')", f"{span}; {zone}"
+    return f"DateTime64({digits}, 'UTC')", f"{span}; {zone}"
+
+
+def _string(found: Found, seen: Survey, reason: str) -> tuple[str, str]:
+    empty = found.nulls + found.blanks if seen.encoding.kind is Kind.TEXT else found.nulls
+    csv = seen.encoding.format.startswith("CSV")
+    null = found.marks > 0 if csv else found.nulls > 0
+    if empty * 2 > found.rows:
+        null = True
+    inner = "Nullable(String)" if null else "String"
+    why = [reason, f"{empty:,} of {found.rows:,} empty" if null else ""]
+    if _is_low(found):
+        inner = f"LowCardinality({inner})"
+        why.append(f"{found.distinct:,} distinct values in {found.rows:,} rows")
+    return inner, "; ".join(w for w in why if w) or "text"
+
+
+def _is_low(found: Found) -> bool:
+    few = found.distinct <= min(LOW_MOST, LOW_SHARE * found.rows)
+    return found.rows >= ENOUGH_ROWS and few
+
+
+def _keep_declared(found: Found, seen: Survey) -> tuple[str, str]:
+    declared = parse_type(found.declared)
+    if declared.base == "String" and _is_low(found):
+        inner = "Nullable(String)" if found.nulls else "String"
+        return f"LowCardinality({inner})", f"{found.distinct:,} distinct values in {found.rows:,}"
+    if declared.nullable and not found.nulls and found.rows:
+        return declared.bare, f"declared {found.declared}, no NULL in {found.rows:,} rows seen"
+    return found.declared, "declared in the file"
+
+
+# --- layout -----------------------------------------------------------------------------------
+
+
+def _laid_out(columns: tuple[Column, ...], seen: Survey, wish: Wish) -> Schema:
+    order, reason = wish.order_by, "given with --order-by"
+    if not order:
+        order, reason = propose_order(columns, seen)
+    notes = (*seen.notes, ("ORDER BY", reason))
+    return Schema(
+        columns,
+        engine=wish.engine or "MergeTree",
+        order_by=order,
+        partition_by=wish.partition_by,
+        notes=notes,
+    )
+
+
+def propose_order(columns: Sequence[Column], seen: Survey) -> tuple[str, str]:
+    """Key-like columns of few values first, then time, then an id: at most four columns."""
+    known = {found.name: found for found in seen.columns}
+    keys: list[tuple[int, str]] = []
+    times: list[str] = []
+    ids: list[str] = []
+    for made in columns:
+        type_, found = parse_type(made.type), known[made.source]
+        if type_.nullable or found.nested or found.rows < 2:
+            continue
+        if type_.base in ("Date", "Date32", "DateTime", "DateTime64"):
+            times.append(made.name)
+        elif found.distinct > 0.95 * found.rows and re.search(r"(^|_)(id|key)$", made.name, re.I):
+            ids.append(made.name)
+        elif 1 < found.distinct <= LOW_SHARE * found.rows and (
+            made.type.startswith("LowCardinality")
+            or (_KEY_NAME.search(made.name) and (type_.bits or type_.text))
+        ):
+            keys.append((found.distinct, made.name))
+    chosen = [name for _, name in sorted(keys)[:2]] + times[:1] + ids[:1]
+    if not chosen:
+        return "tuple()", "no column looks like a key or a time: rows stay in the order they come"
+    text = ", ".join(sql.name(name) for name in chosen)
+    parts = [f"{name} ({count:,} values)" for count, name in sorted(keys)[:2]]
+    parts += [f"{name} (time)" for name in times[:1]] + [f"{name} (id)" for name in ids[:1]]
+    return (text if len(chosen) == 1 else f"({text})"), "few values first: " + ", ".join(parts)
+
+
+def _row_bytes(columns: Sequence[Column], seen: Survey) -> float:
+    """Bytes of a row in memory: type widths, and lengths of the sample's strings."""
+    known = {found.name: found for found in seen.columns}
+    total = 0.0
+    for made in columns:
+        type_, found = parse_type(made.type), known.get(made.source)
+        if type_.bits:
+            total += type_.bits / 8
+        elif type_.base in _WIDTHS:
+            total += _WIDTHS[type_.base]
+        elif made.type.startswith("LowCardinality"):
+            total += 2
+        else:
+            total += 8 + (found.bytes_each if found else 16)
+        total += type_.nullable
+    return max(total, 1.0)
+
+
+def _partitioned(schema: Schema, seen: Survey, source: Source, ask: Ask) -> Schema:
+    """With the partitions counted in the sample; a warning when they grow with the rows."""
+    if not schema.partition_by or not seen.splits:
+        return schema
+    inner = survey.sample_relation(source, seen.splits, seen.encoding, [
+        (c.source, c.read_type) for c in schema.columns
+    ])  # fmt: skip
+    key = schema.partition_by
+    text = SqlText.of(
+        f"SELECT uniqExact({key}), uniqExactIf({key}, rowNumberInAllBlocks() % 4 = 0), count() "
+        f"FROM (SELECT {sql.projection(schema.columns)} FROM ", inner, ")",
+    )  # fmt: skip
+    try:
+        ((full, quarter, rows),) = ask(text, survey.settings(seen.encoding, strict=True))
+    except RowfallError as error:
+        if getattr(error, "code", 0) in (46, 47, 62):
+            raise UsageError(
+                f"PARTITION BY {key} makes no sense: {error.message.splitlines()[0]}",
+                hint="It is an expression over the columns of the table.",
+            ) from error
+        return schema  # bad rows in the sample: the load itself will say so, with the place
+    notes = schema.notes
+    if full > 10 and full > 2 * quarter:
+        notes = (*notes, (
+            "PARTITION BY", f"{full:,} partitions in {rows:,} rows seen and growing with them: "
+            "a coarser key loads faster",
+        ))  # fmt: skip
+    return replace(schema, partitions=max(1, int(full)), notes=notes)
+
+
+# --- generators -------------------------------------------------------------------------------
+
+
+def _made(
+    made: Schema, options: Options, ask: Ask, existing: Sequence[Sequence[Any]] | None
+) -> Schema:
+    """A generator's own schema, with the layout that the user asks for."""
+    wish = wished(options, ask)
+    if wish.columns or wish.types:
+        raise UsageError("a generator knows its columns", hint="Leave out --schema and --type.")
+    if existing is None:
+        return replace(
+            made,
+            engine=wish.engine or made.engine,
+            order_by=wish.order_by or made.order_by,
+            partition_by=wish.partition_by or made.partition_by,
+        )
+    types = {str(n): str(t) for n, t, kind in existing if kind in ("", "DEFAULT")}
+    needed = {str(n) for n, _, kind in existing if kind == ""}
+    names = {c.name for c in made.columns}
+    if needed - names or names - set(types):
+        raise TargetError(
+            _difference("the table", "the generator", sorted(needed - names),
+                        sorted(names - set(types))),
+            hint=_NAMES_HINT,
+        )  # fmt: skip
+    columns = tuple(_cast(c, types[c.name]) for c in made.columns)
+    return replace(made, columns=columns, exists=True)
+
+
+def _cast(made: Column, type_: str) -> Column:
+    if type_ == made.type:
+        return made
+    source = made.source or made.name
+    return codec(made.name, source, type_, Kind.TYPED, made.type)
+

@@ -1,0 +1,151 @@
+"""Rows made by the engine itself: ``generate://trips?rows=1e9&seed=1``, ``taxi``, ``random``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from rowfall import uri
+from rowfall.errors import UsageError
+from rowfall.model import Listing, Schema, Split, split_id
+from rowfall.options import Options
+from rowfall.secrets import Secret
+from rowfall.sources import _relation
+from rowfall.sources._generators import Recipe, random, taxi, trips
+from rowfall.sqltext import SqlText
+from rowfall.units import parse_rows
+
+_PARAMETERS = {
+    "trips": ("rows", "seed"),
+    "taxi": ("rows", "seed"),
+    "random": ("rows", "seed", "bytes"),
+}
+_MOST_BYTES = 1 << 20
+_MOST_ROWS = 1 << 62
+_SAMPLE_ROWS = 10_000
+_RECIPE_VERSION = 1
+"""Part of the identity of splits: raise it when a recipe makes other rows."""
+
+
+class Generate:
+    """Number ranges of a fixed size, or exactly ``options.files`` of them.
+
+    The split size depends on the table alone, so a longer load takes up where a shorter one ended.
+    """
+
+    replayable = True
+    secrets: tuple[Secret, ...] = ()
+    fds: tuple[int, ...] = ()
+
+    def __init__(self, texts: Sequence[str], options: Options) -> None:
+        if len(texts) != 1:
+            raise UsageError("generate:// takes one table", hint="Raise rows= instead.")
+        self.text = texts[0]
+        self._options = options
+        self._name, self._rows, seed, size = _parse(self.text)
+        self._recipe = _recipe(self._name, seed, size)
+        parameters = f"seed={seed}" + (f"&bytes={size}" if self._name == "random" else "")
+        self._uri = f"generate://{self._name}?{parameters}"
+        self.made: Schema | None = self._recipe.schema
+
+    def listing(self) -> Listing:
+        """Half-open row ranges in order; sizes are unknown.
+
+        Raises:
+            UsageError: more files than rows are asked for.
+        """
+        listing = Listing()
+        for start, stop in _ranges(self._rows, self._recipe.split_rows, self._options.files):
+            listing.add(self._uri, f"v{_RECIPE_VERSION}", None, start, stop)
+        return listing
+
+    def encoding(self, listing: Listing) -> None:
+        return None
+
+    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
+        """The first rows; nothing has to be inferred, but cardinalities may be looked at."""
+        stop, version = min(self._rows, _SAMPLE_ROWS), f"v{_RECIPE_VERSION}"
+        identity = split_id(self._uri, version, 0, stop, "")
+        return [Split(identity, self._uri, version, None, 0, stop)]
+
+    def relation(self, splits: Sequence[Split], encoding: object, structure: str) -> SqlText:
+        """A SELECT over ``numbers_mt``; neighbouring ranges become one."""
+        parts = []
+        for start, stop in _merged(splits):
+            numbers = f"numbers_mt({start}, {stop - start})"
+            parts.append(SqlText.of(f"({self._recipe.select.replace('{range}', numbers)})"))
+        return _relation.union(parts)
+
+    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        return []
+
+
+def _parse(text: str) -> tuple[str, int, int, int]:
+    """Table, rows, seed and payload bytes. Raises UsageError."""
+    place = uri.parse(text)
+    name = place.host
+    if name not in _PARAMETERS:
+        raise UsageError(
+            f"no generator is called {name!r}", hint=f"Generators: {', '.join(_PARAMETERS)}."
+        )
+    for parameter in place.query:
+        if parameter not in _PARAMETERS[name]:
+            known = ", ".join(_PARAMETERS[name])
+            raise UsageError(
+                f"generate://{name} has no parameter {parameter!r}", hint=f"Parameters: {known}."
+            )
+    rows = _rows(place.query.get("rows", "1M"))
+    seed = _whole(place.query.get("seed", "1"), "seed", 0, 2**63)
+    size = _whole(place.query.get("bytes", "512"), "bytes", 1, _MOST_BYTES)
+    return name, rows, seed, size
+
+
+def _rows(text: str) -> int:
+    # People who load 100B rows write B, the metric prefix is G.
+    rows = parse_rows(text[:-1] + "G" if text[-1:] in ("b", "B") else text)
+    if rows > _MOST_ROWS:
+        raise UsageError(f"{text} rows are more than the engine can number")
+    return rows
+
+
+def _whole(text: str, name: str, low: int, high: int) -> int:
+    digits = text.replace("_", "")
+    if not (digits.isascii() and digits.isdigit() and low <= int(digits) <= high):
+        raise UsageError(
+            f"{name}={text} is not possible", hint=f"Give a whole number from {low} to {high}."
+        )
+    return int(digits)
+
+
+def _recipe(name: str, seed: int, size: int) -> Recipe:
+    if name == "random":
+        return random(seed, size)
+    return trips(seed) if name == "trips" else taxi(seed)
+
+
+def _ranges(rows: int, step: int, files: int | None) -> Iterator[tuple[int, int]]:
+    if files is None:
+        for start in range(0, rows, step):
+            yield start, min(rows, start + step)
+        return
+    if not 0 < files <= rows:
+        raise UsageError(
+            f"{rows} rows cannot be cut into {files} files", hint="Lower --files or raise rows=."
+        )
+    bounds = [rows * n // files for n in range(files + 1)]
+    yield from pairwise(bounds)
+
+
+def _merged(splits: Sequence[Split]) -> Iterator[tuple[int, int]]:
+    start, stop = -1, -1
+    for split in splits:
+        if split.start is None or split.stop is None:
+            raise ValueError(f"a generated split has a range: {split.name}")
+        if split.start == stop:
+            stop = split.stop
+            continue
+        if stop >= 0:
+            yield start, stop
+        start, stop = split.start, split.stop
+    if stop >= 0:
+        yield start, stop

@@ -1,0 +1,421 @@
+"""What a sample of the source shows: header, names, and facts about each column's values.
+
+One query for the first lines, one DESCRIBE where the format names its columns, and one query
+with about ten aggregates per column (51 columns, 20,000 rows: 0.2 s).
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rowfall import sql
+from rowfall.codec import Evidence, parse_type, reader_settings
+from rowfall.errors import SourceError, UsageError
+from rowfall.model import Encoding, Kind, Listing, Split
+from rowfall.sources.base import Source
+from rowfall.sqltext import SqlText
+
+Ask = Callable[[SqlText, Mapping[str, str | int | float]], list[list[Any]]]
+
+FILES, ROWS, LINES = 8, 20_000, 64
+"""Objects looked at, rows of all of them together, first lines of each."""
+
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\Z")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d+)?Z?)?\Z")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+_NAME = re.compile(r"[^\W\d][\w .:/()%#\-]*\Z")
+_PLAIN = re.compile(r"[A-Za-z_]\w*\Z")
+_WORDS = re.compile(
+    r"id|name|date|time|timestamp|type|value|key|code|status|state|city|country|email|user|title"
+    r"|description|category|price|amount|count|url|address|phone|text|message|level|gender"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Facts about one column of the sample; counts are of rows.
+
+    Attributes:
+        name: in the source; ``declared`` its type there (formats with types and JSON).
+        nested: an array, map, tuple or other type that is passed through.
+        nulls: NULL or missing, unquoted empty CSV fields among them; ``marks`` are written \\N.
+        blanks: the empty string; ``filled`` all the others.
+        zeros: numbers with leading zeros.
+        bom: the first column of a file that starts with a byte order mark.
+        first, last: least and greatest text of dates and times; ``digits`` after the second.
+    """
+
+    name: str
+    declared: str = ""
+    nested: bool = False
+    rows: int = 0
+    nulls: int = 0
+    blanks: int = 0
+    marks: int = 0
+    padded: int = 0
+    breaks: int = 0
+    swallowed: int = 0
+    distinct: int = 0
+    bytes_each: float = 16.0
+    integers: int = -1
+    zeros: int = 0
+    low: int = 0
+    high: int = 0
+    floats: int = -1
+    infinite: int = 0
+    booleans: int = -1
+    uuids: int = -1
+    days: int = -1
+    moments: int = -1
+    with_t: int = 0
+    with_z: int = 0
+    digits: int = 0
+    first: str = ""
+    last: str = ""
+    bom: bool = False
+
+    @property
+    def filled(self) -> int:
+        return self.rows - self.nulls - self.blanks
+
+    def evidence(self, encoding: Encoding) -> Evidence:
+        """What the codec may rely on."""
+        shape = "Z" if self.with_z else "T" if self.with_t else ""
+        if self.filled and self.days == self.filled:
+            shape = "date"
+        elif self.filled and self.integers == self.filled:
+            shape = "epoch"
+        return Evidence(
+            blank=self.blanks + self.marks > 0 and encoding.kind is not Kind.TYPED,
+            padded=self.padded > 0 and encoding.kind is Kind.TEXT,
+            shape=shape,
+            infinite=self.infinite > 0,
+            breaks=self.breaks > 0 and not self.swallowed,
+            bom=self.bom,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The sample: ``encoding`` says whether there is a header, ``example`` names one object."""
+
+    encoding: Encoding
+    columns: tuple[Found, ...]
+    splits: tuple[Split, ...]
+    example: str
+    notes: tuple[tuple[str, str], ...] = field(default=())
+
+
+def look(
+    source: Source, listing: Listing, encoding: Encoding, ask: Ask, *, fixed: bool
+) -> Survey:
+    """Look at up to :data:`FILES` objects. ``fixed``: the user has named the format.
+
+    Raises:
+        SourceError: there is nothing to look at.
+        UsageError: the objects differ in header or column count.
+    """
+    splits = tuple(source.sample(listing, FILES))
+    if not splits:
+        raise SourceError(f"{source.text} holds no data to infer columns from")
+    notes: tuple[tuple[str, str], ...] = ()
+    if encoding.kind is Kind.TEXT:
+        encoding, named, notes = _header(source, splits, encoding, ask, fixed)
+        columns = [Found(name, guess) for name, guess in named]
+    else:
+        columns = _described(source, splits, encoding, ask)
+    found = _measure(source, splits, encoding, columns, ask)
+    return Survey(encoding, found, splits, splits[0].uri, notes)
+
+
+def settings(encoding: Encoding, *, strict: bool = False) -> dict[str, str | int | float]:
+    """Reader settings of a probe: strict as a load, or reading all that can be read."""
+    chosen = {s.name: s.value for s in reader_settings(encoding)}
+    if not strict and encoding.kind is Kind.TEXT:
+        kind = "csv" if encoding.format.startswith("CSV") else "tsv"
+        chosen[f"input_format_{kind}_allow_variable_number_of_columns"] = 1
+    # A parser per file that stops at the LIMIT, not one that reads ahead on all cores.
+    return {
+        **chosen, "input_format_skip_unknown_fields": 1, "input_format_parallel_parsing": 0,
+        "max_block_size": ROWS // FILES, "max_threads": 4,
+        "compile_expressions": 0, "compile_aggregate_expressions": 0,
+    }  # fmt: skip
+
+
+def sample_relation(
+    source: Source,
+    splits: Sequence[Split],
+    encoding: Encoding,
+    columns: Sequence[tuple[str, str]],
+    limit: int = 0,
+) -> SqlText:
+    """The first rows of every split, as one relation; ``limit`` rows of each."""
+    limit = limit or max(ROWS // len(splits), 1)
+    names = ", ".join(sql.name(n) for n, _ in columns)
+    parts: list[str | SqlText] = []
+    for split in splits:
+        relation = source.relation([split], encoding, sql.structure(columns))
+        parts += [" UNION ALL " if parts else "", f"SELECT {names} FROM ", relation]
+        parts += [f" LIMIT {limit}"]
+    return SqlText.of("(", *parts, ")")
+
+
+# --- header -----------------------------------------------------------------------------------
+
+
+def _header(
+    source: Source, splits: Sequence[Split], encoding: Encoding, ask: Ask, fixed: bool
+) -> tuple[Encoding, list[tuple[str, str]], tuple[tuple[str, str], ...]]:
+    """Encoding with or without names, (name, guessed class) of the columns, notes."""
+    records = _records(source, splits, encoding, ask)
+    tables = [(split.uri, rows) for split, rows in zip(splits, records, strict=True) if rows]
+    if not tables:
+        raise SourceError(f"{splits[0].uri} holds no rows to infer columns from")
+    notes: list[tuple[str, str]] = []
+    named = encoding.has_names
+    if not named and not fixed:
+        named, why = _has_header(tables)
+        notes.append(("header", why))
+    first = tables[0][1][0]
+    for uri, rows in tables[1:]:
+        if named and sorted(rows[0]) != sorted(first):
+            odd = f"{uri} has another header than {tables[0][0]}: {_brief(rows[0])}"
+            raise UsageError(odd, hint="Load files of different columns on their own.")
+        if len(rows[0]) != len(first):
+            odd = f"{uri} has {len(rows[0])} columns, {tables[0][0]} has {len(first)}"
+            raise UsageError(odd, hint="Load files of different columns on their own.")
+    if named:
+        doubled = next((n for n in first if first.count(n) > 1), None)
+        if doubled is not None or "" in first:
+            what = f"the column {doubled!r} twice" if doubled else "a column without a name"
+            raise UsageError(
+                f"the header of {tables[0][0]} has {what}",
+                hint="Correct the header, or remove it and name the columns with --schema.",
+            )
+        if not encoding.has_names:
+            encoding = replace(encoding, format=encoding.format + "WithNames")
+    if len(first) == 1:
+        notes += _other_delimiter(tables, encoding)
+    names = first if named else [f"c{i + 1}" for i in range(len(first))]
+    body = [row for _, rows in tables for row in rows[int(named):] if len(row) == len(first)]
+    guesses = [_guess([row[i] for row in body]) for i in range(len(first))]
+    return encoding, list(zip(names, guesses, strict=True)), tuple(notes)
+
+
+def _records(
+    source: Source, splits: Sequence[Split], encoding: Encoding, ask: Ask
+) -> list[list[list[str]]]:
+    """The first records of every split, taken apart."""
+    lines = replace(encoding, format="LineAsString")
+    parts: list[str | SqlText] = []
+    for number, split in enumerate(splits):
+        relation = source.relation([split], lines, "`line` String")
+        parts += [" UNION ALL " if parts else "", f"SELECT {number} AS n, line FROM ", relation]
+        parts += [f" LIMIT {LINES}"]
+    quick = {"max_block_size": LINES, "input_format_parallel_parsing": 0, "max_threads": 4}
+    by_split: list[list[str]] = [[] for _ in splits]
+    for number, line in ask(SqlText.of(*parts), quick):
+        by_split[int(number)].append(str(line).removesuffix("\r"))
+    return [_take_apart(texts, encoding) for texts in by_split]
+
+
+def _take_apart(lines: list[str], encoding: Encoding) -> list[list[str]]:
+    if lines:
+        lines[0] = lines[0].removeprefix("\ufeff")
+    if not encoding.format.startswith("CSV"):
+        return [line.split("\t") for line in lines]
+    records: list[list[str]] = []
+    reader = csv.reader((line + "\n" for line in lines), delimiter=encoding.delimiter)
+    with suppress(csv.Error):  # a field of more than 128 KB; what came before it is enough
+        records.extend(row for row in reader if row)
+    # The last record may be cut inside quotes.
+    return records[:-1] if len(records) > 2 and len(lines) == LINES else records
+
+
+def _has_header(tables: Sequence[tuple[str, list[list[str]]]]) -> tuple[bool, str]:
+    """Whether the first record names the columns; in doubt it is data, because data is kept."""
+    first = tables[0][1][0]
+    looks = all(_NAME.match(f) for f in first) and len(set(first)) == len(first)
+    looks = looks and not any(f.lower() in ("true", "false", "null", "nan", "inf") for f in first)
+    if not looks:
+        return False, "the first line holds values, so there is no header"
+    body = [row for _, rows in tables for row in rows[1:] if len(row) == len(first)]
+    same = sum(rows[0] == first for _, rows in tables)
+    if len(tables) > 1 and same == len(tables):
+        return True, f"the first line of all {same} files looked at is the same and names columns"
+    if len(tables) > 1 and same > 1:
+        odd = next(uri for uri, rows in tables if rows[0] != first)
+        raise UsageError(
+            f"{odd} does not start with the header of {tables[0][0]}: {_brief(first)}",
+            hint="Say --format CSV when that line is data, or load the files on their own.",
+        )
+    kinds = [_guess([row[i] for row in body]) for i in range(len(first))]
+    if any(kind not in ("", "text") for kind in kinds):
+        return True, "the first line holds names, the lines below numbers or times"
+    plain = all(_PLAIN.match(f) for f in first) and len(first) > 1
+    repeated = any(row[i] == f for row in body for i, f in enumerate(first))
+    known = any("_" in f or _WORDS.fullmatch(f.lower()) for f in first)
+    if plain and known and not repeated:
+        return True, "the first line looks like names; say --format CSV if it is data"
+    return False, "the first line looks like data; say --format CSVWithNames if it names columns"
+
+
+def _other_delimiter(
+    tables: Sequence[tuple[str, list[list[str]]]], encoding: Encoding
+) -> list[tuple[str, str]]:
+    for mark, said in ((";", "';'"), ("|", "'|'"), ("\t", "'\\t'"), (",", "','")):
+        rows = [row[0] for _, rows in tables for row in rows]
+        if mark != encoding.delimiter and all(mark in row for row in rows):
+            why = f"one column only, but every line has {said}: --delimiter {said}"
+            return [("delimiter", why)]
+    return []
+
+
+def _brief(fields: Sequence[str]) -> str:
+    text = ",".join(fields)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _guess(values: Sequence[str]) -> str:
+    """The class of a column by its first values, "" when all are empty."""
+    kept = [v.strip() for v in values if v.strip() not in ("", "\\N")]
+    for name, test in (("number", _NUMBER), ("time", _TIME), ("uuid", _UUID)):
+        if kept and all(test.match(v) for v in kept):
+            return name
+    if kept and all(v.lower() in ("true", "false") for v in kept):
+        return "bool"
+    return "text" if kept else ""
+
+
+# --- columns ----------------------------------------------------------------------------------
+
+
+def _described(
+    source: Source, splits: Sequence[Split], encoding: Encoding, ask: Ask
+) -> list[Found]:
+    """Names and types as the engine tells them; the keys of all sampled files for JSON."""
+    fixed: dict[str, str | int | float] = {
+        "input_format_try_infer_dates": 0, "input_format_try_infer_datetimes": 0,
+        "input_format_json_try_infer_numbers_from_strings": 0, "use_hive_partitioning": 0,
+        "schema_inference_make_columns_nullable": 3, "input_format_parallel_parsing": 0,
+        "input_format_max_rows_to_read_for_schema_inference": ROWS // 4,
+        "input_format_json_infer_incomplete_types_as_strings": 1,
+    }  # fmt: skip
+    if encoding.kind is Kind.JSON:
+        fixed["schema_inference_mode"] = "union"
+        fixed["schema_inference_make_columns_nullable"] = 1
+    else:
+        splits = splits[:1]
+    rows = ask(SqlText.of("DESCRIBE TABLE ", source.relation(splits, encoding, "")), fixed)
+    columns = []
+    for row in rows:
+        type_ = parse_type(str(row[1]))
+        nested = type_.base in ("Array", "Tuple", "Map", "JSON", "Object", "Variant", "Dynamic")
+        nested = nested or type_.base == "Nested"
+        declared = str(row[1]) if encoding.kind is Kind.TYPED or nested else type_.bare
+        columns.append(Found(str(row[0]), declared, nested))
+    if not columns:
+        raise SourceError(f"{splits[0].uri} holds no columns")
+    return columns
+
+
+def _measure(
+    source: Source,
+    splits: Sequence[Split],
+    encoding: Encoding,
+    columns: Sequence[Found],
+    ask: Ask,
+) -> tuple[Found, ...]:
+    """Facts about every column, in one query."""
+    plain, wanted = [], []
+    items = ["count()"]
+    for column in columns:
+        group = _group(column, encoding)
+        read = column.declared if group in ("typed", "nested") else "Nullable(String)"
+        plain.append((column.name, read))
+        facts = _facts(sql.name(column.name), group, len(columns), encoding)
+        wanted.append([name for name, _ in facts])
+        items += [text for _, text in facts]
+    relation = sample_relation(source, splits, encoding, plain)
+    (row,) = ask(SqlText.of(f"SELECT {', '.join(items)} FROM ", relation), settings(encoding))
+    rows, values = int(row[0]), iter(row[1:])
+    made = []
+    for column, names in zip(columns, wanted, strict=True):
+        given = {name: next(values) for name in names}
+        if encoding.kind is Kind.TEXT:
+            given["declared"] = ""
+        for name in ("low", "high"):
+            if name in given:
+                given[name] = int(given[name] or 0)
+        made.append(replace(column, rows=rows, **{k: v for k, v in given.items() if v is not None}))
+    return tuple(made)
+
+
+def _group(column: Found, encoding: Encoding) -> str:
+    """Which facts are worth asking for."""
+    if column.nested:
+        return "nested"
+    if encoding.kind is Kind.TYPED:
+        return "typed"
+    if encoding.kind is Kind.TEXT:
+        return column.declared or "any"
+    base = parse_type(column.declared)
+    if base.base == "Bool":
+        return "bool"
+    # What is written in quotes stays text, even digits; only times and UUIDs have no type in JSON.
+    return "number" if base.bits or base.base == "Float64" else "quoted"
+
+
+def _facts(x: str, group: str, width: int, encoding: Encoding) -> list[tuple[str, str]]:
+    """(field of Found, aggregate) for one column."""
+    if group == "nested":
+        return [("bytes_each", f"avg(byteSize({x}))")]
+    if group == "typed":
+        return [("nulls", f"countIf(isNull({x}))"), ("distinct", f"uniq({x})"),
+                ("bytes_each", f"avg(byteSize({x}))")]  # fmt: skip
+    text = encoding.kind is Kind.TEXT
+    t = f"trimBoth({x}, ' \\t')" if text else x
+    null = f"isNull({x}) OR {x} = '\\\\N'" if text else f"isNull({x})"
+    facts = [("nulls", f"countIf({null})"), ("blanks", f"countIf({x} = '')"),
+             ("distinct", f"uniq({x})"),
+             ("bytes_each", f"avg(length(ifNull({x}, '')))")]  # fmt: skip
+    if text:
+        facts.append(("marks", f"countIf({x} = '\\\\N')"))
+        facts.append(("padded", f"countIf({x} != {t})"))
+    if text and encoding.format.startswith("CSV"):
+        facts.append(("breaks", f"countIf(position({x}, '\\n') > 0)"))
+        if width > 1:
+            commas = f"countSubstrings(l, {sql.literal(encoding.delimiter)}) = {width - 1}"
+            lines = f"splitByChar('\\n', ifNull({x}, ''))"
+            swallowed = f"position({x}, '\\n') > 0 AND arrayCount(l -> {commas}, {lines}) > 1"
+            facts.append(("swallowed", f"countIf({swallowed})"))
+    if group in ("number", "any"):
+        whole, real = f"accurateCastOrNull({t}, 'Int128')", f"accurateCastOrNull({t}, 'Float64')"
+        facts += [
+            ("integers", f"countIf(match({t}, '^[-+]?[0-9]{{1,38}}$'))"),
+            ("zeros", f"countIf(match({t}, '^[-+]?0[0-9]'))"),
+            ("low", f"toString(min({whole}))"), ("high", f"toString(max({whole}))"),
+            ("floats", f"count({real})"), ("infinite", f"countIf(isInfinite({real}))"),
+        ]  # fmt: skip
+    if group in ("time", "any", "quoted"):
+        shape = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\\\\.[0-9]+)?Z?$"
+        day = f"substring({t}, 1, 10)"
+        real = f"toString(toDate32OrNull({day})) = {day}"
+        facts += [
+            ("days", f"countIf(length({t}) = 10 AND {real})"),
+            ("moments", f"countIf(match({t}, '{shape}') AND {real})"),
+            ("with_t", f"countIf(match({t}, '{shape}') AND position({t}, 'T') = 11)"),
+            ("with_z", f"countIf(match({t}, '{shape}') AND endsWith({t}, 'Z'))"),
+            ("digits", f"max(length(extract({t}, '^.{{19}}\\\\.([0-9]+)')))"),
+            ("first", f"minIf({t}, {t} != '')"), ("last", f"max({t})"),
+        ]  # fmt: skip
+    if group in ("bool", "any"):
+        facts.append(("booleans", f"countIf(lower({t}) IN ('true', 'false'))"))
+    if group in ("uuid", "any", "quoted"):
+        facts.append(("uuids", f"countIf(toString(toUUIDOrNull({t})) = lower({t}))"))
+    return facts

@@ -1,0 +1,543 @@
+"""What every source promises, proven by the engine that reads what it describes."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from lab.http import Web
+from lab.seaweed import Seaweed
+from rowfall.engines.embedded import Embedded
+from rowfall.errors import RowfallError, SourceError, UsageError
+from rowfall.model import Encoding, Listing, Split, Statement
+from rowfall.options import Options
+from rowfall.sources import open_source
+from rowfall.sources.base import Source
+from rowfall.sqltext import SqlText
+
+STRUCTURE = "`a` Int64, `b` String"
+NASTY = (
+    "a.csv", "b.csv", "abc.csv", "a b.csv", " lead.csv", "a{b}.csv", "{1..3}.csv", "1..3.csv",
+    "a*.csv", "a?c.csv", "a,b.csv", "a,{x}.csv", "a'b.csv", '"q".csv', "a#b.csv", "a%41.csv",
+    "a%2Cb.csv", "%.csv", "a+b.csv", "a&b=c;d.csv", "a[b].csv", "x|y.csv", "p::q.csv", "~t.csv",
+    "^.csv", "é.csv", "日本😀.csv",
+)  # fmt: skip
+_numbers = itertools.count()
+
+
+@dataclass
+class Store:
+    """One kind of object source: where to put objects and how to name them.
+
+    Attributes:
+        put, remove: by key.
+        at: the URI of a key or, where ``globs``, a pattern.
+        globs: whether wildcards can be listed.
+    """
+
+    put: Callable[[str, bytes], object]
+    remove: Callable[[str], object]
+    at: Callable[[str], str]
+    globs: bool = True
+    options: Options = field(default_factory=Options)
+
+    def open(self, *keys: str) -> tuple[Source, Listing, Encoding | None]:
+        source = open_source([self.at(key) for key in keys], self.options)
+        listing = source.listing()
+        return source, listing, source.encoding(listing)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Embedded]:
+    engine = Embedded(None, memory=1 << 30)
+    yield engine
+    engine.close()
+
+
+def _files(tmp_path: Path) -> Store:
+    def put(key: str, body: bytes) -> None:
+        path = tmp_path / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+
+    return Store(put, lambda key: (tmp_path / key).unlink(), lambda key: str(tmp_path / key))
+
+
+def _s3(service: Seaweed, monkeypatch: pytest.MonkeyPatch) -> Store:
+    for key, value in service.env.items():
+        monkeypatch.setenv(key, value)
+    bucket = f"source-{os.getpid()}-{next(_numbers)}"
+    service.create_bucket(bucket)
+    return Store(
+        lambda key, body: service.put(bucket, key, body),
+        lambda key: service.delete(bucket, key),
+        lambda key: f"s3://{bucket}/{key}",
+    )
+
+
+def _http(server: Web) -> Store:
+    folder = f"source-{next(_numbers)}"
+    return Store(
+        lambda key, body: server.put(f"{folder}/{key}", body),
+        lambda key: (server.root / folder / key).unlink(),
+        lambda key: f"{server.endpoint}/{folder}/{key}",
+        globs=False,
+    )
+
+
+@pytest.fixture(params=["files", "s3", "http"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    if request.param == "files":
+        return _files(tmp_path)
+    if request.param == "s3":
+        return _s3(request.getfixturevalue("s3"), monkeypatch)
+    return _http(request.getfixturevalue("web"))
+
+
+def run(engine: Embedded, *parts: str | SqlText) -> list[list[str]]:
+    settings: Mapping[str, int] = {"input_format_csv_detect_header": 0}
+    statement = Statement(SqlText.of(*parts), settings, format="TabSeparatedRaw")
+    data = engine.run(statement).data.decode()
+    return [line.split("\t") for line in data.splitlines()]
+
+
+def total(engine: Embedded, source: Source, splits: list[Split], encoding: Encoding | None) -> str:
+    """``count sum`` of the first column."""
+    relation = source.relation(splits, encoding, STRUCTURE)
+    return " ".join(run(engine, "SELECT count(), sum(a) FROM ", relation)[0])
+
+
+# --- objects -----------------------------------------------------------------------------------
+
+
+def test_reads_every_object_once(store: Store, engine: Embedded) -> None:
+    for number in range(12):
+        store.put(f"p/part-{number:02}.csv", f"{number},x\n".encode())
+    source, listing, encoding = store.open("p/part-{00..11}.csv", "p/part-{00..01}.csv")
+    splits = list(listing.splits("t"))
+    assert encoding is not None
+    assert (encoding.format, encoding.compression) == ("CSV", "none")
+    assert [s.uri.rpartition("/")[2] for s in splits] == [f"part-{n:02}.csv" for n in range(12)]
+    assert total(engine, source, splits, encoding) == "12 66"
+    assert total(engine, source, splits[3:5], encoding) == "2 7"
+    assert total(engine, source, splits[4:5], encoding) == "1 4"
+    assert source.changed(splits) == []
+    assert source.replayable
+
+
+def test_identity_is_stable_and_follows_the_content(store: Store) -> None:
+    store.put("a.csv", b"1,x\n")
+    first = next(store.open("a.csv")[1].splits("t"))
+    assert next(store.open("a.csv")[1].splits("t")) == first
+    assert next(store.open("a.csv")[1].splits("other")).id != first.id
+    store.put("a.csv", b"12,x\n")
+    assert next(store.open("a.csv")[1].splits("t")).id != first.id
+
+
+def test_nasty_names(store: Store, engine: Embedded) -> None:
+    for number, name in enumerate(NASTY):
+        store.put(f"n/{name}", f"{number},x\n".encode())
+    keys = ["n/"]
+    written: tuple[str, ...] = NASTY
+    if not store.globs:  # names in URLs are percent-encoded
+        written = tuple(map(quote, NASTY))
+        keys = [f"n/{name}" for name in written]
+    source, listing, encoding = store.open(*keys)
+    splits = list(listing.splits("t"))
+    assert len(splits) == len(NASTY)
+    expected = f"{len(NASTY)} {sum(range(len(NASTY)))}"
+    assert total(engine, source, splits, encoding) == expected
+    for number, name in enumerate(written):
+        source, listing, encoding = store.open(f"n/{name}")
+        assert total(engine, source, list(listing.splits("t")), encoding) == f"1 {number}", name
+
+
+def test_compression_by_extension_and_mixed(store: Store, engine: Embedded) -> None:
+    store.put("m/a.csv.gz", gzip.compress(b"1,x\n"))
+    store.put("m/b.csv", b"2,x\n")
+    source, listing, encoding = store.open("m/a.csv.gz")
+    assert encoding is not None
+    assert encoding.compression == "gzip"
+    assert total(engine, source, list(listing.splits("t")), encoding) == "1 1"
+    source, listing, encoding = store.open("m/{a.csv.gz,b.csv}")
+    assert total(engine, source, list(listing.splits("t")), encoding) == "2 3"
+
+
+def test_sample_describes_itself(store: Store, engine: Embedded) -> None:
+    for number in range(9):
+        store.put(f"{number}.csv", f"{number},x\n".encode())
+    source, listing, encoding = store.open("{0..8}.csv")
+    sample = source.sample(listing, 3)
+    assert len(sample) == 3
+    rows = run(engine, "DESCRIBE ", source.relation(sample, encoding, ""))
+    assert [row[0] for row in rows] == ["c1", "c2"]
+
+
+def test_empty_objects_are_left_out(store: Store) -> None:
+    store.put("a.csv", b"1,x\n")
+    store.put("b.csv", b"")
+    assert len(store.open("{a,b}.csv")[1]) == 1
+    with pytest.raises(SourceError, match="empty") as caught:
+        store.open("b.csv")
+    assert caught.value.hint
+
+
+def test_changed_and_gone(store: Store, engine: Embedded) -> None:
+    for name in "abc":
+        store.put(f"{name}.csv", b"1,x\n")
+    source, listing, encoding = store.open("{a,b,c}.csv")
+    splits = list(listing.splits("t"))
+    store.put("a.csv", b"1,longer\n")
+    store.remove("c.csv")
+    changed = source.changed(splits)
+    assert [split for split, _ in changed] == [splits[0], splits[2]]
+    assert all(text for _, text in changed)
+    # The engine must never read two objects of three and call it done.
+    with pytest.raises(RowfallError):
+        total(engine, source, splits, encoding)
+
+
+def test_nothing_there(store: Store) -> None:
+    store.put("a.csv", b"1,x\n")
+    with pytest.raises(SourceError) as caught:
+        store.open("nope.csv")
+    assert "nope.csv" in caught.value.message
+    assert caught.value.hint
+
+
+def test_mixed_formats(store: Store) -> None:
+    store.put("a.csv", b"1,x\n")
+    store.put("b.json", b"{}\n")
+    with pytest.raises(UsageError, match=r"b\.json"):
+        store.open("{a.csv,b.json}")
+
+
+def test_many_objects_in_one_statement(store: Store, engine: Embedded) -> None:
+    for number in range(100):
+        store.put(f"many/{number}.csv", f"{number},x\n".encode())
+    source, listing, encoding = store.open("many/{0..99}.csv")
+    assert total(engine, source, list(listing.splits("t")), encoding) == "100 4950"
+
+
+# --- globs and folders -------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["files", "s3"])
+def tree(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    if request.param == "files":
+        store = _files(tmp_path)
+    else:
+        store = _s3(request.getfixturevalue("s3"), monkeypatch)
+    for key in ("t/1/01.csv", "t/1/02.csv", "t/1/deep/10.csv", "t/2/20.csv", "t/_tmp/x.csv",
+                "t/.git/y.csv", "t/notes.md", "tt/z.csv"):  # fmt: skip
+        store.put(key, b"1,x\n")
+    return store
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("t", ["01", "02", "10", "20"]),
+        ("t/", ["01", "02", "10", "20"]),
+        ("t/1/*.csv", ["01", "02"]),
+        ("t/*/*.csv", ["01", "02", "20"]),
+        ("t/[0-9]/**/*.csv", ["01", "02", "10", "20"]),
+        ("t/1/{01..09}.csv", ["01", "02"]),
+        ("t/{1/01,2/20}.csv", ["01", "20"]),
+        ("t/?/?0.csv", ["20"]),
+        ("t*/*.csv", ["z"]),
+    ],
+)
+def test_globs(tree: Store, pattern: str, names: list[str]) -> None:
+    found = tree.open(pattern)[1]
+    read = [found.uri(n).rpartition("/")[2].partition(".")[0] for n in range(len(found))]
+    assert sorted(set(read) - {"x", "y"}) == names
+
+
+@pytest.mark.parametrize("pattern", ["t/*.nope", "t/{77..99}/*.csv", "nope/**", "t/3/"])
+def test_no_match(tree: Store, pattern: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        tree.open(pattern)
+    assert caught.value.hint
+
+
+def test_folder_with_other_files_only(tree: Store) -> None:
+    tree.put("docs/readme.md", b"x")
+    with pytest.raises(SourceError, match="no data") as caught:
+        tree.open("docs")
+    assert "--format" in (caught.value.hint or "")
+
+
+# --- S3 alone ----------------------------------------------------------------------------------
+
+
+def _s3_error(monkeypatch: pytest.MonkeyPatch, text: str, **env: str) -> RowfallError:
+    for key, value in env.items():
+        monkeypatch.setenv(key, value)
+    with pytest.raises(SourceError) as caught:
+        open_source([text], Options()).listing()
+    assert caught.value.hint
+    return caught.value
+
+
+@pytest.mark.parametrize("key", ["a.csv", "*.csv", ""])
+def test_s3_wrong_secret(s3: Seaweed, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    store = _s3(s3, monkeypatch)
+    wrong = "wrong-secret-0123456789"
+    error = _s3_error(monkeypatch, store.at(key), AWS_SECRET_ACCESS_KEY=wrong)
+    assert "access denied" in error.message
+    assert wrong not in f"{error.message} {error.hint}"
+
+
+def test_s3_missing_bucket(s3: Seaweed, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = _s3_error(monkeypatch, "s3://no-such-bucket/*.csv", **s3.env)
+    assert "no bucket no-such-bucket" in error.message
+    assert s3.endpoint in error.message
+
+
+def test_s3_wrong_endpoints(s3: Seaweed, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = {**s3.env, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    assert "connection refused" in _s3_error(monkeypatch, "s3://bucket/*.csv", **env).message
+    env["AWS_ENDPOINT_URL"] = web.endpoint
+    assert "like an S3 service" in _s3_error(monkeypatch, "s3://bucket/*.csv", **env).message
+    env["AWS_ENDPOINT_URL"] = s3.endpoint.replace("http:", "https:")
+    assert "TLS" in _s3_error(monkeypatch, "s3://bucket/*.csv", **env).message
+
+
+def test_s3_secret_is_masked_in_sql(s3: Seaweed, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = _s3(s3, monkeypatch)
+    store.put("a.csv", b"1,x\n")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "a-token-of-some-length")
+    source = open_source([store.at("a.csv")], store.options)
+    split = Split("", store.at("a.csv"), "", 4)
+    text = source.relation([split], Encoding("CSV", "none", kind="text"), STRUCTURE)  # type: ignore[arg-type]
+    assert s3.secret_key in text.reveal()
+    assert s3.secret_key not in str(text)
+    assert "a-token" not in str(text)
+    assert {secret.reveal() for secret in source.secrets} == {
+        s3.secret_key, "a-token-of-some-length",
+    }  # fmt: skip
+
+
+def test_s3_key_with_control_characters(
+    s3: Seaweed, monkeypatch: pytest.MonkeyPatch, engine: Embedded
+) -> None:
+    store = _s3(s3, monkeypatch)
+    store.put("w/a\tb.csv", b"1,x\n")
+    store.put("w/c.csv", b"2,x\n")
+    source, listing, encoding = store.open("w/")
+    assert total(engine, source, list(listing.splits("t")), encoding) == "2 3"
+
+
+# --- HTTP alone --------------------------------------------------------------------------------
+
+
+def test_http_password_is_a_header_and_masked(web: Web, engine: Embedded) -> None:
+    store = _http(web)
+    store.put("a.csv", b"5,x\n")
+    address = store.at("a.csv").replace("://", "://bob:s3cr%40et@") + "?token=abcdef"
+    source = open_source([address], Options())
+    listing = source.listing()
+    splits = list(listing.splits("t"))
+    relation = source.relation(splits, source.encoding(listing), STRUCTURE)
+    for text in (source.text, splits[0].uri, str(relation)):
+        assert "s3cr" not in text
+        assert "abcdef" not in text
+    assert run(engine, "SELECT a FROM ", relation) == [["5"]]
+
+
+def test_http_refused() -> None:
+    with pytest.raises(SourceError, match="connection refused") as caught:
+        open_source(["http://127.0.0.1:1/a.csv"], Options()).listing()
+    assert caught.value.transient
+
+
+# --- stdin -------------------------------------------------------------------------------------
+
+TEXT = "".join(f"{n},abc\n" for n in range(700_000)).encode()  # more than the head
+
+
+def _stdin(monkeypatch: pytest.MonkeyPatch, path: Path, body: bytes, options: Options) -> Source:
+    path.write_bytes(body)
+    monkeypatch.setattr(sys, "stdin", path.open("rb"))
+    return open_source(["-"], options)
+
+
+@pytest.mark.parametrize(
+    ("pack", "options", "replayable"),
+    [
+        (bytes, Options(), False),
+        (gzip.compress, Options(), False),
+        (bytes, Options(format="CSV", compression="none"), False),
+    ],
+)
+def test_stdin(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pack: Callable[[bytes], bytes],
+    options: Options,
+    replayable: bool,
+) -> None:
+    source = _stdin(monkeypatch, tmp_path / "in", pack(TEXT), options)
+    listing = source.listing()
+    encoding = source.encoding(listing)
+    splits = list(listing.splits("t"))
+    assert source.replayable is replayable
+    engine = Embedded(None, memory=1 << 30, fds=source.fds)
+    try:
+        sample = source.sample(listing, 3)
+        rows = run(engine, "DESCRIBE ", source.relation(sample, encoding, ""))
+        assert [row[0] for row in rows] == ["c1", "c2"]
+        # The sample ends with a whole row and takes nothing from the stream.
+        assert 0 < int(total(engine, source, list(sample), encoding).split()[0]) <= 700_000
+        assert total(engine, source, splits, encoding) == f"700000 {sum(range(700_000))}"
+        assert source.changed(splits) == []
+    finally:
+        engine.close()
+        sys.stdin.close()
+
+
+def test_stdin_is_spooled_for_native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Embedded(None, memory=1 << 30)
+    try:
+        made = Statement(SqlText.of("SELECT toInt64(number) AS a, 'x' AS b FROM numbers(1000)"),
+                         format="Parquet")  # fmt: skip
+        body = engine.run(made).data
+        source = _stdin(monkeypatch, tmp_path / "in", body, Options())
+        listing = source.listing()
+        encoding = source.encoding(listing)
+        assert encoding is not None
+        assert encoding.format == "Parquet"
+        assert (source.replayable, source.fds) == (True, ())
+        assert total(engine, source, list(listing.splits("t")), encoding) == "1000 499500"
+    finally:
+        engine.close()
+        sys.stdin.close()
+
+
+def test_stdin_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SourceError, match="empty"):
+        _stdin(monkeypatch, tmp_path / "in", b"", Options()).listing()
+    sys.stdin.close()
+
+
+def test_two_runs_of_stdin_are_two_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = set()
+    for _ in range(2):
+        source = _stdin(monkeypatch, tmp_path / "in", b"1,x\n", Options())
+        ids.add(next(source.listing().splits("t")).id)
+        sys.stdin.close()
+    assert len(ids) == 2
+
+
+# --- generators --------------------------------------------------------------------------------
+
+TABLES = ["trips", "taxi", "random"]
+
+
+def _checksum(engine: Embedded, source: Source, splits: list[Split]) -> list[list[str]]:
+    relation = source.relation(splits, None, "")
+    return run(engine, "SELECT count(), sum(cityHash64(toString(tuple(*)))) FROM ", relation)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_generated_rows_do_not_depend_on_cuts(table: str, engine: Embedded) -> None:
+    def read(files: int, order: int, seed: int = 7) -> list[list[str]]:
+        options = Options(files=files)
+        source = open_source([f"generate://{table}?rows=50_000&seed={seed}"], options)
+        listing = source.listing()
+        assert (len(listing), listing.total_rows) == (files, 50_000)
+        assert source.encoding(listing) is None
+        splits = list(listing.splits("t"))[::order]
+        assert source.changed(splits) == []
+        return _checksum(engine, source, splits)
+
+    whole = read(1, 1)
+    assert whole[0][0] == "50000"
+    assert read(7, 1) == whole
+    assert read(7, -1) == whole
+    assert read(1, 1, seed=8) != whole
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_generated_columns_fit_their_schema(table: str, engine: Embedded) -> None:
+    source = open_source([f"generate://{table}?rows=20k"], Options())
+    made = source.made
+    assert made is not None
+    relation = source.relation(source.sample(source.listing(), 1), None, "")
+    names = [row[0] for row in run(engine, "DESCRIBE ", relation)]
+    assert names == [column.name for column in made.columns]
+    # accurateCast raises where a value does not fit.
+    casts = ", ".join(f"sum(ignore(accurateCast({c.name}, '{c.type}')))" for c in made.columns)
+    run(engine, f"SELECT {casts} FROM ", relation)
+
+
+def test_a_longer_load_takes_up_where_a_shorter_ended() -> None:
+    short = open_source(["generate://trips?rows=10M"], Options()).listing()
+    long = open_source(["generate://trips?rows=1e8"], Options()).listing()
+    assert {s.id for s in short.splits("t")} < {s.id for s in long.splits("t")}
+
+
+def test_trips_are_those_of_the_article(engine: Embedded) -> None:
+    source = open_source(["generate://trips?rows=1M"], Options())
+    relation = source.relation(list(source.listing().splits("t")), None, "")
+    question = (
+        "SELECT count(), countIf(duration_seconds != distance_miles * vehicle_id), "
+        "uniqExact(vehicle_id), uniqExact(distance_miles), uniqExact(duration_seconds) FROM "
+    )
+    assert run(engine, question, relation) == [["1000000", "0", "10", "10", "56"]]
+
+
+def test_taxi_has_51_columns() -> None:
+    made = open_source(["generate://taxi?rows=1"], Options()).made
+    assert made is not None
+    assert len(made.columns) == 51
+
+
+@pytest.mark.parametrize("size", [1, 7, 512, 1000])
+def test_random_payload(engine: Embedded, size: int) -> None:
+    source = open_source([f"generate://random?rows=1000&bytes={size}"], Options())
+    relation = source.relation(list(source.listing().splits("t")), None, "")
+    found = run(engine, "SELECT min(length(payload)), max(length(payload)) FROM ", relation)
+    assert found == [[str(size), str(size)]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["generate://nope", "generate://trips?rows=x", "generate://trips?bytes=1",
+     "generate://random?bytes=0", "generate://trips?seed=-1"],
+)  # fmt: skip
+def test_generator_usage(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_source([text], Options())
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["1e6", "1_000_000", "1M", "1000k"])
+def test_rows(text: str) -> None:
+    listing = open_source([f"generate://trips?rows={text}"], Options()).listing()
+    assert listing.total_rows == 1_000_000
+
+
+def test_a_billion_is_b() -> None:
+    assert open_source(["generate://trips?rows=2B"], Options()).listing().total_rows == 2 * 10**9
+
+
+# --- opening -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "texts", [[], [""], ["foo://x"], ["a.csv", "s3://b/k"], ["-", "a.csv"], ["s3:///key"]]
+)
+def test_open_source_usage(texts: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_source(texts, Options())
+    assert caught.value.hint

@@ -1,0 +1,46 @@
+"""Fixtures on the real embedded engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rowfall.engines.embedded import Embedded
+from rowfall.ledger import Ledger
+from rowfall.model import Statement
+from rowfall.sqltext import SqlText
+
+Run = Callable[[str], list[list[str]]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def engine(folder: Path) -> Iterator[Embedded]:
+    """An engine of its own on an empty folder."""
+    engine = Embedded(folder, memory=1 << 30)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def ledger(folder: Path, engine: Embedded) -> Iterator[Ledger]:
+    ledger = Ledger(folder / "rowfall.ledger")
+    yield ledger
+    ledger.close()
+
+
+@pytest.fixture
+def run(engine: Embedded) -> Run:
+    """Run SQL; rows as lists of text."""
+
+    def run(text: str) -> list[list[str]]:
+        data = engine.run(Statement(SqlText.of(text), format="TabSeparatedRaw")).data
+        return [line.split("\t") for line in data.decode().splitlines()]
+
+    return run

@@ -1,0 +1,131 @@
+"""The ledger: what it remembers, and what it refuses."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from rowfall.errors import Exit, LedgerError
+from rowfall.ledger import Ledger, Move, into_key, into_parts
+from rowfall.model import Split
+
+INTO = into_key("default", "t")
+
+
+def split(number: int) -> Split:
+    return Split(f"{number:032x}", f"/data/{number}.csv", "1-1", 10)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    ledger = Ledger(tmp_path / "deep" / "rowfall.ledger")
+    ledger.begin("a", "print", "src", "tgt", INTO, "{}")
+    return ledger
+
+
+def test_into_key_keeps_dots_apart() -> None:
+    assert into_parts(into_key("a.b", "c")) == ["a.b", "c"]
+    assert into_key("a.b", "c") != into_key("a", "b.c")
+
+
+def test_published_splits_have_landed_and_survive_reopening(ledger: Ledger) -> None:
+    ledger.add_splits("a", [split(1), split(2)])
+    ledger.attempt_started("a_1", "a", "st", [split(1), split(2)])
+    assert ledger.landed(INTO) == set()
+    ledger.attempt_loaded("a_1", 30, [Move("p", 30, 0, -1, "pending")])
+    assert ledger.landed(INTO) == set()
+    ledger.attempt_published("a_1", INTO)
+    ledger.close()
+    again = Ledger(ledger.path)
+    assert again.landed(INTO) == {split(1).id, split(2).id}
+    assert again.landed(into_key("default", "other")) == set()
+    assert again.landed_rows(INTO) == 30
+
+
+def test_only_the_attempts_own_splits_land(ledger: Ledger) -> None:
+    ledger.add_splits("a", [split(1), split(2)])
+    ledger.attempt_started("a_1", "a", "st", [split(1), split(2)])
+    ledger.attempt_ended("a_1", "failed", "bad value")
+    ledger.attempt_started("a_2", "a", "st2", [split(2)])
+    ledger.attempt_loaded("a_2", 1, [])
+    ledger.attempt_published("a_2", INTO)
+    assert ledger.landed(INTO) == {split(2).id}
+
+
+def test_open_attempts_are_those_that_were_left(ledger: Ledger) -> None:
+    for name in ("a_1", "a_2", "a_3"):
+        ledger.attempt_started(name, "a", f"st_{name}", [])
+    ledger.attempt_loaded("a_2", 5, [])
+    ledger.attempt_ended("a_3", "lost", "gone")
+    assert [(a.id, a.state) for a in ledger.open_attempts()] == [
+        ("a_1", "started"),
+        ("a_2", "loaded"),
+    ]
+
+
+def test_unfinished_load_is_found_by_its_fingerprint(ledger: Ledger) -> None:
+    assert ledger.unfinished("print") == "a"
+    assert ledger.unfinished("other") is None
+    ledger.end("a", "done", "{}")
+    assert ledger.unfinished("print") is None
+
+
+def test_another_table_of_the_same_name_forgets_what_its_predecessor_held(ledger: Ledger) -> None:
+    ledger.set_table(INTO, "uuid-1")
+    ledger.add_splits("a", [split(1)])
+    ledger.attempt_started("a_1", "a", "st", [split(1)])
+    ledger.attempt_loaded("a_1", 1, [])
+    ledger.attempt_published("a_1", INTO)
+    assert ledger.set_table(INTO, "uuid-1") == 0
+    assert ledger.landed(INTO) == {split(1).id}
+    assert ledger.set_table(INTO, "uuid-2") == 1
+    assert ledger.landed(INTO) == set()
+
+
+def test_failed_splits_are_pending_again_on_the_next_run(ledger: Ledger) -> None:
+    ledger.add_splits("a", [split(1)])
+    ledger.split_failed("a", split(1).id, "bad", "fix it")
+    ledger.add_splits("a", [split(1)])
+    rows = sqlite3.connect(ledger.path).execute("SELECT state, error FROM split").fetchall()
+    assert rows == [("pending", None)]
+
+
+def test_a_failed_change_leaves_nothing_behind(ledger: Ledger) -> None:
+    with pytest.raises(LedgerError):
+        # The second move violates the primary key: the first must go with it.
+        ledger.attempt_started("a_1", "a", "st", [])
+        ledger.attempt_loaded("a_1", 2, [Move("p", 1, 0, -1, "pending")] * 2)
+    assert ledger.moves("a_1") == []
+    assert ledger.attempt_state("a_1") == "started"
+
+
+class TestRefuses:
+    def test_a_damaged_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "rowfall.ledger"
+        path.write_bytes(b"this is no database, but long enough to be read as one" * 100)
+        with pytest.raises(LedgerError, match="damaged") as caught:
+            Ledger(path)
+        assert caught.value.exit == Exit.LEDGER
+        assert caught.value.hint is not None
+
+    def test_one_from_a_newer_version(self, ledger: Ledger) -> None:
+        ledger.close()
+        with sqlite3.connect(ledger.path) as db:
+            db.execute("PRAGMA user_version=99")
+        with pytest.raises(LedgerError, match="newer rowfall"):
+            Ledger(ledger.path)
+
+    def test_one_that_is_locked(self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+        other = sqlite3.connect(ledger.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        ledger._db.execute("PRAGMA busy_timeout=50")
+        with pytest.raises(LedgerError, match="locked"):
+            ledger.end("a", "done", "{}")
+        other.close()
+
+    def test_a_folder_that_cannot_be_made(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        with pytest.raises(LedgerError, match="cannot create"):
+            Ledger(tmp_path / "file" / "x" / "rowfall.ledger")

@@ -1,0 +1,202 @@
+"""The planner: groups cover every split once, settings fit the machine, the forecast warns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rowfall.errors import UsageError
+from rowfall.model import Column, Encoding, Facts, Kind, Listing, Plan, Schema, Split
+from rowfall.options import Options
+from rowfall.planner import Inputs, chosen_settings, make_plan
+from rowfall.secrets import Secret
+from rowfall.sqltext import SqlText
+from rowfall.targets.export import Export
+from rowfall.targets.table import EmbeddedTable
+
+CSV_GZ = Encoding("CSV", "gzip", Kind.TEXT)
+SCHEMA = Schema((Column("a", "UInt32"), Column("b", "String")), order_by="a")
+FACTS = Facts("26.9.2.1", 4, 8 << 30)
+
+
+class Files:
+    """A source of the given sizes; text and facts only, like every source."""
+
+    replayable = True
+    secrets: tuple[Secret, ...] = ()
+    fds: tuple[int, ...] = ()
+    made = None
+    text = "files"
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.sizes = sizes
+
+    def listing(self) -> Listing:
+        listing = Listing()
+        for number, size in enumerate(self.sizes):
+            listing.add(f"/data/{number:06}.csv.gz", f"{size}-1", size)
+        return listing
+
+    def encoding(self, listing: Listing) -> Encoding | None:
+        return CSV_GZ
+
+    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
+        return list(listing.splits("", range(min(most, len(listing)))))
+
+    def relation(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> SqlText:
+        return SqlText.of("file(" + ",".join(s.uri for s in splits) + ")")
+
+    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        return []
+
+
+def plan_of(
+    sizes: Sequence[int],
+    options: Options | None = None,
+    *,
+    facts: Facts = FACTS,
+    schema: Schema = SCHEMA,
+    landed: frozenset[int] = frozenset(),
+    export: Path | None = None,
+) -> Plan:
+    options = options or Options()
+    source = Files(sizes)
+    target = (
+        Export(str(export / "part_{n}.csv"), export / "ledger", options)
+        if export
+        else EmbeddedTable(Path("/data"), "default", "t")
+    )
+    return make_plan(
+        Inputs(source, target, source.listing(), CSV_GZ, schema, facts, options, landed)
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 5_000_000_000), min_size=1, max_size=300),
+    attempt=st.sampled_from([None, "1", "10MB", "3GB"]),
+    landed=st.sets(st.integers(0, 299)),
+)
+def test_groups_hold_every_split_that_has_not_landed_exactly_once(
+    sizes: list[int], attempt: str | None, landed: set[int]
+) -> None:
+    done = frozenset(i for i in landed if i < len(sizes))
+    made = plan_of(sizes, Options(attempt_bytes=attempt), landed=done)
+    planned = [i for group in made.groups for i in group.indexes]
+    assert sorted(planned) == [i for i in range(len(sizes)) if i not in done]
+    assert all(group.indexes for group in made.groups)
+    for group in made.groups:
+        assert group.size == sum(sizes[i] for i in group.indexes)
+
+
+def test_one_attempt_is_about_twenty_seconds_of_work() -> None:
+    made = plan_of([100_000_000] * 100)
+    assert 4 <= len(made.groups) <= 6
+    weights = [g.size or 0 for g in made.groups]
+    assert max(weights) <= 1.2 * min(weights)
+
+
+def test_a_small_load_is_one_attempt() -> None:
+    assert len(plan_of([1000] * 50).groups) == 1
+
+
+def test_largest_files_of_an_attempt_come_first() -> None:
+    (group,) = plan_of([5, 30, 20]).groups
+    assert list(group.indexes) == [1, 2, 0]
+
+
+def test_attempts_are_cut_before_the_statement_gets_too_long() -> None:
+    made = plan_of([1] * 5000)
+    assert max(len(g.indexes) for g in made.groups) <= 2000
+
+
+class TestExport:
+    @settings(max_examples=30, deadline=None)
+    @given(pieces=st.integers(1, 60), files=st.integers(1, 60))
+    def test_every_file_gets_neighbouring_pieces(
+        self, tmp_path_factory: pytest.TempPathFactory, pieces: int, files: int
+    ) -> None:
+        folder = tmp_path_factory.mktemp("out")
+        options = Options(files=files)
+        if files > pieces:
+            with pytest.raises(UsageError, match="more than the"):
+                plan_of([10] * pieces, options, export=folder)
+            return
+        made = plan_of([10] * pieces, options, export=folder)
+        assert len(made.groups) == files
+        assert [sorted(g.indexes) for g in made.groups] == [
+            list(range(min(g.indexes), max(g.indexes) + 1)) for g in made.groups
+        ]
+        assert sorted(i for g in made.groups for i in g.indexes) == list(range(pieces))
+
+    def test_a_file_with_one_missing_piece_is_written_whole(self, tmp_path: Path) -> None:
+        made = plan_of([10] * 6, Options(files=3), landed=frozenset({0, 1, 2}), export=tmp_path)
+        assert [sorted(g.indexes) for g in made.groups] == [[], [2, 3], [4, 5]]
+
+    def test_as_many_files_at_once_as_cores(self, tmp_path: Path) -> None:
+        assert plan_of([10] * 8, Options(files=8), export=tmp_path).lanes == FACTS.cores
+        assert plan_of([10] * 8, Options(files=2), export=tmp_path).lanes == 2
+
+
+class TestSettings:
+    def value(self, made: Plan, name: str) -> object:
+        return {s.name: s.value for s in made.settings}[name]
+
+    @pytest.mark.parametrize("memory", [512 << 20, 1 << 30, 8 << 30, 512 << 30])
+    @pytest.mark.parametrize("cores", [1, 2, 4, 16, 96])
+    @pytest.mark.parametrize("row_bytes", [1.0, 9.0, 400.0, 100_000.0])
+    def test_blocks_of_all_writers_fit_the_memory(
+        self, memory: int, cores: int, row_bytes: float
+    ) -> None:
+        schema = Schema(SCHEMA.columns, order_by="a", row_bytes=row_bytes)
+        made = plan_of([1000] * 200, facts=Facts("26.9", cores, memory), schema=schema)
+        writers = int(str(self.value(made, "max_insert_threads")))
+        size = int(str(self.value(made, "min_insert_block_size_bytes")))
+        assert 3 * writers * size <= max(memory - (350 << 20), 3 * 8 << 20)
+        assert 1 <= writers <= cores
+
+    def test_every_reason_is_given(self) -> None:
+        assert all(s.reason for s in plan_of([1]).settings)
+
+    def test_set_wins_and_says_so(self) -> None:
+        made = plan_of([1], Options(set=("max_threads=3", "format_csv_null_representation=x")))
+        assert self.value(made, "max_threads") == 3
+        assert self.value(made, "format_csv_null_representation") == "x"
+        assert [s.name for s in made.settings].count("max_threads") == 1
+
+    def test_unknown_settings_are_not_sent_but_refused_when_chosen(self) -> None:
+        facts = Facts("24.8", 4, 8 << 30, frozenset({"max_threads", "max_insert_threads"}))
+        made = plan_of([1], facts=facts)
+        assert {s.name for s in made.settings} == {"max_threads", "max_insert_threads"}
+        with pytest.raises(UsageError, match="no setting 'max_treads'"):
+            plan_of([1], Options(set=("max_treads=1",)), facts=facts)
+
+    @pytest.mark.parametrize("text", ["max_threads", "a b=1", "x;DROP=1", "=1"])
+    def test_malformed_settings_are_refused(self, text: str) -> None:
+        with pytest.raises(UsageError):
+            chosen_settings((text,))
+
+    def test_too_little_memory_is_said_at_once(self) -> None:
+        with pytest.raises(UsageError, match="too little"):
+            plan_of([1], facts=Facts("26.9", 4, 100 << 20))
+
+
+def test_partition_explosion_is_forecast_with_advice() -> None:
+    schema = Schema(SCHEMA.columns, order_by="a", partition_by="b", partitions=5000)
+    made = plan_of([10_000_000_000], schema=schema)
+    assert made.forecast.parts >= 5000
+    assert "coarser key" in made.forecast.advice[0]
+    quiet = Schema(SCHEMA.columns, order_by="a", partition_by="b", partitions=100)
+    assert plan_of([10_000_000], schema=quiet).forecast.advice == ()
+
+
+def test_a_plan_shows_the_ddl_only_when_it_will_run() -> None:
+    assert plan_of([1]).ddl.startswith("CREATE TABLE `default`.`t`")
+    there = Schema(SCHEMA.columns, exists=True)
+    assert plan_of([1], schema=there).ddl == ""
