@@ -40,7 +40,6 @@ _SAME = ("source", "cores", "cpu", "memory", "kernel", "chdb", "python", "scale"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _arguments(arguments)
-    adopt_orphans()
     try:
         return _bench(options)
     except BenchError as error:
@@ -67,6 +66,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _bench(options: argparse.Namespace) -> int:
     names = select(options.cases)
+    adopt_orphans()
     root = options.data.expanduser().resolve()
     root.mkdir(parents=True, exist_ok=True)
     full_size = options.scale == 1

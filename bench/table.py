@@ -30,7 +30,7 @@ min_insert_block_size_bytes to memory / (3 x insert threads), where memory is ha
 free, as rowfall takes it. "Best of the sweep" is the fastest cell of insert threads x block rows
 x parallel parsing, found beforehand for each case and then measured again with the others. The
 opponent is the fastest of these four. `rowfall load` gets no setting at all, only the columns and
-the sorting key. Read-only sides store nothing: they are what reading alone costs.
+the keys of the table. Read-only sides store nothing: they are what reading alone costs.
 
 A ratio above 1 means that the side takes that many times as long as rowfall. Where the rounds of
 the two overlap, the difference may be noise and is called too close to call."""
@@ -178,7 +178,7 @@ def _case(case: Mapping[str, Any]) -> list[str]:
     return [
         facts, "", *sides_table(results, loader(results)), "", verdict_words(results),
         f"All sides stored the same rows (checksum {case['checksum']}).", "",
-        f"<details><summary>The sweep ({case['sweep_rounds']} rounds)</summary>", "", *swept, "",
+        f"<details><summary>The sweep (rounds: {case['sweep_rounds']})</summary>", "", *swept, "",
         "</details>",
     ]  # fmt: skip
 

@@ -47,9 +47,9 @@ class BadRow:
     fields: int
 
 
-def settings(encoding: Encoding) -> dict[str, str | int | float]:
+def settings(encoding: Encoding, schema: Schema) -> dict[str, str | int | float]:
     """For every statement of this module: lenient, in file order."""
-    chosen = {s.name: s.value for s in reader_settings(encoding)}
+    chosen = {s.name: s.value for s in reader_settings(encoding, schema.columns)}
     kind = "csv" if encoding.format.startswith("CSV") else "tsv"
     if encoding.kind is Kind.TEXT:
         chosen[f"input_format_{kind}_allow_variable_number_of_columns"] = 1
@@ -160,8 +160,8 @@ def _line_breaks(encoding: Encoding, schema: Schema) -> str:
     """SQL for the line breaks inside one record: only quoted CSV fields can hold any."""
     if not encoding.format.startswith("CSV"):
         return "0"
-    counts = [f"ifNull(countSubstrings({sql.name(c.source)}, '\\n'), 0)" for c in schema.columns]
-    return " + ".join(counts)
+    texts = [f"nullIf({sql.name(c.source)}, {quote(MISSING)})" for c in schema.columns]
+    return " + ".join(f"ifNull(countSubstrings({text}, '\\n'), 0)" for text in texts)
 
 
 # --- statements -------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ in which that cannot happen, and an expression converts it and checks. Measured 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rowfall import sql
@@ -330,7 +331,6 @@ _ALWAYS = (
 _CSV = (
     ("input_format_csv_empty_as_default", 0, "only a column that is not there takes its default"),
     ("format_csv_null_representation", "", "an empty field is NULL, or '' in a String"),
-    ("input_format_csv_trim_whitespaces", 0, "strings keep their blanks"),
     ("input_format_csv_allow_variable_number_of_columns", 0, "a ragged row is an error"),
     ("input_format_csv_allow_whitespace_or_tab_as_delimiter", 0, "one delimiter only"),
     ("input_format_csv_use_default_on_bad_values", 0, "a bad value is an error"),
@@ -374,13 +374,21 @@ _TYPED = (
 )
 
 
-def reader_settings(encoding: Encoding) -> tuple[Setting, ...]:
-    """Every reader setting that strictness or independence of the engine's version asks for."""
+def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple[Setting, ...]:
+    """Every reader setting that strictness or independence of the engine's version asks for.
+
+    Args:
+        columns: of the schema. Where none of them is a string, the CSV reader may trim blanks,
+            which is faster by 6 ns a field than keeping them (16 % of parsing short integers).
+    """
     rows: list[tuple[str, str | int, str]] = list(_ALWAYS)
     if encoding.kind is Kind.TEXT:
         csv = encoding.format.startswith("CSV")
         rows += _CSV if csv else _TSV
         if csv:
+            keep = not columns or any(_is_string(c) for c in columns)
+            why = "strings keep their blanks" if keep else "no column is a string: faster"
+            rows.append(("input_format_csv_trim_whitespaces", int(not keep), why))
             rows.append(("format_csv_delimiter", encoding.delimiter, "as planned"))
         if encoding.has_names:
             rows.append(("input_format_with_names_use_header", 1, "columns are found by name"))
@@ -390,3 +398,7 @@ def reader_settings(encoding: Encoding) -> tuple[Setting, ...]:
         rows += _TYPED
     return tuple(Setting(*row) for row in rows)
 
+
+def _is_string(column: Column) -> bool:
+    target = parse_type(column.type)
+    return target.text or target.base.startswith("Enum") or not _known(target)

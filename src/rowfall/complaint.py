@@ -74,7 +74,7 @@ def find_first(
     Raises:
         RowfallError: the split cannot be read to its first bad row.
     """
-    chosen = badrows.settings(encoding)
+    chosen = badrows.settings(encoding, schema)
     header = _header(source, split, encoding, ask)
     wrong = _header_differs(split, encoding, schema, header)
     if wrong is not None:
@@ -132,7 +132,7 @@ def _guilty(
     if differ:
         return differ
     # Splits are read side by side here, each by one thread: only counts are asked for.
-    chosen = {**badrows.settings(encoding), "max_threads": 4}
+    chosen = {**badrows.settings(encoding, schema), "max_threads": 4}
     query = badrows.guilty_query(source, splits, encoding, schema, headers)
     return [splits[int(i)] for i, n in sorted(ask(query, chosen)) if n]
 

@@ -1,76 +1,73 @@
-"""Aligned text for people: facts in two columns, tables, bars, wrapped paragraphs. Pure."""
+"""Aligned text for people: paragraphs, tables without rules, bars; with or without colours."""
 
 from __future__ import annotations
 
+import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from rowfall import units
 
 WIDTH = 80
+ENDLESS = 1 << 16  # columns
 
 
-class Style:
-    """Marks parts of a text with colour, or leaves it alone."""
-
-    def __init__(self, color: bool) -> None:
-        self._color = color
-
-    def _wrap(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self._color and text else text
-
-    def head(self, text: str) -> str:
-        return self._wrap(text, "1")
-
-    def good(self, text: str) -> str:
-        return self._wrap(text, "32")
-
-    def warn(self, text: str) -> str:
-        return self._wrap(text, "33")
-
-    def bad(self, text: str) -> str:
-        return self._wrap(text, "31")
-
-    def dim(self, text: str) -> str:
-        return self._wrap(text, "2")
+def render(parts: Iterable[RenderableType], *, color: bool = False, width: int = WIDTH) -> str:
+    """The parts below each other. A ``str`` stays as it is: SQL to paste, lines already wrapped."""
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=ENDLESS,
+        force_terminal=color,
+        force_jupyter=False,
+        color_system="standard" if color else None,
+        no_color=not color,
+    )
+    for part in parts:
+        if isinstance(part, str):
+            out.write(part + "\n")
+        else:
+            # A word longer than a line (a URI, a path) stays whole, so that it can be copied.
+            console.print(part, width=max(width, console.measure(part).minimum))
+    return "\n".join(line.rstrip() for line in out.getvalue().split("\n")).removesuffix("\n")
 
 
-def wrap(text: str, *, indent: str = "", first: str | None = None, width: int = WIDTH) -> list[str]:
-    """Lines of ``text``; words longer than a line (URIs) stay whole, so they can be copied."""
-    return textwrap.wrap(
+def grid(
+    rows: Iterable[Sequence[str | Text]], *, right: Collection[int] = (), indent: int = 2
+) -> RenderableType:
+    """Aligned columns, those in ``right`` to the right; only the last is wrapped to the width."""
+    cells = [[x if isinstance(x, Text) else Text(units.printable(x)) for x in row] for row in rows]
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for number, column in enumerate(list(zip(*cells, strict=True))[:-1]):
+        widest = max(1, *(cell.cell_len for cell in column))
+        table.add_column(justify="right" if number in right else "left", width=widest)
+    table.add_column()
+    for row in cells:
+        table.add_row(*row)
+    return Padding(table, (0, 0, 0, indent))
+
+
+def facts(rows: Iterable[tuple[str, str]], *, indent: int = 2) -> RenderableType:
+    """``name  text``, without those that have no text."""
+    return grid([row for row in rows if row[1]], indent=indent)
+
+
+def wrap(text: str, *, indent: str = "", first: str | None = None, width: int = WIDTH) -> str:
+    """``text`` in lines; words longer than a line stay whole."""
+    first = indent if first is None else first
+    return textwrap.fill(
         units.printable(text),
         width,
-        initial_indent=indent if first is None else first,
+        initial_indent=first,
         subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
-    ) or [(indent if first is None else first).rstrip()]
-
-
-def facts(rows: Sequence[tuple[str, str]], *, indent: int = 2, width: int = WIDTH) -> list[str]:
-    """``name  text`` with the texts aligned and wrapped below themselves; empty texts left out."""
-    rows = [row for row in rows if row[1]]
-    column = max((len(name) for name, _ in rows), default=0) + indent + 2
-    lines: list[str] = []
-    for name, text in rows:
-        first = (" " * indent + name).ljust(column)
-        lines += wrap(text, indent=" " * column, first=first, width=width)
-    return lines
-
-
-def table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()
-) -> list[str]:
-    """A table without rules; columns in ``right`` are right-aligned, the last one is ragged."""
-    clean = [[units.printable(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(len(row[i]) for row in clean) for i in range(len(head))]
-    return [
-        "  ".join(
-            cell.rjust(widths[i]) if i in right else cell.ljust(widths[i])
-            for i, cell in enumerate(row)
-        ).rstrip()
-        for row in clean
-    ]
+    )
 
 
 def bar(share: float, width: int) -> str:

@@ -53,7 +53,8 @@ class Meter:
             if sample[0] > since:
                 break
             start, rows, size = sample
-        span = max(self.seconds - max(start, since), 1e-3)
+        # From that sample on, though it is older than the window: sparse events are no bursts.
+        span = max(self.seconds - start, 1e-3)
         return (
             max(self.latest.rows - rows, 0) / span,
             max((self.latest.bytes or 0) - size, 0) / span,

@@ -17,6 +17,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from rowfall import events, units
+from rowfall.layout import wrap
 from rowfall.meter import NOW_SECONDS, Clock, Meter
 
 BUSY = "looking at source and target"  # shown until the load has begun
@@ -28,83 +29,78 @@ ROOMY = 110  # columns from which all fields fit with a wider gap
 
 
 class Field(NamedTuple):
-    """One field of the line: rank 0 is dropped last; ``width`` is kept free for ``text``."""
+    """One field of the line, padded to its usual width; rank 0 is dropped last."""
 
     rank: int
     text: str
-    width: int
     style: str = ""
-
-    @property
-    def need(self) -> int:
-        return max(self.width, len(self.text))
 
 
 def draw(meter: Meter, columns: int) -> Text:
     """The line for a terminal of ``columns``, never wider.
 
-    Two columns stay free: the terminal echoes ^C behind the line, and that must not wrap.
-    """
-    room = max(columns - 2, 1)
-    gap = " " * (2 if columns >= ROOMY else 1)
-    kept, left = fit(_fields(meter), room, len(gap))
-    words = []
-    for field in kept:
-        if field.rank == BAR_RANK:
-            words.append(_bar(meter.share or 0.0, min(field.width + left, BAR_MAX)))
-        elif field is kept[-1]:
-            words.append(Text(field.text, field.style))
-        else:
-            words.append(Text(field.text.rjust(field.width), field.style))
-    line = Text(gap).join(words)
-    line.truncate(room, overflow="crop")
-    return line
-
-
-def fit(fields: list[Field], room: int, gap: int) -> tuple[list[Field], int]:
-    """The fields that fit into ``room`` columns, and the columns left over.
-
     A field that does not fit is left out and smaller ones behind it still get their chance; the
     choice depends on widths alone, so it changes only with the terminal or a growing number.
     """
-    left = room + gap
-    kept: set[int] = set()
-    for field in sorted(fields, key=lambda f: f.rank):
-        if field.need + gap <= left or not kept:
+    room = max(columns - 2, 1)  # the terminal echoes ^C behind the line, and that must not wrap
+    gap = 2 if columns >= ROOMY else 1
+    fields = _fields(meter)
+    kept, left = set[int](), room + gap
+    for field in sorted(fields):
+        if len(field.text) + gap <= left or not kept:
             kept.add(field.rank)
-            left -= field.need + gap
-    return [f for f in fields if f.rank in kept], max(left, 0)
+            left -= len(field.text) + gap
+    words = [
+        _bar(meter.share or 0.0, min(BAR_MIN + left, BAR_MAX))
+        if field.rank == BAR_RANK
+        else Text(field.text, field.style)
+        for field in fields
+        if field.rank in kept
+    ]
+    line = Text(" " * gap).join(words)
+    line.truncate(room, overflow="crop")
+    line.rstrip()
+    return line
+
+
+def plain(meter: Meter) -> str:
+    """All facts in one line for logs."""
+    clock = [units.clock(meter.seconds)] if meter.share is not None else []
+    facts = [text for field in _fields(meter) if (text := field.text.strip())]
+    return ", ".join([*clock, *facts])
 
 
 def _fields(meter: Meter) -> list[Field]:
     """All fields from left to right; what is per second stands behind what it counts."""
     share, latest = meter.share, meter.latest
     (rows_now, bytes_now), (rows_mean, bytes_mean) = meter.rates(NOW_SECONDS), meter.averages()
-    made = [Field(0, units.clock(meter.seconds), 7)]
-    if share is not None:
-        # The last rows are read before they are published: 100% would be said too early.
-        made = [Field(0, f"{min(int(share * 100), 99)}%", 3), Field(BAR_RANK, "", BAR_MIN)]
-    if latest.bytes and not meter.by_bytes:
-        made.append(Field(5, _tight(units.size(latest.bytes)), 6))
-    elif meter.by_bytes:
-        total = meter.total_bytes or 0
-        width = len(_tight(units.size_of(total, total)))
-        made.append(Field(5, _tight(units.size_of(latest.bytes or 0, total)), width))
-    if latest.bytes or meter.by_bytes:
-        made.append(Field(4, _tight(units.byte_rate(bytes_now)), 8, "cyan"))
-        made.append(Field(10, f"avg {_tight(units.size(bytes_mean))}", 10, "dim"))
-    if meter.total_rows is None:
-        made.append(Field(2, f"{units.count(latest.rows)} rows", 10))
+    if share is None:
+        made = [Field(0, f"{units.clock(meter.seconds):>7}")]
     else:
-        rows = f"{units.count(latest.rows)}/{units.count(meter.total_rows)} rows"
-        made.append(Field(2, rows, 16))
-    made.append(Field(3, f"{units.count(rows_now)}/s", 7, "cyan"))
-    made.append(Field(9, f"avg {units.count(rows_mean)}", 9, "dim"))
-    made.append(Field(7, f"{units.count(latest.parts)} parts", 9))
-    made.append(Field(8, _tight(units.memory(latest.memory)), 7))
-    if share is not None:
-        made.append(Field(1, f"ETA {_short(meter.eta)}", 9))
-    return made
+        # The last rows are read before they are published: 100% would be said too early.
+        made = [Field(0, f"{min(int(share * 100), 99):>2}%"), Field(BAR_RANK, " " * BAR_MIN)]
+    if meter.by_bytes or latest.bytes:
+        size = _tight(units.size(latest.bytes or 0))
+        if meter.total_bytes is not None:
+            widest = _tight(units.size_of(meter.total_bytes, meter.total_bytes))
+            size = _tight(units.size_of(latest.bytes or 0, meter.total_bytes)).rjust(len(widest))
+        made += [
+            Field(5, f"{size:>6}"),
+            Field(4, f"{_tight(units.byte_rate(bytes_now)):>8}", "cyan"),
+            Field(10, f"{'avg ' + _tight(units.size(bytes_mean)):>10}", "dim"),
+        ]
+    parts = latest.parts if latest.parts < 10_000 else f"{latest.parts // 1000}k"
+    of, width = "", 10
+    if meter.total_rows is not None:
+        of, width = f"/{units.count(meter.total_rows)}", 16
+    made += [
+        Field(2, f"{units.count(latest.rows)}{of} rows".rjust(width)),
+        Field(3, f"{units.count(rows_now) + '/s':>7}", "cyan"),
+        Field(9, f"{'avg ' + units.count(rows_mean):>9}", "dim"),
+        Field(7, f"{parts:>3} parts"),
+        Field(8, f"{_tight(units.memory(latest.memory)):>7}"),
+    ]
+    return made if share is None else [*made, Field(1, f"ETA {_short(meter.eta):<5}")]
 
 
 def _bar(share: float, width: int) -> Text:
@@ -120,12 +116,6 @@ def _short(seconds: float | None) -> str:
     """``1m23s``, ``12m``: at most five characters, more digits of a forecast mean nothing."""
     first, _, second = ("-" if seconds is None else units.clock(seconds)).partition(" ")
     return first + second if len(first + second) <= 5 else first
-
-
-def plain(meter: Meter) -> str:
-    """All facts in one line for logs."""
-    clock = [units.clock(meter.seconds)] if meter.share is not None else []
-    return ", ".join([*clock, *(f.text for f in _fields(meter) if f.text)])
 
 
 class Line:
@@ -196,9 +186,14 @@ class Talk:
     def close(self) -> None:
         """Leave the terminal as it was found; may be called twice."""
 
-    def say(self, *parts: str | tuple[str, str]) -> None:
-        """One or more whole lines; words longer than a line (URIs) stay whole."""
-        self.console.print(Text.assemble(*parts), overflow="ignore", crop=False)
+    def say(self, text: str, style: str = "") -> None:
+        """Whole lines, the first word in ``style``; several stay several: a CREATE TABLE."""
+        lines = [
+            wrap(x, first="", indent="    ", width=self.console.width) for x in text.split("\n")
+        ]
+        shown = Text("\n".join(lines))
+        shown.stylize(style, 0, text.find(" "))
+        self.console.print(shown, soft_wrap=True)
 
     def __call__(self, event: events.Event) -> None:
         self.line.hear(event)
@@ -206,13 +201,13 @@ class Talk:
             case events.LoadEnded():
                 self.close()
                 if (more := self._failures - SHOWN_FAILURES) > 0:
-                    self.say(("failed:", "red"), f" {_splits(more)} more")
+                    self.say(f"failed: {_splits(more)} more", "red")
             case events.LoadStarted() if self._level >= 0:
                 self.say(_opening(event))
             case events.Note(level="warning"):
-                self.say(("warning:", "yellow"), f" {_printable(event.text)}")
+                self.say(f"warning: {event.text}", "yellow")
             case events.Note() if self._level >= 0:
-                self.say(("note:", "cyan"), f" {_printable(event.text)}")
+                self.say(f"note: {event.text}", "cyan")
             case events.SplitFailed():
                 self._failed(event)
             case events.AttemptStarted() if self._level > 0:
@@ -230,23 +225,15 @@ class Talk:
         self._failures += 1
         if self._failures <= SHOWN_FAILURES:
             hint = f"\n  hint: {units.printable(event.hint)}" if event.hint else ""
-            text = f" {units.printable(event.split)}: {units.printable(event.error)}"
-            self.say(("failed:", "red"), text + hint)
+            what = f"{event.split}: {event.error}"
+            self.say(f"failed: {units.printable(what)}{hint}", "red")
 
 
 class Plain(Talk):
     """For logs: the same talk, and a line of progress every five seconds, also in a stall."""
 
-    def __init__(
-        self,
-        console: Console,
-        *,
-        first: float = PLAIN_FIRST,
-        every: float = PLAIN_EVERY,
-        **more: Any,
-    ) -> None:
+    def __init__(self, console: Console, **more: Any) -> None:
         super().__init__(console, **more)
-        self._first, self._every = first, every
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="rowfall-progress")
 
@@ -255,10 +242,10 @@ class Plain(Talk):
         return self
 
     def _run(self) -> None:
-        wait = self._first
+        wait = PLAIN_FIRST
         while not self._stop.wait(wait):
             self.say(str(self.line))
-            wait = self._every
+            wait = PLAIN_EVERY
 
     def close(self) -> None:
         self._stop.set()
@@ -286,18 +273,13 @@ class Live(Talk):
         self._live.stop()
 
 
-def _printable(text: str) -> str:
-    """Several lines stay several lines: a note may show a CREATE TABLE."""
-    return "\n".join(units.printable(line) for line in text.split("\n"))
-
-
 def _splits(number: int) -> str:
     return f"{units.exact(number)} split" + ("" if number == 1 else "s")
 
 
 def _opening(event: events.LoadStarted) -> str:
-    size = "" if event.total_bytes is None else f", {units.size(event.total_bytes)}"
-    if event.total_bytes is None and event.total_rows is not None:
+    size = f", {units.size(event.total_bytes)}" if event.total_bytes else ""
+    if event.total_bytes is None and event.total_rows:
         size = f", {units.exact(event.total_rows)} rows"
     before = f" ({units.exact(event.resumed)} landed before)" if event.resumed else ""
     into = units.printable(event.table or event.target)

@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
+from rich.console import RenderableType
+from rich.text import Text
+
 from rowfall import sql, units
-from rowfall.layout import WIDTH, Style, bar, facts, table, wrap
+from rowfall.layout import WIDTH, bar, facts, grid, render, wrap
 from rowfall.model import Report
 
 REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 1
@@ -18,13 +21,14 @@ SHOWN_FAILURES = 20
 _PHASE_BAR = 40
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z")
 
+# outcome: colour, what it means
 _OUTCOMES = {
-    "done": "all splits have landed",
-    "partial": "some splits did not land",
-    "failed": "nothing landed",
-    "interrupted": "stopped by the user",
-    "running": "still running",
-    "lost": "its process is gone",
+    "done": ("green", "all splits have landed"),
+    "partial": ("yellow", "some splits did not land"),
+    "failed": ("red", "nothing landed"),
+    "interrupted": ("yellow", "stopped by the user"),
+    "running": ("yellow", "still running"),
+    "lost": ("red", "its process is gone"),
 }
 
 
@@ -78,27 +82,24 @@ def report_text(
     report: Report, *, color: bool = False, verbose: bool = False, width: int = WIDTH
 ) -> str:
     """The end report as text."""
-    style = Style(color)
-    mark = style.good if report.outcome == "done" else style.warn
-    if report.outcome in ("failed", "lost"):
-        mark = style.bad
-    why = _OUTCOMES.get(report.outcome, "")
-    lines = [f"{style.head('load ' + report.load_id[:8])}  {mark(report.outcome)}: {why}", ""]
-    lines += facts(_where(report), width=width)
-    lines += ["", *_numbers(report)]
+    style, why = _OUTCOMES.get(report.outcome, ("", ""))
+    parts: list[RenderableType] = [_title(report.load_id, report.outcome, style, f": {why}"), ""]
+    parts += [facts(_where(report)), "", _numbers(report)]
     if report.phases:
-        lines += ["", *_phases(report.phases)]
+        parts += ["", _phases(report.phases)]
     if report.limited_by:
-        lines += ["", *wrap(f"Limited by: {report.limited_by}", indent="  ", width=width)]
-    for note in report.notes:
-        lines += wrap(note, indent="    ", first="  - ", width=width)
+        parts += ["", wrap(f"Limited by: {report.limited_by}", indent="  ", width=width)]
+    parts += [wrap(note, indent="    ", first="  - ", width=width) for note in report.notes]
     if verbose and report.settings:
         pairs = [(name, str(value)) for name, value in report.settings.items()]
-        lines += ["", "  settings", *facts(pairs, indent=4, width=width)]
+        parts += ["", "  settings", facts(pairs, indent=4)]
     if report.failures:
-        lines += ["", *_failures(report, style, width)]
-    lines += ["", *_next(report, width)]
-    return "\n".join(lines)
+        parts += ["", *_failures(report, width)]
+    return render([*parts, "", *_next(report, width)], color=color, width=width)
+
+
+def _title(load_id: str, word: str, style: str, more: str = "") -> Text:
+    return Text.assemble((f"load {load_id[:8]}", "bold"), "  ", (word, style), more)
 
 
 def _where(report: Report) -> list[tuple[str, str]]:
@@ -114,7 +115,7 @@ def _where(report: Report) -> list[tuple[str, str]]:
     return [("source", report.source), ("target", into), ("splits", splits)]
 
 
-def _numbers(report: Report) -> list[str]:
+def _numbers(report: Report) -> RenderableType:
     """Name, total and what that means, as three aligned columns."""
     rows = [("rows", units.exact(report.rows), _row_rates(report))]
     if report.rows_rejected:
@@ -133,9 +134,7 @@ def _numbers(report: Report) -> list[str]:
         rows.append(("parts", units.exact(report.parts_written), f"written, {active}"))
     if report.peak_memory:
         rows.append(("memory", units.memory(report.peak_memory), "at the highest point"))
-    names = max(len(name) for name, _, _ in rows)
-    values = max(len(value) for _, value, _ in rows)
-    return [f"  {name:<{names}}  {value:>{values}}  {rest}".rstrip() for name, value, rest in rows]
+    return grid(rows, right={1})
 
 
 def _row_rates(report: Report) -> str:
@@ -164,24 +163,21 @@ def _bytes(report: Report) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _phases(phases: Mapping[str, float]) -> list[str]:
-    names = max(len(name) for name in phases)
-    return [
-        f"  {name:<{names}}  {units.percent(share):>6}  {bar(share, _PHASE_BAR)}".rstrip()
-        for name, share in phases.items()
-    ]
+def _phases(phases: Mapping[str, float]) -> RenderableType:
+    shares = phases.items()
+    rows = [(name, units.percent(share), bar(share, _PHASE_BAR)) for name, share in shares]
+    return grid(rows, right={1})
 
 
-def _failures(report: Report, style: Style, width: int) -> list[str]:
-    lines = [style.bad("  not loaded")]
+def _failures(report: Report, width: int) -> list[RenderableType]:
+    lines: list[RenderableType] = [Text("  not loaded", "red")]
     shown = report.failures[:SHOWN_FAILURES]
     for failure, after in zip(shown, [*shown[1:], None], strict=True):
-        lines += wrap(
-            f"{failure.split}: {failure.error}", indent="      ", first="    ", width=width
-        )
+        text = f"{failure.split}: {failure.error}"
+        lines.append(wrap(text, indent="      ", first="    ", width=width))
         # Splits tend to fail for one reason: its hint is said once, below the last of them.
         if failure.hint and (after is None or after.hint != failure.hint):
-            lines += wrap(f"hint: {failure.hint}", indent="      ", width=width)
+            lines.append(wrap(f"hint: {failure.hint}", indent="      ", width=width))
     more = len(report.failures) - SHOWN_FAILURES
     if more > 0:
         lines.append(f"    and {units.exact(more)} more; --json lists all of them")
@@ -193,7 +189,7 @@ def _next(report: Report, width: int) -> list[str]:
     lines: list[str] = []
     if report.outcome in ("partial", "failed", "interrupted", "lost"):
         text = "To resume, run the same command again: what has landed is skipped."
-        lines += wrap(text, indent="  ", width=width)
+        lines.append(wrap(text, indent="  ", width=width))
     elif report.outcome == "running":
         lines.append("  Look again:  rowfall status")
     if report.table and (report.rows or report.splits_skipped):
@@ -227,22 +223,21 @@ def loads_text(reports: Sequence[Report]) -> str:
         for r in reports
     ]
     head = ("load", "outcome", "started (UTC)", "splits", "rows", "time", "rows/s", "table")
-    return "\n".join(table(head, rows, right=frozenset({3, 4, 5, 6})))
+    return render([grid([head, *rows], right={3, 4, 5, 6}, indent=0)])
 
 
 def verification_text(result: Verified, *, color: bool = False, width: int = WIDTH) -> str:
     """The result of ``rowfall verify``: both sides below each other, so a difference is seen."""
-    style = Style(color)
-    verdict = style.good("equal") if result.ok else style.bad("different")
+    word, style = ("equal", "green") if result.ok else ("different", "red")
     rows = (
+        ("", "rows", "checksum"),
         ("source", units.exact(result.source_rows), result.source_checksum),
         ("target", units.exact(result.target_rows), result.target_checksum),
     )
-    lines = [f"{style.head('load ' + result.load_id[:8])}  {verdict}", ""]
-    lines += [f"  {x}" for x in table(("", "rows", "checksum"), rows, right=frozenset({1}))]
+    parts: list[RenderableType] = [_title(result.load_id, word, style), "", grid(rows, right={1})]
     if result.source_rows != result.target_rows:
         missing = result.source_rows - result.target_rows
         word = "missing in" if missing > 0 else "too many in"
-        lines += ["", style.bad(f"  {units.exact(abs(missing))} rows {word} the target")]
+        parts += ["", Text(f"  {units.exact(abs(missing))} rows {word} the target", "red")]
     compared = f"Compared: {result.scope}, in {units.duration(result.seconds)}."
-    return "\n".join([*lines, "", *wrap(compared, indent="  ", width=width)])
+    return render([*parts, "", wrap(compared, indent="  ", width=width)], color=color, width=width)

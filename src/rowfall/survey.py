@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowfall import sql
-from rowfall.codec import Evidence, parse_type, reader_settings
+from rowfall.codec import BOM, Evidence, parse_type, reader_settings
 from rowfall.errors import SourceError, UsageError
 from rowfall.model import Encoding, Kind, Listing, Split
 from rowfall.sources.base import Source
@@ -125,8 +125,7 @@ def look(
         raise SourceError(f"{source.text} holds no data to infer columns from")
     notes: tuple[tuple[str, str], ...] = ()
     if encoding.kind is Kind.TEXT:
-        encoding, named, notes = _header(source, splits, encoding, ask, fixed)
-        columns = [Found(name, guess) for name, guess in named]
+        encoding, columns, notes = _header(source, splits, encoding, ask, fixed)
     else:
         columns = _described(source, splits, encoding, ask)
     found = _measure(source, splits, encoding, columns, ask)
@@ -170,9 +169,9 @@ def sample_relation(
 
 def _header(
     source: Source, splits: Sequence[Split], encoding: Encoding, ask: Ask, fixed: bool
-) -> tuple[Encoding, list[tuple[str, str]], tuple[tuple[str, str], ...]]:
-    """Encoding with or without names, (name, guessed class) of the columns, notes."""
-    records = _records(source, splits, encoding, ask)
+) -> tuple[Encoding, list[Found], tuple[tuple[str, str], ...]]:
+    """Encoding with or without names, columns with their guessed class, notes."""
+    records, marked = _records(source, splits, encoding, ask)
     tables = [(split.uri, rows) for split, rows in zip(splits, records, strict=True) if rows]
     if not tables:
         raise SourceError(f"{splits[0].uri} holds no rows to infer columns from")
@@ -204,13 +203,16 @@ def _header(
     names = first if named else [f"c{i + 1}" for i in range(len(first))]
     body = [row for _, rows in tables for row in rows[int(named):] if len(row) == len(first)]
     guesses = [_guess([row[i] for row in body]) for i in range(len(first))]
-    return encoding, list(zip(names, guesses, strict=True)), tuple(notes)
+    columns = [Found(name, guess) for name, guess in zip(names, guesses, strict=True)]
+    # The reader takes the mark away in front of a header only.
+    columns[0] = replace(columns[0], bom=marked and not named)
+    return encoding, columns, tuple(notes)
 
 
 def _records(
     source: Source, splits: Sequence[Split], encoding: Encoding, ask: Ask
-) -> list[list[list[str]]]:
-    """The first records of every split, taken apart."""
+) -> tuple[list[list[list[str]]], bool]:
+    """The first records of every split, taken apart; whether one has a byte order mark."""
     lines = replace(encoding, format="LineAsString")
     parts: list[str | SqlText] = []
     for number, split in enumerate(splits):
@@ -221,12 +223,13 @@ def _records(
     by_split: list[list[str]] = [[] for _ in splits]
     for number, line in ask(SqlText.of(*parts), quick):
         by_split[int(number)].append(str(line).removesuffix("\r"))
-    return [_take_apart(texts, encoding) for texts in by_split]
+    marked = any(texts and texts[0].startswith(BOM) for texts in by_split)
+    return [_take_apart(texts, encoding) for texts in by_split], marked
 
 
 def _take_apart(lines: list[str], encoding: Encoding) -> list[list[str]]:
     if lines:
-        lines[0] = lines[0].removeprefix("\ufeff")
+        lines[0] = lines[0].removeprefix(BOM)
     if not encoding.format.startswith("CSV"):
         return [line.split("\t") for line in lines]
     records: list[list[str]] = []
@@ -338,7 +341,9 @@ def _measure(
         group = _group(column, encoding)
         read = column.declared if group in ("typed", "nested") else "Nullable(String)"
         plain.append((column.name, read))
-        facts = _facts(sql.name(column.name), group, len(columns), encoding)
+        x = sql.name(column.name)
+        x = f"if(startsWith({x}, '{BOM}'), substring({x}, 4), {x})" if column.bom else x
+        facts = _facts(x, group, len(columns), encoding)
         wanted.append([name for name, _ in facts])
         items += [text for _, text in facts]
     relation = sample_relation(source, splits, encoding, plain)

@@ -48,7 +48,7 @@ class Chdb:
 
     def load(self, path: Path, encoding: Encoding, columns: Sequence[Column]) -> list[list[Any]]:
         """Insert a file the way a load does it and give back the rows as text."""
-        reader = {s.name: s.value for s in reader_settings(encoding)}
+        reader = {s.name: s.value for s in reader_settings(encoding, columns)}
         self.run("DROP TABLE IF EXISTS t")
         types = ", ".join(f"{sql.name(c.name)} {c.type}" for c in columns)
         self.run(f"CREATE TABLE t ({types}) ENGINE = Memory")

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench import data, plan_probe, run, sides, table
 from bench.measure import BenchError, Result, agree, fastest, median, overlap, ratio
 from bench.measure import run as run_command
+
 from rowfall.sql import settings_clause
 
 MiB = 1 << 20

@@ -308,6 +308,17 @@ def test_a_closed_stdout_ends_quietly() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("closed", ["2>&-", ">&-"])
+def test_a_stream_closed_from_the_start_is_no_bug(closed: str, tmp_path: Path) -> None:
+    line = f"{sys.executable} -m rowfall status --to {tmp_path}/none {closed}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], env=os.environ | {"PYTHONPATH": str(SRC)}, capture_output=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("name", reference.PAGES)
 def test_reference_pages_are_current(name: str) -> None:
     """Run ``python -m rowfall.cli.reference`` when this fails."""

@@ -360,10 +360,43 @@ def test_quoted_empty_fields_are_null_where_the_sample_had_them(
 
 
 def test_blanks_around_values_where_the_sample_had_them(chdb_engine: Chdb, write: Write) -> None:
+    path = write("v", "1, 2020-01-01 , x \n")
+    text = codec("s", "s", "String", Kind.TEXT)
+    plain = [*columns_for(CSV, "Date", Evidence()), text]
+    assert outcome(chdb_engine, path, CSV, plain) is ERROR
+    padded = [*columns_for(CSV, "Date", Evidence(padded=True)), text]
+    assert chdb_engine.load(path, CSV, padded) == [["1", "2020-01-01", " x "]]
+    # Without strings the reader itself may trim.
     path = write("v", "1, 2020-01-01 \n")
-    assert outcome(chdb_engine, path, CSV, columns_for(CSV, "Date", Evidence())) is ERROR
-    padded = columns_for(CSV, "Date", Evidence(padded=True))
-    assert chdb_engine.load(path, CSV, padded) == [["1", "2020-01-01"]]
+    assert chdb_engine.load(path, CSV, plain[:2]) == [["1", "2020-01-01"]]
+
+
+@pytest.mark.parametrize("missing", ["k", "v"])
+@pytest.mark.parametrize(
+    "type_", ["String", "Int32", "Float64", "Nullable(Float64)", "Nullable(Date)", "FixedString(9)"]
+)
+@pytest.mark.parametrize("encoding", [CSV, TSV], ids=lambda e: e.format)
+def test_a_column_that_the_header_lacks_raises(
+    chdb_engine: Chdb, write: Write, encoding: Encoding, type_: str, missing: str
+) -> None:
+    named = Encoding(f"{encoding.format}WithNames", "none", Kind.TEXT)
+    csv = encoding is CSV
+    for seen in (Evidence(), Evidence(breaks=True)):
+        columns = [codec(n, n, type_, Kind.TEXT, csv=csv, seen=seen) for n in ("k", "v")]
+        path = write("v", ("v" if missing == "k" else "k") + "\n\n")
+        assert outcome(chdb_engine, path, named, columns) is ERROR
+
+
+@pytest.mark.parametrize("type_", ["String", "Int32", "Float64", "Date"])
+def test_a_byte_order_mark_is_no_value(chdb_engine: Chdb, write: Write, type_: str) -> None:
+    text = {"String": "a", "Int32": "1", "Float64": "1.5", "Date": "2020-01-01"}[type_]
+    path = write("v", f"\ufeff{text}\n{text}\n")
+    column = codec("v", "v", type_, Kind.TEXT, seen=Evidence(bom=True))
+    assert chdb_engine.load(path, CSV, [column]) == [[text], [text]]
+    if type_ != "String":
+        plain = codec("v", "v", type_, Kind.TEXT)
+        with pytest.raises(ChdbError):
+            chdb_engine.load(path, CSV, [plain])
 
 
 def test_infinity_is_a_value_only_when_the_sample_had_it(chdb_engine: Chdb, write: Write) -> None:

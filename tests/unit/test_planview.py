@@ -103,6 +103,16 @@ def test_reasons_go_above_columns_where_there_is_no_room() -> None:
     assert "\n    -- five values\n    `xxx" in text
 
 
+def test_reasons_of_settings_go_below_where_there_is_no_room() -> None:
+    reason = "one writer per core, and half of them where memory is short"
+    for name in ("max_threads", "deduplicate_blocks_in_dependent_materialized_views"):
+        text = plan_text(replace(a_plan(), settings=(Setting(name, 4, reason),)))
+        shown = text.partition("Settings\n")[2].partition("\n\n")[0]
+        assert max(map(len, shown.split("\n"))) <= 80
+        assert reason in " ".join(shown.split())
+        assert (" = 4\n      one writer" in shown) == (name != "max_threads")
+
+
 def test_an_existing_table_is_said_to_keep_its_definition() -> None:
     text = plan_text(a_plan(replace(SCHEMA, exists=True)), verbose=True)
     assert "default.trips is there already and keeps its definition" in text

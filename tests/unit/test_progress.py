@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import random
-import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
+from rich.console import Console
 
-from rowfall import events
+from rowfall import events, progress
+from rowfall.layout import ENDLESS
 from rowfall.meter import Meter
-from rowfall.progress import SHOWN_FAILURES, Live, Plain, Talk, draw
-
-ESCAPES = re.compile(r"\x1b\[\d*[A-Za-z]")
+from rowfall.progress import SHOWN_FAILURES, Live, Plain, Talk, draw, plain
 
 
 class Clock:
@@ -22,6 +25,40 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class Log(Console):
+    """What is written to a log: no terminal, no colours."""
+
+    def __init__(self) -> None:
+        self.out = io.StringIO()
+        super().__init__(file=self.out, width=ENDLESS, force_terminal=False, color_system=None)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.getvalue().splitlines()
+
+
+class Screen(Console):
+    """A terminal that only remembers what was written to it."""
+
+    def __init__(self, width: int = 80) -> None:
+        self.out = io.StringIO()
+        super().__init__(
+            file=self.out, width=width, force_terminal=True, force_interactive=True,
+            color_system=None,
+        )  # fmt: skip
+
+    @property
+    def text(self) -> str:
+        return self.out.getvalue()
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def started(total_bytes: int | None = 10**10, total_rows: int | None = None) -> events.LoadStarted:
@@ -75,6 +112,14 @@ def test_a_stall_shows_in_the_rate_now() -> None:
     assert meter.seconds == pytest.approx(13.1)
 
 
+def test_rare_events_are_no_bursts() -> None:
+    meter = Meter(Clock())
+    meter.started(started())
+    for second in (10, 20, 30):
+        meter.progressed(events.Progressed(second * 1000, second * 10**6, 1, 1, float(second)))
+    assert meter.rates(3.0) == pytest.approx((1000, 10**6))
+
+
 def test_eta_by_bytes_by_rows_and_unknown() -> None:
     clock = Clock()
     by_bytes, by_rows, unknown = Meter(clock), Meter(clock), Meter(clock)
@@ -87,11 +132,10 @@ def test_eta_by_bytes_by_rows_and_unknown() -> None:
     unknown.started(started(None, None))
     feed(unknown, clock, 20, 1e6, None)
     assert unknown.eta is None
-    assert "ETA" not in draw(unknown, 200)
+    assert "ETA" not in draw(unknown, 200).plain
 
 
-@pytest.mark.parametrize("color", [False, True])
-def test_the_line_is_never_wider_than_the_terminal(color: bool) -> None:
+def test_the_line_is_never_wider_than_the_terminal() -> None:
     chance = random.Random(11)
     clock = Clock()
     for columns in [*range(1, 40, 3), *range(40, 201)]:
@@ -106,13 +150,12 @@ def test_the_line_is_never_wider_than_the_terminal(color: bool) -> None:
             10 ** chance.uniform(0, 9),
             10 ** chance.uniform(0, 13),
         )
-        line = ESCAPES.sub("", draw(meter, columns, color=color))
-        assert len(line) <= max(columns - 1, 1)
+        line = draw(meter, columns).plain
+        assert len(line) <= max(columns - 2, 1)
         assert "\n" not in line
         if columns >= 40:
-            assert "%" in line
-            assert "rows/s" in line
-            assert "ETA" in line
+            for fact in ("%", " rows ", "/s", "ETA"):
+                assert fact in line
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100, 120, 160])
@@ -123,8 +166,8 @@ def test_the_layout_stays_while_the_numbers_change(columns: int) -> None:
     shapes = set()
     for rows, size in ((9.99e5, 9.99e6), (1e6, 1e7), (1.23e7, 123e6), (5e8, 999e6)):
         feed(meter, clock, 2, rows, size)
-        line = draw(meter, columns)
-        shapes.add((len(line), line.index("rows/s"), line.index("ETA")))
+        line = draw(meter, columns).plain
+        shapes.add((line.index("%"), line.index(" rows"), line.rindex("/s"), line.index("ETA")))
     assert len(shapes) == 1
 
 
@@ -133,99 +176,131 @@ def test_eighty_columns_show_the_facts_that_matter() -> None:
     meter = Meter(clock)
     meter.started(started(10**10))
     feed(meter, clock, 10, 5.12e6, 512e6)
-    line = draw(meter, 80)
-    assert len(line) == 79
-    for fact in ("51%", "━", "5.1/10.0 GB", "51.2M rows", "5.12M rows/s", "512 MB/s", "ETA 10s"):
+    assert draw(meter, 80).plain == (
+        "51% ━━━───  5.1/10.0GB  512MB/s 51.2M rows 5.12M/s  37 parts 3.00GiB ETA 10s"
+    )
+    assert "512MB/s  avg 512MB 51.2M rows 5.12M/s avg 5.12M" in draw(meter, 100).plain
+
+
+def test_many_parts_and_a_long_way_to_go_still_fit_eighty_columns() -> None:
+    clock = Clock()
+    meter = Meter(clock)
+    meter.started(started(99_900 * 10**9))
+    for back in (90, 0):
+        size, rows = 88_800 * 10**9 - back * 1_030 * 10**6, 10**12 - back * 11_600_000
+        meter.progressed(events.Progressed(rows, size, 98_765, 123 << 30, 86_399.0 - back))
+    line = draw(meter, 80).plain
+    assert len(line) <= 78
+    for fact in ("88%", "88.8/99.9TB", "1.03GB/s", "1.00T rows", "11.6M/s", "98k parts",
+                 "123GiB", "ETA 2h59m"):  # fmt: skip
         assert fact in line
-    assert "37 parts" in draw(meter, 100)
-    wide = draw(meter, 160)
-    assert "avg 512 MB/s" in wide
-    assert "mem 3.00 GiB" in wide
 
 
-def test_live_redraws_in_place_and_not_too_often() -> None:
-    clock, out = Clock(), []
-    live = Live(out.append, lambda: 80, clock=clock, ticker=False)
-    live(started())
-    for step in range(100):
-        clock.now += 0.02
-        live(events.Progressed(step * 1000, step * 10**6, 1, 1 << 30, step * 0.02))
-    lines = [x for x in out if x.startswith("\r")]
-    assert 10 <= len(lines) <= 20  # two seconds
-    assert not any("\n" in x for x in lines)
+def test_the_end_is_not_announced_before_it_is_there() -> None:
+    meter = Meter(Clock())
+    meter.started(started(1000))
+    meter.progressed(events.Progressed(10, 1000, 1, 1, 1.0))
+    assert draw(meter, 80).plain.startswith("99%")
 
 
-def test_talk_goes_above_the_live_line_without_tearing_it() -> None:
-    clock, out = Clock(), []
-    live = Live(out.append, lambda: 80, clock=clock, ticker=False)
-    live(started())
-    live(events.Progressed(1000, 10**6, 1, 1 << 30, 1.0))
-    out.clear()
-    live(events.Note("warning", "trying again in 2 s"))
-    erase, text, redraw = out
-    assert erase == "\r\x1b[K"
-    assert text == "warning: trying again in 2 s\n"
-    assert redraw.startswith("\r")
-    assert "rows/s" in redraw
-    out.clear()
-    live(events.LoadEnded("3f2a", "done"))
-    live.close()
-    assert out == ["\r\x1b[K"]
-    out.clear()
-    live(events.Progressed(2000, 10**6, 1, 1 << 30, 2.0))
-    assert out == []
+def test_generated_rows_have_a_share_and_no_bytes() -> None:
+    clock = Clock()
+    meter = Meter(clock)
+    meter.started(started(None, 10**8))
+    feed(meter, clock, 10, 5e6, 0)
+    line = draw(meter, 80).plain
+    assert line.startswith("50% ━")
+    assert "50.0M/100M rows" in line
+    assert "B/s" not in line
 
 
-def test_live_cleans_up_what_a_narrowed_terminal_folded() -> None:
-    clock, out = Clock(), []
-    columns = 80
-    live = Live(out.append, lambda: columns, clock=clock, ticker=False)
-    live(started())
-    live(events.Progressed(1000, 10**6, 1, 1 << 30, 1.0))
-    columns = 40
-    clock.now += 1
-    live(events.Progressed(2000, 2 * 10**6, 1, 1 << 30, 2.0))
-    assert out[-1].startswith("\r\x1b[1A\x1b[J")
+def test_live_shows_one_line_and_takes_it_away() -> None:
+    screen = Screen()
+    with Live(screen) as live:
+        live(started())
+        live(events.Progressed(1000, 10**9, 1, 1 << 30, 1.0))
+        wait_for(lambda: "ETA" in screen.text)
+        live(events.Note("warning", "trying again in 2 s"))
+        wait_for(lambda: "ETA" in screen.text.rpartition("again")[2])
+        live(events.LoadEnded("3f2a", "done"))
+        shown = screen.text
+        live(events.Progressed(2000, 10**9, 1, 1 << 30, 2.0))
+    assert screen.text == shown
+    # The talk replaces the line, which is drawn again below it.
+    assert "\r\x1b[2Kwarning: trying again in 2 s\n10%" in screen.text
+    assert screen.text.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")
+    rows = [r for line in screen.text.split("\n") for r in line.split("\x1b[2K")]
+    assert max(len(r.rstrip("\r")) for r in rows) <= 80
 
 
-def test_plain_lines_come_after_two_seconds_then_every_five() -> None:
-    clock, out = Clock(), []
-    talk = Plain(out.append, clock=clock)
-    talk(started())
-    out.clear()
-    times = []
-    for step in range(1, 200):
-        clock.now += 0.1
-        talk(events.Progressed(step * 10**5, step * 10**7, 37, 3 << 30, step * 0.1))
-        times += [step * 0.1] * len(out)
-        assert not any("\x1b" in x or "\r" in x for x in out)
-        assert all(x.endswith("\n") for x in out)
-        out.clear()
-    assert times == pytest.approx([2.0, 7.0, 12.0, 17.0], abs=0.11)
+def test_live_leaves_the_terminal_alone_whatever_happens() -> None:
+    screen = Screen()
+    with suppress(KeyboardInterrupt), Live(screen):
+        assert screen.text.endswith("\x1b[?25h")  # the cursor is never hidden for long
+        raise KeyboardInterrupt
+    assert screen.text.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")
+
+
+def test_live_says_what_it_does_before_the_load_begins() -> None:
+    clock, screen = Clock(), Screen()
+    with Live(screen, busy="counting", clock=clock):
+        clock.now += 3
+        wait_for(lambda: "3s counting" in screen.text)
+
+
+def test_talk_on_a_terminal_is_wrapped_between_words() -> None:
+    screen = Screen(40)
+    path = "s3://bucket/" + "x" * 40
+    Talk(screen)(events.Note("warning", f"{path} was read again because it had changed"))
+    assert screen.text.split("\n") == [
+        "warning:", f"    {path}", "    was read again because it had", "    changed", "",
+    ]  # fmt: skip
+
+
+def test_plain_lines_come_in_time_also_in_a_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PLAIN_FIRST", 0.05)
+    monkeypatch.setattr(progress, "PLAIN_EVERY", 0.1)
+    log = Log()
+    with Plain(log) as talk:
+        wait_for(lambda: log.lines[:1] == ["0s, looking at source and target"])
+        talk(started())
+        talk(events.Progressed(10**6, 10**8, 37, 3 << 30, 1.0))
+        wait_for(lambda: sum("1%" in line for line in log.lines) > 2)  # with no event between
+        talk(events.LoadEnded("3f2a", "done"))
+        count = len(log.lines)
+        time.sleep(0.3)
+    assert len(log.lines) == count
+    assert not any(c in log.out.getvalue() for c in "\x1b\r")
 
 
 def test_plain_line_has_all_facts() -> None:
-    clock, out = Clock(), []
-    talk = Plain(out.append, clock=clock)
-    talk(started())
+    clock = Clock()
+    meter = Meter(clock)
+    meter.started(started())
     clock.now += 2
-    talk(events.Progressed(10**7, 10**9, 37, 3 << 30, 2.0))
-    assert out[0] == "load 3f2a9c1e: 100 splits, 10.0 GB into default.t\n"
-    for fact in (
-        "10%",
-        "1.0/10.0 GB",
-        "10.0M rows",
-        "rows/s (avg 5.00M)",
-        "MB/s",
-        "ETA",
-        "37 parts",
-    ):
-        assert fact in out[1]
+    meter.progressed(events.Progressed(10**7, 10**9, 37, 3 << 30, 2.0))
+    assert plain(meter) == (
+        "2s, 10%, 1.0/10.0GB, 500MB/s, avg 500MB, 10.0M rows, 5.00M/s, avg 5.00M, 37 parts, "
+        "3.00GiB, ETA 18s"
+    )
+
+
+def test_talk_says_what_happens() -> None:
+    log = Log()
+    talk = Talk(log)
+    talk(started())
+    talk(events.Note("info", "creating the table:\nCREATE TABLE t\n    a UInt8\x1b[2J"))
+    assert log.lines == [
+        "load 3f2a9c1e: 100 splits, 10.0 GB into default.t",
+        "note: creating the table:",
+        "CREATE TABLE t",
+        "    a UInt8\\x1b[2J",
+    ]
 
 
 def test_quiet_says_warnings_and_failures_only() -> None:
-    out: list[str] = []
-    talk = Talk(out.append, level=-1)
+    log = Log()
+    talk = Talk(log, level=-1)
     for event in (
         started(),
         events.Note("info", "reading whole files"),
@@ -236,29 +311,30 @@ def test_quiet_says_warnings_and_failures_only() -> None:
         events.LoadEnded("3f", "partial"),
     ):
         talk(event)
-    assert out == [
-        "warning: lost a connection\n",
-        "failed: f.csv: cannot parse\n  hint: Look at it.\n",
+    assert log.lines == [
+        "warning: lost a connection",
+        "failed: f.csv: cannot parse",
+        "  hint: Look at it.",
     ]
 
 
 def test_verbose_says_every_attempt() -> None:
-    out: list[str] = []
-    talk = Talk(out.append, level=1)
+    log = Log()
+    talk = Talk(log, level=1)
     talk(events.AttemptStarted("a1", 10, 420 * 10**6))
     talk(events.AttemptPublished("a1", 10, 1_000_000, 2.1))
-    assert out == [
-        "attempt a1: 10 splits, 420 MB\n",
-        "attempt a1: published 1,000,000 rows of 10 splits in 2.1 s\n",
+    assert log.lines == [
+        "attempt a1: 10 splits, 420 MB",
+        "attempt a1: published 1,000,000 rows of 10 splits in 2.1 s",
     ]
 
 
 def test_a_flood_of_failures_is_counted() -> None:
-    out: list[str] = []
-    talk = Talk(out.append)
+    log = Log()
+    talk = Talk(log)
     for number in range(100):
         talk(events.SplitFailed(f"{number}.csv", "gone\x1b[2J", None))
     talk(events.LoadEnded("3f", "failed"))
-    assert len(out) == SHOWN_FAILURES + 1
-    assert out[-1] == f"failed: {100 - SHOWN_FAILURES} splits more\n"
-    assert "\x1b" not in "".join(out)
+    assert len(log.lines) == SHOWN_FAILURES + 1
+    assert log.lines[-1] == f"failed: {100 - SHOWN_FAILURES} splits more"
+    assert "\x1b" not in log.out.getvalue()

@@ -88,10 +88,10 @@ def test_report_of_a_finished_load() -> None:
             "  parts            112  written, 9 active in the table now",
             "  memory      3.00 GiB  at the highest point",
             "",
-            "  read       62 %  ━━━━━━━━━━━━━━━━━━━━━━━━━",
-            "  insert     30 %  ━━━━━━━━━━━━",
-            "  write       8 %  ━━━",
-            "  publish   0.4 %  ━",
+            "  read      62 %  ━━━━━━━━━━━━━━━━━━━━━━━━━",
+            "  insert    30 %  ━━━━━━━━━━━━",
+            "  write      8 %  ━━━",
+            "  publish  0.4 %  ━",
             "",
             "  Limited by: the CPU: 7.8 of 8 cores were busy",
             "",
@@ -116,6 +116,13 @@ def test_report_fits_eighty_columns_and_has_no_escapes() -> None:
         assert max(map(len, text.split("\n"))) <= 80
         assert "\x1b" not in text
         assert "\x1b[1m" in report_text(report, color=True)
+
+
+def test_words_longer_than_a_line_stay_whole() -> None:
+    source = "s3://bucket/" + "long/" * 30 + "*.csv.gz"
+    text = report_text(replace(DONE, source=source, limited_by="word " * 60))
+    assert f"  source  {source}\n" in text
+    assert sum(len(line) > 80 for line in text.split("\n")) == 1
 
 
 def test_report_of_nothing_is_readable() -> None:
@@ -161,6 +168,8 @@ def test_loads_as_table_and_json() -> None:
     assert first.startswith("3f2a9c1e  done     11-21 09:14")
     assert second.split()[4] == "97/100"
     assert len(first) <= 80
+    name = "t" * 90
+    assert loads_text([replace(DONE, table=name)]).split("\n")[1].endswith(name)
     document = json.loads(json.dumps(loads_document([DONE, PARTIAL])))
     assert document["rowfall_loads"] == 1
     assert [r["load_id"] for r in document["loads"]] == [DONE.load_id, PARTIAL.load_id]

@@ -33,6 +33,9 @@ class Output:
         self.no_color = bool(os.environ.get("NO_COLOR"))
         self.debug = os.environ.get("ROWFALL_DEBUG", "") not in ("", "0")
         self._deaf = False
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:  # closed by whoever started us
+                setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as we run
         for stream in (sys.stdout, sys.stderr):
             # File names need not be valid text, and a locale need not know every character.
             if hasattr(stream, "reconfigure"):
@@ -109,6 +112,7 @@ class Output:
         from rich.console import Console
 
         from rowfall import progress
+        from rowfall.layout import ENDLESS
 
         terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         console = Console(
@@ -116,7 +120,7 @@ class Output:
             force_terminal=terminal,
             color_system="auto" if self.talk_color else None,
             highlight=False,
-            soft_wrap=not terminal,
+            width=None if terminal else ENDLESS,
         )
         level = -1 if self.quiet else int(self.verbose)
         if self.quiet or self.json:

@@ -21,7 +21,7 @@ def verify(output: Output, load_id: str, to: str | None) -> int:
     from rowfall import api
     from rowfall.reportview import verification_document, verification_text
 
-    with output.listener() as listener:
+    with output.listener("reading the source again") as listener:
         result = api.verify(load_id, to=to, on_event=listener)
     if output.json:
         output.document(verification_document(result))

@@ -20,6 +20,7 @@ from rowfall.sql import literal
 from rowfall.sqltext import SqlText
 
 _WILD = str.maketrans("*{}", "???")
+_MANY = 8  # beyond it, what the paths have in common is written once
 
 
 def union(parts: Sequence[SqlText]) -> SqlText:
@@ -30,6 +31,29 @@ def union(parts: Sequence[SqlText]) -> SqlText:
     for part in parts:
         pieces += ["\n    UNION ALL " if pieces else "", "SELECT * FROM ", part]
     return SqlText.of("(", *pieces, ")")
+
+
+def joined(
+    calls: Sequence[tuple[SqlText, str | None]], structure: str, *, settings: str = ""
+) -> SqlText:
+    """One relation of several (call, path to narrow it to or None); a plain one stays as it is."""
+    if len(calls) == 1 and calls[0][1] is None and not settings:
+        return calls[0][0]
+    # All members of a UNION have to show the same columns.
+    return union(
+        [narrowed(call, structure, path=only, settings=settings) for call, only in calls]
+    )
+
+
+def files(paths: Sequence[str]) -> str:
+    """The first argument of ``file()``: one path, or an array, which never skips a missing one."""
+    if len(paths) == 1:
+        return literal(paths[0])
+    if len(paths) <= _MANY:
+        return "[" + ", ".join(map(literal, paths)) + "]"
+    prefix, parts, suffix = factor(paths)
+    listed = ", ".join(map(literal, parts))
+    return f"arrayMap(x -> concat({literal(prefix)}, x, {literal(suffix)}), [{listed}])"
 
 
 def wildcard(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from rowfall import formats, uri
@@ -12,13 +13,12 @@ from rowfall.errors import SourceError
 from rowfall.model import Encoding, Listing, Split
 from rowfall.options import Options
 from rowfall.secrets import Secret
-from rowfall.sources import _glob, _relation
+from rowfall.sources import _feed, _glob, _relation, _whole
 from rowfall.sql import literal
 from rowfall.sqltext import SqlText
 
 # The engine has no way to quote these in a file name (commas and "::" are plain letters there).
 _UNQUOTABLE = frozenset("*?{}")
-_MANY = 8  # beyond it, what the paths have in common is written once
 _SHOWN = 3
 
 
@@ -37,6 +37,7 @@ class Files:
         self.text = " ".join(texts)
         self._texts = tuple(texts)
         self._options = options
+        self._feeder = _feed.Feeder(self)
 
     def listing(self) -> Listing:
         """All files, absolute; ``version`` is ``size-mtime_ns``.
@@ -60,8 +61,8 @@ class Files:
         return listing
 
     def encoding(self, listing: Listing) -> Encoding:
-        names = (listing.uri(index) for index in range(len(listing)))
-        return formats.detect(names, self._options)
+        names = [listing.uri(index) for index in range(len(listing))]
+        return _feed.readable(formats.detect(names, self._options), names)
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
         return _relation.spread(listing, most)
@@ -69,36 +70,49 @@ class Files:
     def relation(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
-        return relation([split.uri for split in splits], encoding, structure)
+        fed, rest = _feed.choose(splits, encoding)
+        calls = _calls([split.uri for split in rest], encoding, structure)
+        if fed:
+            objects = [(split.uri, partial(_feed.read_file, split.uri)) for split in fed]
+            calls.append((self._feeder.call(objects, encoding, structure), None))
+        return _relation.joined(calls, structure)
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        found = []
-        for split in splits:
-            try:
-                now = _version(os.stat(split.uri))
-            except OSError as error:
-                found.append((split, f"the file is gone ({error.strerror})"))
-                continue
-            if now != split.version:
-                found.append((split, f"the file was {split.version} and is {now} (size-mtime)"))
-        return found
+        answers = ((split, self._wrong(split)) for split in splits)
+        return [(split, text) for split, text in answers if text]
+
+    def _wrong(self, split: Split) -> str | None:
+        packed = formats.packed(split.uri, self._options)
+        try:
+            status = os.stat(split.uri)
+            if (now := _version(status)) != split.version:
+                return f"changed from {split.version} to {now} (size-mtime)"
+            return self._feeder.broken(split.uri) or _whole.check_file(
+                split.uri, status.st_size, packed
+            )
+        except OSError as error:
+            return f"the file is gone ({_cause(error)})"
 
 
 def relation(paths: Sequence[str], encoding: Encoding | None, structure: str) -> SqlText:
     """``file(...)`` of exactly these absolute paths; a missing one makes the engine raise."""
+    return _relation.joined(_calls(paths, encoding, structure), structure)
+
+
+def _calls(
+    paths: Sequence[str], encoding: Encoding | None, structure: str
+) -> list[tuple[SqlText, str | None]]:
+    """One call for all plain names, and one for each that the engine cannot quote."""
     tail = _relation.arguments(encoding, structure)
     plain = [path for path in paths if not _UNQUOTABLE & set(path)]
-    parts = []
+    calls: list[tuple[SqlText, str | None]] = []
     if plain:
-        parts.append(SqlText.of(f"file({_paths(plain)}{tail})"))
+        calls.append((SqlText.of(f"file({_relation.files(plain)}{tail})"), None))
     for path in paths:
         if _UNQUOTABLE & set(path):
             call = SqlText.of(f"file({literal(_relation.wildcard(path))}{tail})")
-            parts.append(_relation.narrowed(call, structure, path=path))
-    if len(parts) > 1 and plain:
-        # All members of a UNION have to show the same columns.
-        parts[0] = _relation.narrowed(parts[0], structure)
-    return _relation.union(parts)
+            calls.append((call, path))
+    return calls
 
 
 def find(path: str, *, everything: bool = False) -> Iterator[str]:
@@ -257,14 +271,3 @@ def _nearest(path: str) -> str:
     shown = ", ".join(islice(names, _SHOWN)) + (", ..." if len(names) > _SHOWN else "")
     what = f"{len(names)} files ({shown})" if names else "no files"
     return f"The nearest existing folder is {folder}, which holds {what}."
-
-
-def _paths(paths: Sequence[str]) -> str:
-    """The first argument of ``file()``: one path, or an array, which never skips a missing one."""
-    if len(paths) == 1:
-        return literal(paths[0])
-    if len(paths) <= _MANY:
-        return "[" + ", ".join(map(literal, paths)) + "]"
-    prefix, parts, suffix = _relation.factor(paths)
-    listed = ", ".join(map(literal, parts))
-    return f"arrayMap(x -> concat({literal(prefix)}, x, {literal(suffix)}), [{listed}])"

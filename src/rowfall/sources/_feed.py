@@ -1,0 +1,337 @@
+"""bz2 for an engine without it: named pipes that the engine reads and rowfall fills.
+
+One thread per pipe that the engine has opened reads the object, unpacks it and writes it; pipes
+that nobody has opened yet cost no thread. At most as many threads unpack at a time as there are
+cores. No thread keeps its core while it waits for the engine: a statement may hold one pipe open
+and full while it reads another.
+
+The engine takes the end of a pipe for the end of the data. So what went wrong is remembered
+before the pipe is closed, and :meth:`Feeder.broken` tells it before anything becomes visible.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from rowfall import formats
+from rowfall.errors import RowfallError, SourceError, UsageError
+from rowfall.model import Encoding, Kind, Split
+from rowfall.sources import _relation
+from rowfall.sqltext import SqlText
+
+Opener = Callable[[], Iterator[bytes]]
+"""Gives an object's stored bytes in pieces."""
+
+BZ2 = "bz2"
+CHUNK = 1 << 20
+"""Stored bytes read at a time."""
+
+_PIECE = 1 << 20  # unpacked at a time: bz2 packs up to 45,000 to 1, one chunk may hold 45 GB
+_PIPE = 1 << 20  # Linux lets a pipe grow to this; fewer wake-ups of both sides
+_SAMPLE = 4 << 20  # unpacked bytes of a sample file
+_STALE = 60.0  # seconds after which a pipe asked for again is one that nobody will open
+# The doorkeeper tries the newest pipes every 2 to 20 ms and all of them every 16th time: a try
+# costs 3 us, so 2,000 pipes at once would take 6 ms of a core each time.
+_SHORT, _LONG, _NEAR, _ALL = 0.002, 0.02, 64, 16
+_AFFINITY = getattr(os, "sched_getaffinity", None)
+_CORES = threading.BoundedSemaphore(len(_AFFINITY(0)) if _AFFINITY else os.cpu_count() or 1)
+
+
+class BrokenError(Exception):
+    """The bytes are no whole bz2 stream; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipe:
+    path: str
+    uri: str
+    open: Opener
+    made: float = field(default_factory=time.monotonic)
+
+
+class Feeder:
+    """Makes and fills the pipes of one source.
+
+    Args:
+        owner: the source; when it is gone, or the process ends, all files are removed.
+    """
+
+    def __init__(self, owner: object) -> None:
+        self._wake = threading.Condition()
+        self._folder = ""
+        self._made = 0
+        self._waiting: list[_Pipe] = []
+        self._running = False
+        self._closed = False
+        self._broken: dict[str, str] = {}
+        self._samples: dict[str, str] = {}
+        weakref.finalize(owner, self.close)
+
+    def call(
+        self, objects: Sequence[tuple[str, Opener]], encoding: Encoding | None, structure: str
+    ) -> SqlText:
+        """``file(...)`` over fresh pipes, one for each (URI, opener).
+
+        With an empty structure over short ordinary files instead: the engine opens what it
+        describes several times.
+
+        Raises:
+            SourceError: a sample cannot be unpacked, or the temp folder takes no files.
+        """
+        if encoding is None:
+            raise ValueError("a source of bytes needs an encoding")
+        if structure:
+            paths = self._pipes(objects)
+        else:
+            paths = [self._sample(uri, opener) for uri, opener in objects]
+        plain = replace(encoding, compression="none")
+        tail = _relation.arguments(plain, structure)
+        return SqlText.of(f"file({_relation.files(paths)}{tail})")
+
+    def broken(self, uri: str) -> str | None:
+        """What went wrong the last time this object was fed, as a predicate.
+
+        Asked after the statement has ended: pipes of the object still unopened are removed.
+        """
+        with self._wake:
+            self._remove(lambda pipe: pipe.uri == uri)
+            return self._broken.get(uri)
+
+    def close(self) -> None:
+        """Remove everything; feeders that the engine still reads end with it."""
+        with self._wake:
+            self._closed = True
+            self._waiting.clear()
+            folder, self._folder = self._folder, ""
+            self._wake.notify_all()
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    # --- files --------------------------------------------------------------------------------
+
+    def _pipes(self, objects: Sequence[tuple[str, Opener]]) -> list[str]:
+        old = time.monotonic() - _STALE
+        names = {uri for uri, _ in objects}
+        with self._wake:
+            self._closed = False
+            self._remove(lambda pipe: pipe.uri in names and pipe.made < old)
+            pipes = []
+            for uri, opener in objects:
+                self._broken.pop(uri, None)
+                pipe = _Pipe(self._path(uri), uri, opener)
+                try:
+                    os.mkfifo(pipe.path, 0o600)
+                except OSError as error:
+                    raise _no_room(pipe.path, error) from error
+                pipes.append(pipe)
+            # The newest in front: the statement about to run opens those.
+            self._waiting = pipes + self._waiting
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._watch, daemon=True, name="bz2-door").start()
+            self._wake.notify_all()
+        return [pipe.path for pipe in pipes]
+
+    def _sample(self, uri: str, opener: Opener) -> str:
+        """A file of the first rows of an object."""
+        if uri in self._samples and os.path.exists(self._samples[uri]):
+            return self._samples[uri]
+        head = bytearray()
+        try:
+            for piece in unpacked(opener()):
+                head += piece
+                if len(head) >= _SAMPLE:
+                    del head[head.rfind(b"\n") + 1 or len(head) :]
+                    break
+        except Exception as error:  # of whatever reads the object
+            if not head:  # else there is something to look at; the load will find the break
+                raise SourceError(
+                    f"cannot read {uri}: {_text(error)}", hint="Test it with bzip2 -t."
+                ) from error
+        with self._wake:
+            path = self._path(uri)
+        try:
+            with open(path, "wb") as file:
+                file.write(head)
+        except OSError as error:
+            raise _no_room(path, error) from error
+        self._samples[uri] = path
+        return path
+
+    def _path(self, uri: str) -> str:
+        """A new path that ends like the object, for the engine's messages."""
+        if not self._folder:
+            self._folder = tempfile.mkdtemp(prefix="rowfall-bz2-")
+        self._made += 1
+        name = re.sub(r"[^\w.-]", "_", uri.rpartition("/")[2].removesuffix(".bz2"), flags=re.ASCII)
+        return os.path.join(self._folder, f"{self._made}-{name[-100:]}")
+
+    def _remove(self, unwanted: Callable[[_Pipe], bool]) -> None:
+        for pipe in [pipe for pipe in self._waiting if unwanted(pipe)]:
+            self._waiting.remove(pipe)
+            _unlink(pipe.path)
+
+    # --- threads ------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Start a feeder for every pipe that the engine opens; end when none is left."""
+        pause, turn = _SHORT, 0
+        while True:
+            with self._wake:
+                if not self._waiting:
+                    self._running = False
+                    return
+                turn += 1
+                near = self._waiting if turn % _ALL == 0 else self._waiting[:_NEAR]
+                opened = [(pipe, sink) for pipe in near if (sink := _open(pipe.path)) is not None]
+                for pipe, sink in opened:
+                    self._waiting.remove(pipe)
+                    _unlink(pipe.path)  # both ends are open: the name is needed no more
+                    threading.Thread(
+                        target=self._feed, args=(pipe, sink), daemon=True, name="bz2"
+                    ).start()
+                pause = _SHORT if opened else min(pause * 1.5, _LONG)
+                if self._waiting and self._wake.wait(pause):
+                    pause = _SHORT
+
+    def _feed(self, pipe: _Pipe, sink: int) -> None:
+        with os.fdopen(sink, "wb", buffering=0) as file:
+            try:
+                for piece in unpacked(pipe.open()):
+                    if not _write(file.fileno(), piece):
+                        break  # a LIMIT is reached, or the statement failed: no error of ours
+            except Exception as error:  # whatever it is, the load must not take it for the end
+                with self._wake:
+                    self._broken[pipe.uri] = _text(error)
+        with self._wake:
+            self._wake.notify_all()  # the engine opens its next pipe at once
+
+
+def choose(splits: Sequence[Split], encoding: Encoding | None) -> tuple[list[Split], list[Split]]:
+    """The splits that have to be fed, and the others."""
+    packed = encoding.compression if encoding else "none"
+    if packed == formats.AUTO:
+        fed = [split for split in splits if formats.by_name(path_of(split.uri))[1] == BZ2]
+    else:
+        fed = list(splits) if packed == BZ2 else []
+    kept = {split.uri for split in fed}
+    return fed, [split for split in splits if split.uri not in kept]
+
+
+def path_of(uri: str) -> str:
+    """The part of a URI that ends with the extension (an HTTP one may have a query)."""
+    return uri.partition("?")[0] if uri.startswith(("http://", "https://")) else uri
+
+
+def readable(encoding: Encoding, names: Iterable[str]) -> Encoding:
+    """``encoding``, unless pipes cannot carry it.
+
+    Raises:
+        UsageError: a format that is read from its end, packed with bz2.
+    """
+    packed = encoding.compression
+    if encoding.kind is Kind.TYPED and (
+        packed == BZ2
+        or (packed == formats.AUTO and any(formats.by_name(name)[1] == BZ2 for name in names))
+    ):
+        raise UsageError(
+            f"{encoding.format} packed with bz2 cannot be read",
+            hint="Unpack it first (bunzip2); bz2 is for CSV, TSV and JSONEachRow.",
+        )
+    return encoding
+
+
+def unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The content of a bz2 file of one or many streams, in pieces of at most 1 MiB.
+
+    Raises:
+        BrokenError: it is none, it is cut, or something else follows (zero bytes are padding).
+    """
+    current: bz2.BZ2Decompressor | None = None
+    streams = 0
+    for chunk in chunks:
+        data = chunk
+        while data or (current is not None and not current.needs_input):
+            if current is None:
+                data = data.lstrip(b"\0") if streams else data
+                if not data:
+                    break
+                current = bz2.BZ2Decompressor()
+                streams += 1
+            with _CORES:
+                try:
+                    piece = current.decompress(data, _PIECE)
+                except OSError as error:
+                    raise BrokenError(str(error).lower()) from error
+            data = b""
+            if current.eof:
+                data, current = current.unused_data, None
+            if piece:
+                yield piece
+    if current is not None:
+        raise BrokenError("it ends in the middle")
+    if not streams:
+        raise BrokenError("it is empty")
+
+
+def read_file(path: str) -> Iterator[bytes]:
+    """A local file in pieces."""
+    with open(path, "rb", buffering=0) as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+def _text(error: Exception) -> str:
+    """An error as a predicate that can follow the object's name."""
+    if isinstance(error, BrokenError):
+        return f"its bz2 stream is broken: {error}"
+    if isinstance(error, RowfallError):
+        return f"reading it failed: {error.message}"
+    cause = error.strerror if isinstance(error, OSError) else None
+    return f"reading it failed: {(cause or str(error) or type(error).__name__).lower()}"
+
+
+def _open(path: str) -> int | None:
+    """The writing end of a pipe, None while the engine has not opened the other one."""
+    try:
+        sink = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    os.set_blocking(sink, True)
+    with contextlib.suppress(OSError, AttributeError):
+        fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, _PIPE)
+    return sink
+
+
+def _write(sink: int, data: bytes) -> bool:
+    """Write all of it; False when the reader has gone."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(sink, view) :]
+    except BrokenPipeError:
+        return False
+    return True
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+def _no_room(path: str, error: OSError) -> SourceError:
+    return SourceError(
+        f"cannot write {path}: {(error.strerror or str(error)).lower()}",
+        hint="bz2 is unpacked through the temp folder: make room, or set TMPDIR.",
+    )

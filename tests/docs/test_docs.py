@@ -1,0 +1,196 @@
+"""README and docs: every runnable block runs, outputs are as printed, links and commands exist."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lab.seaweed import Seaweed
+from rowfall.cli import COMMANDS
+from rowfall.options import LOAD, PLAN, flags_of
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = list(dict.fromkeys(PAGES))
+ENDPOINT, BUCKET = "http://127.0.0.1:9000", "lake"
+
+_FENCE = re.compile(
+    r"^(?:<!-- (?P<mark>s3|prints|exit \d+) -->\n)?```(?P<kind>[a-z]+)\n(?P<text>.*?)^```$",
+    re.M | re.S,
+)
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One fenced block; ``prints`` is what it has to write to stdout, None for whatever."""
+
+    line: int
+    kind: str
+    text: str
+    exit: int = 0
+    s3: bool = False
+    prints: str | None = None
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path) -> list[Block]:
+    """The sh and python blocks of a page."""
+    text = page.read_text(encoding="utf-8")
+    found: list[Block] = []
+    for match in _FENCE.finditer(text):
+        mark = match["mark"] or ""
+        line = text.count("\n", 0, match.start()) + 1
+        if mark == "prints":
+            last = found.pop()
+            found.append(Block(last.line, last.kind, last.text, last.exit, last.s3, match["text"]))
+        elif match["kind"] in ("sh", "python"):
+            code = int(mark.removeprefix("exit ")) if mark.startswith("exit") else 0
+            found.append(Block(line, match["kind"], match["text"], code, mark == "s3"))
+    return found
+
+
+RUNNABLE = [page for page in PAGES if blocks(page)]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Nothing of the user's own clouds or ledgers; ``rowfall`` is this one."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "ROWFALL_", "XDG_"))}
+    own = {"HOME": str(tmp_path / "home"), "ROWFALL_HOME": str(tmp_path / "home/state")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
+    return {**kept, **own, "PATH": path, "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
+def test_examples_run(
+    page: Path, tmp_path: Path, environment: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (tmp_path / "home").mkdir()
+    replaced: dict[str, str] = {}
+    if any(block.s3 for block in blocks(page)):
+        service: Seaweed = request.getfixturevalue("s3")
+        bucket = f"docs-{page.stem.lower()}"
+        service.create_bucket(bucket)
+        replaced = {ENDPOINT: service.endpoint, f"s3://{BUCKET}/": f"s3://{bucket}/"}
+        keys = {k: v for k, v in service.env.items() if k != "AWS_ENDPOINT_URL"}
+        environment = {**environment, **keys}
+    with python_blocks_see(environment, work) as run_python:
+        for block in blocks(page):
+            where = f"{name_of(page)}:{block.line}"
+            text = block.text
+            for old, new in replaced.items():
+                text = text.replace(old, new)
+            if block.kind == "python":
+                printed = run_python(text, where)
+            else:
+                printed = run_shell(text, block, work, environment, where)
+            if block.prints is not None:
+                assert printed == block.prints, where
+
+
+def run_shell(
+    text: str, block: Block, work: Path, environment: Mapping[str, str], where: str
+) -> str:
+    ran = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text],  # noqa: S607 - the shell of the examples
+        cwd=work,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == block.exit, f"{where}\n{text}\n{ran.stdout}\n{ran.stderr}"
+    return ran.stdout
+
+
+@contextlib.contextmanager
+def python_blocks_see(environment: Mapping[str, str], work: Path) -> Iterator[object]:
+    """Python blocks of a page share their names, as they would in one session."""
+    names: dict[str, object] = {"__name__": "docs"}
+    before, folder = dict(os.environ), Path.cwd()
+
+    def run(text: str, where: str) -> str:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(text, where, "exec"), names)  # noqa: S102 - our own pages
+        return out.getvalue()
+
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(work)
+    try:
+        yield run
+    finally:
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def test_guides_are_run() -> None:
+    """A guide whose blocks were marked wrongly would be tested by nothing."""
+    run = {name_of(page) for page in RUNNABLE}
+    guides = {name_of(page) for page in (ROOT / "docs/guides").glob("*.md")}
+    assert {"README.md", *guides} <= run
+
+
+def anchor(heading: str) -> str:
+    """The anchor that the usual renderers make of a heading."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return {anchor(h) for h in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_resolve(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for link in _LINK.findall(text):
+        if "://" in link:
+            continue
+        file, _, part = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), f"{name_of(page)}: {link}"
+        if part:
+            assert part in anchors(target), f"{name_of(page)}: {link}"
+
+
+def test_every_command_is_documented() -> None:
+    prose = "".join(page.read_text(encoding="utf-8") for page in RUNNABLE)
+    for name in COMMANDS:
+        assert f"rowfall {name}" in prose, name
+
+
+def test_every_option_is_documented() -> None:
+    prose = "".join(p.read_text(encoding="utf-8") for p in PAGES if "reference" not in p.parts)
+    for command in (LOAD, PLAN):
+        for _, flag in flags_of(command):
+            assert flag.flags[0] in prose, flag.flags[0]
+
+
+def test_commands_in_the_docs_exist() -> None:
+    """``rowfall frobnicate`` in a page is a typo or a promise that nobody keeps."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for code in re.findall(r"^```(?:sh|console)\n(.*?)^```$", text, re.M | re.S):
+            for name in re.findall(r"(?:^|[|;] *|bin/)rowfall ([a-z]+)", code, re.M):
+                assert name in COMMANDS, f"{name_of(page)}: rowfall {name}"

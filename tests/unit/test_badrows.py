@@ -1,0 +1,248 @@
+"""Bad rows are found with file, line and column, and can be left out, on a real engine."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rowfall import badrows
+from rowfall.codec import Evidence, codec
+from rowfall.complaint import explain, explain_engine_error
+from rowfall.errors import DataError, UsageError
+from rowfall.model import Encoding, Kind, Schema
+from rowfall.sqltext import SqlText
+from unit.memory import CSV, JSON, TSV, Chdb, ChdbError, Files
+
+Write = Callable[[str, str | bytes], Path]
+NAMED = Encoding("CSVWithNames", "none", Kind.TEXT)
+GZIP = Encoding("CSV", "gzip", Kind.TEXT)
+ABC = (("a", "UInt8"), ("b", "String"), ("c", "Nullable(Date)"))
+
+
+def schema(encoding: Encoding, *columns: tuple[str, str], seen: Evidence | None = None) -> Schema:
+    csv = encoding.format.startswith("CSV")
+    return Schema(
+        tuple(codec(n, n, t, encoding.kind, csv=csv, seen=seen) for n, t in columns or ABC)
+    )
+
+
+def complain(engine: Chdb, encoding: Encoding, made: Schema, *paths: Path) -> list[DataError]:
+    source = Files(*paths)
+    splits = source.sample(source.listing(), 99)
+    with pytest.raises(ChdbError) as caught:
+        for path in paths:
+            engine.load(path, encoding, made.columns)
+    return [e for _, e in explain(source, splits, encoding, made, caught.value, engine.ask)]
+
+
+def split_rows(
+    engine: Chdb, encoding: Encoding, made: Schema, path: Path
+) -> tuple[list[list[object]], list[list[object]]]:
+    source = Files(path)
+    splits = source.sample(source.listing(), 1)
+    chosen = badrows.settings(encoding, made)
+    good = badrows.good_rows(source, splits, encoding, made)
+    bad = badrows.bad_rows(source, splits[0], encoding, made)
+    return engine.ask(SqlText.of("SELECT * FROM ", good), chosen), engine.ask(bad, chosen)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message", "hint"),
+    [
+        ("1,x,\n300,y,\n", 2, 'column "a": "300" does not fit UInt8', "--type 'a UInt16'"),
+        ("-5,y,\n", 1, 'column "a": "-5" does not fit UInt8', "--type 'a Int16'"),
+        ("1.5,y,\n", 1, 'column "a": "1.5" does not fit UInt8', "--type 'a Float64'"),
+        ("k,y,\n", 1, 'column "a": "k" does not fit UInt8', "--type 'a String'"),
+        (",y,\n", 1, 'column "a" is empty, and UInt8 takes no NULL', "--type 'a Nullable(UInt8)'"),
+        ("1,y,2020-02-30\n", 1, '"2020-02-30" does not fit Nullable(Date)', "Nullable(String)"),
+        ("1,y,2200-01-01\n", 1, '"2200-01-01" does not fit Nullable(Date)', "Nullable(Date32)"),
+        ("1,x,\n2,y\n", 2, "has 2 fields instead of 3", "--max-errors"),
+        ("1,x,\n2,y,,4\n", 2, "has more than 3 fields", "--max-errors"),
+        ('1,x,\n2,"y,\n3,z,\n', 2, 'column "b": a quote is opened here', "Close the quote"),
+    ],
+)
+def test_csv_errors_name_the_place(
+    chdb_engine: Chdb, write: Write, text: str, line: int, message: str, hint: str
+) -> None:
+    (error,) = complain(chdb_engine, CSV, schema(CSV), path := write("x.csv", text))
+    assert error.message.startswith(f"{path} line {line} ")
+    assert message in error.message
+    assert (error.uri, error.line) == (str(path), line)
+    assert error.hint is not None
+    assert hint in error.hint
+
+
+def test_lines_count_header_and_line_breaks(chdb_engine: Chdb, write: Write) -> None:
+    made = schema(NAMED, seen=Evidence(breaks=True))
+    path = write("x.csv", 'b,a,c\n"one\ntwo",1,\nx,300,\n')
+    (error,) = complain(chdb_engine, NAMED, made, path)
+    assert error.line == 4
+    assert error.column == "a"
+
+
+def test_only_the_guilty_files_are_named(chdb_engine: Chdb, write: Write) -> None:
+    paths = [write(f"{i}.csv", f"{i},x,\n") for i in range(5)]
+    paths.append(write("bad.csv", "1,x,\n2,y,zzz\n"))
+    source = Files(*paths)
+    splits = source.sample(source.listing(), 99)
+    made = schema(CSV)
+    error = ChdbError("Code: 395. rowfall: a value does not fit c Nullable(Date)")
+    ((split, found),) = explain(source, splits, CSV, made, error, chdb_engine.ask)
+    assert split.uri == str(paths[-1])
+    assert found.message == f'{paths[-1]} line 2 column "c": "zzz" does not fit Nullable(Date)'
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [("a,b", "it lacks c"), ("a,b,c,d", "it has d besides"), ("a,b,x", "it lacks c and has x")],
+)
+def test_headers_that_differ(chdb_engine: Chdb, write: Write, header: str, message: str) -> None:
+    row = ",".join("1" for _ in header.split(","))
+    path = write("x.csv", f"{header}\n{row}\n")
+    (error,) = complain(chdb_engine, NAMED, schema(NAMED), path)
+    assert error.message.startswith(f"{path} line 1: the header differs: ")
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("1\tx\t\\N\n300\ty\t\\N\n", 2, '"300" does not fit UInt8'),
+        ("1\t\\N\t\\N\n", 1, 'column "b" is empty, and String takes no NULL'),
+        ("1\tx\n", 1, "has 2 fields instead of 3"),
+        ("1\tx\t\\N\ty\n", 1, "has more than 3 fields"),
+    ],
+)
+def test_tsv_errors(
+    chdb_engine: Chdb, write: Write, text: str, line: int, message: str
+) -> None:
+    (error,) = complain(chdb_engine, TSV, schema(TSV), write("x.tsv", text))
+    assert error.line == line
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ('{"a":1,"b":"x"}\n\n{"a":300,"b":"x"}\n', 3, '"300" does not fit UInt8'),
+        ('{"a":1}\n', 1, 'column "b" is empty, and String takes no NULL'),
+        ('{"a":1,"b":"x"}\n{"a":1,"b"\n', 2, "is not a JSON object"),
+        ('{"a":1,"b":"x","d":1}\n', 1, "has a key that the table lacks"),
+    ],
+)
+def test_json_errors(
+    chdb_engine: Chdb, write: Write, text: str, line: int, message: str
+) -> None:
+    (error,) = complain(chdb_engine, JSON, schema(JSON), write("x.json", text))
+    assert error.line == line
+    assert message in error.message
+
+
+def test_parquet_errors_name_the_row(chdb_engine: Chdb, tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    chdb_engine.run(f"INSERT INTO FUNCTION file('{path}') SELECT number AS a FROM numbers(500)")
+    encoding = Encoding("Parquet", "none", Kind.TYPED)
+    made = Schema((codec("a", "a", "UInt8", Kind.TYPED, "UInt64"),))
+    (error,) = complain(chdb_engine, encoding, made, path)
+    assert error.message == f'{path} row 257 column "a": "256" does not fit UInt8'
+
+
+@pytest.mark.parametrize("data", [gzip.compress(b"1,x,\n" * 99_999)[:-99], b"1,x,\n"])
+def test_broken_containers(chdb_engine: Chdb, write: Write, data: bytes) -> None:
+    path = write("x.csv.gz", data)
+    (error,) = complain(chdb_engine, GZIP, schema(GZIP), path)
+    assert error.message == f"{path} is not a whole gzip file"
+
+
+def test_good_and_bad_rows_of_csv(chdb_engine: Chdb, write: Write) -> None:
+    path = write("x.csv", '1,x,2020-01-01\n300,y,\n2,z\n3,"",\n4,"a,b",,9\n5,,2020-02-30\n')
+    good, bad = split_rows(chdb_engine, CSV, schema(CSV), path)
+    assert good == [[1, "x", "2020-01-01"], [3, "", None]]
+    assert [row[1:] for row in bad] == [
+        [2, "a", "does not fit UInt8", 1, "300,y,"],
+        [3, "c", "too few fields", 1, "2,z,"],
+        [5, "", "too many fields", 1, '4,"a,b",'],
+        [6, "c", "does not fit Nullable(Date)", 1, "5,,2020-02-30"],
+    ]
+
+
+def test_a_quote_never_closed_counts_as_all_its_lines(chdb_engine: Chdb, write: Write) -> None:
+    path = write("x.csv", '1,x,\n2,"y,\n3,z,\n4,z,\n')
+    good, bad = split_rows(chdb_engine, CSV, schema(CSV), path)
+    assert good == [[1, "x", None]]
+    assert [(row[1], row[4]) for row in bad] == [(2, 4)]
+
+
+def test_good_and_bad_rows_of_tsv_and_json(chdb_engine: Chdb, write: Write) -> None:
+    path = write("x.tsv", "1\tx\t\\N\n2\t\t2020-01-01\n300\tq\t\\N\n3\ty\n")
+    good, bad = split_rows(chdb_engine, TSV, schema(TSV), path)
+    assert good == [[1, "x", None], [2, "", "2020-01-01"]]
+    assert [row[1] for row in bad] == [3, 4]
+    path = write("x.json", '{"a":1,"b":1.50}\n{"a":"2","b":"y","c":"2020-01-01"}\n{"a":1\n'
+                 '{"a":1,"b":true}\n{"a":1,"b":null}\n')  # fmt: skip
+    good, bad = split_rows(chdb_engine, JSON, schema(JSON), path)
+    assert good == [[1, "1.5", None], [2, "y", "2020-01-01"], [1, "true", None]]
+    assert [row[1] for row in bad] == [3, 5]
+
+
+def test_nested_columns_cannot_be_left_out(write: Write) -> None:
+    source = Files(write("x.json", "{}"))
+    splits = source.sample(source.listing(), 1)
+    made = schema(JSON, ("a", "Array(UInt8)"))
+    with pytest.raises(UsageError, match="cannot be checked"):
+        badrows.good_rows(source, splits, JSON, made)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "wanted"),
+    [
+        (354, "inflate failed: (in file/uri /d/a.gz): While", "/d/a.gz is not a whole gzip file"),
+        (27, "Cannot parse input: expected ',': (at row 7)\n: (in file/uri /d/a.csv): Whil",
+         "/d/a.csv row 7 holds a value that does not fit: Cannot parse input: expected ','"),
+        (117, "Expected end of line: (at row 3)\n: (in file/uri /d/a.csv)",
+         "/d/a.csv row 3 has another number of fields, or text after a closing quote"),
+        (33, "Unexpected end of stream while parsing: (in file/uri /d/a.json): While",
+         "/d/a.json breaks off in the middle"),
+        (117, "Unknown field found while parsing JSONEachRow format: d: (at row 2)",
+         "the source row 2 has the key d, which the table lacks"),
+        (349, "Cannot convert NULL value to non-Nullable type",
+         "the source holds a NULL where the table takes none"),
+    ],
+)  # fmt: skip
+def test_words_for_what_the_engine_says(code: int, message: str, wanted: str) -> None:
+    assert explain_engine_error(code, message).message == wanted
+
+
+TEXTS = ["1", "+5", "007", "-0", "256", "300", " 5", "", "1.5", "1e2", "x", "true", "2020-01-01",
+         "2020-02-30", "2020-01-01 10:00:00", "1.239", "--5", "inf", "abc", "abcd", "a b",
+         "61f0c404-5cb3-11e7-907b-a6006ad3dba0", "1.2.3.4"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "type_",
+    ["UInt8", "Int64", "UInt128", "Float64", "Bool", "String", "FixedString(3)", "Date",
+     "DateTime('UTC')", "DateTime64(3)", "Decimal(9, 2)", "UUID", "IPv4", "Enum8('a b' = 1)",
+     "Nullable(UInt8)", "Nullable(Float64)", "Nullable(String)", "Nullable(Date)"],
+)  # fmt: skip
+@pytest.mark.parametrize("encoding", [CSV, TSV, JSON], ids=lambda e: e.format)
+def test_strict_and_lenient_reading_agree(
+    chdb_engine: Chdb, write: Write, encoding: Encoding, type_: str
+) -> None:
+    made = schema(encoding, ("k", "String"), ("v", type_))
+    rows = {
+        Kind.TEXT: [f"k{',' if encoding is CSV else chr(9)}{t}\n" for t in TEXTS],
+        Kind.JSON: [f'{{"k":"k","v":"{t}"}}\n' for t in TEXTS],
+    }[encoding.kind]
+    strict = []
+    for row in rows:
+        try:
+            strict += chdb_engine.load(write("x", row), encoding, made.columns)
+        except ChdbError:
+            continue
+    good, bad = split_rows(chdb_engine, encoding, made, write("x", "".join(rows)))
+    chdb_engine.run("DROP TABLE IF EXISTS t")
+    assert len(good) == len(strict)
+    assert len(bad) == len(rows) - len(good)

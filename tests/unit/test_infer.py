@@ -1,0 +1,313 @@
+"""Header, types, layout and the user's wishes, on a real engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowfall import infer
+from rowfall.errors import SourceError, TargetError, UsageError
+from rowfall.model import Encoding, Kind, Schema
+from rowfall.options import Options
+from unit.memory import CSV, JSON, TSV, Chdb, Files
+
+Write = Callable[[str, str | bytes], Path]
+PARQUET = Encoding("Parquet", "none", Kind.TYPED)
+
+
+def schema(
+    engine: Chdb,
+    encoding: Encoding,
+    *paths: Path,
+    existing: list[list[Any]] | None = None,
+    **options: Any,
+) -> tuple[Encoding, Schema]:
+    source = Files(*paths)
+    found, made = infer.schema_for(
+        source, source.listing(), encoding, Options(**options), engine.ask, existing
+    )
+    assert found is not None
+    return found, made
+
+
+def types(made: Schema) -> dict[str, str]:
+    return {c.name: c.type for c in made.columns}
+
+
+def one_type(engine: Chdb, write: Write, values: list[str]) -> str:
+    """The type of a column with these values beside a counter."""
+    path = write("x.csv", "".join(f"{i},{v}\n" for i, v in enumerate(values)))
+    return types(schema(engine, CSV, path)[1])["c2"]
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        (["1", "10"], "UInt8"),
+        (["1", "127"], "UInt8"),
+        (["1", "128"], "UInt16"),
+        (["-1", "60"], "Int8"),
+        (["-1", "100"], "Int16"),
+        (["0", "2147483647"], "UInt32"),
+        (["0", "2147483648"], "UInt64"),
+        (["0", "18446744073709551615"], "UInt64"),
+        (["0", "18446744073709551616"], "String"),
+        (["-9223372036854775808", "1"], "Int64"),
+        (["-1", "18446744073709551615"], "String"),
+        (["007", "010"], "String"),
+        (["1.5", "2"], "Float64"),
+        (["1e5", "2.25"], "Float64"),
+        (["inf", "2.25"], "Float64"),
+        (["true", "False"], "Bool"),
+        (["yes", "no"], "String"),
+        (["0", "1"], "UInt8"),
+        (["2020-01-01", "2024-02-29"], "Date"),
+        (["2020-01-01", "2024-02-30"], "String"),
+        (["1960-01-01", "2024-02-29"], "Date32"),
+        (["2020-01-01 10:00:00", "2020-01-01 11:00:00"], "DateTime('UTC')"),
+        (["2020-01-01 10:00:00", "2200-01-01 11:00:00"], "DateTime64(0, 'UTC')"),
+        (["2020-01-01 10:00:00.5", "2020-01-01 11:00:00"], "DateTime64(3, 'UTC')"),
+        (["2020-01-01T10:00:00.123456Z", "2020-01-01T10:00:00Z"], "DateTime64(6, 'UTC')"),
+        (["2020-01-01T10:00:00Z", "2020-01-01 10:00:00"], "String"),
+        (["2020-01-01T10:00:00Z", "2020-01-01T10:00:00"], "String"),
+        (["61f0c404-5cb3-11e7-907b-a6006ad3dba0"] * 2, "UUID"),
+        (["a", "b"], "String"),
+        (["a", "\\N"], "Nullable(String)"),
+        (["a", ""], "String"),
+        (["a", "", "", ""], "Nullable(String)"),
+        (["", ""], "Nullable(String)"),
+        (["1", ""], "Nullable(UInt8)"),
+        (["1", '""'], "Nullable(UInt8)"),
+        (["1.5", "\\N"], "Nullable(Float64)"),
+        (["1", "a"], "String"),
+        (["[1]", "[2]"], "String"),
+    ],
+)
+def test_types_of_csv_and_that_they_load(
+    chdb_engine: Chdb, write: Write, values: list[str], type_: str
+) -> None:
+    assert one_type(chdb_engine, write, values) == type_
+    path = write("x.csv", "".join(f"{i},{v}\n" for i, v in enumerate(values)))
+    encoding, made = schema(chdb_engine, CSV, path)
+    assert len(chdb_engine.load(path, encoding, made.columns)) == len(values)
+
+
+def test_low_cardinality_is_measured(chdb_engine: Chdb, write: Write) -> None:
+    assert one_type(chdb_engine, write, [f"v{i % 7}" for i in range(2000)]) == (
+        "LowCardinality(String)"
+    )
+    assert one_type(chdb_engine, write, [f"v{i % 7}" for i in range(500)]) == "String"
+    assert one_type(chdb_engine, write, [f"v{i % 700}" for i in range(2000)]) == "String"
+
+
+def test_counters_get_room_to_grow(chdb_engine: Chdb, write: Write) -> None:
+    path = write("x.csv", "".join(f"{i},{i % 5}\n" for i in range(1000)))
+    _, made = schema(chdb_engine, CSV, path)
+    assert types(made) == {"c1": "UInt64", "c2": "UInt8"}
+    assert "may grow" in made.columns[0].reason
+    assert made.columns[1].reason == "0..4 seen, fits UInt8 with room"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("id,name\n1,a\n2,b\n", ["id", "name"]),
+        ("1,a\n2,b\n", ["c1", "c2"]),
+        ("a,b\n1,2\n", ["a", "b"]),
+        ("alice,berlin\nbob,paris\n", ["c1", "c2"]),  # in doubt it is data: no row is lost
+        ("user_name,city\nbob,paris\n", ["user_name", "city"]),
+        ("x,x\n1,2\n", ["c1", "c2"]),
+        ("\ufeffid,name\n1,a\n", ["id", "name"]),
+        ("\ufeff1,a\n2,b\n", ["c1", "c2"]),
+        ('"id","full name"\n1,"a, b"\n', ["id", "full name"]),
+    ],
+)
+def test_headers_of_csv(chdb_engine: Chdb, write: Write, text: str, names: list[str]) -> None:
+    path = write("x.csv", text)
+    encoding, made = schema(chdb_engine, CSV, path)
+    assert [c.name for c in made.columns] == names
+    assert encoding.has_names == (names[0] != "c1")
+    rows = len(text.splitlines()) - encoding.has_names
+    assert len(chdb_engine.load(path, encoding, made.columns)) == rows
+
+
+def test_a_named_format_is_believed(chdb_engine: Chdb, write: Write) -> None:
+    path = write("x.csv", "id,name\n1,a\n")
+    _, made = schema(chdb_engine, CSV, path, format="CSV")
+    assert types(made) == {"c1": "String", "c2": "String"}
+
+
+def test_the_same_first_line_everywhere_is_a_header(chdb_engine: Chdb, write: Write) -> None:
+    paths = [write(f"{i}.csv", f"alice,berlin\nbob{i},paris\n") for i in range(3)]
+    encoding, _ = schema(chdb_engine, CSV, *paths)
+    assert encoding.format == "CSVWithNames"
+
+
+def test_files_of_different_columns_are_named(chdb_engine: Chdb, write: Write) -> None:
+    one, two = write("1.csv", "a,b\n1,2\n"), write("2.csv", "a,c\n1,2\n")
+    with pytest.raises(UsageError, match=r"2\.csv has another header than .*1\.csv: a,c"):
+        schema(chdb_engine, CSV, one, two)
+    three = write("3.csv", "1,2,3\n")
+    with pytest.raises(UsageError, match=r"3\.csv"):
+        schema(chdb_engine, CSV, one, one, three)
+    four = write("4.csv", "1,2\n")
+    with pytest.raises(UsageError, match=r"3\.csv has 3 columns, .*4\.csv has 2"):
+        schema(chdb_engine, CSV, four, three)
+
+
+@pytest.mark.parametrize(("mark", "said"), [(";", "';'"), ("|", "'|'"), ("\t", "'\\t'")])
+def test_another_delimiter_is_hinted_at(
+    chdb_engine: Chdb, write: Write, mark: str, said: str
+) -> None:
+    path = write("x.csv", f"a{mark}b\n1{mark}2\n")
+    _, made = schema(chdb_engine, CSV, path)
+    assert dict(made.notes)["delimiter"].endswith(f"--delimiter {said}")
+
+
+def test_empty_files(chdb_engine: Chdb, write: Write) -> None:
+    with pytest.raises(SourceError, match="holds no rows"):
+        schema(chdb_engine, CSV, write("x.csv", ""))
+
+
+def test_line_breaks_in_quotes_and_quotes_never_closed(chdb_engine: Chdb, write: Write) -> None:
+    path = write("x.csv", '1,"a\nb"\n2,c\n')
+    encoding, made = schema(chdb_engine, CSV, path)
+    assert chdb_engine.load(path, encoding, made.columns) == [["1", "a\nb"], ["2", "c"]]
+    path = write("x.csv", '1,"a\n2,c\n3,d\n')
+    encoding, made = schema(chdb_engine, CSV, path)
+    with pytest.raises(Exception, match="rowfall"):
+        chdb_engine.load(path, encoding, made.columns)
+
+
+def test_tsv(chdb_engine: Chdb, write: Write) -> None:
+    path = write("x.tsv", "1\t\\N\tx y\t\n2\t5\t\\tz\tq\n")
+    encoding, made = schema(chdb_engine, TSV, path)
+    wanted = {"c1": "UInt8", "c2": "Nullable(UInt8)", "c3": "String", "c4": "String"}
+    assert types(made) == wanted
+    rows = [["1", None, "x y", ""], ["2", "5", "\tz", "q"]]
+    assert chdb_engine.load(path, encoding, made.columns) == rows
+
+
+def test_json(chdb_engine: Chdb, write: Write) -> None:
+    rows: list[dict[str, Any]] = [
+        {"n": i % 3, "zip": f"0{i}", "at": "2024-01-01T10:00:00Z", "tags": ["a"], "o": {"x": i}}
+        for i in range(200)
+    ]
+    rows[7]["f"], rows[9]["ok"], rows[3]["o"] = 1.5, True, None
+    path = write("x.json", "".join(json.dumps(r) + "\n" for r in rows))
+    encoding, made = schema(chdb_engine, JSON, path)
+    assert types(made) == {
+        "n": "UInt8", "zip": "String", "at": "DateTime('UTC')", "tags": "Array(Nullable(String))",
+        "o": "Tuple(x Nullable(Int64))", "f": "Nullable(Float64)", "ok": "Nullable(Bool)",
+    }  # fmt: skip
+    assert len(chdb_engine.load(path, encoding, made.columns)) == 200
+
+
+def test_json_keys_of_all_files(chdb_engine: Chdb, write: Write) -> None:
+    one, two = write("1.json", '{"a":1}\n'), write("2.json", '{"a":2,"b":"x"}\n')
+    _, made = schema(chdb_engine, JSON, one, two)
+    assert types(made) == {"a": "UInt8", "b": "Nullable(String)"}
+
+
+def test_parquet_keeps_declared_types(chdb_engine: Chdb, tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    chdb_engine.run(
+        f"INSERT INTO FUNCTION file('{path}', 'Parquet') SELECT number::Nullable(UInt32) AS a, "
+        "if(number = 1, NULL, 1.5) AS b, toString(number % 5) AS s FROM numbers(5000)"
+    )
+    _, made = schema(chdb_engine, PARQUET, path)
+    assert types(made) == {"a": "UInt32", "b": "Nullable(Float64)", "s": "LowCardinality(String)"}
+    assert "no NULL in 5,000 rows" in made.columns[0].reason
+    assert len(chdb_engine.load(path, PARQUET, made.columns)) == 5000
+
+
+def test_sorting_key(chdb_engine: Chdb, write: Write) -> None:
+    rows = "".join(
+        f"{i},c{i % 9},2024-01-{1 + i % 28:02d} 00:00:00,{i / 7}\n" for i in range(2000)
+    )
+    path = write("x.csv", "trip_id,country,picked_at,fare\n" + rows)
+    _, made = schema(chdb_engine, CSV, path)
+    assert made.order_by == "(`country`, `picked_at`, `trip_id`)"
+    assert "country (9 values)" in dict(made.notes)["ORDER BY"]
+    _, made = schema(chdb_engine, CSV, path, order_by="fare, trip_id")
+    assert made.order_by == "(fare, trip_id)"
+    _, made = schema(chdb_engine, CSV, write("y.csv", "1,2\n3,4\n"))
+    assert made.order_by == "tuple()"
+
+
+def test_partitions_are_counted(chdb_engine: Chdb, write: Write) -> None:
+    rows = "".join(f"{i},2024-{1 + i % 12:02d}-01\n" for i in range(2000))
+    path = write("x.csv", "id,day\n" + rows)
+    _, made = schema(chdb_engine, CSV, path, partition_by="toYYYYMM(day)")
+    assert (made.partitions, "PARTITION BY" in dict(made.notes)) == (12, False)
+    _, made = schema(chdb_engine, CSV, path, partition_by="id")
+    assert made.partitions == 2000
+    assert "growing" in dict(made.notes)["PARTITION BY"]
+    with pytest.raises(UsageError, match="makes no sense"):
+        schema(chdb_engine, CSV, path, partition_by="toYYYYMM(nothing)")
+
+
+def test_given_types(chdb_engine: Chdb, write: Write) -> None:
+    path = write("x.csv", "id,zip\n1,2\n")
+    _, made = schema(chdb_engine, CSV, path, type=("zip LowCardinality(String)",))
+    assert types(made) == {"id": "UInt8", "zip": "LowCardinality(String)"}
+    with pytest.raises(UsageError, match="zap"):
+        schema(chdb_engine, CSV, path, type=("zap UInt8",))
+    with pytest.raises(UsageError, match="names no type"):
+        schema(chdb_engine, CSV, path, type=("zip",))
+    with pytest.raises(UsageError, match="make no sense"):
+        schema(chdb_engine, CSV, path, type=("zip Strong",))
+
+
+def test_given_schema_by_name_and_by_position(chdb_engine: Chdb, write: Write) -> None:
+    named = write("x.csv", "id,zip\n1,2\n")
+    _, made = schema(chdb_engine, CSV, named, schema="zip String, id Int64")
+    assert types(made) == {"zip": "String", "id": "Int64"}
+    bare = write("y.csv", "1,2\n")
+    encoding, made = schema(chdb_engine, CSV, bare, schema="a Int8, b Int16")
+    assert [(c.name, c.source) for c in made.columns] == [("a", "c1"), ("b", "c2")]
+    assert chdb_engine.load(bare, encoding, made.columns) == [["1", "2"]]
+    with pytest.raises(UsageError, match="has 1 columns"):
+        schema(chdb_engine, CSV, bare, schema="a Int8")
+    with pytest.raises(UsageError, match="lacks zip"):
+        schema(chdb_engine, CSV, named, schema="id Int8")
+
+
+def test_schema_file_with_create_table(chdb_engine: Chdb, write: Write) -> None:
+    path = write("x.csv", "id,day\n1,2024-01-01\n")
+    ddl = write("t.sql", "CREATE TABLE t (id UInt64, day Date) ENGINE = ReplacingMergeTree "
+                "PARTITION BY toYYYYMM(day) ORDER BY (day, id);\n")  # fmt: skip
+    _, made = schema(chdb_engine, CSV, path, schema_file=str(ddl))
+    assert types(made) == {"id": "UInt64", "day": "Date"}
+    layout = (made.engine, made.order_by, made.partition_by)
+    assert layout == ("ReplacingMergeTree", "(day, id)", "toYYYYMM(day)")
+    for more in ("id UInt64 CODEC(Delta), day Date", "id UInt64, day Date, INDEX i id TYPE minmax"):
+        other = write("u.sql", f"CREATE TABLE t ({more}) ENGINE = MergeTree ORDER BY id")
+        with pytest.raises(UsageError, match="does not create"):
+            schema(chdb_engine, CSV, path, schema_file=str(other))
+    with pytest.raises(UsageError, match="cannot read"):
+        schema(chdb_engine, CSV, path, schema_file="/nowhere.sql")
+
+
+def test_existing_tables(chdb_engine: Chdb, write: Write) -> None:
+    path = write("x.csv", "id,zip\n1,2\n")
+    rows = [["zip", "String", ""], ["id", "UInt64", ""], ["at", "DateTime", "DEFAULT"],
+            ["twice", "UInt64", "MATERIALIZED"], ["other", "UInt64", "ALIAS"]]  # fmt: skip
+    _, made = schema(chdb_engine, CSV, path, existing=rows)
+    assert made.exists
+    assert [(c.name, c.type) for c in made.columns] == [("zip", "String"), ("id", "UInt64")]
+    with pytest.raises(TargetError, match="lacks need, which the table needs"):
+        schema(chdb_engine, CSV, path, existing=[*rows, ["need", "UInt8", ""]])
+    with pytest.raises(TargetError, match="the table lacks zip"):
+        schema(chdb_engine, CSV, path, existing=rows[1:])
+    bare = write("y.csv", "1,2\n")
+    _, made = schema(chdb_engine, CSV, bare, existing=rows)
+    assert [(c.name, c.source) for c in made.columns] == [("zip", "c1"), ("id", "c2")]
+    with pytest.raises(TargetError, match="matched by position|takes 1 columns"):
+        schema(chdb_engine, CSV, bare, existing=rows[:1])
+    with pytest.raises(UsageError, match="exists already"):
+        schema(chdb_engine, CSV, path, existing=rows, type=("id UInt8",))
