@@ -222,7 +222,11 @@ def read_bad(rows: Sequence[Sequence[object]]) -> list[BadRow]:
 
 
 def breaks_query(
-    source: Source, split: Split, encoding: Encoding, schema: Schema, row: int,
+    source: Source,
+    split: Split,
+    encoding: Encoding,
+    schema: Schema,
+    row: int,
     header: Sequence[str] = (),
 ) -> SqlText | None:
     """Line breaks inside the records before record ``row``: what lines have over records."""
@@ -254,7 +258,8 @@ def good_rows(
         UsageError: a nested column cannot be checked value by value.
     """
     _checkable(schema.columns, encoding)
-    values = ", ".join(f"{c.lenient or sql.name(c.source)} AS {sql.name(c.name)}" for c in schema.columns)
+    pairs = [(c.lenient or sql.name(c.source), sql.name(c.name)) for c in schema.columns]
+    values = ", ".join(f"{value} AS {name}" for value, name in pairs)
     parts: list[str | SqlText] = []
     for index, split in enumerate(splits):
         header = headers[index] if headers else ()

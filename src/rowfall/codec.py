@@ -317,7 +317,7 @@ def _typed(column: Column, target: Type, source: Type) -> Column:
 
 _ALWAYS = (
     ("input_format_null_as_default", 0, "a NULL in a column without NULLs is an error, not 0"),
-    ("input_format_defaults_for_omitted_fields", 1, "a column that the header lacks is found by its default"),
+    ("input_format_defaults_for_omitted_fields", 1, "so a column that the header lacks is found"),
     ("input_format_skip_unknown_fields", 0, "a column that the table lacks is an error"),
     ("input_format_allow_errors_num", 0, "bad rows are counted by rowfall"),
     ("input_format_allow_errors_ratio", 0, "bad rows are counted by rowfall"),
@@ -337,7 +337,6 @@ _CSV = (
     ("input_format_csv_enum_as_number", 0, "enums are names"),
     ("input_format_csv_detect_header", 0, "the plan says whether there is a header"),
     ("input_format_csv_skip_first_lines", 0, "every line counts"),
-    ("input_format_csv_skip_trailing_empty_lines", 1, "an empty line at the end is no row"),
     ("format_csv_allow_double_quotes", 1, "RFC 4180"),
     ("format_csv_allow_single_quotes", 0, "an apostrophe is a letter"),
 )
@@ -348,7 +347,6 @@ _TSV = (
     ("input_format_tsv_crlf_end_of_line", 1, "files from Windows"),
     ("input_format_tsv_detect_header", 0, "the plan says whether there is a header"),
     ("input_format_tsv_skip_first_lines", 0, "every line counts"),
-    ("input_format_tsv_skip_trailing_empty_lines", 1, "an empty line at the end is no row"),
     ("input_format_tsv_enum_as_number", 0, "enums are names"),
 )
 _JSON = (
@@ -383,8 +381,11 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
     """
     rows: list[tuple[str, str | int, str]] = list(_ALWAYS)
     if encoding.kind is Kind.TEXT:
-        csv = encoding.format.startswith("CSV")
+        csv, alone = encoding.format.startswith("CSV"), len(columns) == 1
         rows += _CSV if csv else _TSV
+        why = "an empty line is a row of one column" if alone else "an empty last line is no row"
+        name = f"input_format_{'csv' if csv else 'tsv'}_skip_trailing_empty_lines"
+        rows.append((name, int(not alone), why))
         if csv:
             keep = not columns or any(_is_string(c) for c in columns)
             why = "strings keep their blanks" if keep else "no column is a string: faster"
@@ -396,7 +397,7 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
         rows += _JSON
     elif encoding.kind is Kind.TYPED:
         rows += _TYPED
-    return tuple(Setting(*row) for row in rows)
+    return tuple(Setting(*row, routine=True) for row in rows)
 
 
 def _is_string(column: Column) -> bool:

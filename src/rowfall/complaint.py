@@ -10,9 +10,9 @@ from rowfall import badrows
 from rowfall.badrows import LONG, MALFORMED, SHOWN, UNKNOWN, BadRow
 from rowfall.codec import TAG, Type, parse_type
 from rowfall.errors import DataError, RowfallError
+from rowfall.header import Ask
 from rowfall.model import Column, Encoding, Kind, Schema, Split
 from rowfall.sources.base import Source
-from rowfall.survey import Ask
 
 _URI = re.compile(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")
 _AT_ROW = re.compile(r"\(at row (\d+)\)")
@@ -75,13 +75,11 @@ def find_first(
         RowfallError: the split cannot be read to its first bad row.
     """
     chosen = badrows.settings(encoding, schema)
-    header = _header(source, split, encoding, ask)
+    header = header_of(source, split, encoding, ask)
     wrong = _header_differs(split, encoding, schema, header)
     if wrong is not None:
         return wrong
-    rows = badrows.read_bad(
-        ask(badrows.diagnose(source, split, encoding, schema, header), chosen)
-    )
+    rows = badrows.read_bad(ask(badrows.diagnose(source, split, encoding, schema, header), chosen))
     if not rows:
         return None
     before = 0
@@ -92,7 +90,8 @@ def find_first(
     return bad_row_error(split, encoding, schema, rows[0], line, len(header))
 
 
-def _header(source: Source, split: Split, encoding: Encoding, ask: Ask) -> tuple[str, ...]:
+def header_of(source: Source, split: Split, encoding: Encoding, ask: Ask) -> tuple[str, ...]:
+    """Column names of one file with a header, () for files without."""
     query = badrows.header_query(source, split, encoding)
     if query is None:
         return ()
@@ -125,7 +124,7 @@ def _guilty(
     """Splits with bad rows; a single suspect is taken as guilty without reading it twice."""
     if len(splits) == 1:
         return list(splits)
-    headers = [_header(source, split, encoding, ask) for split in splits]
+    headers = [header_of(source, split, encoding, ask) for split in splits]
     differ = [
         s for s, h in zip(splits, headers, strict=True) if _header_differs(s, encoding, schema, h)
     ]
@@ -273,5 +272,3 @@ def _words(code: int, message: str) -> tuple[str, str]:
     if code in (6, 27, 38, 41, 69, 70, 72, 117, 321, 376, 407, 441, 467, 675, 676, 691):
         return f"holds a value that does not fit: {first[:200]}", _OUT
     return f"cannot be read: {first[:200]}", _OUT
-
-

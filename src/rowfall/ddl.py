@@ -12,9 +12,9 @@ from pathlib import Path
 
 from rowfall import sql
 from rowfall.errors import RowfallError, UsageError
+from rowfall.header import Ask
 from rowfall.options import Options
 from rowfall.sqltext import SqlText, quote
-from rowfall.survey import Ask
 
 _CLAUSE = re.compile(r"(ENGINE = |PARTITION BY |ORDER BY |PRIMARY KEY |SETTINGS |TTL |SAMPLE BY )")
 _NOT_COLUMNS = ("INDEX", "PROJECTION", "CONSTRAINT", "PRIMARY KEY")
@@ -111,9 +111,9 @@ def _describe(columns: str, ask: Ask) -> tuple[tuple[str, str], ...]:
         cause = error.message.splitlines()[0]
         text = f"the columns {columns[:80]!r} make no sense: {cause}"
         raise UsageError(text, hint=hint) from error
-    if any(len(row) > 2 and row[2] for row in rows):
+    if any(any(row[2:]) for row in rows):
         raise UsageError(
-            "the schema holds defaults, which a load does not create",
+            "the schema holds defaults or codecs, which a load does not create",
             hint="Create the table first with rowfall query, then load into it.",
         )
     return tuple((str(row[0]), str(row[1])) for row in rows)

@@ -1,31 +1,240 @@
-"""Finds the rows behind an error of the engine, and loads around them where the user allows it."""
+"""Finds the rows behind an error of the engine, and loads around them where the user allows it.
+
+Bad rows are counted over the whole load: ``--max-errors N`` or ``--max-error-ratio R``, whichever
+allows more. A group with bad rows is loaded again from the lenient relation (every field as text,
+checked value by value), and its bad rows are written to the rejects file before it is published.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from rowfall import badrows, complaint, fastpath, sql
 from rowfall.engines.embedded import Embedded
-from rowfall.errors import DataError, RowfallError
-from rowfall.model import Plan, Split
+from rowfall.errors import DataError, RowfallError, TargetError
+from rowfall.model import Encoding, Kind, Plan, Schema, Setting, Split, Statement
 from rowfall.options import Options
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText
 from rowfall.targets.base import Target
 
+# Finding bad rows runs beside nothing else, but not on a lane that the watch or a KILL needs.
+LANE = 3
+REJECTS = "rowfall-rejects.tsv"
+COLUMNS = ("object", "line", "column", "reason", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """One row that was left out; ``lines`` counts what a quote never closed has swallowed."""
+
+    uri: str
+    line: int
+    column: str
+    reason: str
+    lines: int
+    text: str
+
 
 class Doctor:
+    """One per load; the executor asks it when the engine complains about data."""
+
     def __init__(
         self, source: Source, target: Target, plan: Plan, engine: Embedded, options: Options
     ) -> None:
-        self.options = options
+        self._source = source
+        self._target = target
+        self._plan = plan
+        self._engine = engine
+        self._options = options
+        self._rejected = 0
+        self._read = 0
+        self._guard = threading.Lock()
+
+    @property
+    def tolerates(self) -> bool:
+        """Whether bad rows may be left out at all."""
+        return self._options.max_errors > 0 or self._options.max_error_ratio > 0
+
+    @property
+    def rejects_path(self) -> Path:
+        return Path(self._options.rejects or REJECTS)
 
     def explain(
         self, splits: Sequence[Split], error: RowfallError
     ) -> list[tuple[Split, DataError]]:
-        return []
+        """The splits that hold what the engine complained about, each with the place."""
+        encoding = self._plan.encoding
+        if encoding is None or not self._source.replayable:
+            return []
+        schema = fastpath.careful(self._plan.schema)
+        try:
+            return complaint.explain(self._source, splits, encoding, schema, error, self._ask)
+        except RowfallError:
+            # The diagnosis met the same trouble (a broken archive): halves of the group will tell.
+            return []
 
-    def tolerant(self, staging: str, splits: Sequence[Split]) -> SqlText | None:
+    def second_look(
+        self, splits: Sequence[Split], schema: Schema, settings: tuple[Setting, ...]
+    ) -> tuple[Schema, tuple[Setting, ...]] | None:
+        """Another way to read the same rows, when what failed may only be the fast way.
+
+        First the careful reading of a table that was read without quotes; then strings that hold
+        line breaks, if every quote of these objects is closed.
+        """
+        encoding = self._plan.encoding
+        if encoding is None or not self._source.replayable:
+            return None
+        if fastpath.is_fast(schema):
+            return fastpath.careful(schema), fastpath.careful_settings(settings)
+        broken = fastpath.guarded_breaks(schema)
+        if broken and encoding.format.startswith("CSV") and self._quotes_are_closed(splits):
+            return fastpath.with_breaks(schema, encoding), settings
         return None
 
+    def _quotes_are_closed(self, splits: Sequence[Split]) -> bool:
+        """Whether every object holds an even number of quotes (RFC 4180: each has its partner)."""
+        assert self._plan.encoding is not None  # noqa: S101 - asked by the caller
+        lines = Encoding("LineAsString", self._plan.encoding.compression, Kind.TEXT)
+        relation = self._source.relation(splits, lines, "`line` String")
+        rows = self._ask(
+            SqlText.of(
+                "SELECT max(odd) FROM (SELECT sum(countSubstrings(line, '\"')) % 2 AS odd FROM ",
+                relation,
+                " GROUP BY _path)",
+            ),
+            {},
+        )
+        return not rows or not int(rows[0][0] or 0)
+
+    # --- loading around bad rows --------------------------------------------------------------
+
+    def tolerant(self, staging: str, splits: Sequence[Split]) -> tuple[SqlText, dict[str, Any]]:
+        """The INSERT of the rows that fit, and the settings that it needs.
+
+        Raises:
+            UsageError: a column cannot be checked value by value.
+        """
+        encoding, schema = self._plan.encoding, fastpath.careful(self._plan.schema)
+        assert encoding is not None  # noqa: S101 - generators hold no bad rows
+        headers = [complaint.header_of(self._source, s, encoding, self._ask) for s in splits]
+        good = badrows.good_rows(self._source, splits, encoding, schema, headers)
+        names = ", ".join(sql.name(c.name) for c in schema.columns)
+        into = self._target.into(staging, schema)
+        insert = SqlText.of("INSERT INTO ", into, f" ({names}) SELECT {names} FROM ", good)
+        return insert, badrows.settings(encoding, schema)
+
     def reject(self, splits: Sequence[Split], good: int) -> int:
-        return 0
+        """Write the bad rows of ``splits`` to the rejects file.
+
+        Args:
+            good: rows of the same splits that fit.
+
+        Returns:
+            How many lines were left out.
+
+        Raises:
+            DataError: the load has now met more than it may; nothing of this group is published.
+            TargetError: the rejects file cannot be written.
+        """
+        encoding, schema = self._plan.encoding, fastpath.careful(self._plan.schema)
+        assert encoding is not None  # noqa: S101 - generators hold no bad rows
+        found: list[Bad] = []
+        for split in splits:
+            header = complaint.header_of(self._source, split, encoding, self._ask)
+            query = badrows.bad_rows(self._source, split, encoding, schema, header)
+            rows = self._ask(query, badrows.settings(encoding, schema))
+            found += self._with_lines(split, encoding, schema, header, rows)
+        lines = sum(bad.lines for bad in found)
+        with self._guard:
+            allowed = max(
+                self._options.max_errors,
+                int(self._options.max_error_ratio * (self._read + good + lines)),
+            )
+            if self._rejected + lines > allowed:
+                first = found[0]
+                where = f"{first.uri} line {first.line}"
+                where += f' column "{first.column}"' if first.column else ""
+                raise DataError(
+                    f"{where} {first.reason}, with {lines - 1:,} more bad lines here: "
+                    f"{self._rejected + lines:,} are more than the {allowed:,} allowed",
+                    uri=first.uri,
+                    line=first.line,
+                    column=first.column or None,
+                    value=first.text[:60],
+                    hint="Correct the files, or allow more with --max-errors or --max-error-ratio.",
+                )
+            self._write(found)
+            self._rejected += lines
+            self._read += good + lines
+        return lines
+
+    def _with_lines(
+        self,
+        split: Split,
+        encoding: Encoding,
+        schema: Schema,
+        header: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+    ) -> list[Bad]:
+        """Lines instead of record numbers, in the order of the file."""
+        found, breaks = [], 0
+        guarded = fastpath.guarded_breaks(schema) or not encoding.format.startswith("CSV")
+        for uri, record, column, reason, lines, text in sorted(rows, key=lambda row: int(row[1])):
+            if not guarded:
+                # Good rows may hold line breaks, too: they have to be counted.
+                query = badrows.breaks_query(
+                    self._source, split, encoding, schema, int(record) - 1, header
+                )
+                if query is not None:
+                    settings = badrows.settings(encoding, schema)
+                    breaks = int(self._ask(query, settings)[0][0] or 0)
+            line = badrows.line_of(int(record) - 1, breaks, encoding) or int(record)
+            found.append(Bad(str(uri), line, str(column), str(reason), int(lines), str(text)))
+            if guarded:
+                breaks += int(lines) - 1
+        return found
+
+    def _write(self, found: Sequence[Bad]) -> None:
+        """Put bad rows into the rejects file, in place of what an earlier try wrote of the same
+        objects: one tab-separated line a row, with backslash escapes."""
+        path, own = self.rejects_path, {bad.uri for bad in found}
+        try:
+            kept = []
+            if path.exists():
+                with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as old:
+                    kept = [x for x in old if _unescaped(x.split("\t", 1)[0]) not in own]
+            with path.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+                file.writelines(kept or ["\t".join(COLUMNS) + "\n"])
+                for bad in found:
+                    fields = (bad.uri, str(bad.line), bad.column, bad.reason, bad.text)
+                    file.write("\t".join(map(_escaped, fields)) + "\n")
+        except OSError as error:
+            raise TargetError(
+                f"cannot write the rejects file {path}: {error.strerror}",
+                hint="Give another place with --rejects.",
+            ) from None
+
+    def _ask(self, text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
+        fixed = {"output_format_json_quote_64bit_integers": 0}
+        statement = Statement(text, {**settings, **fixed}, format="JSONCompactEachRow")
+        data = self._engine.run(statement, lane=LANE).data
+        return [
+            json.loads(line.decode("utf-8", "surrogateescape"), strict=False)
+            for line in data.splitlines()
+        ]
+
+
+def _escaped(text: str) -> str:
+    """Backslash escapes as in TSV, so that a rejected row stays one line."""
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda m: {"t": "\t", "n": "\n", "r": "\r"}.get(m[1], m[1]), text)

@@ -13,11 +13,11 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from rowfall import planner, retry
+from rowfall.doctor import Doctor
 from rowfall.engines.codes import DATA_CODES, MEMORY_LIMIT
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import DataError, EngineError, Interrupted, RowfallError, SourceError
@@ -29,10 +29,9 @@ from rowfall.events import (
     SplitFailed,
 )
 from rowfall.ledger import Ledger
-from rowfall.model import Failure, Outcome, Plan, Setting, Split, Statement
+from rowfall.model import Failure, Outcome, Plan, Schema, Setting, Split, Statement
 from rowfall.publish import Publisher
 from rowfall.sources.base import Source
-from rowfall.sqltext import SqlText
 from rowfall.targets.base import Publish, Target
 from rowfall.targets.table import STAGING_PREFIX
 from rowfall.tune import lower
@@ -41,6 +40,8 @@ from rowfall.watch import Watch
 # Ctrl-C must be answered within two seconds: one for a polite KILL, then the child is ended.
 POLITE_SECONDS = 1.0
 PUBLISH_LANE = 1
+# The engine quotes whole buffers of data in some messages; a page is enough for anybody.
+MOST_TEXT = 2_000
 
 
 @dataclass(slots=True)
@@ -74,6 +75,7 @@ class Work:
     lowered: int = 0
     settings: tuple[Setting, ...] = ()
     tolerant: bool = False
+    schema: Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +96,6 @@ class ChangedError(SourceError):
     def __init__(self, changed: Sequence[tuple[Split, str]]) -> None:
         super().__init__("the source changed during the load")
         self.changed = changed
-
-
-class Doctor(Protocol):
-    """Finds the rows behind an error of the engine and loads around them (see doctor.py)."""
-
-    def explain(
-        self, splits: Sequence[Split], error: RowfallError
-    ) -> list[tuple[Split, DataError]]:
-        """The splits that hold what the engine complained about, each with the place."""
-
-    def tolerant(self, staging: str, splits: Sequence[Split]) -> SqlText | None:
-        """An INSERT of the rows that fit, None when bad rows are not to be tolerated."""
-
-    def reject(self, splits: Sequence[Split], good: int) -> int:
-        """Keep the bad rows of ``splits``; returns how many. Raises DataError when too many."""
 
 
 class Executor:
@@ -247,13 +234,15 @@ class Executor:
         self._publishing = self._pool.submit(self._finish_later, done)
 
     def _insert(self, work: Work, attempt: str, staging: str, lane: int, stored: int) -> Outcome:
-        sql = self.doctor.tolerant(staging, work.splits) if work.tolerant else None
-        if sql is None:
-            sql = planner.statement(
-                self.source, self.target, self.plan.schema, self.plan.encoding,
-                work.splits, staging,
-            )  # fmt: skip
         settings = {s.name: s.value for s in work.settings}
+        if work.tolerant:
+            sql, lenient = self.doctor.tolerant(staging, work.splits)
+            settings |= lenient
+        else:
+            schema = work.schema or self.plan.schema
+            sql = planner.statement(
+                self.source, self.target, schema, self.plan.encoding, work.splits, staging
+            )
         with self._changed:
             self._running.add(attempt)
         try:
@@ -360,7 +349,7 @@ class Executor:
         for statement in self.target.discard(staging):
             self.engine.run(Statement(statement), lane=PUBLISH_LANE)
         _unlink(self.target, staging)
-        self.ledger.attempt_ended(attempt, "failed", error.message[:2000])
+        self.ledger.attempt_ended(attempt, "failed", error.message[:MOST_TEXT])
         self.tally.retries += 1
         if isinstance(error, ChangedError):
             self._without(work, [(s, _changed_error(s, what)) for s, what in error.changed])
@@ -391,14 +380,22 @@ class Executor:
     def _lower(self, work: Work, error: RowfallError) -> None:
         if work.lowered >= retry.MOST_LOWERED:
             raise error
-        settings = lower(work.settings)
         self._note("warning", "out of memory: blocks are made smaller, trying once more")
-        self.tally.settings = settings
-        self._again(Work(work.number, work.splits, work.tries, work.lowered + 1, settings,
-                         work.tolerant))  # fmt: skip
+        self.tally.settings = work.settings = lower(work.settings)
+        work.lowered += 1
+        self._again(work)
 
     def _bad_data(self, work: Work, error: RowfallError) -> None:
-        if not work.tolerant and self.doctor.tolerant("x", work.splits[:1]) is not None:
+        """Try another way of reading, then around the bad rows, then without the bad objects."""
+        schema = work.schema or self.plan.schema
+        other = None
+        if not work.tolerant:
+            other = self.doctor.second_look(work.splits, schema, work.settings)
+        if other is not None:
+            work.schema, work.settings = other
+            self._again(work)
+            return
+        if self.doctor.tolerates and not work.tolerant:
             work.tolerant = True
             self._again(work)
             return
@@ -414,28 +411,26 @@ class Executor:
             self._without(work, [(work.splits[0], error)])
             return
         half = len(work.splits) // 2
-        self._again(*(
-            Work(work.number, part, work.tries, work.lowered, work.settings, work.tolerant)
-            for part in (work.splits[:half], work.splits[half:])
-        ))  # fmt: skip
+        first, second = work.splits[:half], work.splits[half:]
+        self._again(replace(work, splits=first), replace(work, splits=second))
 
     def _without(self, work: Work, guilty: Sequence[tuple[Split, RowfallError]]) -> None:
         """Record failed splits and load the others of the group again."""
         bad = {split.id for split, _ in guilty}
         for split, error in guilty:
-            self.ledger.split_failed(self.load_id, split.id, error.message, error.hint)
-            self.tally.failures.append(Failure(split.name, error.message, error.hint))
-            self.emit(SplitFailed(split.name, error.message, error.hint))
-        rest = [s for s in work.splits if s.id not in bad]
+            message = error.message[:MOST_TEXT]
+            self.ledger.split_failed(self.load_id, split.id, message, error.hint)
+            self.tally.failures.append(Failure(split.name, message, error.hint))
+            self.emit(SplitFailed(split.name, message, error.hint))
         failures = self.tally.failures
         if len(failures) >= retry.HOPELESS and not self.tally.landed:
             self._note("warning", f"stopped after {len(failures)} failures: nothing fits so far")
             with self._changed:
                 self._queue.clear()
             return
+        rest = [s for s in work.splits if s.id not in bad]
         if rest:
-            self._again(Work(work.number, rest, work.tries, work.lowered, work.settings,
-                             work.tolerant))  # fmt: skip
+            self._again(replace(work, splits=rest))
 
     def _note(self, level: str, text: str) -> None:
         self.tally.notes.append(text)
@@ -463,8 +458,8 @@ class Executor:
 
 def _changed_error(split: Split, what: str) -> SourceError:
     return SourceError(
-        f"{split.name} {what} while it was loaded",
-        hint="Nothing of it is visible. Run the same command again when it is at rest.",
+        f"{split.name}: {what}",
+        hint="Nothing of it is visible. Run the same command again when it is whole and at rest.",
     )
 
 

@@ -15,11 +15,12 @@ from rowfall import sql, survey
 from rowfall.codec import codec, parse_type
 from rowfall.ddl import Wish, wished
 from rowfall.errors import RowfallError, TargetError, UsageError
+from rowfall.header import Ask
 from rowfall.model import Column, Encoding, Kind, Listing, Schema
 from rowfall.options import Options
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText
-from rowfall.survey import Ask, Found, Survey
+from rowfall.survey import Found, Survey
 
 ENOUGH_ROWS = 1000
 """Below this many sample rows cardinalities say nothing."""
@@ -166,6 +167,8 @@ def infer_type(found: Found, seen: Survey) -> tuple[str, str]:
     """(type, reason) for one column by what the sample showed; narrowest safe one."""
     if seen.encoding.kind is Kind.TYPED:
         return _keep_declared(found, seen)
+    if found.nested and found.nulls:
+        return "Nullable(String)", "null among nested values: kept as JSON text"
     if found.nested:
         return _no_nullable_nesting(found.declared), "as the engine reads it"
     if not found.filled:
@@ -342,7 +345,7 @@ def _partitioned(schema: Schema, seen: Survey, source: Source, ask: Ask) -> Sche
     ])  # fmt: skip
     key = schema.partition_by
     text = SqlText.of(
-        f"SELECT uniqExact({key}), uniqExactIf({key}, rowNumberInAllBlocks() % 4 = 0), count() "
+        f"SELECT uniqExact({key}), uniqExactIf({key}, rand() % 4 = 0), count() "
         f"FROM (SELECT {sql.projection(schema.columns)} FROM ", inner, ")",
     )  # fmt: skip
     try:
@@ -398,4 +401,3 @@ def _cast(made: Column, type_: str) -> Column:
         return made
     source = made.source or made.name
     return codec(made.name, source, type_, Kind.TYPED, made.type)
-

@@ -9,7 +9,6 @@ import secrets as random
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
 
 from rowfall import __version__, sql, summary
 from rowfall.doctor import Doctor

@@ -203,11 +203,16 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One engine setting of a plan with the formula and the numbers that led to it."""
+    """One engine setting of a plan with the formula and the numbers that led to it.
+
+    Attributes:
+        routine: the same for every load; plans show it on request only.
+    """
 
     name: str
     value: str | int | float
     reason: str = ""
+    routine: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def _opt(
     default: Any,
     flags: str,
     metavar: str,
-    help: str,  # noqa: A002 - the word every reader knows
+    help: str,
     group: str,
     commands: tuple[str, ...] = _BOTH,
     many: bool = False,

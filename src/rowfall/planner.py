@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from rowfall import sql
+from rowfall import fastpath, sql
 from rowfall.errors import UsageError
 from rowfall.model import (
     Encoding,
@@ -91,11 +92,14 @@ def make_plan(inputs: Inputs) -> Plan:
         biggest=max((listing.size(i) or 0 for i in todo), default=0),
         row_bytes=schema.row_bytes,
         partitions=schema.partitions,
-        columns=len(schema.columns),
+        columns=schema.columns,
         encoding=inputs.encoding,
         remote=inputs.remote,
     )
     settings = tune(facts, shape, chosen_settings(options.set))
+    fast = fastpath.quicken(schema, inputs.encoding)
+    if fast is not schema and fastpath.QUOTES not in chosen_settings(options.set):
+        schema, settings = fast, fastpath.fast_settings(settings)
     return Plan(
         source=inputs.source.text,
         target=inputs.target.text,
@@ -113,7 +117,7 @@ def make_plan(inputs: Inputs) -> Plan:
         settings=settings,
         forecast=_forecast(inputs, todo, groups, facts, shape, lanes),
         facts=inputs.facts,
-        example=_example(inputs, groups, settings),
+        example=_example(inputs, schema, groups, settings),
         landed=len(inputs.landed),
     )
 
@@ -224,7 +228,7 @@ def _file_groups(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
     wanted = set(todo)
     bounds = [total * n // files for n in range(files + 1)]
     groups = []
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         # A file whose pieces have all landed keeps its (empty) place, so that n stays n.
         missing = [i for i in range(start, stop) if i in wanted]
         groups.append(_group(inputs, range(start, stop)) if missing else Group((), 0))
@@ -304,13 +308,15 @@ def _advice(inputs: Inputs, parts: int) -> tuple[str, ...]:
     return tuple(advice)
 
 
-def _example(inputs: Inputs, groups: Sequence[Group], settings: Sequence[Setting]) -> str:
+def _example(
+    inputs: Inputs, schema: Schema, groups: Sequence[Group], settings: Sequence[Setting]
+) -> str:
     group = next((g for g in groups if g.indexes), None)
     if group is None:
         return ""
     splits = list(inputs.listing.splits("", group.indexes[:3]))
-    text = statement(inputs.source, inputs.target, inputs.schema, inputs.encoding, splits,
-                     inputs.target.table or "staging")  # fmt: skip
+    staging = inputs.target.table or "staging"
+    text = statement(inputs.source, inputs.target, schema, inputs.encoding, splits, staging)
     clause = sql.settings_clause({s.name: s.value for s in settings})
     more = len(group.indexes) - len(splits)
     note = f"\n-- and {more} more objects in the same statement" if more > 0 else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from rowfall import units
 from rowfall.layout import WIDTH, facts, grid, render, wrap
-from rowfall.model import Listing, Plan
+from rowfall.model import Listing, Plan, Setting
 
 PLAN_VERSION = 1
 _DELIVERIES = {
@@ -81,7 +82,7 @@ def plan_text(
         ("Splits", _every_split(plan.listing) if every_split else []),
         ("Target", [_target(plan)]),
         ("Table", _table(plan, verbose, width)),
-        ("Settings", _settings(plan, width)),
+        ("Settings", _settings(plan, verbose, width)),
         ("Forecast (estimated)", _forecast(plan, width)),
         ("SQL of one attempt", [plan.example.rstrip()] if plan.example else []),
     ]
@@ -210,10 +211,18 @@ def _commented(lines: list[str], reasons: list[str], width: int) -> list[Rendera
     return made
 
 
-def _settings(plan: Plan, width: int) -> list[RenderableType]:
+def _settings(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:
+    """What was computed for this load; with ``verbose`` what every load sends, too."""
+    shown = [s for s in plan.settings if verbose or not s.routine]
+    hidden = len(plan.settings) - len(shown)
+    more = f"  and {hidden} that every load sends, see -v" if hidden else ""
+    return [*_reasoned(shown, width), *([Text(more, "dim")] if more else [])]
+
+
+def _reasoned(settings: Sequence[Setting], width: int) -> list[RenderableType]:
     """Name, value and reason beside each other, or the reason below where there is no room."""
-    reasons = [units.printable(s.reason) for s in plan.settings]
-    pairs = [(s.name, str(s.value)) for s in plan.settings]
+    reasons = [units.printable(s.reason) for s in settings]
+    pairs = [(s.name, str(s.value)) for s in settings]
     at = sum(max((len(x) for x in column), default=0) for column in zip(*pairs, strict=True)) + 6
     if width - at >= _REASON_MIN:
         rows = [(*pair, Text(reason, "dim")) for pair, reason in zip(pairs, reasons, strict=True)]

@@ -225,7 +225,7 @@ class Talk:
         self._failures += 1
         if self._failures <= SHOWN_FAILURES:
             hint = f"\n  hint: {units.printable(event.hint)}" if event.hint else ""
-            what = f"{event.split}: {event.error}"
+            what = units.failure(event.split, event.error)
             self.say(f"failed: {units.printable(what)}{hint}", "red")
 
 

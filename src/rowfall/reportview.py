@@ -173,7 +173,7 @@ def _failures(report: Report, width: int) -> list[RenderableType]:
     lines: list[RenderableType] = [Text("  not loaded", "red")]
     shown = report.failures[:SHOWN_FAILURES]
     for failure, after in zip(shown, [*shown[1:], None], strict=True):
-        text = f"{failure.split}: {failure.error}"
+        text = units.failure(failure.split, failure.error)
         lines.append(wrap(text, indent="      ", first="    ", width=width))
         # Splits tend to fail for one reason: its hint is said once, below the last of them.
         if failure.hint and (after is None or after.hint != failure.hint):

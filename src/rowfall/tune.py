@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rowfall.codec import reader_settings
 from rowfall.errors import UsageError
-from rowfall.model import Encoding, Facts, Kind, Setting
+from rowfall.model import Column, Encoding, Facts, Kind, Setting
 from rowfall.units import memory as bytes_text
 
 # Resident before the first row: the engine's code and its caches (measured 270-330 MB, chDB 26.9).
@@ -39,7 +39,7 @@ class Shape:
         biggest: bytes of the biggest object, 0 when unknown.
         row_bytes: bytes of a row in memory.
         partitions: partitions that one block is spread over.
-        columns: number of columns.
+        columns: of the table.
         encoding: None for generators.
         remote: read over the network.
     """
@@ -48,7 +48,7 @@ class Shape:
     biggest: int
     row_bytes: float
     partitions: int
-    columns: int
+    columns: tuple[Column, ...]
     encoding: Encoding | None
     remote: bool
 
@@ -64,8 +64,8 @@ def tune(facts: Facts, shape: Shape, chosen: dict[str, str | int | float]) -> tu
             f"{bytes_text(facts.memory)} of memory is too little for a load",
             hint=f"Give at least {bytes_text(LEAST_MEMORY)} with --memory.",
         )
-    reading = reader_settings(shape.encoding) if shape.encoding is not None else ()
-    settings = [*_threads(facts, shape), *_blocks(facts, shape), *_fixed(facts), *reading]
+    reading = reader_settings(shape.encoding, shape.columns) if shape.encoding is not None else ()
+    settings = [*_threads(facts, shape), *_blocks(facts, shape), *_fixed(), *reading]
     known = [s for s in settings if not facts.settings or s.name in facts.settings]
     for name in chosen:
         if facts.settings and name not in facts.settings:
@@ -122,7 +122,7 @@ def block(facts: Facts, shape: Shape) -> tuple[int, int]:
     bytes = (memory - base) / (3 x writers), lowered by the buffers of open partitions.
     """
     writers = insert_threads(facts, shape)
-    buffers = min(shape.partitions, 1000) * shape.columns * BYTES_PER_PARTITION_STREAM // 8
+    buffers = min(shape.partitions, 1000) * len(shape.columns) * BYTES_PER_PARTITION_STREAM // 8
     room = max(facts.memory - ENGINE_BASE - buffers, 0) // (COPIES_PER_BLOCK * writers)
     size = max(LEAST_BLOCK_BYTES, min(MOST_BLOCK_BYTES, room))
     # More partitions cut a block into more parts: larger blocks keep the parts from being tiny.
@@ -156,31 +156,34 @@ def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
     ]
 
 
-def _fixed(facts: Facts) -> list[Setting]:
+def _fixed() -> list[Setting]:
     moved = "default differs between engine versions"
     staged = "staging makes retries safe; the engine's own deduplication only costs"
     return [
-        Setting("max_insert_threads_min_free_memory_per_thread", 0, "threads are computed above"),
-        Setting("async_insert", 0, moved),
-        Setting("insert_deduplicate", 0, staged),
-        Setting("deduplicate_insert", "disable", staged),
-        Setting("deduplicate_insert_select", "disable", staged),
-        Setting("deduplicate_blocks_in_dependent_materialized_views", 0, moved),
-        Setting("parallel_distributed_insert_select", 2, moved),
-        Setting("parallel_replicas_for_cluster_engines", 0, moved),
-        Setting("optimize_on_insert", 0, "rows are counted before an engine collapses them"),
-        Setting("max_partitions_per_insert_block", 0, "the forecast warns instead"),
-        Setting("use_strict_insert_block_limits", 0, moved),
-        Setting("materialize_statistics_on_insert", 0, moved),
-        # A pipe (stdin) has size 0: skipping would lose all of it without a word.
-        Setting("engine_file_skip_empty_files", 0, "nothing is left out unsaid"),
-        Setting("s3_skip_empty_files", 0, "nothing is left out unsaid"),
-        Setting("engine_file_truncate_on_insert", 1, "an export's own unfinished file"),
-        Setting("s3_truncate_on_insert", 1, "an export repeats a file under its own name"),
-        Setting("storage_file_read_method", "pread", "counts source bytes for progress and ETA"),
-        Setting("prefer_column_name_to_alias", 1, "columns keep their names after checks"),
-        Setting("max_execution_time", 0, "a load takes as long as it takes"),
-        Setting("log_queries", 0, "statements may hold keys"),
+        Setting(name, value, reason, routine=True)
+        for name, value, reason in (
+            ("max_insert_threads_min_free_memory_per_thread", 0, "threads are computed above"),
+            ("async_insert", 0, moved),
+            ("insert_deduplicate", 0, staged),
+            ("deduplicate_insert", "disable", staged),
+            ("deduplicate_insert_select", "disable", staged),
+            ("deduplicate_blocks_in_dependent_materialized_views", 0, moved),
+            ("parallel_distributed_insert_select", 2, moved),
+            ("parallel_replicas_for_cluster_engines", 0, moved),
+            ("optimize_on_insert", 0, "rows are counted before an engine collapses them"),
+            ("max_partitions_per_insert_block", 0, "the forecast warns instead"),
+            ("use_strict_insert_block_limits", 0, moved),
+            ("materialize_statistics_on_insert", 0, moved),
+            # A pipe (stdin) has size 0: skipping would lose all of it without a word.
+            ("engine_file_skip_empty_files", 0, "nothing is left out unsaid"),
+            ("s3_skip_empty_files", 0, "nothing is left out unsaid"),
+            ("engine_file_truncate_on_insert", 1, "an export's own unfinished file"),
+            ("s3_truncate_on_insert", 1, "an export repeats a file under its own name"),
+            ("storage_file_read_method", "pread", "counts source bytes for progress and ETA"),
+            ("prefer_column_name_to_alias", 1, "columns keep their names after checks"),
+            ("max_execution_time", 0, "a load takes as long as it takes"),
+            ("log_queries", 0, "statements may hold keys"),
+        )
     ]
 
 

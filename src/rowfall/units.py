@@ -157,3 +157,8 @@ def printable(text: str) -> str:
 
 def _escaped(char: str) -> str:
     return " " if char in "\t\n\r" else ascii(char)[1:-1]
+
+
+def failure(split: str, error: str) -> str:
+    """``error``, with the split in front unless it names it already."""
+    return error if error.startswith(split) else f"{split}: {error}"

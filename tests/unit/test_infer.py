@@ -197,12 +197,14 @@ def test_json(chdb_engine: Chdb, write: Write) -> None:
         {"n": i % 3, "zip": f"0{i}", "at": "2024-01-01T10:00:00Z", "tags": ["a"], "o": {"x": i}}
         for i in range(200)
     ]
-    rows[7]["f"], rows[9]["ok"], rows[3]["o"] = 1.5, True, None
+    rows[7]["f"], rows[9]["ok"], rows[3]["p"] = 1.5, True, None
+    rows[4]["p"] = [1]
     path = write("x.json", "".join(json.dumps(r) + "\n" for r in rows))
     encoding, made = schema(chdb_engine, JSON, path)
     assert types(made) == {
         "n": "UInt8", "zip": "String", "at": "DateTime('UTC')", "tags": "Array(Nullable(String))",
         "o": "Tuple(x Nullable(Int64))", "f": "Nullable(Float64)", "ok": "Nullable(Bool)",
+        "p": "Nullable(String)",
     }  # fmt: skip
     assert len(chdb_engine.load(path, encoding, made.columns)) == 200
 
@@ -226,9 +228,7 @@ def test_parquet_keeps_declared_types(chdb_engine: Chdb, tmp_path: Path) -> None
 
 
 def test_sorting_key(chdb_engine: Chdb, write: Write) -> None:
-    rows = "".join(
-        f"{i},c{i % 9},2024-01-{1 + i % 28:02d} 00:00:00,{i / 7}\n" for i in range(2000)
-    )
+    rows = "".join(f"{i},c{i % 9},2024-01-{1 + i % 28:02d} 00:00:00,{i / 7}\n" for i in range(2000))
     path = write("x.csv", "trip_id,country,picked_at,fare\n" + rows)
     _, made = schema(chdb_engine, CSV, path)
     assert made.order_by == "(`country`, `picked_at`, `trip_id`)"
@@ -285,7 +285,7 @@ def test_schema_file_with_create_table(chdb_engine: Chdb, write: Write) -> None:
     assert types(made) == {"id": "UInt64", "day": "Date"}
     layout = (made.engine, made.order_by, made.partition_by)
     assert layout == ("ReplacingMergeTree", "(day, id)", "toYYYYMM(day)")
-    for more in ("id UInt64 CODEC(Delta), day Date", "id UInt64, day Date, INDEX i id TYPE minmax"):
+    for more in ("id UInt64 CODEC(ZSTD), day Date", "id UInt64, day Date, INDEX i id TYPE minmax"):
         other = write("u.sql", f"CREATE TABLE t ({more}) ENGINE = MergeTree ORDER BY id")
         with pytest.raises(UsageError, match="does not create"):
             schema(chdb_engine, CSV, path, schema_file=str(other))
@@ -307,7 +307,7 @@ def test_existing_tables(chdb_engine: Chdb, write: Write) -> None:
     bare = write("y.csv", "1,2\n")
     _, made = schema(chdb_engine, CSV, bare, existing=rows)
     assert [(c.name, c.source) for c in made.columns] == [("zip", "c1"), ("id", "c2")]
-    with pytest.raises(TargetError, match="matched by position|takes 1 columns"):
+    with pytest.raises(TargetError, match="takes 1 columns"):
         schema(chdb_engine, CSV, bare, existing=rows[:1])
     with pytest.raises(UsageError, match="exists already"):
         schema(chdb_engine, CSV, path, existing=rows, type=("id UInt8",))

@@ -51,6 +51,11 @@ DATA_CODES = frozenset(
         676,  # CANNOT_PARSE_IPV6
         691,  # UNKNOWN_ELEMENT_OF_ENUM
         8,  # THERE_IS_NO_COLUMN (a Parquet file with another schema)
+        448,  # BROTLI_READ_FAILED
+        554,  # LZMA_STREAM_DECODER_FAILED
+        594,  # BZIP2_STREAM_DECODER_FAILED
+        618,  # LZ4_DECODER_FAILED
+        638,  # SNAPPY_UNCOMPRESS_FAILED
     }
 )
 
@@ -80,6 +85,28 @@ _MEANINGS: dict[int, Meaning] = {
     164: Meaning(UsageError, "Add --write to allow statements that change something."),
     62: Meaning(TargetError, "Check the SQL that was given on the command line."),
     115: Meaning(TargetError, "This engine version does not know that setting."),
+    # What only a server says.
+    81: Meaning(TargetError, "Create the database first, or name another one in --to."),
+    192: Meaning(TargetError, "Check the user name and the password."),
+    193: Meaning(TargetError, "Check the user name and the password."),
+    194: Meaning(TargetError, "Check the user name and the password."),
+    516: Meaning(TargetError, "Check the user name and the password."),
+    497: Meaning(TargetError, "Ask an administrator for the grant that the message names."),
+    452: Meaning(TargetError, "The user's profile does not allow that value; choose another."),
+    201: Meaning(TargetError, "The user's quota is used up; load later or ask for more."),
+    159: Meaning(TargetError, "Ask for a higher max_execution_time in the user's profile."),
+    198: Meaning(SourceError, "The server cannot resolve that host name; check its spelling."),
+    202: Meaning(
+        TargetError, "The server is busy with other statements; run again.", transient=True
+    ),
+    216: Meaning(EngineError, "The statement runs already; wait for it to end.", transient=True),
+    225: Meaning(TargetError, "The server has lost its Keeper; run again.", transient=True),
+    236: Meaning(EngineError, "The server is shutting down; run again.", transient=True),
+    242: Meaning(TargetError, "The replica is read-only for now; run again.", transient=True),
+    252: Meaning(TargetError, "The table has too many parts; wait for its merges.", transient=True),
+    285: Meaning(TargetError, "Too few replicas are up; run again.", transient=True),
+    319: Meaning(TargetError, "The replica lost Keeper while it wrote; run again.", transient=True),
+    999: Meaning(TargetError, "Keeper failed; run again.", transient=True),
 }
 
 _CODE = re.compile(r"Code: (\d+)\. DB::\w*Exception: ")

@@ -16,6 +16,7 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 _REGION = re.compile(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
 _STATUS = re.compile(r"status code: (\d{3})")
 _CHUNK = 1000  # keys per answer: S3 gives no more
+_PIECE = 4 << 20  # a range of it arrives within the client's 9 s at 0.5 MB/s
 
 
 class Object(NamedTuple):
@@ -69,6 +70,31 @@ class Bucket:
         except Exception as error:
             raise self._explained(error, f"read s3://{self.name}/{key}") from error
         return _object(meta, key)
+
+    def read(self, key: str, start: int, length: int) -> bytes:
+        """A range of an object; shorter where the object ends.
+
+        Raises:
+            SourceError: as :meth:`list`, or the object is gone.
+        """
+        try:
+            try:
+                return bytes(self._store().get_range(key, start=start, length=length))
+            except ValueError:  # as in head
+                return self._read_slowly(key, start, length)
+        except FileNotFoundError as error:
+            raise SourceError(f"cannot read s3://{self.name}/{key}: it is gone") from error
+        except Exception as error:
+            raise self._explained(error, f"read s3://{self.name}/{key}") from error
+
+    def pieces(self, key: str, size: int) -> Iterator[bytes]:
+        """A whole object by ranges: no connection stays open while nobody takes its bytes.
+
+        Raises:
+            SourceError: as :meth:`read`.
+        """
+        for start in range(0, size, _PIECE):
+            yield self.read(key, start, min(_PIECE, size - start))
 
     def _list(self, prefix: str) -> Iterator[Object]:
         # obstore lists folders only; inside the folder, start right before the wanted names.
@@ -158,6 +184,11 @@ class Bucket:
             raise
         size = item["ContentLength"]
         return Object(key, size, _version(item.get("ETag"), size, item["LastModified"]))
+
+    def _read_slowly(self, key: str, start: int, length: int) -> bytes:
+        span = f"bytes={start}-{start + length - 1}"
+        answer = self._client().get_object(Bucket=self.name, Key=key, Range=span)
+        return bytes(answer["Body"].read())
 
     def _explained(self, error: Exception, what: str) -> SourceError:
         """The error in the user's words; foreign text is cut to its first line and masked."""

@@ -74,7 +74,7 @@ class Feeder:
         self._waiting: list[_Pipe] = []
         self._running = False
         self._closed = False
-        self._broken: dict[str, str] = {}
+        self._broken: dict[str, Exception] = {}
         self._samples: dict[str, str] = {}
         weakref.finalize(owner, self.close)
 
@@ -103,10 +103,16 @@ class Feeder:
         """What went wrong the last time this object was fed, as a predicate.
 
         Asked after the statement has ended: pipes of the object still unopened are removed.
+
+        Raises:
+            RowfallError: it was transient, so all may be tried again.
         """
         with self._wake:
             self._remove(lambda pipe: pipe.uri == uri)
-            return self._broken.get(uri)
+            error = self._broken.get(uri)
+        if isinstance(error, RowfallError) and error.transient:
+            raise error
+        return describe(error, uri) if error else None
 
     def close(self) -> None:
         """Remove everything; feeders that the engine still reads end with it."""
@@ -157,7 +163,7 @@ class Feeder:
         except Exception as error:  # of whatever reads the object
             if not head:  # else there is something to look at; the load will find the break
                 raise SourceError(
-                    f"cannot read {uri}: {_text(error)}", hint="Test it with bzip2 -t."
+                    f"cannot read {uri}: {describe(error, uri)}", hint="Test it with bzip2 -t."
                 ) from error
         with self._wake:
             path = self._path(uri)
@@ -209,11 +215,11 @@ class Feeder:
         with os.fdopen(sink, "wb", buffering=0) as file:
             try:
                 for piece in unpacked(pipe.open()):
-                    if not _write(file.fileno(), piece):
+                    if not write(file.fileno(), piece):
                         break  # a LIMIT is reached, or the statement failed: no error of ours
             except Exception as error:  # whatever it is, the load must not take it for the end
                 with self._wake:
-                    self._broken[pipe.uri] = _text(error)
+                    self._broken[pipe.uri] = error
         with self._wake:
             self._wake.notify_all()  # the engine opens its next pipe at once
 
@@ -292,12 +298,12 @@ def read_file(path: str) -> Iterator[bytes]:
             yield chunk
 
 
-def _text(error: Exception) -> str:
+def describe(error: Exception, uri: str) -> str:
     """An error as a predicate that can follow the object's name."""
     if isinstance(error, BrokenError):
         return f"its bz2 stream is broken: {error}"
     if isinstance(error, RowfallError):
-        return f"reading it failed: {error.message}"
+        return f"reading it failed: {error.message.removeprefix(f'cannot read {uri}: ')}"
     cause = error.strerror if isinstance(error, OSError) else None
     return f"reading it failed: {(cause or str(error) or type(error).__name__).lower()}"
 
@@ -314,7 +320,7 @@ def _open(path: str) -> int | None:
     return sink
 
 
-def _write(sink: int, data: bytes) -> bool:
+def write(sink: int, data: bytes) -> bool:
     """Write all of it; False when the reader has gone."""
     view = memoryview(data)
     try:

@@ -40,9 +40,7 @@ def joined(
     if len(calls) == 1 and calls[0][1] is None and not settings:
         return calls[0][0]
     # All members of a UNION have to show the same columns.
-    return union(
-        [narrowed(call, structure, path=only, settings=settings) for call, only in calls]
-    )
+    return union([narrowed(call, structure, path=only, settings=settings) for call, only in calls])
 
 
 def files(paths: Sequence[str]) -> str:

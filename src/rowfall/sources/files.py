@@ -82,7 +82,7 @@ class Files:
         return [(split, text) for split, text in answers if text]
 
     def _wrong(self, split: Split) -> str | None:
-        packed = formats.packed(split.uri, self._options)
+        packed = _whole.packed(split.uri, self._options)
         try:
             status = os.stat(split.uri)
             if (now := _version(status)) != split.version:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import http.client
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
@@ -17,7 +18,7 @@ from rowfall.errors import SourceError, UsageError
 from rowfall.model import Encoding, Listing, Schema, Split
 from rowfall.options import Options
 from rowfall.secrets import Secret
-from rowfall.sources import _glob, _relation
+from rowfall.sources import _feed, _glob, _relation, _whole
 from rowfall.sql import literal
 from rowfall.sqltext import SqlText
 
@@ -58,6 +59,7 @@ class Http:
         self._urls: dict[str, str] = {}
         # Where redirects lead; may hold signatures that expire, so it is used for samples only.
         self._final: dict[str, str] = {}
+        self._feeder = _feed.Feeder(self)
 
     def listing(self) -> Listing:
         """All files; ``version`` is the ETag, else size and Last-Modified, else ``unversioned``.
@@ -86,8 +88,8 @@ class Http:
         return listing
 
     def encoding(self, listing: Listing) -> Encoding:
-        names = (unquote(urlsplit(listing.uri(i)).path) for i in range(len(listing)))
-        return formats.detect(names, self._options)
+        names = [_path(listing.uri(index)) for index in range(len(listing))]
+        return _feed.readable(formats.detect(names, self._options), names)
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
         return _relation.spread(listing, most)
@@ -96,12 +98,13 @@ class Http:
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
         """``url(...)`` of exactly these files; a missing one makes the engine raise."""
-        whole = {split.uri: self._urls.get(split.uri, split.uri) for split in splits}
+        fed, rest = _feed.choose(splits, encoding)
+        whole = {split.uri: self._urls.get(split.uri, split.uri) for split in rest}
         if not structure:
             # The engine ignores the settings of a subselect while it looks for the structure.
             whole |= {name: self._final[name] for name in whole if name in self._final}
         groups = _groups(list(whole), encoding)
-        calls = []
+        calls: list[tuple[SqlText, str | None]] = []
         for names, packed in groups:
             address = _address([whole[name] for name in names])
             hidden = any(whole[name] != name for name in names)
@@ -109,13 +112,12 @@ class Http:
             tail: list[str | Secret] = [_relation.arguments(packed, structure)]
             if self._signature:
                 tail += [", headers('Authorization' = ", self._signature, ")"]
-            calls.append(SqlText.of("url(", first, *tail, ")"))
-        settings = self._settings(max(len(names) for names, _ in groups))
-        if len(calls) == 1 and not settings:
-            return calls[0]
-        return _relation.union(
-            [_relation.narrowed(call, structure, settings=settings) for call in calls]
-        )
+            calls.append((SqlText.of("url(", first, *tail, ")"), None))
+        settings = self._settings(max(len(names) for names, _ in groups)) if groups else ""
+        if fed:
+            objects = [(split.uri, self._opener(split.uri)) for split in fed]
+            calls.append((self._feeder.call(objects, encoding, structure), None))
+        return _relation.joined(calls, structure, settings=settings)
 
     def _settings(self, together: int) -> str:
         """What the calls need to follow redirects, to miss no file, and to take many at once."""
@@ -129,20 +131,30 @@ class Http:
         return " SETTINGS " + ", ".join(settings) if settings else ""
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        def look(split: Split) -> str | None:
-            try:
-                now = self._facts(self._urls.get(split.uri, split.uri)).version
-            except SourceError as error:
-                if error.transient:
-                    raise
-                return error.message
-            if now == split.version:
-                return None
-            return f"the file was {split.version} and is {now}"
-
         with ThreadPoolExecutor(_REQUESTS) as pool:
-            answers = pool.map(look, splits)
+            answers = pool.map(self._wrong, splits)
             return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
+
+    def _wrong(self, split: Split) -> str | None:
+        url = self._urls.get(split.uri, split.uri)
+        try:
+            now = self._facts(url)
+            if now.version != split.version:
+                return f"changed from {split.version} to {now.version}"
+            return self._feeder.broken(split.uri) or _whole.check_remote(
+                partial(_range, url, self._signature),
+                now.size,
+                _whole.packed(_path(split.uri), self._options),
+            )
+        except _NoRangesError:
+            return None
+        except SourceError as error:
+            if error.transient:
+                raise
+            return error.message.removeprefix(f"cannot read {split.uri}: ")
+
+    def _opener(self, name: str) -> _feed.Opener:
+        return partial(_pieces, self._urls.get(name, name), self._signature)
 
     def _same_host(self, name: str, final: str) -> str:
         """``final``, unless the engine would carry the user's password to another host there."""
@@ -171,18 +183,79 @@ class Http:
             raise _status_error(url, error) from None
 
     def _ask(self, url: str, method: str, headers: Mapping[str, str]) -> _Facts:
-        asked = {"Accept-Encoding": "identity", **headers}
-        request = Request(url, method=method, headers=asked)  # noqa: S310 - http(s) by registry
-        if self._signature:
-            # Unredirected: a redirect to another host must not receive the password.
-            request.add_unredirected_header("Authorization", self._signature.reveal())
         try:
-            with urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
+            with _answer(url, self._signature, method, headers) as answer:
                 return _read_facts(url, answer)
         except HTTPError:
             raise
         except (URLError, OSError, http.client.HTTPException) as error:
             raise _network_error(url, error) from error
+
+
+class _NoRangesError(Exception):
+    """The server sends whole files only."""
+
+
+def _answer(
+    url: str, signature: Secret | None, method: str, headers: Mapping[str, str]
+) -> http.client.HTTPResponse:
+    asked = {"Accept-Encoding": "identity", **headers}
+    request = Request(url, method=method, headers=asked)  # noqa: S310 - http(s) by registry
+    if signature:
+        # Unredirected: a redirect to another host must not receive the password.
+        request.add_unredirected_header("Authorization", signature.reveal())
+    answer: http.client.HTTPResponse = urlopen(request, timeout=_TIMEOUT)  # noqa: S310
+    return answer
+
+
+def _pieces(url: str, signature: Secret | None) -> Iterator[bytes]:
+    """A whole file in pieces.
+
+    Raises:
+        SourceError: the server refuses, or the connection breaks.
+    """
+    try:
+        with _answer(url, signature, "GET", {}) as answer:
+            left = int(answer.headers.get("Content-Length") or -1)
+            while chunk := answer.read(_feed.CHUNK):
+                left -= len(chunk)
+                yield chunk
+        if left > 0:  # http.client takes a lost connection for the end when asked for pieces
+            raise SourceError(
+                f"cannot read {uri.mask(url)}: the connection broke {left:,} bytes before the end",
+                hint="Try again.",
+                transient=True,
+            )
+    except HTTPError as error:
+        error.close()
+        raise _status_error(url, error) from None
+    except (URLError, OSError, http.client.HTTPException) as error:
+        raise _network_error(url, error) from error
+
+
+def _range(url: str, signature: Secret | None, start: int, length: int) -> bytes:
+    """A part of a file.
+
+    Raises:
+        _NoRangesError: this server cannot.
+        SourceError: as :func:`_pieces`.
+    """
+    span = f"bytes={start}-{start + length - 1}"
+    try:
+        with _answer(url, signature, "GET", {"Range": span}) as answer:
+            if answer.status != 206:
+                raise _NoRangesError
+            return answer.read()
+    except HTTPError as error:
+        error.close()
+        raise _status_error(url, error) from None
+    except (URLError, OSError, http.client.HTTPException) as error:
+        raise _network_error(url, error) from error
+
+
+def _path(name: str) -> str:
+    """The path of a URL as people write it."""
+    return unquote(urlsplit(name).path)
 
 
 def _groups(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from rowfall import formats, uri
 from rowfall.errors import SourceError, UsageError
@@ -12,7 +13,7 @@ from rowfall.model import Encoding, Listing, Schema, Split
 from rowfall.options import Options
 from rowfall.s3access import Access, base_url, resolve, signature
 from rowfall.secrets import Secret
-from rowfall.sources import _glob, _relation
+from rowfall.sources import _feed, _glob, _relation, _whole
 from rowfall.sources._bucket import Bucket, Object
 from rowfall.sql import literal
 from rowfall.sqltext import SqlText
@@ -38,6 +39,7 @@ class S3:
         self._options = options
         self._opened: Access | None = None
         self._buckets: dict[str, Bucket] = {}
+        self._feeder = _feed.Feeder(self)
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -73,8 +75,8 @@ class S3:
         return listing
 
     def encoding(self, listing: Listing) -> Encoding:
-        names = (listing.uri(index) for index in range(len(listing)))
-        return formats.detect(names, self._options)
+        names = [listing.uri(index) for index in range(len(listing))]
+        return _feed.readable(formats.detect(names, self._options), names)
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
         return _relation.spread(listing, most)
@@ -85,7 +87,8 @@ class S3:
         """``s3(...)`` of exactly these objects; a missing one makes the engine raise."""
         access = self._access()
         groups: dict[str, list[str]] = {}
-        for split in splits:
+        fed, rest = _feed.choose(splits, encoding)
+        for split in rest:
             bucket, key = _place(split.uri)
             groups.setdefault(bucket, []).append(key)
         tail = _relation.arguments(encoding, structure)
@@ -96,26 +99,32 @@ class S3:
                 url = literal(base_url(access, bucket) + path)
                 call = SqlText.of("s3(", url, *signature(keys), f"{tail})")
                 calls.append((call, None if only is None else f"{bucket}/{only}"))
-        if len(calls) == 1 and calls[0][1] is None:
-            return calls[0][0]
-        # All members of a UNION have to show the same columns.
-        return _relation.union(
-            [_relation.narrowed(call, structure, path=only) for call, only in calls]
-        )
+        if fed:
+            objects = [(split.uri, self._opener(split)) for split in fed]
+            calls.append((self._feeder.call(objects, encoding, structure), None))
+        return _relation.joined(calls, structure)
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        def look(split: Split) -> str | None:
-            bucket, key = _place(split.uri)
-            now = self._bucket(bucket).head(key)
-            if now is None:
-                return "the object is gone"
-            if now.version == split.version:
-                return None
-            return f"the object was {split.version} and is {now.version} (ETag)"
-
         with ThreadPoolExecutor(_REQUESTS) as pool:
-            answers = pool.map(look, splits)
+            answers = pool.map(self._wrong, splits)
             return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
+
+    def _wrong(self, split: Split) -> str | None:
+        bucket, key = _place(split.uri)
+        opened = self._bucket(bucket)
+        now = opened.head(key)
+        if now is None:
+            return "the object is gone"
+        if now.version != split.version:
+            return f"changed from {split.version} to {now.version} (ETag)"
+        return self._feeder.broken(split.uri) or _whole.check_remote(
+            partial(opened.read, key), now.size, _whole.packed(key, self._options)
+        )
+
+    def _opener(self, split: Split) -> _feed.Opener:
+        bucket, key = _place(split.uri)
+        # The size is known: listings of objects hold it.
+        return partial(self._bucket(bucket).pieces, key, split.size or 0)
 
     def _access(self) -> Access:
         if self._opened is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import io
 import lzma
 import os
 import shutil
@@ -13,7 +14,8 @@ import threading
 import uuid
 import weakref
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from rowfall import formats
@@ -21,7 +23,7 @@ from rowfall.errors import SourceError
 from rowfall.model import Encoding, Listing, Schema, Split, split_id
 from rowfall.options import Options
 from rowfall.secrets import Secret
-from rowfall.sources import _relation, files
+from rowfall.sources import _feed, _relation, _whole, files
 from rowfall.sql import literal
 from rowfall.sqltext import SqlText
 
@@ -43,7 +45,7 @@ class Stdin:
     The first bytes are kept in a temporary file for the schema. Formats whose reader needs the
     whole file (Parquet, ORC, Arrow, Avro, Native), and zstd or lz4 longer than the head (the
     standard library cannot cut them into a sample), are written to a temporary file in the system
-    temp folder first and are an ordinary file from then on.
+    temp folder first and are an ordinary file from then on. bz2 is unpacked on its way.
 
     Two runs are two loads: a stream has no identity that a later run could recognise.
     """
@@ -107,16 +109,24 @@ class Stdin:
         (split,) = splits
         if split.uri == _URI:
             path = f"/dev/fd/{self.fds[0]}"
+            if encoding is not None and encoding.compression == _feed.BZ2:
+                encoding = replace(encoding, compression="none")  # the pump unpacks it
             return SqlText.of(f"file({literal(path)}{_relation.arguments(encoding, structure)})")
         if encoding is not None and not self._spooled:
             # The sample is kept unpacked, because a packed stream cannot be cut anywhere.
             packed = encoding.compression if encoding.compression in ("zstd", "lz4") else "none"
-            encoding = Encoding(encoding.format, packed, encoding.kind, encoding.delimiter)
+            encoding = replace(encoding, compression=packed)
         return files.relation([split.uri], encoding, structure)
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        """The stream, when reading it broke off: the engine took that for its end."""
-        return [(split, text) for split in splits if (text := self._broken[0])]
+        """The stream, when reading it broke off or it is cut: the engine took that for its end."""
+        return [(split, text) for split in splits if (text := self._broken[0] or self._cut())]
+
+    def _cut(self) -> str | None:
+        path = self._spooled or os.path.join(self._folder, "sample")
+        if self._encoding is None or self._encoding.compression not in ("zstd", "lz4"):
+            return None
+        return _whole.check_file(path, os.path.getsize(path), self._encoding.compression)
 
     def _read_head(self) -> tuple[bytes, bool]:
         """Up to :data:`HEAD` bytes, and whether the stream has ended with them."""
@@ -153,7 +163,8 @@ class Stdin:
         else:
             found = formats.find(formats.guess_text(unpack(self._head, packed)))
         delimiter = formats.delimiter(self._options, found)
-        return Encoding(found.name, packed, found.kind, delimiter), found.seekable
+        encoding = Encoding(found.name, packed, found.kind, delimiter)
+        return _feed.readable(encoding, ()), found.seekable
 
     def _write_sample(self, ended: bool) -> None:
         encoding = self._encoding
@@ -190,10 +201,11 @@ class Stdin:
             fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, _PIPE)
         self.fds = (read_end,)
         head, self._head = self._head, b""
+        packed = self._encoding.compression if self._encoding else "none"
         threading.Thread(
             target=_pump,
             # A descriptor of its own: a closed number may be given to another file at once.
-            args=(os.dup(self._input), write_end, head, self._broken),
+            args=(os.dup(self._input), write_end, head, packed, self._broken),
             daemon=True,
             name="stdin",
         ).start()
@@ -230,21 +242,24 @@ def unpack(head: bytes, compression: str) -> bytes:
     return b"".join(out)
 
 
-def _pump(source: int, sink: int, head: bytes, broken: list[str]) -> None:
-    """Copy head and rest to the engine's pipe, then close both; its end is the stream's end."""
-    chunk = head
-    # The engine closes its end early when it fails; it reports why, there is nothing to add.
-    with (
-        os.fdopen(source, "rb", buffering=0) as stream,
-        contextlib.suppress(BrokenPipeError),
-        os.fdopen(sink, "wb", buffering=0) as pipe,
-    ):
-        while chunk:
-            view = memoryview(chunk)
-            while view:
-                view = view[pipe.write(view) :]
-            try:
-                chunk = stream.read(_CHUNK)
-            except OSError as error:
-                broken[0] = f"reading stdin failed: {(error.strerror or str(error)).lower()}"
-                return
+def _pump(source: int, sink: int, head: bytes, compression: str, broken: list[str]) -> None:
+    """Copy head and rest to the engine's pipe, then close both; its end is the stream's end.
+
+    What goes wrong is noted before the pipe is closed: the engine cannot tell it from the end.
+    """
+    with os.fdopen(source, "rb", buffering=0) as stream, os.fdopen(sink, "wb", buffering=0) as pipe:
+        pieces = _stream(head, stream)
+        try:
+            for piece in _feed.unpacked(pieces) if compression == _feed.BZ2 else pieces:
+                # The engine closes its end early when it fails; it reports why.
+                if not _feed.write(pipe.fileno(), piece):
+                    return
+        except Exception as error:
+            broken[0] = _feed.describe(error, _URI)
+
+
+def _stream(head: bytes, rest: io.RawIOBase) -> Iterator[bytes]:
+    chunk: bytes | None = head
+    while chunk:
+        yield chunk
+        chunk = rest.read(_CHUNK)

@@ -1,0 +1,331 @@
+"""What a ClickHouse server knows about statements: running, finished, failed, or nothing at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowfall.engines._connect import Connections
+from rowfall.engines._http import Answer, Exchange, Lost
+from rowfall.engines.codes import translate
+from rowfall.errors import EngineError, RowfallError, TargetError
+from rowfall.model import Outcome
+from rowfall.secrets import Secret, redact
+from rowfall.sqltext import quote
+
+# ErrorCodes.cpp of the server.
+UNKNOWN_TABLE, SAME_ID_RUNS, ACCESS_DENIED = 60, 216, 497
+REFUSED_USER = frozenset({192, 193, 194, 516})
+# What the server says about a body that stopped in the middle: end of file, time-out, network.
+BROKEN_BODY = frozenset({3, 32, 33, 209, 210, 1000, 1002})
+# Answers to our own small questions; an overloaded server needs seconds, not more.
+ASK_SECONDS = 15.0
+# A server that restarts is back within a minute; longer is for the user to know.
+AWAY_SECONDS = 60.0
+# query_log is written every 7.5 s by default; then a little for a busy disk.
+LOG_SECONDS = 10.0
+# KILL ... SYNC returns when the statement has ended; one block of work can take many seconds.
+KILL_SECONDS = 60.0
+# While a lost statement still runs: soon at first, then as rarely as a person would look.
+PAUSE_FIRST, PAUSE_LAST = 0.3, 5.0
+
+_VERSION = re.compile(r" \(version [\d.]+.*\)\s*\Z")
+_GRANT = re.compile(r"necessary to have (?:the )?grant (.+?)\.?(?: \([A-Z_]+\)|\. |\Z)")
+
+
+class UnknownOutcome(EngineError):  # noqa: N818 - what is known, not what went wrong
+    """The connection was lost and the server cannot say whether the statement finished.
+
+    Always transient, code 0: drop what it may have written and start over.
+    """
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the last look at ``system.processes`` showed: rows, bytes, ProfileEvents so far."""
+
+    read_rows: int = 0
+    read_bytes: int = 0
+    written_rows: int = 0
+    memory: int = 0
+    peak: int = 0
+    events: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """One statement's end in ``system.query_log``; ``code`` 0 and no text when it succeeded."""
+
+    outcome: Outcome
+    code: int
+    text: str
+
+
+class Evidence:
+    """Small questions to one server, on connections of their own.
+
+    Attributes:
+        base: URL parameters of every request.
+        own: further ones for our own questions (settings the user may change).
+        away, log_wait: seconds, see the constants of this module.
+    """
+
+    def __init__(self, connections: Connections, base: Mapping[str, str]) -> None:
+        self._connections = connections
+        self._address = connections.address
+        self._processes_hidden = False
+        self.base = dict(base)
+        self.own: dict[str, str] = {}
+        self.away, self.log_wait = AWAY_SECONDS, LOG_SECONDS
+
+    def ask(
+        self, sql: str, *, timeout: float = ASK_SECONDS, tries: int = 2, **extra: str
+    ) -> list[list[Any]]:
+        """Rows of a statement that may safely run twice.
+
+        Raises:
+            Lost: no answer, ``tries`` times.
+            RowfallError: the server's own.
+        """
+        parameters = {**self.base, **self.own, **extra, "default_format": "JSONCompactEachRow"}
+        while True:
+            tries -= 1
+            exchange = Exchange(self._connections, parameters, sql.encode(), timeout=timeout)
+            try:
+                answer = exchange.perform()
+            except Lost:
+                if tries > 0:
+                    continue
+                raise
+            self.check(answer)
+            return [json.loads(line) for line in answer.data.splitlines()]
+
+    def check(self, answer: Answer, *secrets: Secret) -> None:
+        """Raise what the answer says.
+
+        Raises:
+            Lost: a proxy in between gave up; the statement may still run.
+            TargetError: this is no ClickHouse.
+            RowfallError: the server's exception.
+        """
+        if not answer.from_clickhouse:
+            if answer.status in (502, 503, 504):
+                raise Lost(f"a proxy answered with status {answer.status}", complete=True)
+            raise no_clickhouse(str(self._address), f"status {answer.status}")
+        failure = answer.failure()
+        if failure is not None:
+            raise self.explain(failure, *secrets)
+
+    def explain(self, text: str, *secrets: Secret) -> RowfallError:
+        """The server's exception as ours, without secrets."""
+        hidden = [s for s in (self._address.password, *secrets) if s is not None]
+        # The server quotes SQL as it was written, escapes included.
+        hidden += [Secret(quote(s.reveal())[1:-1]) for s in hidden]
+        error = translate(redact(_VERSION.sub("", text), *hidden))
+        user = self._address.user or "default"
+        if error.code in REFUSED_USER:
+            return TargetError(
+                f"the server at {self._address} refuses the user {user!r}: "
+                "the password is wrong or there is no such user",
+                hint=error.hint,
+                code=error.code,
+            )
+        grant = _GRANT.search(error.message) if error.code == ACCESS_DENIED else None
+        if grant:
+            error.hint = f"An administrator can run: GRANT {grant[1]} TO {user}"
+        return error
+
+    def look(self, query_id: str) -> Seen | None:
+        """How far a running statement is; None when it does not run (or is not to be seen)."""
+        if self._processes_hidden:
+            return None
+        try:
+            rows = self.ask(
+                "SELECT read_rows, read_bytes, written_rows, memory_usage, peak_memory_usage, "
+                f"ProfileEvents FROM system.processes WHERE query_id = {quote(query_id)}"
+            )
+        except RowfallError as error:
+            if error.code != ACCESS_DENIED:
+                raise
+            self._processes_hidden = True
+            return None
+        if not rows:
+            return None
+        read, size, written, memory, peak, events = rows[0]
+        return Seen(
+            int(read),
+            int(size),
+            int(written),
+            max(0, int(memory)),  # negative where a thread freed what another one took
+            max(0, int(peak)),
+            {name: int(count) for name, count in events.items()},
+        )
+
+    @property
+    def sees(self) -> bool:
+        """Whether the user may read ``system.processes`` (True until it was refused)."""
+        return not self._processes_hidden
+
+    def runs(self, query_id: str) -> bool:
+        """Whether the statement runs now; needs no rights. Only after its connection was lost."""
+        if self.look(query_id) is not None:
+            return True
+        if self.sees:
+            return False
+        # A second statement with its id is refused as long as the first one runs.
+        try:
+            self.ask("SELECT 1", query_id=query_id)
+        except RowfallError as error:
+            if error.code == SAME_ID_RUNS:
+                return True
+            raise
+        return False
+
+    def kill(self, query_id: str) -> None:
+        """End a statement; returns when it has ended, was not there, or after 60 s."""
+        with contextlib.suppress(RowfallError, Lost):
+            try:
+                self.ask(
+                    f"KILL QUERY WHERE query_id = {quote(query_id)} SYNC",
+                    timeout=KILL_SECONDS,
+                    tries=1,
+                )
+            except RowfallError as error:
+                if error.code != ACCESS_DENIED:
+                    raise
+                # What a user may always do: put another statement in its place.
+                self.ask("SELECT 1", query_id=query_id, replace_running_query="1")
+
+    def logged(self, query_ids: Sequence[str], days: int = 1) -> dict[str, Logged]:
+        """How statements of the last ``days`` ended; those not (yet) in the log are left out.
+
+        Raises:
+            RowfallError: the log is off (60) or may not be read (497).
+            Lost: no answer.
+        """
+        names = ", ".join(quote(query_id) for query_id in query_ids)
+        rows = self.ask(
+            "SELECT query_id, read_rows, written_rows, read_bytes, query_duration_ms, "
+            "memory_usage, ProfileEvents, exception_code, exception FROM system.query_log "
+            # The log is sorted by date; without this a large one is read from end to end.
+            f"WHERE event_date >= today() - {days} AND type != 'QueryStart' "
+            # Our own question in `runs` fails under the same id.
+            f"AND exception_code != {SAME_ID_RUNS} AND is_initial_query "
+            f"AND query_id IN ({names}) ORDER BY event_time_microseconds"
+        )
+        return {row[0]: _logged(row) for row in rows}
+
+    def settle(
+        self,
+        query_id: str,
+        lost: Lost,
+        started: float,
+        look: Callable[[], bool],
+        secrets: Sequence[Secret] = (),
+    ) -> Outcome:
+        """What became of a statement whose connection was lost.
+
+        Args:
+            query_id: of the statement.
+            lost: how the connection ended.
+            started: ``time.monotonic()`` when the statement was sent.
+            look: whether it still runs; :meth:`runs`, plus whatever the caller shows meanwhile.
+            secrets: to be kept out of the error.
+
+        Raises:
+            UnknownOutcome: nobody knows.
+            RowfallError: it failed.
+        """
+        if not lost.complete:
+            # It cannot succeed any more; otherwise the server would wait for the rest of the data.
+            self.kill(query_id)
+        self._until_gone(lost, look)
+        days = 1 + int((time.monotonic() - started) // 86_400)
+        entry, why = self._from_log(query_id, days)
+        if not lost.complete and (entry is None or entry.code == 394 or entry.code in BROKEN_BODY):
+            raise EngineError(
+                f"the connection to {self._address} was lost while data was sent: {lost.cause}",
+                hint="Run the same command again: what has landed is not loaded twice.",
+                transient=True,
+            )
+        if entry is None:
+            raise self._unknown(lost, why)
+        if entry.code:
+            raise self.explain(entry.text, *secrets)
+        return entry.outcome
+
+    def _until_gone(self, lost: Lost, look: Callable[[], bool]) -> None:
+        contact, pause, missing = time.monotonic(), PAUSE_FIRST, 0
+        # Twice: the request itself may have been overtaken by the first look.
+        while missing < 2:
+            try:
+                missing = 0 if look() else missing + 1
+                contact = time.monotonic()
+            except (RowfallError, Lost) as error:
+                if time.monotonic() - contact > self.away:
+                    raise self._unknown(lost, f"the server cannot be asked ({error})") from None
+            if missing < 2:
+                time.sleep(pause)
+                pause = min(pause * 1.5, PAUSE_LAST)
+
+    def _from_log(self, query_id: str, days: int) -> tuple[Logged | None, str]:
+        deadline = time.monotonic() + self.log_wait
+        with contextlib.suppress(RowfallError, Lost):
+            self.ask("SYSTEM FLUSH LOGS")  # spares the wait where the user may do it
+        why = "its query_log does not name the statement"
+        while True:
+            try:
+                entry = self.logged([query_id], days).get(query_id)
+                if entry is not None:
+                    return entry, ""
+            except RowfallError as error:
+                if error.code in (UNKNOWN_TABLE, ACCESS_DENIED):
+                    return None, "its query_log is off or may not be read"
+                why = error.message
+            except Lost as lost:
+                why = lost.cause
+            if time.monotonic() > deadline:
+                return None, why
+            time.sleep(PAUSE_FIRST)
+
+    def _unknown(self, lost: Lost, why: str) -> UnknownOutcome:
+        return UnknownOutcome(
+            f"the connection to {self._address} was lost ({lost.cause}) and the outcome of the "
+            f"statement is unknown: {why}",
+            hint="Run the same command again: what has landed is not loaded twice.",
+            transient=True,
+        )
+
+
+def no_clickhouse(address: str, cause: str) -> TargetError:
+    return TargetError(
+        f"{address} does not answer like the HTTP port of a ClickHouse server: {cause}",
+        hint="The HTTP port is 8123 by default, 8443 with TLS (clickhouses://); 9000 and 9440 "
+        "belong to the native protocol.",
+    )
+
+
+def cpu_seconds(events: Mapping[str, int]) -> float:
+    """User and system seconds that a statement's threads have used."""
+    spent = events.get("UserTimeMicroseconds", 0) + events.get("SystemTimeMicroseconds", 0)
+    return spent / 1e6
+
+
+def _logged(row: Sequence[Any]) -> Logged:
+    _, read, written, size, millis, memory, events, code, text = row
+    counts = {name: int(count) for name, count in events.items()}
+    outcome = Outcome(
+        rows_read=int(read),
+        rows_written=int(written),
+        bytes_read=int(size),
+        seconds=int(millis) / 1e3,
+        cpu_seconds=cpu_seconds(counts),
+        peak_memory=max(0, int(memory)),
+        events=counts,
+    )
+    return Logged(outcome, int(code), text)

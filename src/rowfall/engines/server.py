@@ -1,0 +1,361 @@
+"""One ClickHouse server over HTTP: runs statements there, and finds out what became of them.
+
+A lost connection says nothing about the statement. So every statement has a query id, and after a
+loss the server is asked: ``system.processes`` until it has ended, then ``system.query_log`` for
+how. Only when neither knows is the outcome unknown (:class:`UnknownOutcome`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from rowfall.engines._connect import Address, Connections
+from rowfall.engines._evidence import (
+    Evidence,
+    Logged,
+    Seen,
+    UnknownOutcome,
+    cpu_seconds,
+    no_clickhouse,
+)
+from rowfall.engines._http import Answer, Body, Exchange, Lost
+from rowfall.engines.base import Tick
+from rowfall.errors import EngineError, RowfallError, TargetError, UsageError
+from rowfall.model import Facts, Outcome, Statement
+from rowfall.secrets import Secret
+from rowfall.sqltext import quote
+
+__all__ = ["OLDEST", "Server", "UnknownOutcome"]
+
+READONLY = 164  # the server's code for "this user may not change anything"
+# The release from which everything used here behaves as tested.
+OLDEST = (24, 8)
+# Fast enough for a progress bar, slow enough that 16 lanes cost a server nothing.
+TICK_SECONDS = 0.5
+# A finished statement answers at once; 30 s of silence means that the answer got stuck on the way.
+SILENCE_SECONDS = 30.0
+# Only where nothing can be read: ClickHouse's own advice is 4 GB and more for 4 cores.
+MEMORY_PER_CORE = 1 << 30
+# Statements name every file of their attempt; the default of 256 KiB is too short for that.
+MAX_QUERY_SIZE = 64 << 20
+
+# Bytes the server may still take: its limit less what it holds now, and what the machine has.
+_MEMORY_LEFT = """\
+SELECT toInt64(value) - (SELECT value FROM system.metrics WHERE metric = 'MemoryTracking')
+FROM system.server_settings WHERE name = 'max_server_memory_usage' AND toInt64(value) > 0
+UNION ALL
+SELECT toInt64(value) FROM system.asynchronous_metrics WHERE metric = 'OSMemoryAvailable'"""
+
+
+class Server:
+    """The Engine of one server.
+
+    Args:
+        host, port, tls: its HTTP interface.
+        user, password: "" and None for the server's default user.
+        database: where unqualified names live; "" for the user's own default.
+        options: settings sent with every statement.
+        memory: bytes a load may use there; default half of what the server has left.
+        threads: override of the cores it may use.
+
+    Attributes:
+        facts: as the planner wants them; ``settings`` are those this user may change.
+        readonly: the user's ``readonly`` setting: 0 may write, 1 only reads, 2 only reads but
+            may change settings.
+        silence: seconds, see ``SILENCE_SECONDS``.
+        evidence: asks the server what it knows; its waiting times can be changed.
+
+    Raises:
+        TargetError: it cannot be reached, is no ClickHouse, refuses the user, is too old.
+        UsageError: it does not know one of ``options``.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        tls: bool = False,
+        user: str = "",
+        password: Secret | None = None,
+        database: str = "",
+        options: Mapping[str, str] | None = None,
+        memory: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.silence = SILENCE_SECONDS
+        self._address = Address(host, port, tls, user, password)
+        self._connections = Connections(self._address)
+        # Buffering on the server: an error is never behind rows with status 200.
+        self._base = {"wait_end_of_query": "1"} | ({"database": database} if database else {})
+        self.evidence = Evidence(self._connections, self._base)
+        self._guard = threading.Lock()
+        self._lanes: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+        self._running: dict[str, Seen] = {}
+        self._highest = 0
+        self._cpu = 0.0
+        try:
+            self.facts = self._read_facts(memory, threads)
+            self._options = self._checked(options or {})
+        except Lost as lost:
+            raise no_clickhouse(str(self._address), lost.cause) from None
+
+    def _read_facts(self, memory: int | None, threads: int | None) -> Facts:
+        row = self.evidence.ask(
+            "SELECT version(), getSetting('max_threads'), getSetting('readonly'), "
+            "getSetting('max_memory_usage'), getSetting('max_memory_usage_for_user')"
+        )[0]
+        version, cores = str(row[0]), threads or max(1, int(row[1]))
+        if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST:
+            raise TargetError(
+                f"the server at {self._address} is ClickHouse {version}, which is too old",
+                hint="rowfall needs ClickHouse {}.{} or newer.".format(*OLDEST),
+            )
+        self.readonly = int(row[2])
+        limits = [int(limit) for limit in row[3:]]
+        with contextlib.suppress(RowfallError):  # an ordinary user may not read all of it
+            limits += [int(left) for (left,) in self.evidence.ask(_MEMORY_LEFT)]
+        # Half, as for the embedded engine: the rest is for its other users and caches.
+        free = min((limit for limit in limits if limit > 0), default=0) // 2
+        changeable = frozenset(
+            name
+            for (name,) in self.evidence.ask("SELECT name FROM system.settings WHERE NOT readonly")
+        )
+        return Facts(version, cores, memory or free or cores * MEMORY_PER_CORE, changeable)
+
+    def _checked(self, options: Mapping[str, str]) -> dict[str, str]:
+        names = ", ".join(quote(name) for name in options)
+        known = (
+            {name for (name,) in self.evidence.ask(
+                f"SELECT name FROM system.settings WHERE name IN ({names})"
+            )} if options else set()
+        )  # fmt: skip
+        for name in options:
+            if name not in known:
+                raise UsageError(
+                    f"the server at {self._address} does not know the setting {name!r}",
+                    hint="What follows the ? of the target are settings of the server.",
+                )
+        ours = {"max_query_size": str(MAX_QUERY_SIZE)}
+        if "log_queries" in self.facts.settings:
+            # Our own questions stay out of its log: two a second would drown everybody else's.
+            self.evidence.own = {"log_queries": "0"}
+        return {k: v for k, v in ours.items() if k in self.facts.settings} | dict(options)
+
+    def run(
+        self,
+        statement: Statement,
+        *,
+        lane: int = 0,
+        on_tick: Tick | None = None,
+        body: Body | None = None,
+        encoding: str = "",
+        out_fd: int | None = None,
+    ) -> Outcome:
+        """See :class:`rowfall.engines.base.Engine`.
+
+        Args:
+            statement: with ``body``, an INSERT ... FORMAT without its data.
+            lane: one lane runs one statement at a time.
+            on_tick: called twice a second from this thread.
+            body: the data of an insert, streamed from another thread; not read again. It must
+                not pause for 30 s: the server's ``http_receive_timeout`` would end the insert.
+            encoding: of ``body``: ``gzip``, ``zstd``, ``lz4``, ``bz2``, ``xz``, ``br``,
+                ``deflate``, ``snappy`` or "".
+            out_fd: gets the result in place of ``Outcome.data``.
+
+        Raises:
+            UnknownOutcome: the connection was lost and the server cannot say what happened.
+            RowfallError: the server's error, or no connection.
+            BaseException: whatever reading ``body`` raised; the statement has been ended.
+        """
+        query_id = statement.query_id or f"rowfall-{uuid.uuid4()}"
+        sql = statement.sql.reveal()
+        parameters = self._parameters(statement, query_id)
+        if body is not None:
+            parameters["query"] = sql
+        exchange = Exchange(
+            self._connections,
+            parameters,
+            sql.encode() if body is None else body,
+            encoding=encoding,
+            out=out_fd,
+        )
+        with self._guard:
+            turn = self._lanes[lane]
+        with turn:
+            try:
+                return self._perform(statement, query_id, exchange, on_tick, out_fd)
+            finally:
+                with self._guard:
+                    self._running.pop(query_id, None)
+
+    def _parameters(self, statement: Statement, query_id: str) -> dict[str, str]:
+        settings = {**self._options, **statement.settings}
+        parameters = {
+            name: str(int(value)) if isinstance(value, bool) else str(value)
+            for name, value in settings.items()
+        }
+        parameters |= self._base | {"query_id": query_id}
+        if statement.format:
+            parameters["default_format"] = statement.format
+        return parameters
+
+    def _perform(
+        self,
+        statement: Statement,
+        query_id: str,
+        exchange: Exchange,
+        on_tick: Tick | None,
+        out_fd: int | None,
+    ) -> Outcome:
+        secrets = [part for part in statement.sql.parts if isinstance(part, Secret)]
+        started = time.monotonic()
+        exchange.start()
+        try:
+            self._follow(exchange, query_id, on_tick)
+            answer = exchange.result()
+            self.evidence.check(answer, *secrets)
+            return self._outcome(answer, query_id, time.monotonic() - started, out_fd is None)
+        except Lost as lost:
+            outcome = self._settled(exchange, query_id, lost, started, on_tick, secrets)
+            if statement.format:
+                # Only asking again brings the rows; what went out already cannot be taken back.
+                raise EngineError(
+                    f"the connection to {self._address} was lost ({lost.cause}) and the result "
+                    "of the statement with it",
+                    transient=not (out_fd is not None and exchange.answered),
+                ) from None
+            return outcome
+        except BaseException as error:
+            exchange.cut()
+            if exchange.own_fault:
+                # Nothing may go on writing when the caller learns that its data have failed.
+                self.evidence.kill(query_id)
+            elif isinstance(error, RowfallError):
+                raise self._in_words(error, statement) from None
+            raise
+
+    def _settled(
+        self,
+        exchange: Exchange,
+        query_id: str,
+        lost: Lost,
+        started: float,
+        on_tick: Tick | None,
+        secrets: Sequence[Secret],
+    ) -> Outcome:
+        def look() -> bool:
+            return self._glance(query_id, on_tick) or (
+                not self.evidence.sees and self.evidence.runs(query_id)
+            )
+
+        outcome = self.evidence.settle(query_id, lost, started, look, secrets)
+        self._count(outcome.cpu_seconds, outcome.peak_memory)
+        return outcome
+
+    def _follow(self, exchange: Exchange, query_id: str, on_tick: Tick | None) -> None:
+        """Tick until the answer is here; give up a connection whose answer got stuck."""
+        gone_since: float | None = None
+        while not exchange.wait(TICK_SECONDS):
+            try:
+                gone = not self._glance(query_id, on_tick) and self.evidence.sees
+            except (RowfallError, Lost):
+                gone = False  # not knowing is no reason to give up
+            if not gone or not exchange.complete or exchange.answered:
+                gone_since = None
+            elif gone_since is None:
+                gone_since = time.monotonic()
+            elif time.monotonic() - gone_since > self.silence:
+                exchange.cut()
+
+    def _glance(self, query_id: str, on_tick: Tick | None) -> bool:
+        """Whether the statement can be seen running; remembers how far it is and says so."""
+        seen = self.evidence.look(query_id)
+        if seen is None:
+            return False
+        with self._guard:
+            self._running[query_id] = seen
+            self._highest = max(self._highest, sum(s.memory for s in self._running.values()))
+        if on_tick is not None:
+            on_tick(
+                {
+                    "read_rows": seen.read_rows,
+                    "read_bytes": seen.read_bytes,
+                    "written_rows": seen.written_rows,
+                }
+            )
+        return True
+
+    def _outcome(self, answer: Answer, query_id: str, seconds: float, collected: bool) -> Outcome:
+        said = json.loads(answer.headers.get("x-clickhouse-summary", "{}"))
+        summary = {name: int(value) for name, value in said.items()}
+        with self._guard:
+            seen = self._running.get(query_id) or Seen()
+        peak = max(seen.peak, summary.get("memory_usage", 0))
+        cpu = cpu_seconds(seen.events)
+        self._count(cpu, peak)
+        return Outcome(
+            rows_read=summary.get("read_rows", 0),
+            rows_written=summary.get("written_rows", 0),
+            bytes_read=summary.get("read_bytes", 0),
+            seconds=summary["elapsed_ns"] / 1e9 if "elapsed_ns" in summary else seconds,
+            cpu_seconds=cpu,
+            peak_memory=peak,
+            data=answer.data if collected else b"",
+            events=seen.events,
+        )
+
+    def _count(self, cpu: float, peak: int) -> None:
+        with self._guard:
+            self._cpu += cpu
+            self._highest = max(self._highest, peak)
+
+    def _in_words(self, error: RowfallError, statement: Statement) -> RowfallError:
+        if error.code == READONLY and self.readonly and "readonly" not in statement.settings:
+            return TargetError(
+                f"the user {self._address.user or 'default'!r} may only read on "
+                f"{self._address}: {error.message}",
+                hint="Give a user whose profile does not set readonly.",
+                code=READONLY,
+            )
+        return error
+
+    def logged(self, query_ids: Sequence[str], days: int = 1) -> dict[str, Logged]:
+        """How statements ended, from ``system.query_log``: exact memory, CPU and ProfileEvents.
+
+        :meth:`run` gives what could be seen up to half a second before the end, because a line
+        reaches the log up to 7.5 s later. At the end of a load one call here has the exact
+        figures of all statements; {} when the log is off or may not be read.
+        """
+        with contextlib.suppress(RowfallError, Lost):
+            return self.evidence.logged(query_ids, days) if query_ids else {}
+        return {}
+
+    def kill(self, query_id: str) -> None:
+        """End a running statement; returns when it has ended or was not there (60 s at most)."""
+        self.evidence.kill(query_id)
+
+    def resident(self) -> tuple[int, int]:
+        """Bytes that our running statements hold on the server, and their highest so far.
+
+        As of the last tick; 0 where ``system.processes`` may not be read.
+        """
+        with self._guard:
+            return sum(seen.memory for seen in self._running.values()), self._highest
+
+    def cpu_seconds(self) -> float:
+        """CPU seconds of our statements so far, as seen in ticks (short ones count nothing)."""
+        with self._guard:
+            return self._cpu + sum(cpu_seconds(seen.events) for seen in self._running.values())
+
+    def close(self) -> None:
+        """Give the connections back; statements that run go on."""
+        self._connections.close()

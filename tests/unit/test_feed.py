@@ -1,0 +1,229 @@
+"""bz2 through named pipes: every byte arrives, every break is remembered, nothing is left."""
+
+from __future__ import annotations
+
+import bz2
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rowfall.errors import SourceError, UsageError
+from rowfall.model import Encoding, Kind, Split
+from rowfall.sources import _feed
+from rowfall.sources._feed import BrokenError, Feeder, choose, readable, unpacked
+
+CSV = Encoding("CSV", "bz2", Kind.TEXT)
+TEXT = b"".join(b"%d,abc\n" % n for n in range(50_000))
+
+
+class Owner:
+    """Stands for the source whose life ends the feeder's."""
+
+
+@pytest.fixture
+def feeder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Feeder]:
+    monkeypatch.setattr(_feed.tempfile, "tempdir", str(tmp_path))
+    owner = Owner()
+    feeder = Feeder(owner)
+    yield feeder
+    feeder.close()
+    wait(lambda: not threads())
+    assert list(tmp_path.iterdir()) == []
+
+
+def opener(*chunks: bytes | Exception) -> Callable[[], Iterator[bytes]]:
+    def pieces() -> Iterator[bytes]:
+        for chunk in chunks:
+            if isinstance(chunk, Exception):
+                raise chunk
+            yield chunk
+
+    return pieces
+
+
+def pipes(feeder: Feeder, *objects: tuple[str, Callable[[], Iterator[bytes]]]) -> list[str]:
+    feeder.call(objects, CSV, "a String")
+    return [pipe.path for pipe in feeder._waiting[: len(objects)]]
+
+
+def threads() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("bz2")]
+
+
+def wait(ready: Callable[[], object]) -> None:
+    end = time.monotonic() + 10
+    while not ready():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+# --- unpacking ----------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.binary(max_size=200), min_size=1, max_size=4), st.integers(1, 40), st.integers(0, 9)
+)
+def test_streams_in_any_pieces(texts: list[bytes], step: int, padding: int) -> None:
+    packed = b"".join(map(bz2.compress, texts)) + bytes(padding)
+    chunks = (packed[at : at + step] for at in range(0, len(packed), step))
+    assert b"".join(unpacked(chunks)) == b"".join(texts)
+
+
+def test_every_cut_is_broken() -> None:
+    first, second = bz2.compress(b"1,a\n"), bz2.compress(b"2,b\n" * 50)
+    for size in range(len(first + second)):
+        if size == len(first):  # between two streams nobody can tell
+            continue
+        with pytest.raises(BrokenError):
+            list(unpacked([(first + second)[:size]]))
+
+
+@pytest.mark.parametrize("body", [b"a,b\n1,2\n", bz2.compress(b"1\n") + b"garbage"])
+def test_other_bytes_are_broken(body: bytes) -> None:
+    with pytest.raises(BrokenError):
+        list(unpacked([body]))
+
+
+def test_pieces_are_bounded() -> None:
+    pieces = [len(piece) for piece in unpacked([bz2.compress(bytes(20 << 20))])]
+    assert max(pieces) <= 1 << 20
+    assert sum(pieces) == 20 << 20
+
+
+# --- pipes --------------------------------------------------------------------------------------
+
+
+def test_pipes_are_fed_side_by_side(feeder: Feeder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One core and readers that open all pipes before they read any: nobody waits for ever."""
+    monkeypatch.setattr(_feed, "_CORES", threading.BoundedSemaphore(1))
+    body = TEXT * 4  # more than a pipe holds
+    packed = bz2.compress(body)
+    objects = [(f"/d/{n}.csv.bz2", opener(packed)) for n in range(5)]
+    paths = pipes(feeder, *objects)
+    assert [path.rpartition("-")[2] for path in paths] == [f"{n}.csv" for n in range(5)]
+    readers = [open(path, "rb") for path in paths]  # noqa: SIM115
+    wait(lambda: len(threads()) == 5)  # the doorkeeper has gone
+    for reader in reversed(readers):
+        with reader:
+            assert reader.read() == body
+    assert [feeder.broken(uri) for uri, _ in objects] == [None] * 5
+
+
+def test_more_pipes_than_are_looked_at_at_once(feeder: Feeder) -> None:
+    packed = bz2.compress(b"1,a\n")
+    paths = pipes(feeder, *((f"/d/{n}.csv.bz2", opener(packed)) for n in range(200)))
+    assert len(threads()) == 1
+    for path in reversed(paths):
+        assert Path(path).read_bytes() == b"1,a\n"
+    wait(lambda: not threads())
+
+
+def test_a_break_is_remembered_before_the_end(feeder: Feeder) -> None:
+    packed = bz2.compress(TEXT)
+    for number in range(20):
+        uri = f"/d/{number}.bz2"
+        (path,) = pipes(feeder, (uri, opener(packed[:-1])))
+        Path(path).read_bytes()
+        assert feeder.broken(uri) == "its bz2 stream is broken: it ends in the middle"
+    (path,) = pipes(feeder, (uri, opener(packed)))
+    assert Path(path).read_bytes() == TEXT
+    assert feeder.broken(uri) is None, "the next attempt starts clean"
+
+
+def test_a_read_error_is_remembered(feeder: Feeder) -> None:
+    packed = bz2.compress(TEXT)[:1000]
+    error = SourceError("cannot read s3://b/k: access denied")
+    for problem, said in (
+        (error, "reading it failed: access denied"),
+        (OSError(5, "Input/output error"), "reading it failed: input/output error"),
+        (ZeroDivisionError(), "reading it failed: zerodivisionerror"),
+    ):
+        (path,) = pipes(feeder, ("s3://b/k", opener(packed, problem)))
+        Path(path).read_bytes()
+        assert feeder.broken("s3://b/k") == said
+
+
+def test_a_transient_error_is_raised(feeder: Feeder) -> None:
+    error = SourceError("cannot read http://h/k: 503", transient=True)
+    (path,) = pipes(feeder, ("http://h/k", opener(error)))
+    Path(path).read_bytes()
+    with pytest.raises(SourceError, match="503"):
+        feeder.broken("http://h/k")
+
+
+def test_a_reader_that_stops_early_is_no_error(feeder: Feeder) -> None:
+    (path,) = pipes(feeder, ("/d/a.bz2", opener(bz2.compress(TEXT * 10))))
+    with open(path, "rb") as file:
+        file.read(100)
+    wait(lambda: not threads())
+    assert feeder.broken("/d/a.bz2") is None
+
+
+def test_unopened_pipes_go(feeder: Feeder, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = ("/d/a.bz2", opener()), ("/d/b.bz2", opener())
+    old = pipes(feeder, a, b)
+    new = pipes(feeder, a)
+    assert all(map(os.path.exists, old + new)), "one statement may read an object twice"
+    monkeypatch.setattr(_feed, "_STALE", 0)
+    newer = pipes(feeder, a)
+    assert [os.path.exists(path) for path in old + new + newer] == [False, True, False, True]
+    assert feeder.broken(a[0]) is None
+    assert not os.path.exists(newer[0])
+    assert os.path.exists(old[1])
+
+
+def test_all_goes_with_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_feed.tempfile, "tempdir", str(tmp_path))
+    owner = Owner()
+    feeder = Feeder(owner)
+    pipes(feeder, ("/d/a.bz2", opener()))
+    assert len(threads()) == 1
+    del owner
+    gc.collect()
+    wait(lambda: not threads())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_samples_are_ordinary_files(feeder: Feeder, tmp_path: Path) -> None:
+    made = tmp_path / "a.csv.bz2"
+    made.write_bytes(bz2.compress(TEXT * 20))
+    opener_ = partial(_feed.read_file, str(made))
+    first = feeder.call([(str(made), opener_)], CSV, "").reveal()
+    assert feeder.call([(str(made), opener_)], CSV, "").reveal() == first
+    (sample,) = feeder._samples.values()
+    body = Path(sample).read_bytes()
+    assert (TEXT * 20).startswith(body)
+    assert body.endswith(b"\n")
+    assert 3 << 20 < len(body) < 6 << 20
+    made.unlink()
+    with pytest.raises(SourceError, match=r"no\.bz2: its bz2 stream is broken: invalid data"):
+        feeder.call([("no.bz2", opener(b"a,b\n"))], CSV, "")
+
+
+# --- which --------------------------------------------------------------------------------------
+
+
+def test_choose() -> None:
+    names = ["/d/a.csv.bz2", "/d/b.csv", "http://h/c.csv.bz2?key=***", "s3://b/d.csv.gz"]
+    splits = [Split("", name, "", 1) for name in names]
+    picked = {c: choose(splits, Encoding("CSV", c, Kind.TEXT))[0] for c in ("auto", "bz2", "gzip")}
+    assert [s.uri for s in picked["auto"]] == [names[0], names[2]]
+    assert picked["bz2"] == splits
+    assert picked["gzip"] == []
+    assert choose(splits, None) == ([], splits)
+
+
+def test_formats_with_a_footer_are_refused() -> None:
+    for packed in ("bz2", "auto"):
+        with pytest.raises(UsageError, match="Parquet packed with bz2"):
+            readable(Encoding("Parquet", packed, Kind.TYPED), ["a.parquet", "b.parquet.bz2"])
+    fine = Encoding("Parquet", "auto", Kind.TYPED)
+    assert readable(fine, ["a.parquet", "b.parquet.gz"]) is fine
