@@ -11,7 +11,8 @@ say() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }
 run() { say "$@"; "$@"; }
 
 # 10 million rows in 20 files, made by the engine.
-run rowfall load 'generate://trips?rows=10_000_000' --to 'trips/part_{n}.csv.gz' --files 20
+run rowfall load 'generate://trips?rows=10_000_000' --to 'trips/part_{n}.csv.gz' --files 20 \
+    --to-format CSVWithNames
 # What a load would do.
 run rowfall plan 'trips/*.csv.gz' --to data
 # The load; --verify reads the source again and compares checksums.

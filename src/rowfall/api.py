@@ -124,7 +124,7 @@ def query(
 
 
 def loads(*, to: str | None = None) -> list[Report]:
-    """All loads that the ledgers of ``to`` (default: here and the user's own) know, newest first."""
+    """All loads in the ledgers of ``to`` (default: here and the user's own), newest first."""
     return history.reports(to)
 
 

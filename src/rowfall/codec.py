@@ -21,6 +21,9 @@ TAG = "rowfall: "
 MISSING = "\nmissing"
 """Stands for the field of a column that the header or a short row lacks: it fits no type."""
 
+NUMBER = "Nullable(Int128) DEFAULT 0"
+"""What :func:`_read_as_number` reads; the mark of a column that has a more careful way."""
+
 BOM = "\ufeff"
 
 _INT = re.compile(r"U?Int(8|16|32|64|128|256)\Z")
@@ -46,6 +49,7 @@ class Evidence:
         infinite: the text ``inf`` is a value; otherwise infinity is an overflow (1e400).
         breaks: values hold line breaks; otherwise one is the sign of a quote never closed.
         bom: files start with a byte order mark, which this first column would keep.
+        nonzero: integers, none of them 0: see :func:`_read_as_number`.
     """
 
     blank: bool = False
@@ -54,6 +58,7 @@ class Evidence:
     infinite: bool = False
     breaks: bool = False
     bom: bool = False
+    nonzero: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,30 @@ def codec(
     direct = _direct(target, kind, seen)
     if direct:
         return _read_directly(column, target, direct, kind, csv)
-    return _read_as_text(column, target, kind, csv, seen)
+    text = _read_as_text(column, target, kind, csv, seen)
+    if (
+        kind is Kind.TEXT
+        and seen.nonzero
+        and 0 < target.bits <= 64
+        and not (seen.padded or seen.blank or seen.bom)
+    ):
+        return _read_as_number(text, target)
+    return text
+
+
+def _read_as_number(text: Column, target: Type) -> Column:
+    """An integer column whose sample holds no 0, read as a number with a guard against 0.
+
+    The integer reader takes a quoted empty field for 0, and a column that the header lacks gets 0
+    here: the guard raises, and :mod:`rowfall.fastpath` reads the objects again as text, in which a
+    real 0 is fine. Int128 wraps from 39 digits on, and then still has to fit the target. Measured
+    on 50 M rows of three integers: 6.9 CPU-seconds, 7.8 as text, 6.5 without any check.
+    """
+    x = sql.name(text.source)
+    wanted = f"Nullable({target.bare})" if target.nullable else target.bare
+    value = f"accurateCast({x}, {quote(wanted)})"
+    expression = _checked(value, f"ifNull({x} = 0, 0)", text)
+    return replace(text, read_type=NUMBER, expression=expression)
 
 
 def _known(target: Type) -> bool:
@@ -136,9 +164,8 @@ def _known(target: Type) -> bool:
 def _direct(target: Type, kind: Kind, seen: Evidence) -> str:
     """The type that the reader can parse without a loss, or "" where only text is safe.
 
-    Integers of CSV and TSV are text: the integer reader takes a quoted empty field for 0 and wraps
-    whatever its width. That costs 1.24 times the CPU of reading Int128, 1.12 of a whole load of
-    three short columns. JSON integers up to 32 bits go through Float64, which refuses ``""``, for
+    Integers of CSV and TSV are text where they can be 0: the reader takes a quoted empty field for
+    0 and wraps whatever its width. JSON integers up to 32 bits go through Float64, which refuses ``""``, for
     half the cost of text; more than 17 digits are rounded before they are checked.
     """
     if seen.padded or seen.blank or seen.bom or seen.infinite:

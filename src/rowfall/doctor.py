@@ -18,7 +18,7 @@ from typing import Any
 from rowfall import badrows, complaint, fastpath, sql
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import DataError, RowfallError, TargetError
-from rowfall.model import Encoding, Kind, Plan, Schema, Setting, Split, Statement
+from rowfall.model import Encoding, Kind, Plan, Schema, Split, Statement
 from rowfall.options import Options
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText
@@ -73,29 +73,29 @@ class Doctor:
         encoding = self._plan.encoding
         if encoding is None or not self._source.replayable:
             return []
-        schema = fastpath.careful(self._plan.schema)
+        schema = fastpath.careful(self._plan.schema, encoding)
         try:
             return complaint.explain(self._source, splits, encoding, schema, error, self._ask)
         except RowfallError:
             # The diagnosis met the same trouble (a broken archive): halves of the group will tell.
             return []
 
-    def second_look(
-        self, splits: Sequence[Split], schema: Schema, settings: tuple[Setting, ...]
-    ) -> tuple[Schema, tuple[Setting, ...]] | None:
+    def second_look(self, splits: Sequence[Split], schema: Schema) -> Schema | None:
         """Another way to read the same rows, when what failed may only be the fast way.
 
-        First the careful reading of a table that was read without quotes; then strings that hold
-        line breaks, if every quote of these objects is closed.
+        First integers as text; then strings that hold line breaks, if every quote is closed.
         """
         encoding = self._plan.encoding
         if encoding is None or not self._source.replayable:
             return None
         if fastpath.is_fast(schema):
-            return fastpath.careful(schema), fastpath.careful_settings(settings)
-        broken = fastpath.guarded_breaks(schema)
-        if broken and encoding.format.startswith("CSV") and self._quotes_are_closed(splits):
-            return fastpath.with_breaks(schema, encoding), settings
+            return fastpath.careful(schema, encoding)
+        guarded = fastpath.guards_breaks(schema) and encoding.format.startswith("CSV")
+        try:
+            if guarded and self._quotes_are_closed(splits):
+                return fastpath.with_breaks(schema, encoding)
+        except RowfallError:
+            pass  # an object that cannot be read to its end; the diagnosis will say which
         return None
 
     def _quotes_are_closed(self, splits: Sequence[Split]) -> bool:
@@ -121,8 +121,9 @@ class Doctor:
         Raises:
             UsageError: a column cannot be checked value by value.
         """
-        encoding, schema = self._plan.encoding, fastpath.careful(self._plan.schema)
+        encoding = self._plan.encoding
         assert encoding is not None  # noqa: S101 - generators hold no bad rows
+        schema = fastpath.careful(self._plan.schema, encoding)
         headers = [complaint.header_of(self._source, s, encoding, self._ask) for s in splits]
         good = badrows.good_rows(self._source, splits, encoding, schema, headers)
         names = ", ".join(sql.name(c.name) for c in schema.columns)
@@ -143,8 +144,9 @@ class Doctor:
             DataError: the load has now met more than it may; nothing of this group is published.
             TargetError: the rejects file cannot be written.
         """
-        encoding, schema = self._plan.encoding, fastpath.careful(self._plan.schema)
+        encoding = self._plan.encoding
         assert encoding is not None  # noqa: S101 - generators hold no bad rows
+        schema = fastpath.careful(self._plan.schema, encoding)
         found: list[Bad] = []
         for split in splits:
             header = complaint.header_of(self._source, split, encoding, self._ask)
@@ -185,7 +187,7 @@ class Doctor:
     ) -> list[Bad]:
         """Lines instead of record numbers, in the order of the file."""
         found, breaks = [], 0
-        guarded = fastpath.guarded_breaks(schema) or not encoding.format.startswith("CSV")
+        guarded = fastpath.guards_breaks(schema) or not encoding.format.startswith("CSV")
         for uri, record, column, reason, lines, text in sorted(rows, key=lambda row: int(row[1])):
             if not guarded:
                 # Good rows may hold line breaks, too: they have to be counted.

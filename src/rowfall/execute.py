@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rowfall import planner, retry
+from rowfall import fastpath, planner, retry
 from rowfall.doctor import Doctor
 from rowfall.engines.codes import DATA_CODES, MEMORY_LIMIT
 from rowfall.engines.embedded import Embedded
@@ -123,6 +123,7 @@ class Executor:
         self._publisher = Publisher(
             engine, ledger, target.database, target.table, lane=PUBLISH_LANE
         )
+        self._schema = plan.schema
         self._queue: deque[Work] = deque()
         self._busy = 0
         self._stop = False
@@ -239,7 +240,7 @@ class Executor:
             sql, lenient = self.doctor.tolerant(staging, work.splits)
             settings |= lenient
         else:
-            schema = work.schema or self.plan.schema
+            schema = work.schema or self._schema
             sql = planner.statement(
                 self.source, self.target, schema, self.plan.encoding, work.splits, staging
             )
@@ -349,7 +350,7 @@ class Executor:
         for statement in self.target.discard(staging):
             self.engine.run(Statement(statement), lane=PUBLISH_LANE)
         _unlink(self.target, staging)
-        self.ledger.attempt_ended(attempt, "failed", error.message[:MOST_TEXT])
+        self.ledger.attempt_ended(attempt, "failed", _shown(error.message))
         self.tally.retries += 1
         if isinstance(error, ChangedError):
             self._without(work, [(s, _changed_error(s, what)) for s, what in error.changed])
@@ -387,12 +388,14 @@ class Executor:
 
     def _bad_data(self, work: Work, error: RowfallError) -> None:
         """Try another way of reading, then around the bad rows, then without the bad objects."""
-        schema = work.schema or self.plan.schema
-        other = None
-        if not work.tolerant:
-            other = self.doctor.second_look(work.splits, schema, work.settings)
+        schema = work.schema or self._schema
+        other = None if work.tolerant else self.doctor.second_look(work.splits, schema)
         if other is not None:
-            work.schema, work.settings = other
+            work.schema = other
+            if fastpath.is_fast(schema):
+                # A zero in one object: the others will hold some, too. Line breaks are different:
+                # whether all quotes are closed is asked for each group.
+                self._schema = other
             self._again(work)
             return
         if self.doctor.tolerates and not work.tolerant:
@@ -418,7 +421,7 @@ class Executor:
         """Record failed splits and load the others of the group again."""
         bad = {split.id for split, _ in guilty}
         for split, error in guilty:
-            message = error.message[:MOST_TEXT]
+            message = _shown(error.message)
             self.ledger.split_failed(self.load_id, split.id, message, error.hint)
             self.tally.failures.append(Failure(split.name, message, error.hint))
             self.emit(SplitFailed(split.name, message, error.hint))
@@ -461,6 +464,11 @@ def _changed_error(split: Split, what: str) -> SourceError:
         f"{split.name}: {what}",
         hint="Nothing of it is visible. Run the same command again when it is whole and at rest.",
     )
+
+
+def _shown(text: str) -> str:
+    """An error's text as it is recorded: of bounded length, bytes that are no text escaped."""
+    return text[:MOST_TEXT].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _rename(staging: Path, final: Path) -> int:

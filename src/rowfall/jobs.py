@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rowfall import infer, planner
+from rowfall import complaint, infer, planner
+from rowfall.engines.codes import DATA_CODES
 from rowfall.engines.embedded import Embedded
-from rowfall.errors import UsageError
+from rowfall.errors import RowfallError, UsageError
 from rowfall.events import Listener
 from rowfall.ledger import Ledger, into_key
 from rowfall.model import Encoding, Listing, Plan, Schema, Statement
@@ -123,13 +124,38 @@ def _schema(job: Job) -> Schema:
     def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
         fixed = {"output_format_json_quote_64bit_integers": 0}
         statement = Statement(text, {**settings, **fixed}, format="JSONCompactEachRow")
-        return [json.loads(line) for line in job.engine.run(statement).data.splitlines()]
+        # A sample may hold bytes that are no text.
+        lines = job.engine.run(statement).data.decode("utf-8", "surrogateescape").split("\n")
+        return [json.loads(line, strict=False) for line in lines if line]
 
-    encoding, schema = infer.schema_for(
-        job.source, job.listing, job.encoding, job.options, asks, _existing(job)
-    )
-    job.encoding = encoding
-    return schema
+    listing, existing = job.listing, _existing(job)
+    while True:
+        try:
+            job.encoding, schema = infer.schema_for(
+                job.source, listing, job.encoding, job.options, asks, existing
+            )
+            return schema
+        except RowfallError as error:
+            listing = _without_broken(listing, error)
+
+
+def _without_broken(listing: Listing, error: RowfallError) -> Listing:
+    """The listing for another sample without the object that cannot be read: its split will fail
+    with a reason of its own, and the others land.
+
+    Raises:
+        RowfallError: ``error``, in better words where it is about the only object.
+    """
+    if error.code not in DATA_CODES:
+        raise error
+    said = complaint.explain_engine_error(error.code, error.message)
+    rest = Listing()
+    for split in listing.splits(""):
+        if not split.uri.endswith(said.uri.lstrip("/")):
+            rest.add(split.uri, split.version, split.size)
+    if not 0 < len(rest) < len(listing):
+        raise said from None
+    return rest
 
 
 def _existing(job: Job) -> list[list[Any]] | None:

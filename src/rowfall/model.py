@@ -164,7 +164,7 @@ class Column:
         expression: SQL over ``source`` that gives the value or raises; ``""`` = the bare column.
         lenient: SQL over the column read as ``Nullable(String)``: the value, or NULL when the
             text does not fit; used to find and to reject bad rows. ``""`` = no check possible.
-        bad: SQL over the same that is 1 when the text does not fit (``lenient`` may be NULL for NULL).
+        bad: SQL over the same that is 1 when the text does not fit (NULL may fit).
     """
 
     name: str
@@ -363,7 +363,7 @@ class Report:
         cpu_seconds: of the engine process.
         parts_written, parts_active: parts staged by this run; active in the target at the end.
         peak_memory: bytes resident in the engine process at its highest.
-        phases: share of engine time per phase, 0..1, keys ``read``, ``insert``, ``write``, ``publish``.
+        phases: share of engine time, 0..1, of ``read``, ``convert``, ``insert``, ``publish``.
         limited_by: one sentence.
         settings: as sent.
         load_id, started (UTC, ISO 8601): which run.

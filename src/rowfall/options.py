@@ -54,46 +54,76 @@ class Options:
     """Options of ``load`` and ``plan``; the defaults are those of the command line."""
 
     format: str | None = _opt(
-        None, "--format", "NAME", "Format of the source: CSV, CSVWithNames, TSV, TSVWithNames, "
-        "JSONEachRow (or NDJSON), Parquet, ORC, Avro, Native. Default: by extension.", "Source",
+        None,
+        "--format",
+        "NAME",
+        "Format of the source: CSV, CSVWithNames, TSV, TSVWithNames, "
+        "JSONEachRow (or NDJSON), Parquet, ORC, Avro, Native. Default: by extension.",
+        "Source",
     )
     compression: str | None = _opt(
-        None, "--compression", "NAME", "Compression of the source: none, gzip, zstd, lz4, xz, bz2. "
-        "Default: by extension.", "Source",
+        None,
+        "--compression",
+        "NAME",
+        "Compression of the source: none, gzip, zstd, lz4, xz, bz2. Default: by extension.",
+        "Source",
     )
     delimiter: str | None = _opt(
         None, "--delimiter", "CHAR", "Field delimiter of CSV. Default: a comma.", "Source"
     )
     s3_endpoint: str | None = _opt(
-        None, "--s3-endpoint", "URL", "S3 endpoint other than AWS, e.g. http://127.0.0.1:9000. "
-        "Default: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL.", "Source",
+        None,
+        "--s3-endpoint",
+        "URL",
+        "S3 endpoint other than AWS, e.g. http://127.0.0.1:9000. "
+        "Default: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL.",
+        "Source",
     )
     s3_region: str | None = _opt(
-        None, "--s3-region", "NAME", "Region of the bucket. Default: AWS_REGION, the profile, "
-        "or us-east-1.", "Source",
+        None,
+        "--s3-region",
+        "NAME",
+        "Region of the bucket. Default: AWS_REGION, the profile, or us-east-1.",
+        "Source",
     )
     s3_profile: str | None = _opt(
-        None, "--s3-profile", "NAME", "Profile of the AWS configuration files. Default: "
-        "AWS_PROFILE.", "Source",
+        None,
+        "--s3-profile",
+        "NAME",
+        "Profile of the AWS configuration files. Default: AWS_PROFILE.",
+        "Source",
     )
     s3_anonymous: bool = _opt(
         False, "--s3-anonymous", "", "Read public buckets without credentials.", "Source"
     )
     schema: str | None = _opt(
-        None, "--schema", "COLUMNS", "All columns as 'name Type, ...' instead of inferring them.",
+        None,
+        "--schema",
+        "COLUMNS",
+        "All columns as 'name Type, ...' instead of inferring them.",
         "Table",
     )
     schema_file: str | None = _opt(
-        None, "--schema-file", "FILE", "The same, read from a file (a column list or a whole "
-        "CREATE TABLE).", "Table",
+        None,
+        "--schema-file",
+        "FILE",
+        "The same, read from a file (a column list or a whole CREATE TABLE).",
+        "Table",
     )
     type: tuple[str, ...] = _opt(
-        (), "--type", "'NAME TYPE'", "Type of one column, the others stay inferred.", "Table",
+        (),
+        "--type",
+        "'NAME TYPE'",
+        "Type of one column, the others stay inferred.",
+        "Table",
         many=True,
     )
     order_by: str | None = _opt(
-        None, "--order-by", "EXPR", "Sorting key of a new table. Default: proposed from names and "
-        "cardinalities.", "Table",
+        None,
+        "--order-by",
+        "EXPR",
+        "Sorting key of a new table. Default: proposed from names and cardinalities.",
+        "Table",
     )
     partition_by: str | None = _opt(
         None, "--partition-by", "EXPR", "Partition key of a new table. Default: none.", "Table"
@@ -102,31 +132,51 @@ class Options:
         None, "--engine", "ENGINE", "Engine of a new table. Default: MergeTree.", "Table"
     )
     replace: bool = _opt(
-        False, "--replace", "", "Drop the target table first (only when no row of this load has "
-        "landed).", "Table", (LOAD,),
+        False,
+        "--replace",
+        "",
+        "Drop the target table first (only when no row of this load has landed).",
+        "Table",
+        (LOAD,),
     )
     files: int | None = _opt(
         None, "--files", "N", "Export only: number of files to write.", "Target"
     )
     to_format: str | None = _opt(
-        None, "--to-format", "NAME", "Export only: format of the files, e.g. CSVWithNames. "
-        "Default: by extension.", "Target",
+        None,
+        "--to-format",
+        "NAME",
+        "Export only: format of the files, e.g. CSVWithNames. Default: by extension.",
+        "Target",
     )
     threads: int | None = _opt(
-        None, "--threads", "N", "Threads of the engine. Default: the cores that this process may "
-        "use.", "Tuning",
+        None,
+        "--threads",
+        "N",
+        "Threads of the engine. Default: the cores that this process may use.",
+        "Tuning",
     )
     memory: str | None = _opt(
-        None, "--memory", "SIZE", "Memory for the whole load, e.g. 4GiB. Default: half of what is "
-        "free.", "Tuning",
+        None,
+        "--memory",
+        "SIZE",
+        "Memory for the whole load, e.g. 4GiB. Default: half of what is free.",
+        "Tuning",
     )
     set: tuple[str, ...] = _opt(
-        (), "--set", "NAME=VALUE", "An engine setting for every INSERT; wins over the computed "
-        "one.", "Tuning", many=True,
+        (),
+        "--set",
+        "NAME=VALUE",
+        "An engine setting for every INSERT; wins over the computed one.",
+        "Tuning",
+        many=True,
     )
     attempt_bytes: str | None = _opt(
-        None, "--attempt-bytes", "SIZE", "Source bytes that one attempt loads: what a crash loads "
-        "again. Default: computed.", "Tuning",
+        None,
+        "--attempt-bytes",
+        "SIZE",
+        "Source bytes that one attempt loads: what a crash loads again. Default: computed.",
+        "Tuning",
     )
     max_errors: int = _opt(
         0, "--max-errors", "N", "Bad rows to leave out before a load fails.", "Bad rows"
@@ -135,15 +185,27 @@ class Options:
         0.0, "--max-error-ratio", "R", "The same as a share of the rows read, 0 to 1.", "Bad rows"
     )
     rejects: str | None = _opt(
-        None, "--rejects", "FILE", "Where the rows left out are kept, with file, line and reason.",
-        "Bad rows", (LOAD,),
+        None,
+        "--rejects",
+        "FILE",
+        "Where the rows left out are kept, with file, line and reason.",
+        "Bad rows",
+        (LOAD,),
     )
     force: bool = _opt(
-        False, "--force", "", "Load again what has landed before (rows will be there twice).",
-        "Run", (LOAD,),
+        False,
+        "--force",
+        "",
+        "Load again what has landed before (rows will be there twice).",
+        "Run",
+        (LOAD,),
     )
     verify: bool = _opt(
-        False, "--verify", "", "Compare checksums of source and target after the load.", "Run",
+        False,
+        "--verify",
+        "",
+        "Compare checksums of source and target after the load.",
+        "Run",
         (LOAD,),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rowfall import fastpath, sql
+from rowfall import sql
 from rowfall.errors import UsageError
 from rowfall.model import (
     Encoding,
@@ -97,9 +97,6 @@ def make_plan(inputs: Inputs) -> Plan:
         remote=inputs.remote,
     )
     settings = tune(facts, shape, chosen_settings(options.set))
-    fast = fastpath.quicken(schema, inputs.encoding)
-    if fast is not schema and fastpath.QUOTES not in chosen_settings(options.set):
-        schema, settings = fast, fastpath.fast_settings(settings)
     return Plan(
         source=inputs.source.text,
         target=inputs.target.text,

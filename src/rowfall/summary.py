@@ -64,9 +64,7 @@ def phases(engine: Engine, publish_seconds: float) -> dict[str, float]:
 def cpu_wait(engine: Engine) -> float:
     """Seconds that threads of the engine were ready to run while other processes had the cores."""
     try:
-        rows = ask(
-            engine, "SELECT value FROM system.events WHERE event = 'OSCPUWaitMicroseconds'"
-        )
+        rows = ask(engine, "SELECT value FROM system.events WHERE event = 'OSCPUWaitMicroseconds'")
     except RowfallError:
         return 0.0
     return rows[0][0] / 1e6 if rows else 0.0

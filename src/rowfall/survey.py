@@ -82,6 +82,7 @@ class Found:
             infinite=self.infinite > 0,
             breaks=self.breaks > 0 and not self.swallowed,
             bom=self.bom,
+            nonzero=0 < self.filled == self.integers and (self.low > 0 or self.high < 0),
         )
 
 

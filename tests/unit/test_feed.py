@@ -119,7 +119,7 @@ def test_pipes_are_fed_side_by_side(feeder: Feeder, monkeypatch: pytest.MonkeyPa
 
 def test_more_pipes_than_are_looked_at_at_once(feeder: Feeder) -> None:
     packed = bz2.compress(b"1,a\n")
-    paths = pipes(feeder, *((f"/d/{n}.csv.bz2", opener(packed)) for n in range(200)))
+    paths = pipes(feeder, *((f"/d/{n}.csv.bz2", opener(packed)) for n in range(150)))
     assert len(threads()) == 1
     for path in reversed(paths):
         assert Path(path).read_bytes() == b"1,a\n"
@@ -160,7 +160,7 @@ def test_a_transient_error_is_raised(feeder: Feeder) -> None:
 
 
 def test_a_reader_that_stops_early_is_no_error(feeder: Feeder) -> None:
-    (path,) = pipes(feeder, ("/d/a.bz2", opener(bz2.compress(TEXT * 10))))
+    (path,) = pipes(feeder, ("/d/a.bz2", opener(bz2.compress(TEXT * 4))))
     with open(path, "rb") as file:
         file.read(100)
     wait(lambda: not threads())
@@ -194,7 +194,7 @@ def test_all_goes_with_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_samples_are_ordinary_files(feeder: Feeder, tmp_path: Path) -> None:
     made = tmp_path / "a.csv.bz2"
-    made.write_bytes(bz2.compress(TEXT * 20))
+    made.write_bytes(bz2.compress(TEXT) * 20)
     opener_ = partial(_feed.read_file, str(made))
     first = feeder.call([(str(made), opener_)], CSV, "").reveal()
     assert feeder.call([(str(made), opener_)], CSV, "").reveal() == first

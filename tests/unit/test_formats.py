@@ -98,7 +98,7 @@ def test_delimiter_is_for_csv() -> None:
         (b"PAR1....", ("Parquet", "none")),
         (b"ORC..", ("ORC", "none")),
         (b"Obj\x01..", ("Avro", "none")),
-        (gzip.compress(b"1"), (None, "gzip")),
+        (gzip.compress(b"1", mtime=0), (None, "gzip")),
         (b"\x28\xb5\x2f\xfd", (None, "zstd")),
         (b"\x04\x22\x4d\x18", (None, "lz4")),
         (b"\xfd7zXZ\x00", (None, "xz")),

@@ -38,7 +38,8 @@ def lz4(*, sums: int = 0, size: int = 0, check: int = 0, dictionary: int = 0) ->
 FRAMES = {
     "zstd": [
         zstd(), zstd(check=1), zstd(run=1000), zstd(0x20, head=1), zstd(0x40, head=3),
-        zstd(0x60, head=2), zstd(0x80 | 3, head=9), zstd(0xC0 | 1, head=10), zstd(0xE0 | 2, head=10),
+        zstd(0x60, head=2), zstd(0x80 | 3, head=9), zstd(0xC0 | 1, head=10),
+        zstd(0xE0 | 2, head=10),
     ],
     "lz4": [
         lz4(), lz4(check=1), lz4(sums=1), lz4(size=1), lz4(dictionary=1),

@@ -43,7 +43,10 @@ class Lane(threading.Thread):
             try:
                 self.answer(connection, request)
             except Exception as error:  # the engine's text is all there is; the parent maps it
-                self.answers.send({"id": request["id"], "error": str(error)})
+                self.answers.send({"id": request["id"], "error": text_of(error)})
+                # What a failed statement had put out already would come with the next result.
+                with contextlib.suppress(Exception):
+                    connection.query("SELECT 1", "Null")
 
     def answer(self, connection: Any, request: Request) -> None:
         tag = request["id"]
@@ -110,6 +113,13 @@ def connect(path: str) -> Any:
     # A statement names every file of its attempt; the default of 256 KiB is too short for that.
     connection.query("SET max_query_size = 67108864", "Null")
     return connection
+
+
+def text_of(error: Exception) -> str:
+    """The engine's message; values that it quotes need not be valid text."""
+    if isinstance(error, UnicodeDecodeError):
+        return error.object.decode("utf-8", "backslashreplace")
+    return str(error)
 
 
 def cpu_seconds() -> float:

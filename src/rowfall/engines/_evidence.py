@@ -32,7 +32,7 @@ LOG_SECONDS = 10.0
 # KILL ... SYNC returns when the statement has ended; one block of work can take many seconds.
 KILL_SECONDS = 60.0
 # While a lost statement still runs: soon at first, then as rarely as a person would look.
-PAUSE_FIRST, PAUSE_LAST = 0.3, 5.0
+PAUSE_FIRST, PAUSE_LAST = 0.3, 3.0
 
 _VERSION = re.compile(r" \(version [\d.]+.*\)\s*\Z")
 _GRANT = re.compile(r"necessary to have (?:the )?grant (.+?)\.?(?: \([A-Z_]+\)|\. |\Z)")
@@ -246,7 +246,8 @@ class Evidence:
             self.kill(query_id)
         self._until_gone(lost, look)
         days = 1 + int((time.monotonic() - started) // 86_400)
-        entry, why = self._from_log(query_id, days)
+        # Without all of its data it has failed; the log could only say more exactly why.
+        entry, why = self._from_log(query_id, days, self.log_wait if lost.complete else 9.0)
         if not lost.complete and (entry is None or entry.code == 394 or entry.code in BROKEN_BODY):
             raise EngineError(
                 f"the connection to {self._address} was lost while data was sent: {lost.cause}",
@@ -270,11 +271,11 @@ class Evidence:
                 if time.monotonic() - contact > self.away:
                     raise self._unknown(lost, f"the server cannot be asked ({error})") from None
             if missing < 2:
-                time.sleep(pause)
+                time.sleep(PAUSE_FIRST if missing else pause)
                 pause = min(pause * 1.5, PAUSE_LAST)
 
-    def _from_log(self, query_id: str, days: int) -> tuple[Logged | None, str]:
-        deadline = time.monotonic() + self.log_wait
+    def _from_log(self, query_id: str, days: int, wait: float) -> tuple[Logged | None, str]:
+        deadline = time.monotonic() + wait
         with contextlib.suppress(RowfallError, Lost):
             self.ask("SYSTEM FLUSH LOGS")  # spares the wait where the user may do it
         why = "its query_log does not name the statement"

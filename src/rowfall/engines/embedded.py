@@ -153,9 +153,7 @@ class Embedded:
         except OSError:
             raise self._death() from None
 
-    def _await(
-        self, answers: queue.SimpleQueue[dict[str, Any]], on_tick: Tick | None
-    ) -> Outcome:
+    def _await(self, answers: queue.SimpleQueue[dict[str, Any]], on_tick: Tick | None) -> Outcome:
         while True:
             answer = answers.get()
             if "tick" in answer:

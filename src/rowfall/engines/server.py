@@ -48,8 +48,8 @@ MAX_QUERY_SIZE = 64 << 20
 
 # Bytes the server may still take: its limit less what it holds now, and what the machine has.
 _MEMORY_LEFT = """\
-SELECT toInt64(value) - (SELECT value FROM system.metrics WHERE metric = 'MemoryTracking')
-FROM system.server_settings WHERE name = 'max_server_memory_usage' AND toInt64(value) > 0
+SELECT toInt64OrZero(value) - (SELECT value FROM system.metrics WHERE metric = 'MemoryTracking')
+FROM system.server_settings WHERE name = 'max_server_memory_usage' AND toInt64OrZero(value) > 0
 UNION ALL
 SELECT toInt64(value) FROM system.asynchronous_metrics WHERE metric = 'OSMemoryAvailable'"""
 
@@ -105,7 +105,11 @@ class Server:
             self.facts = self._read_facts(memory, threads)
             self._options = self._checked(options or {})
         except Lost as lost:
+            self.close()
             raise no_clickhouse(str(self._address), lost.cause) from None
+        except BaseException:
+            self.close()
+            raise
 
     def _read_facts(self, memory: int | None, threads: int | None) -> Facts:
         row = self.evidence.ask(

@@ -210,9 +210,7 @@ class Ledger:
                 "SELECT uuid FROM target_table WHERE into_table = ?", (into,)
             ).fetchone()
             if old is not None and old[0] != uuid:
-                forgotten = db.execute(
-                    "DELETE FROM landed WHERE into_table = ?", (into,)
-                ).rowcount
+                forgotten = db.execute("DELETE FROM landed WHERE into_table = ?", (into,)).rowcount
             db.execute(
                 "INSERT INTO target_table VALUES (?, ?) "
                 "ON CONFLICT (into_table) DO UPDATE SET uuid = excluded.uuid",

@@ -41,9 +41,9 @@ _PIECE = 1 << 20  # unpacked at a time: bz2 packs up to 45,000 to 1, one chunk m
 _PIPE = 1 << 20  # Linux lets a pipe grow to this; fewer wake-ups of both sides
 _SAMPLE = 4 << 20  # unpacked bytes of a sample file
 _STALE = 60.0  # seconds after which a pipe asked for again is one that nobody will open
-# The doorkeeper tries the newest pipes every 2 to 20 ms and all of them every 16th time: a try
-# costs 3 us, so 2,000 pipes at once would take 6 ms of a core each time.
-_SHORT, _LONG, _NEAR, _ALL = 0.002, 0.02, 64, 16
+# The doorkeeper tries pipes every 2 ms while the engine opens some, every 20 ms when it does not:
+# the 64 that are next in line, and 64 of the others in turn. A try costs 3 us.
+_SHORT, _LONG, _NEAR = 0.002, 0.02, 64
 _AFFINITY = getattr(os, "sched_getaffinity", None)
 _CORES = threading.BoundedSemaphore(len(_AFFINITY(0)) if _AFFINITY else os.cpu_count() or 1)
 
@@ -198,8 +198,9 @@ class Feeder:
                 if not self._waiting:
                     self._running = False
                     return
-                turn += 1
-                near = self._waiting if turn % _ALL == 0 else self._waiting[:_NEAR]
+                others = self._waiting[_NEAR:]
+                turn = turn + _NEAR if turn + _NEAR < len(others) else 0
+                near = self._waiting[:_NEAR] + others[turn : turn + _NEAR]
                 opened = [(pipe, sink) for pipe in near if (sink := _open(pipe.path)) is not None]
                 for pipe, sink in opened:
                     self._waiting.remove(pipe)

@@ -73,9 +73,7 @@ class Export:
             return SqlText.of(f"FUNCTION file({quote(staging)}{tail}")
         bucket, _, key = staging.removeprefix("s3://").partition("/")
         url = s3access.base_url(self._access, bucket) + uri.encode(key)
-        return SqlText.of(
-            f"FUNCTION s3({quote(url)}", *s3access.signature(self._keys), tail
-        )
+        return SqlText.of(f"FUNCTION s3({quote(url)}", *s3access.signature(self._keys), tail)
 
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
         """The final name for ``attempt_id`` "" and in buckets, else a hidden name beside it."""

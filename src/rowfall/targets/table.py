@@ -51,9 +51,7 @@ class EmbeddedTable:
     def stage(self, staging: str, schema: Schema) -> tuple[SqlText, ...]:
         # AS copies columns, keys, codecs and engine from the target, whoever created it.
         return (
-            SqlText.of(
-                f"CREATE TABLE {sql.qualified(self.database, staging)} AS {self.qualified}"
-            ),
+            SqlText.of(f"CREATE TABLE {sql.qualified(self.database, staging)} AS {self.qualified}"),
             SqlText.of(
                 f"ALTER TABLE {sql.qualified(self.database, staging)} MODIFY SETTING {_NO_MERGES}"
             ),
@@ -67,6 +65,4 @@ class EmbeddedTable:
 
     def discard(self, staging: str) -> tuple[SqlText, ...]:
         # SYNC: the space must be free before the attempt is tried again.
-        return (
-            SqlText.of(f"DROP TABLE IF EXISTS {sql.qualified(self.database, staging)} SYNC"),
-        )
+        return (SqlText.of(f"DROP TABLE IF EXISTS {sql.qualified(self.database, staging)} SYNC"),)

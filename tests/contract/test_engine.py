@@ -1,0 +1,641 @@
+"""What every engine promises, and what a server adds: evidence after a lost connection, rights."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import itertools
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lab.clickhouse import ClickHouse
+from lab.http import Web
+from lab.process import free_ports, wait_until
+from lab.proxy import Proxy
+from rowfall.engines.embedded import Embedded
+from rowfall.engines.server import Server, UnknownOutcome
+from rowfall.errors import EngineError, RowfallError, TargetError, UsageError
+from rowfall.model import Outcome, Statement
+from rowfall.secrets import Secret
+from rowfall.sqltext import SqlText
+
+# One worker of a parallel run starts the server.
+pytestmark = pytest.mark.xdist_group("engine")
+
+PASSWORD = "pass-word of'a user \N{SNOWMAN}"
+_numbers = itertools.count()
+
+
+class Guarded(ClickHouse):
+    """The lab's server with users made by SQL, who need a grant for each system table.
+
+    That is what the stock configuration of a packaged server asks for.
+    """
+
+    name = "clickhouse-guarded"
+
+    def __init__(self) -> None:
+        super().__init__()
+        directories = (
+            f"<user_directories><users_xml><path>{self._config}</path></users_xml>"
+            "<memory/></user_directories><access_control_improvements>"
+            "<select_from_system_db_requires_grant>true</select_from_system_db_requires_grant>"
+            "</access_control_improvements></clickhouse>"
+        )
+        text = self._config.read_text().replace("</clickhouse>", directories)
+        self._config.write_text(text)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Guarded]:
+    with Guarded() as service:
+        yield service
+
+
+def connect(service: ClickHouse, *, port: int | None = None, **other: object) -> Server:
+    """A Server engine as the lab's own user, unless told otherwise."""
+    arguments = {"user": service.user, "password": Secret(service.password), **other}
+    return Server("127.0.0.1", port or service.http_port, **arguments)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module", params=["embedded", "server"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Embedded | Server]:
+    engine = (
+        Embedded(None, memory=1 << 30)
+        if request.param == "embedded"
+        else connect(request.getfixturevalue("service"))
+    )
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def server(service: Guarded) -> Iterator[Server]:
+    server = connect(service)
+    yield server
+    server.close()
+
+
+def run(
+    engine: Embedded | Server, *parts: str | Secret, format: str | None = None, **other: object
+) -> Outcome:
+    settings = other.pop("settings", {})
+    query_id = other.pop("query_id", "")
+    statement = Statement(SqlText.of(*parts), settings, query_id, format)  # type: ignore[arg-type]
+    return engine.run(statement, **other)  # type: ignore[arg-type]
+
+
+def text(engine: Embedded | Server, sql: str, **other: object) -> str:
+    return run(engine, sql, format="TabSeparatedRaw", **other).data.decode().strip()
+
+
+def new_table(engine: Embedded | Server, columns: str = "a UInt64") -> str:
+    name = f"contract.t{os.getpid()}_{next(_numbers)}"
+    run(engine, "CREATE DATABASE IF NOT EXISTS contract")
+    run(engine, f"CREATE TABLE {name} ({columns}) ENGINE = MergeTree ORDER BY tuple()")
+    return name
+
+
+def new_id() -> str:
+    return f"contract-{os.getpid()}-{next(_numbers)}"
+
+
+def running(engine: Embedded | Server, query_id: str) -> bool:
+    """Whether ``system.processes`` shows it: by its id, or by the comment in front of it."""
+    condition = f"query_id = '{query_id}' OR position(query, '/* {query_id} */') = 1"
+    return text(engine, f"SELECT count() FROM system.processes WHERE {condition}", lane=90) == "1"
+
+
+def slow(table: str, seconds: float) -> tuple[str, dict[str, int]]:
+    """An INSERT SELECT that writes ten rows a second, one block each."""
+    settings = {"max_block_size": 1, "max_threads": 1, "max_insert_threads": 1}
+    sql = f"INSERT INTO {table} SELECT sleepEachRow(0.1) + number FROM numbers({seconds * 10:.0f})"
+    return sql, settings
+
+
+# --- every engine ------------------------------------------------------------------------------
+
+
+def test_facts_are_plausible(engine: Embedded | Server) -> None:
+    facts = engine.facts
+    assert int(facts.version.split(".")[0]) >= 24
+    assert 1 <= facts.cores <= (os.cpu_count() or 1)
+    assert 100 << 20 < facts.memory < 1 << 42
+    assert {"max_threads", "max_insert_threads", "min_insert_block_size_rows"} <= facts.settings
+    assert "no_such_setting" not in facts.settings
+
+
+def test_a_result_has_the_asked_format(engine: Embedded | Server) -> None:
+    out = run(engine, "SELECT 1 AS a, 'x\ty' AS b", format="JSONEachRow")
+    assert json.loads(out.data) == {"a": 1, "b": "x\ty"}
+    assert run(engine, "SELECT 1 AS a", format="CSVWithNames").data == b'"a"\n1\n'
+    assert text(engine, "SELECT 'héß☃'") == "héß☃"
+
+
+def test_an_insert_select_counts_rows(engine: Embedded | Server) -> None:
+    table = new_table(engine)
+    out = run(engine, f"INSERT INTO {table} SELECT number FROM numbers(100000)")
+    assert (out.rows_read, out.rows_written) == (100_000, 100_000)
+    assert out.bytes_read == 800_000
+    assert 0 < out.seconds < 60
+    assert out.data == b""
+    assert text(engine, f"SELECT count(), sum(a) FROM {table}") == "100000\t4999950000"
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("SELECT 1 +", 62),
+        ("SELECT * FROM contract.no_such_table", 60),
+        ("SELECT no_such_function()", 46),
+        ("SELECT throwIf(number = 3000000) FROM numbers(10000000) FORMAT Null", 395),
+    ],
+)
+def test_an_error_has_the_engines_code(engine: Embedded | Server, sql: str, code: int) -> None:
+    run(engine, "CREATE DATABASE IF NOT EXISTS contract")
+    with pytest.raises(RowfallError) as caught:
+        run(engine, sql, format="TabSeparated")
+    assert caught.value.code == code
+    assert not caught.value.transient
+    assert text(engine, "SELECT 1") == "1"
+
+
+def test_rows_of_a_failed_statement_are_not_in_the_next_result(
+    engine: Embedded | Server, request: pytest.FixtureRequest
+) -> None:
+    if isinstance(engine, Embedded):
+        reason = "chDB leaves them in the connection's buffer"
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+    with pytest.raises(RowfallError):
+        text(engine, "SELECT throwIf(number = 3000000) FROM numbers(10000000)", lane=77)
+    assert text(engine, "SELECT 1", lane=77) == "1"
+
+
+def test_memory_limit_is_transient(engine: Embedded | Server) -> None:
+    with pytest.raises(EngineError) as caught:
+        run(
+            engine,
+            "SELECT groupArray(number) FROM numbers(10000000)",
+            format="Null",
+            settings={"max_memory_usage": 20_000_000},
+        )
+    assert caught.value.code == 241
+    assert caught.value.transient
+
+
+def test_lanes_run_at_the_same_time(engine: Embedded | Server) -> None:
+    ids = [new_id(), new_id()]
+    sql = "SELECT sleepEachRow(0.1) FROM numbers(30)"
+    settings = {"max_block_size": 1}
+    with ThreadPoolExecutor(2) as pool:
+        work = [
+            pool.submit(run, engine, sql, lane=lane, query_id=name, settings=settings)
+            for lane, name in enumerate(ids, 1)
+        ]
+        wait_until(lambda: all(running(engine, name) for name in ids), 3, "both lanes at work")
+        for job in work:
+            job.result()
+
+
+def test_kill_ends_a_running_statement(engine: Embedded | Server) -> None:
+    table, query_id = new_table(engine), new_id()
+    sql, settings = slow(table, 60)
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(run, engine, sql, lane=3, query_id=query_id, settings=settings)
+        wait_until(lambda: running(engine, query_id), 5, "the statement to run")
+        start = time.monotonic()
+        engine.kill(query_id)
+        assert time.monotonic() - start < 2
+        assert not running(engine, query_id)
+        with pytest.raises(EngineError) as caught:
+            job.result(2)
+    assert caught.value.code == 394
+
+
+def test_kill_of_what_does_not_run_is_quiet(engine: Embedded | Server) -> None:
+    engine.kill(new_id())
+
+
+def test_ticks_show_progress(engine: Embedded | Server) -> None:
+    seen: list[int] = []
+    table, query_id = new_table(engine), new_id()
+    sql, settings = slow(table, 2)
+    run(
+        engine,
+        sql,
+        settings=settings,
+        query_id=query_id,
+        on_tick=lambda tick: seen.append(tick["read_rows"]),
+    )
+    assert len(seen) >= 2
+    assert seen == sorted(seen)
+    assert 0 < seen[-1] <= 20
+
+
+def test_a_large_result_is_whole(engine: Embedded | Server) -> None:
+    data = run(engine, "SELECT number FROM numbers(3000000)", format="RowBinary").data
+    assert len(data) == 24_000_000
+    assert int.from_bytes(data[-8:], "little") == 2_999_999
+
+
+def test_a_result_can_go_to_a_descriptor(service: Guarded, tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as out:
+        engines = [connect(service), Embedded(None, memory=1 << 30, fds=(out.fileno(),))]
+        for engine in engines:
+            done = run(
+                engine,
+                "SELECT number FROM numbers(300000)",
+                format="RowBinary",
+                out_fd=out.fileno(),
+            )
+            assert done.data == b""
+            engine.close()
+    assert (tmp_path / "out").stat().st_size == len(engines) * 2_400_000
+
+
+def test_settings_are_applied(engine: Embedded | Server) -> None:
+    settings = {"max_block_size": 777, "date_time_input_format": "best_effort"}
+    sql = "SELECT getSetting('max_block_size'), getSetting('date_time_input_format')"
+    assert text(engine, sql, settings=settings) == "777\tbest_effort"
+    assert text(engine, sql) != "777\tbest_effort"
+
+
+def test_long_statements_are_accepted(engine: Embedded | Server) -> None:
+    names = ",".join(f"'file-number-{number:020}'" for number in range(20_000))
+    assert text(engine, f"SELECT length([{names}])") == "20000"
+
+
+def test_resident_memory(engine: Embedded | Server) -> None:
+    now, highest = engine.resident()
+    assert 0 <= now <= highest or isinstance(engine, Server)
+
+
+@pytest.mark.parametrize("secret", ["s3cr3t-value-1", "it's \\ se\ncret"], ids=["plain", "escapes"])
+def test_secrets_do_not_show_in_errors(service: Guarded, server: Server, secret: str) -> None:
+    with pytest.raises(RowfallError) as caught:
+        run(server, "SELECT concat('a', ", Secret(secret), ") FROM FROM")
+    assert secret not in str(caught.value)
+    assert repr(secret)[1:-1] not in str(caught.value)
+    assert "HIDDEN" in str(caught.value)
+
+
+# --- data sent along ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"), [("", bytes), ("gzip", gzip.compress), ("bz2", bz2.compress)]
+)
+def test_streamed_body(server: Server, encoding: str, pack: Callable[[bytes], bytes]) -> None:
+    table = new_table(server, "a UInt64, b String")
+    packed = pack(b"".join(b"%d,row\n" % number for number in range(200_000)))
+    pieces = (packed[at : at + 50_000] for at in range(0, len(packed), 50_000))
+    sql = f"INSERT INTO {table} FORMAT CSV"
+    out = run(server, sql, body=pieces, encoding=encoding)
+    assert (out.rows_read, out.rows_written) == (200_000, 200_000)
+    assert text(server, f"SELECT count(), sum(a) FROM {table}") == "200000\t19999900000"
+
+
+def test_a_file_as_body(server: Server, tmp_path: Path) -> None:
+    table = new_table(server)
+    path = tmp_path / "rows.tsv.gz"
+    path.write_bytes(gzip.compress(b"".join(b"%d\n" % number for number in range(300_000))))
+    with path.open("rb") as file:
+        out = run(server, f"INSERT INTO {table} FORMAT TSV", body=file, encoding="gzip")
+    assert out.rows_written == 300_000
+
+
+def test_a_bad_row_ends_the_sending_early(server: Server) -> None:
+    table, sent = new_table(server), 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        for _ in range(10_000):
+            sent += 1_000_000
+            yield b"abc\n" * 250_000
+
+    with pytest.raises(RowfallError) as caught:
+        run(server, f"INSERT INTO {table} FORMAT TSV", body=endless())
+    assert caught.value.code == 27
+    assert sent < 500_000_000
+
+
+def test_what_the_body_raises_comes_back_and_the_statement_ends(server: Server) -> None:
+    table, query_id = new_table(server), new_id()
+
+    def broken() -> Iterator[bytes]:
+        yield b"1\n" * 500_000
+        raise OSError("disk on fire")
+
+    with pytest.raises(OSError, match="disk on fire"):
+        run(server, f"INSERT INTO {table} FORMAT TSV", body=broken(), query_id=query_id)
+    assert not running(server, query_id)
+    assert text(server, "SELECT 1") == "1"
+
+
+def test_a_body_of_the_wrong_encoding(server: Server) -> None:
+    table = new_table(server)
+    with pytest.raises(RowfallError) as caught:
+        run(server, f"INSERT INTO {table} FORMAT TSV", body=[b"1\n"], encoding="gzip")
+    assert caught.value.code == 354
+
+
+# --- connections that break --------------------------------------------------------------------
+
+
+@dataclass
+class Wire:
+    """A server reached through a proxy, and another way around it."""
+
+    proxy: Proxy
+    server: Server
+    direct: Server
+
+    def while_running(self, query_id: str, act: Callable[[], None]) -> threading.Thread:
+        """Do something once the statement can be seen; join the thread."""
+
+        def wait() -> None:
+            wait_until(lambda: running(self.direct, query_id), 10, "the statement to run")
+            act()
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        return thread
+
+
+@pytest.fixture
+def wire(service: Guarded, server: Server) -> Iterator[Wire]:
+    with Proxy(service.http_port) as proxy:
+        through = connect(service, port=proxy.port)
+        yield Wire(proxy, through, server)
+        through.close()
+
+
+def test_a_lost_connection_is_settled_by_evidence(wire: Wire) -> None:
+    table, query_id = new_table(wire.direct), new_id()
+    sql, settings = slow(table, 3)
+    thread = wire.while_running(query_id, wire.proxy.cut)
+    out = run(wire.server, sql, settings=settings, query_id=query_id)
+    thread.join()
+    assert (out.rows_read, out.rows_written) == (30, 30)
+    assert out.events
+    assert text(wire.direct, f"SELECT count() FROM {table}") == "30"
+
+
+def test_a_lost_connection_with_the_server_away_for_a_moment(wire: Wire) -> None:
+    table, query_id = new_table(wire.direct), new_id()
+    sql, settings = slow(table, 3)
+
+    def away() -> None:
+        wire.proxy.refuse()
+        wire.proxy.cut()
+        time.sleep(1.5)
+        wire.proxy.accept()
+
+    thread = wire.while_running(query_id, away)
+    assert run(wire.server, sql, settings=settings, query_id=query_id).rows_written == 30
+    thread.join()
+
+
+def test_a_failure_behind_a_lost_connection_is_found(wire: Wire) -> None:
+    table, query_id = new_table(wire.direct), new_id()
+    sql, settings = slow(table, 2)
+    thread = wire.while_running(query_id, wire.proxy.cut)
+    with pytest.raises(RowfallError) as caught:
+        run(
+            wire.server,
+            f"{sql} WHERE NOT throwIf(number = 15)",
+            settings=settings,
+            query_id=query_id,
+        )
+    thread.join()
+    assert caught.value.code == 395
+
+
+def test_an_answer_that_got_stuck_is_settled(wire: Wire) -> None:
+    table, query_id = new_table(wire.direct), new_id()
+    sql, settings = slow(table, 1.5)
+    # Ticks take other connections, which this loses too: only the answer may get stuck.
+    wire.server.evidence = wire.direct.evidence
+    wire.server.silence = 0.5
+    thread = wire.while_running(query_id, wire.proxy.stall)
+    assert run(wire.server, sql, settings=settings, query_id=query_id).rows_written == 15
+    thread.join()
+
+
+def test_unknown_outcome_where_nobody_knows(wire: Wire) -> None:
+    table, query_id = new_table(wire.direct), new_id()
+    sql, settings = slow(table, 1.5)
+    wire.server.evidence.log_wait = 1.5
+    thread = wire.while_running(query_id, wire.proxy.cut)
+    with pytest.raises(UnknownOutcome) as caught:
+        run(wire.server, sql, settings=settings | {"log_queries": 0}, query_id=query_id)
+    thread.join()
+    assert caught.value.transient
+    assert caught.value.code == 0
+    assert not running(wire.direct, query_id)
+
+
+def test_unknown_outcome_where_the_server_stays_away(wire: Wire) -> None:
+    table, query_id = new_table(wire.direct), new_id()
+    sql, settings = slow(table, 2)
+    wire.server.evidence.away = 1
+
+    def away() -> None:
+        wire.proxy.refuse()
+        wire.proxy.cut()
+
+    thread = wire.while_running(query_id, away)
+    with pytest.raises(UnknownOutcome, match="connection refused"):
+        run(wire.server, sql, settings=settings, query_id=query_id)
+    thread.join()
+    wire.direct.kill(query_id)
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+def test_a_body_cut_in_the_middle_has_failed(wire: Wire, encoding: str) -> None:
+    table, query_id = new_table(wire.direct), new_id()
+    rows = os.urandom(4_000_000).hex().encode()
+    data = b"\n".join(rows[at : at + 40] for at in range(0, len(rows), 40))
+    packed = gzip.compress(data, 1) if encoding else data
+    run(wire.direct, f"ALTER TABLE {table} MODIFY COLUMN a String")
+    wire.proxy.drop_after(up=2_500_000)
+    with pytest.raises(EngineError, match="lost while data was sent") as caught:
+        run(
+            wire.server,
+            f"INSERT INTO {table} FORMAT TSV",
+            body=(packed[at : at + 100_000] for at in range(0, len(packed), 100_000)),
+            encoding=encoding,
+            query_id=query_id,
+        )
+    assert wire.proxy.dropped.is_set()
+    assert caught.value.transient
+    assert not isinstance(caught.value, UnknownOutcome)
+    assert not running(wire.direct, query_id)
+
+
+def test_a_result_cut_in_the_middle_is_transient(wire: Wire) -> None:
+    wire.proxy.drop_after(down=1_000_000)
+    with pytest.raises(EngineError, match="result") as caught:
+        run(wire.server, "SELECT number FROM numbers(3000000)", format="RowBinary")
+    assert caught.value.transient
+
+
+def test_idle_connections_that_were_cut_do_not_matter(wire: Wire) -> None:
+    for _ in range(3):
+        assert text(wire.server, "SELECT 1") == "1"
+        wire.proxy.cut()
+
+
+def test_a_refused_connection_is_transient(wire: Wire) -> None:
+    wire.proxy.refuse()
+    wire.proxy.cut()
+    with pytest.raises(TargetError, match="connection refused") as caught:
+        text(wire.server, "SELECT 1")
+    assert caught.value.transient
+
+
+# --- who may, and where ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def user(service: Guarded, server: Server) -> Iterator[Callable[..., Server]]:
+    """``user(*grants, settings="")``: a Server engine of a new user with these rights only."""
+    engines: list[Server] = []
+
+    def make(*grants: str, settings: str = "") -> Server:
+        name = f"user{next(_numbers)}"
+        run(server, "CREATE DATABASE IF NOT EXISTS contract")
+        run(server, f"CREATE USER {name} IDENTIFIED BY ", Secret(PASSWORD), f" {settings}")
+        for grant in grants:
+            run(server, f"GRANT {grant} TO {name}")
+        engines.append(connect(service, user=name, password=Secret(PASSWORD)))
+        return engines[-1]
+
+    yield make
+    for engine in engines:
+        engine.close()
+
+
+def test_a_missing_right_is_named(user: Callable[..., Server]) -> None:
+    engine = user("SELECT ON contract.*")
+    with pytest.raises(TargetError, match=r"CREATE TABLE ON contract\.denied") as caught:
+        run(engine, "CREATE TABLE contract.denied (a Int8) ENGINE = Memory")
+    assert caught.value.code == 497
+    assert caught.value.hint is not None
+    assert "GRANT CREATE TABLE ON contract.denied TO user" in caught.value.hint
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_read_only_user(user: Callable[..., Server], level: int) -> None:
+    engine = user("ALL ON contract.*", settings=f"SETTINGS readonly = {level}")
+    assert engine.readonly == level
+    assert ("max_threads" in engine.facts.settings) == (level == 2)
+    assert text(engine, "SELECT 1") == "1"
+    with pytest.raises(TargetError, match="may only read") as caught:
+        run(engine, "CREATE TABLE contract.denied (a Int8) ENGINE = Memory")
+    assert caught.value.code == 164
+
+
+def test_a_user_who_may_read_no_system_table(
+    user: Callable[..., Server], server: Server, service: Guarded
+) -> None:
+    engine, table, query_id = user("INSERT, SELECT ON contract.*"), new_table(server), new_id()
+    assert engine.facts.memory > 100 << 20
+    sql, settings = slow(table, 1)
+    assert run(engine, sql, settings=settings).rows_written == 10
+    sql, settings = slow(table, 30)
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(run, engine, sql, settings=settings, query_id=query_id)
+        wait_until(lambda: running(server, query_id), 5, "the statement to run")
+        engine.kill(query_id)
+        with pytest.raises(EngineError) as caught:
+            job.result(5)
+    assert caught.value.code == 394
+
+
+def test_a_lost_connection_without_rights_is_waited_for(
+    user: Callable[..., Server], server: Server, service: Guarded
+) -> None:
+    direct, table, query_id = user("INSERT, SELECT ON contract.*"), new_table(server), new_id()
+    sql, settings = slow(table, 3)
+    with Proxy(service.http_port) as proxy:
+        engine = connect(
+            service, port=proxy.port, user=direct._address.user, password=Secret(PASSWORD)
+        )
+        wire = Wire(proxy, engine, server)
+        thread = wire.while_running(query_id, proxy.cut)
+        with pytest.raises(UnknownOutcome, match="query_log"):
+            run(engine, sql, settings=settings, query_id=query_id)
+        thread.join()
+        engine.close()
+    assert not running(server, query_id)
+    assert text(server, f"SELECT count() FROM {table}") == "30"
+
+
+def test_wrong_password(service: Guarded) -> None:
+    with pytest.raises(TargetError, match="refuses the user 'lab'") as caught:
+        connect(service, password=Secret("wrong-password"))
+    assert "wrong-password" not in f"{caught.value} {caught.value.hint}"
+    assert not caught.value.transient
+
+
+def test_no_such_database(service: Guarded) -> None:
+    with pytest.raises(TargetError, match="nowhere") as caught:
+        connect(service, database="nowhere")
+    assert caught.value.code == 81
+
+
+def test_unknown_host() -> None:
+    with pytest.raises(TargetError, match="host name") as caught:
+        Server("no-such-host.invalid", 8123)
+    assert not caught.value.transient
+
+
+def test_nothing_listens() -> None:
+    with pytest.raises(TargetError, match="connection refused") as caught:
+        Server("127.0.0.1", free_ports(1)[0])
+    assert caught.value.transient
+
+
+def test_tls_on_a_plain_port(service: Guarded) -> None:
+    with pytest.raises(TargetError, match="TLS"):
+        connect(service, tls=True)
+
+
+def test_the_native_port(service: Guarded) -> None:
+    with pytest.raises(TargetError, match="HTTP port") as caught:
+        connect(service, port=service.tcp_port)
+    assert "8123" in (caught.value.hint or "")
+
+
+def test_a_web_server_is_no_clickhouse(web: Web) -> None:
+    with pytest.raises(TargetError, match="does not answer like"):
+        Server("127.0.0.1", int(web.endpoint.rsplit(":", 1)[1]))
+
+
+def test_options_are_settings(service: Guarded) -> None:
+    engine = connect(service, options={"max_block_size": "4321"})
+    assert text(engine, "SELECT getSetting('max_block_size')") == "4321"
+    engine.close()
+    with pytest.raises(UsageError, match="no_such_setting"):
+        connect(service, options={"no_such_setting": "1"})
+
+
+def test_the_log_has_exact_figures(server: Server) -> None:
+    table, query_id = new_table(server), new_id()
+    run(server, f"INSERT INTO {table} SELECT number FROM numbers(2000000)", query_id=query_id)
+    wait_until(lambda: query_id in server.logged([query_id]), 10, "the log")
+    entry = server.logged([query_id])[query_id]
+    assert entry.code == 0
+    assert entry.outcome.rows_written == 2_000_000
+    assert entry.outcome.peak_memory > 1_000_000
+    assert entry.outcome.cpu_seconds > 0
+    assert entry.outcome.events["InsertedRows"] == 2_000_000

@@ -1,0 +1,28 @@
+"""Fixtures of the end-to-end tests."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Any
+
+import pytest
+
+from e2e.tools import Shell
+from lab.seaweed import Seaweed
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def shell(rowfall: Any) -> Shell:
+    """``shell.ok("load", ...)`` in a folder of its own."""
+    return Shell(rowfall)
+
+
+@pytest.fixture
+def bucket(s3: Seaweed) -> str:
+    """A new bucket."""
+    name = f"bucket-{os.getpid()}-{next(_numbers)}"
+    s3.create_bucket(name)
+    return name

@@ -1,0 +1,97 @@
+"""What the end-to-end tests share: a shell around the command that checks exit codes."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Row = list[Any]
+LOG = logging.getLogger("rowfall.e2e")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One finished command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What ``--json`` printed."""
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+    @property
+    def talk(self) -> str:
+        """stderr as one line: where it wraps is no matter of these tests."""
+        return " ".join(self.err.split())
+
+
+class Shell:
+    """The command in a folder of its own.
+
+    Args:
+        cli: the ``rowfall`` fixture.
+        env: variables for every command.
+    """
+
+    def __init__(self, cli: Any, env: Mapping[str, str] | None = None) -> None:
+        self.cli = cli
+        self.env = dict(env or {})
+
+    @property
+    def folder(self) -> Path:
+        """Where commands run."""
+        folder: Path = self.cli.cwd
+        return folder
+
+    def run(self, *args: str, env: Mapping[str, str] | None = None, stdin: Any = None) -> Done:
+        """Run to the end, whatever the exit code. ``stdin`` is text."""
+        done = self.cli(*args, env={**self.env, **(env or {})}, stdin=stdin)
+        LOG.info("rowfall %s\n%s%s[%s]", " ".join(args), done.stdout[:4000], done.stderr[:4000],
+                 done.returncode)  # fmt: skip
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def ok(self, *args: str, env: Mapping[str, str] | None = None, stdin: Any = None) -> Done:
+        """Run, and expect exit code 0."""
+        return self.ends(0, *args, env=env, stdin=stdin)
+
+    def ends(
+        self, code: int, *args: str, env: Mapping[str, str] | None = None, stdin: Any = None
+    ) -> Done:
+        """Run, and expect this exit code and never a traceback."""
+        done = self.run(*args, env=env, stdin=stdin)
+        assert done.code == code, f"{' '.join(args)}\n{done.out}\n{done.err}"
+        assert "Traceback" not in done.err
+        return done
+
+    def rows(self, sql: str, *args: str) -> list[Row]:
+        """The result of a query."""
+        done = self.ok("query", sql, "--format", "JSONCompactEachRow", *args)
+        found = [json.loads(line) for line in done.out.splitlines()]
+        return [[int(x) if isinstance(x, str) and x.isdigit() else x for x in r] for r in found]
+
+    def row(self, sql: str, *args: str) -> Row:
+        """The only row of a result."""
+        (found,) = self.rows(sql, *args)
+        return found
+
+    def write(self, name: str, content: str | bytes) -> Path:
+        """A file below the folder of the commands."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+
+def csv(rows: Sequence[Sequence[Any]], *names: str) -> str:
+    """CSV text, with a header where names are given."""
+    lines = [",".join(names)] if names else []
+    lines += [",".join(map(str, row)) for row in rows]
+    return "".join(f"{line}\n" for line in lines)
