@@ -12,7 +12,7 @@ from rowfall import complaint, infer, planner
 from rowfall.engines.codes import DATA_CODES
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import RowfallError, UsageError
-from rowfall.events import Listener
+from rowfall.events import Listener, Note
 from rowfall.ledger import Ledger, into_key
 from rowfall.model import Encoding, Listing, Plan, Schema, Statement
 from rowfall.options import Options
@@ -104,6 +104,8 @@ def plan_job(job: Job, *, force: bool = False) -> tuple[Plan, set[int]]:
         if known:
             splits = job.listing.splits(job.into)
             landed = {i for i, split in enumerate(splits) if split.id in known}
+            if len(known) > len(landed):
+                _warn_of_new_versions(job, job.ledger, landed)
     inputs = planner.Inputs(
         source=job.source,
         target=job.target,
@@ -116,6 +118,22 @@ def plan_job(job: Job, *, force: bool = False) -> tuple[Plan, set[int]]:
         remote=job.remote,
     )
     return planner.make_plan(inputs), landed
+
+
+def _warn_of_new_versions(job: Job, ledger: Ledger, landed: set[int]) -> None:
+    """An object that was overwritten since it landed is another split: its rows come on top."""
+    known = ledger.landed_uris(job.into)
+    again = [s.name for i, s in enumerate(job.listing.splits(job.into))
+             if i not in landed and s.name in known]  # fmt: skip
+    if again:
+        some = ", ".join(again[:3]) + (f" and {len(again) - 3:,} more" if len(again) > 3 else "")
+        job.emit(
+            Note(
+                "warning",
+                f"changed since an earlier version of it was loaded: {some}; "
+                "the rows of the new version are added, the old ones stay",
+            )
+        )
 
 
 def _schema(job: Job) -> Schema:

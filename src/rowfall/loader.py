@@ -54,10 +54,9 @@ def load_job(job: Job) -> Report:
     start, cpu = time.monotonic(), job.engine.cpu_seconds()
     outcome, problem = "done", None
     if not any(g.indexes for g in made.groups):
-        executor.tally.notes.append(
-            f"nothing to load: all {len(job.listing):,} splits have landed before"
-            " (--force loads them again)"
-        )
+        text = f"nothing to load: all {len(job.listing):,} splits have landed before"
+        executor.tally.notes.append(text)
+        job.emit(Note("info", f"{text} (--force loads them again)"))
     try:
         tally = executor.run()
         if tally.failures:

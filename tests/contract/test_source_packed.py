@@ -108,6 +108,24 @@ def test_bz2(put: Put, engine: Embedded) -> None:
     assert source.changed(splits) == []
 
 
+def test_bz2_with_a_nasty_name(
+    s3: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Embedded
+) -> None:
+    """Names that the engine cannot quote and that one of our S3 clients cannot send."""
+    name = "a\t{1}*?'é, b.csv.bz2"
+    for key, value in s3.env.items():
+        monkeypatch.setenv(key, value)
+    bucket = f"packed-{os.getpid()}-{next(_numbers)}"
+    s3.create_bucket(bucket)
+    s3.put(bucket, f"n/{name}", bz2.compress(ROWS))
+    (tmp_path / name).write_bytes(bz2.compress(ROWS))
+    for folder in (f"s3://{bucket}/n/", f"{tmp_path}/"):
+        source, listing, encoding = opened(folder)
+        splits = list(listing.splits("t"))
+        assert total(engine, source, splits, encoding) == SUM
+        assert source.changed(splits) == []
+
+
 def test_many_bz2_and_others(put: Put, engine: Embedded) -> None:
     packers = (bz2.compress, gzip.compress, bytes)
     endings = (".bz2", ".gz", "")

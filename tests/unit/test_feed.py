@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gc
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from rowfall.errors import SourceError, UsageError
 from rowfall.model import Encoding, Kind, Split
-from rowfall.sources import _feed
+from rowfall.sources import _feed, http
 from rowfall.sources._feed import BrokenError, Feeder, choose, readable, unpacked
 
 CSV = Encoding("CSV", "bz2", Kind.TEXT)
@@ -206,6 +207,31 @@ def test_samples_are_ordinary_files(feeder: Feeder, tmp_path: Path) -> None:
     made.unlink()
     with pytest.raises(SourceError, match=r"no\.bz2: its bz2 stream is broken: invalid data"):
         feeder.call([("no.bz2", opener(b"a,b\n"))], CSV, "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nBZh9", "broke 996 bytes before the end"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nBZ", "no connection"),
+        (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", "the server answered 503 Busy"),
+    ],
+)
+def test_a_lost_connection_is_no_end(answer: bytes, said: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(1 << 16)
+                peer.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(SourceError, match=said) as caught:
+            list(http._pieces(f"http://127.0.0.1:{server.getsockname()[1]}/a", None))
+        thread.join()
+    assert caught.value.transient
 
 
 # --- which --------------------------------------------------------------------------------------

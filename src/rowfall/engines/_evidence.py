@@ -21,8 +21,9 @@ from rowfall.sqltext import quote
 # ErrorCodes.cpp of the server.
 UNKNOWN_TABLE, SAME_ID_RUNS, ACCESS_DENIED = 60, 216, 497
 REFUSED_USER = frozenset({192, 193, 194, 516})
-# What the server says about a body that stopped in the middle: end of file, time-out, network.
-BROKEN_BODY = frozenset({3, 32, 33, 209, 210, 1000, 1002})
+# What the server says about data that stopped in the middle: end of file, time-out, network,
+# cancelled by our own kill, and what its decoders say about half a stream.
+CUT_SHORT = frozenset({3, 32, 33, 209, 210, 394, 1000, 1002, 354, 448, 554, 561, 594, 618, 638})
 # Answers to our own small questions; an overloaded server needs seconds, not more.
 ASK_SECONDS = 15.0
 # A server that restarts is back within a minute; longer is for the user to know.
@@ -247,8 +248,9 @@ class Evidence:
         self._until_gone(lost, look)
         days = 1 + int((time.monotonic() - started) // 86_400)
         # Without all of its data it has failed; the log could only say more exactly why.
-        entry, why = self._from_log(query_id, days, self.log_wait if lost.complete else 9.0)
-        if not lost.complete and (entry is None or entry.code == 394 or entry.code in BROKEN_BODY):
+        entry, why = self._from_log(query_id, days, self.log_wait if lost.complete else 1.0)
+        cut_short = entry.code in CUT_SHORT if entry else not lost.complete
+        if lost.streamed and cut_short:
             raise EngineError(
                 f"the connection to {self._address} was lost while data was sent: {lost.cause}",
                 hint="Run the same command again: what has landed is not loaded twice.",

@@ -33,12 +33,14 @@ class Lost(Exception):  # noqa: N818 - no error yet: what happened to the statem
     Args:
         cause: for people, e.g. ``connection reset by peer``.
         complete: the whole request was out, so the statement may be running or done.
+        streamed: the request carried the data of an insert.
     """
 
-    def __init__(self, cause: str, *, complete: bool) -> None:
+    def __init__(self, cause: str, *, complete: bool, streamed: bool = False) -> None:
         super().__init__(cause)
         self.cause = cause
         self.complete = complete
+        self.streamed = streamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,8 @@ class Exchange:
             connection.close()
             if self.own_fault:
                 raise
-            raise Lost(reason(error), complete=self.complete) from None
+            streamed = not isinstance(self._body, bytes)
+            raise Lost(reason(error), complete=self.complete, streamed=streamed) from None
         except BaseException:
             connection.close()
             raise

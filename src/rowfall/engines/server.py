@@ -147,11 +147,10 @@ class Server:
                     f"the server at {self._address} does not know the setting {name!r}",
                     hint="What follows the ? of the target are settings of the server.",
                 )
-        ours = {"max_query_size": str(MAX_QUERY_SIZE)}
         if "log_queries" in self.facts.settings:
             # Our own questions stay out of its log: two a second would drown everybody else's.
             self.evidence.own = {"log_queries": "0"}
-        return {k: v for k, v in ours.items() if k in self.facts.settings} | dict(options)
+        return dict(options)
 
     def run(
         self,
@@ -185,6 +184,9 @@ class Server:
         parameters = self._parameters(statement, query_id)
         if body is not None:
             parameters["query"] = sql
+        elif "max_query_size" in self.facts.settings:
+            # Not with data: the server would hold so much of it back before it starts.
+            parameters.setdefault("max_query_size", str(MAX_QUERY_SIZE))
         exchange = Exchange(
             self._connections,
             parameters,

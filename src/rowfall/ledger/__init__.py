@@ -195,6 +195,15 @@ class Ledger:
         """Split ids that are in the target table."""
         return {str(i) for (i,) in self._rows("SELECT id FROM landed WHERE into_table = ?", into)}
 
+    def landed_uris(self, into: str) -> set[str]:
+        """Objects (with their ranges) of which some version is in the target table."""
+        rows = self._rows(
+            "SELECT DISTINCT s.uri FROM landed l JOIN split s "
+            "ON s.attempt_id = l.attempt_id AND s.id = l.id WHERE l.into_table = ?",
+            into,
+        )
+        return {str(uri) for (uri,) in rows}
+
     def table_uuid(self, into: str) -> str | None:
         rows = self._rows("SELECT uuid FROM target_table WHERE into_table = ?", into)
         return str(rows[0][0]) if rows else None

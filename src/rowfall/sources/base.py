@@ -57,8 +57,13 @@ class Source(Protocol):
         """
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        """Splits whose object is not what was listed, each with what happened to it.
+        """Splits whose object is not what was listed, or was not read to its end.
 
-        Asked after the rows are staged and before they are published. One request per object at
-        most, and concurrent where objects are remote.
+        Each comes with a predicate that can follow ``<uri>: `` (``the object is gone``, ``its lz4
+        stream ends in the middle``). Asked after the rows are staged and before they are published.
+        Concurrent where objects are remote: one request an object, two more for lz4, and one a
+        MiB for zstd up to 64 MiB.
+
+        Raises:
+            SourceError: transient; all may be tried again.
         """
