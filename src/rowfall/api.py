@@ -17,7 +17,7 @@ from types import FrameType
 
 from rowfall import history
 from rowfall.engines.embedded import Embedded
-from rowfall.errors import Interrupted, TargetError, UsageError
+from rowfall.errors import Interrupted, RowfallError, TargetError, UsageError
 from rowfall.events import Event, Listener, silent
 from rowfall.jobs import open_job, plan_job
 from rowfall.loader import load_job
@@ -117,7 +117,13 @@ def query(
         with _terminable(), _killed_on_interrupt(engine, "query"):
             statement = Statement(SqlText.of(text.strip().rstrip(";")), query_id="query",
                                   format=chosen)  # fmt: skip
-            engine.run(statement, lane=lane, out_fd=out)
+            try:
+                engine.run(statement, lane=lane, out_fd=out)
+            except RowfallError as error:
+                if "Broken pipe" in error.message:
+                    # `rowfall query ... | head`: the reader has seen enough.
+                    raise BrokenPipeError from None
+                raise
     finally:
         engine.close()
         os.close(out)

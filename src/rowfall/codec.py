@@ -165,8 +165,8 @@ def _direct(target: Type, kind: Kind, seen: Evidence) -> str:
     """The type that the reader can parse without a loss, or "" where only text is safe.
 
     Integers of CSV and TSV are text where they can be 0: the reader takes a quoted empty field for
-    0 and wraps whatever its width. JSON integers up to 32 bits go through Float64, which refuses ``""``, for
-    half the cost of text; more than 17 digits are rounded before they are checked.
+    0 and wraps whatever its width. JSON integers up to 32 bits go through Float64, which refuses
+    ``""``, for half the cost of text; more than 17 digits are rounded before they are checked.
     """
     if seen.padded or seen.blank or seen.bom or seen.infinite:
         return ""

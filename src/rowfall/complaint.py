@@ -23,10 +23,9 @@ _PATHS = 50
 _CONTAINERS = {
     354: ("is not a whole gzip file", "It was cut off, or is no gzip: test it with gzip -t."),
     561: ("is not a whole zstd file", "It was cut off, or is no zstd: test it with zstd -t."),
-    590: ("is not a whole xz file", "It was cut off, or is no xz: test it with xz -t."),
-    604: ("is not a whole lz4 file", "It was cut off, or is no lz4: test it with lz4 -t."),
-    610: ("is not a whole bzip2 file", "It was cut off, or is no bzip2: test it with bzip2 -t."),
-    646: ("is not a whole bzip2 file", "It was cut off, or is no bzip2: test it with bzip2 -t."),
+    554: ("is not a whole xz file", "It was cut off, or is no xz: test it with xz -t."),
+    618: ("is not a whole lz4 file", "It was cut off, or is no lz4: test it with lz4 -t."),
+    594: ("is not a whole bzip2 file", "It was cut off, or is no bzip2: test it with bzip2 -t."),
 }
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
 

@@ -11,7 +11,7 @@ import json
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from rowfall.targets.base import Target
 # Finding bad rows runs beside nothing else, but not on a lane that the watch or a KILL needs.
 LANE = 3
 REJECTS = "rowfall-rejects.tsv"
+# A quote never closed swallows the rest of a file; its first lines show what it was.
+MOST_LINES = 100
 COLUMNS = ("object", "line", "column", "reason", "text")
 
 
@@ -40,6 +42,10 @@ class Bad:
     reason: str
     lines: int
     text: str
+
+
+class TooManyBadRowsError(DataError):
+    """The load has met more bad rows than it may leave out."""
 
 
 class Doctor:
@@ -141,7 +147,8 @@ class Doctor:
             How many lines were left out.
 
         Raises:
-            DataError: the load has now met more than it may; nothing of this group is published.
+            TooManyBadRowsError: more than the load may leave out; nothing of the group is
+                published.
             TargetError: the rejects file cannot be written.
         """
         encoding = self._plan.encoding
@@ -163,7 +170,7 @@ class Doctor:
                 first = found[0]
                 where = f"{first.uri} line {first.line}"
                 where += f' column "{first.column}"' if first.column else ""
-                raise DataError(
+                raise TooManyBadRowsError(
                     f"{where} {first.reason}, with {lines - 1:,} more bad lines here: "
                     f"{self._rejected + lines:,} are more than the {allowed:,} allowed",
                     uri=first.uri,
@@ -201,7 +208,34 @@ class Doctor:
             found.append(Bad(str(uri), line, str(column), str(reason), int(lines), str(text)))
             if guarded:
                 breaks += int(lines) - 1
-        return found
+        return self._as_written(split, encoding, found)
+
+    def _as_written(self, split: Split, encoding: Encoding, found: list[Bad]) -> list[Bad]:
+        """The bad rows with their text as it stands in the file, nothing left out."""
+        wanted = {
+            n for bad in found for n in range(bad.line, bad.line + min(bad.lines, MOST_LINES))
+        }
+        if encoding.kind is Kind.TYPED or not wanted:
+            return found
+        lines = Encoding("LineAsString", encoding.compression, Kind.TEXT)
+        relation = self._source.relation([split], lines, "`line` String")
+        query = SqlText.of(
+            "SELECT n, line FROM (SELECT rowNumberInAllBlocks() + 1 AS n, line FROM ", relation,
+            f") WHERE n IN ({', '.join(map(str, sorted(wanted)))})",
+        )  # fmt: skip
+        one = {"max_threads": 1, "input_format_parallel_parsing": 0,
+               "query_plan_filter_push_down": 0}  # fmt: skip
+        texts = {int(n): str(line) for n, line in self._ask(query, one)}
+        return [
+            replace(
+                bad,
+                text="\n".join(
+                    texts.get(n, "") for n in range(bad.line, bad.line + min(bad.lines, MOST_LINES))
+                )
+                or bad.text,
+            )
+            for bad in found
+        ]
 
     def _write(self, found: Sequence[Bad]) -> None:
         """Put bad rows into the rejects file, in place of what an earlier try wrote of the same

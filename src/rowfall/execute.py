@@ -17,10 +17,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rowfall import fastpath, planner, retry
-from rowfall.doctor import Doctor
+from rowfall.doctor import Doctor, TooManyBadRowsError
 from rowfall.engines.codes import DATA_CODES, MEMORY_LIMIT
 from rowfall.engines.embedded import Embedded
-from rowfall.errors import DataError, EngineError, Interrupted, RowfallError, SourceError
+from rowfall.errors import (
+    DataError,
+    EngineError,
+    Interrupted,
+    RowfallError,
+    SourceError,
+    TargetError,
+)
 from rowfall.events import (
     AttemptPublished,
     AttemptStarted,
@@ -30,7 +37,7 @@ from rowfall.events import (
 )
 from rowfall.ledger import Ledger
 from rowfall.model import Failure, Outcome, Plan, Schema, Setting, Split, Statement
-from rowfall.publish import Publisher
+from rowfall.publish import Publisher, ask
 from rowfall.sources.base import Source
 from rowfall.targets.base import Publish, Target
 from rowfall.targets.table import STAGING_PREFIX
@@ -115,6 +122,7 @@ class Executor:
         emit: Listener,
         doctor: Doctor,
         verify: bool = False,
+        overwrite: bool = False,
     ) -> None:
         self.engine, self.source, self.target = engine, source, target
         self.ledger, self.plan, self.doctor = ledger, plan, doctor
@@ -129,6 +137,7 @@ class Executor:
         self._stop = False
         self._fatal: BaseException | None = None
         self._deaths = 0
+        self._overwrite = overwrite
         self._serial = ledger.attempts(load_id)
         self._changed = threading.Condition()
         self._running: set[str] = set()
@@ -202,6 +211,7 @@ class Executor:
 
     def _again(self, *works: Work) -> None:
         with self._changed:
+            self.tally.retries += len(works)
             self._queue.extendleft(reversed(works))
             self._changed.notify_all()
 
@@ -236,6 +246,10 @@ class Executor:
 
     def _insert(self, work: Work, attempt: str, staging: str, lane: int, stored: int) -> Outcome:
         settings = {s.name: s.value for s in work.settings}
+        if self.target.caps.publish is Publish.AT_ONCE:
+            # An object that an earlier attempt of ours may have written is ours to overwrite.
+            own = self._overwrite or self.ledger.attempts_into(staging) > 1
+            settings["s3_truncate_on_insert"] = int(own)
         if work.tolerant:
             sql, lenient = self.doctor.tolerant(staging, work.splits)
             settings |= lenient
@@ -317,6 +331,11 @@ class Executor:
                 self.tally.parts += staged.parts
                 self.tally.written += staged.bytes
             return staged.rows
+        if publish is Publish.RENAME and self._writes_failed():
+            raise TargetError(
+                f"cannot write {done.staging}: the disk is full, or took only a part of it",
+                hint="Free some space and run the same command again.",
+            )
         rows = done.outcome.rows_written or done.outcome.rows_read
         self.ledger.attempt_loaded(done.attempt, rows, ())
         if publish is Publish.RENAME:
@@ -324,6 +343,15 @@ class Executor:
             self.tally.written += _rename(Path(done.staging), final)
         self.ledger.attempt_published(done.attempt, self.into)
         return rows
+
+    def _writes_failed(self) -> bool:
+        """Whether a write to a file has failed since this engine started: its INSERT INTO file()
+        ends well even on a full disk."""
+        event = "event = 'WriteBufferFromFileDescriptorWriteFailed' AND value > 0"
+        ((failed,),) = ask(
+            self.engine, f"SELECT count() FROM system.events WHERE {event}", lane=PUBLISH_LANE
+        )
+        return bool(failed)
 
     def _add_checksum(self, staging: str) -> None:
         rows, total = self._publisher.checksum(staging, [c.name for c in self.plan.schema.columns])
@@ -347,12 +375,18 @@ class Executor:
                 return  # the interrupt clears away; the engine may be gone already
             if isinstance(error, EngineError) and error.code == 0 and error.transient:
                 self._revive(error)
+        if isinstance(error, SourceError) or error.code in DATA_CODES:
+            # Half of a file that is being written looks like bad data.
+            changed = self.source.changed(work.splits)
+            error = ChangedError(changed) if changed else error
         for statement in self.target.discard(staging):
             self.engine.run(Statement(statement), lane=PUBLISH_LANE)
         _unlink(self.target, staging)
         self.ledger.attempt_ended(attempt, "failed", _shown(error.message))
-        self.tally.retries += 1
-        if isinstance(error, ChangedError):
+        if not self.source.replayable:
+            # What was read of stdin is gone: another try would load the rest as if it were all.
+            self._without(work, [(s, error) for s in work.splits])
+        elif isinstance(error, ChangedError):
             self._without(work, [(s, _changed_error(s, what)) for s, what in error.changed])
         elif error.code == MEMORY_LIMIT:
             self._lower(work, error)
@@ -388,6 +422,10 @@ class Executor:
 
     def _bad_data(self, work: Work, error: RowfallError) -> None:
         """Try another way of reading, then around the bad rows, then without the bad objects."""
+        if changed := self.source.changed(work.splits):
+            # A cut or overwritten object explains any complaint about its last row.
+            self._without(work, [(s, _changed_error(s, what)) for s, what in changed])
+            return
         schema = work.schema or self._schema
         other = None if work.tolerant else self.doctor.second_look(work.splits, schema)
         if other is not None:
@@ -402,7 +440,10 @@ class Executor:
             work.tolerant = True
             self._again(work)
             return
-        guilty = self.doctor.explain(work.splits, error)
+        guilty: Sequence[tuple[Split, RowfallError]] = self.doctor.explain(work.splits, error)
+        if isinstance(error, TooManyBadRowsError):
+            # The count is the news; where the first one is stands in it, too.
+            guilty = [(split, error) for split, _ in guilty]
         if guilty:
             self._without(work, guilty)
         else:

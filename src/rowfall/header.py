@@ -47,6 +47,8 @@ def read(
     records, marked = _records(source, splits, encoding, ask)
     tables = [(split.uri, rows) for split, rows in zip(splits, records, strict=True) if rows]
     if not tables:
+        for split, what in source.changed(splits):
+            raise SourceError(f"{split.uri}: {what}")
         raise SourceError(f"{splits[0].uri} holds no rows to infer columns from")
     notes: list[tuple[str, str]] = []
     named = encoding.has_names

@@ -173,7 +173,7 @@ def infer_type(found: Found, seen: Survey) -> tuple[str, str]:
         return _no_nullable_nesting(found.declared), "as the engine reads it"
     if not found.filled:
         return "Nullable(String)", f"empty in all {found.rows:,} rows seen"
-    type_, reason = _bare_type(found)
+    type_, reason = _bare_type(found, len(seen.splits))
     if type_ == "String":
         return _string(found, seen, reason)
     if found.nulls or found.blanks:
@@ -195,14 +195,11 @@ def _no_nullable_nesting(text: str) -> str:
     return text
 
 
-def _bare_type(found: Found) -> tuple[str, str]:
+def _bare_type(found: Found, files: int) -> tuple[str, str]:
     if found.integers == found.filled:
         if found.zeros:
             return "String", "numbers with leading zeros"
-        if found.filled >= SOME_ROWS and found.distinct > 0.9 * found.filled:
-            type_, _ = _integer(min(found.low, 0), 2**62)
-            return type_, f"{found.low:,}..{found.high:,} seen, almost all different: may grow"
-        return _integer(found.low, found.high)
+        return _counted(found, files)
     if found.floats == found.filled and not found.zeros:
         return "Float64", "fractions seen; 15 digits are kept"
     if found.booleans == found.filled:
@@ -216,6 +213,19 @@ def _bare_type(found: Found) -> tuple[str, str]:
     if found.moments == found.filled and len({found.with_t, found.with_z, 0, found.filled}) == 2:
         return _moment(found)
     return "String", ""
+
+
+def _counted(found: Found, files: int) -> tuple[str, str]:
+    """Integers that keep on changing outgrow the first rows of a file: they get more room."""
+    if found.filled >= SOME_ROWS:
+        # Counters may start anew in every file, so each sampled file may show the same numbers.
+        if found.distinct > 0.9 * found.filled / files:
+            type_, _ = _integer(min(found.low, 0), 2**62)
+            return type_, f"{found.low:,}..{found.high:,} seen, almost all different: may grow"
+        if found.distinct > LOW_SHARE * found.filled:
+            type_, _ = _integer(min(found.low, 0), max(found.high, 2**30))
+            return type_, f"{found.low:,}..{found.high:,} seen, {found.distinct:,} different"
+    return _integer(found.low, found.high)
 
 
 def _integer(low: int, high: int) -> tuple[str, str]:

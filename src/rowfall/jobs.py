@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rowfall import complaint, infer, planner
@@ -21,7 +23,7 @@ from rowfall.sources import open_source
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText, quote
 from rowfall.targets import default_table, open_target
-from rowfall.targets.base import Target
+from rowfall.targets.base import Publish, Target
 from rowfall.units import parse_size
 
 
@@ -95,17 +97,23 @@ def open_job(
             ledger.close()
 
 
-def plan_job(job: Job, *, force: bool = False) -> tuple[Plan, set[int]]:
-    """The plan, and the indexes of splits that have landed before."""
+def plan_job(job: Job, *, forced: str | None = None) -> tuple[Plan, set[int]]:
+    """The plan, and the indexes of splits that have landed before.
+
+    Args:
+        forced: id of a load that loads everything again; only what it has landed itself counts.
+    """
     schema = _schema(job)
     landed: set[int] = set()
-    if job.ledger is not None and job.target.caps.remembers and not force:
-        known = job.ledger.landed(job.into)
+    if job.ledger is not None and job.target.caps.remembers:
+        known = job.ledger.landed(job.into) if forced is None else job.ledger.landed_by(forced)
         if known:
             splits = job.listing.splits(job.into)
             landed = {i for i, split in enumerate(splits) if split.id in known}
-            if len(known) > len(landed):
+            if len(known) > len(landed) and forced is None:
                 _warn_of_new_versions(job, job.ledger, landed)
+    if landed and job.target.caps.publish is Publish.RENAME:
+        landed -= _missing_files(job)
     inputs = planner.Inputs(
         source=job.source,
         target=job.target,
@@ -118,6 +126,16 @@ def plan_job(job: Job, *, force: bool = False) -> tuple[Plan, set[int]]:
         remote=job.remote,
     )
     return planner.make_plan(inputs), landed
+
+
+def _missing_files(job: Job) -> set[int]:
+    """Pieces of exported files that somebody has removed since: they are written again."""
+    missing: set[int] = set()
+    bounds = planner.file_bounds(len(job.listing), job.options.files or 1)
+    for number, (start, stop) in enumerate(bounds):
+        if not Path(job.target.staging_name("", number, job.encoding)).exists():
+            missing.update(range(start, stop))
+    return missing
 
 
 def _warn_of_new_versions(job: Job, ledger: Ledger, landed: set[int]) -> None:
@@ -167,6 +185,9 @@ def _without_broken(listing: Listing, error: RowfallError) -> Listing:
     if error.code not in DATA_CODES:
         raise error
     said = complaint.explain_engine_error(error.code, error.message)
+    inner = re.search(r"Code: (\d+)\. DB::Exception: (.+)", error.message)
+    if inner:
+        said = complaint.explain_engine_error(int(inner[1]), inner[2], said.uri)
     rest = Listing()
     for split in listing.splits(""):
         if not split.uri.endswith(said.uri.lstrip("/")):

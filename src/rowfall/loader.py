@@ -9,10 +9,11 @@ import secrets as random
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 from rowfall import __version__, sql, summary
 from rowfall.doctor import Doctor
-from rowfall.errors import Interrupted, RowfallError
+from rowfall.errors import Interrupted, RowfallError, TargetError
 from rowfall.events import LoadEnded, LoadStarted, Note
 from rowfall.execute import Executor, Tally
 from rowfall.jobs import Job, plan_job
@@ -22,6 +23,7 @@ from rowfall.options import changed
 from rowfall.publish import ask
 from rowfall.reconcile import reconcile
 from rowfall.sqltext import SqlText, quote
+from rowfall.targets.base import Publish
 from rowfall.verifier import compare_staged
 
 
@@ -30,10 +32,10 @@ def load_job(job: Job) -> Report:
     assert ledger is not None  # noqa: S101 - only dry jobs have none
     options = job.options
     reconcile(job.engine, ledger, job.target, job.emit)
-    load_id, fresh = _load_id(job, ledger)
+    load_id = _load_id(job, ledger)
     begun = datetime.now(UTC).isoformat(timespec="seconds")
     _prepare(job, ledger, load_id, begun)
-    made, landed = plan_job(job, force=options.force and fresh)
+    made, landed = plan_job(job, forced=load_id if options.force else None)
     job.emit(
         LoadStarted(
             load_id, made.source, made.target, job.table_text, len(job.listing), len(landed),
@@ -43,13 +45,14 @@ def load_job(job: Job) -> Report:
     for advice in made.forecast.advice:
         job.emit(Note("warning", advice))
     _create(job, ledger, load_id, made)
+    _check_files(job, made)
     todo = (i for g in made.groups for i in g.indexes)
     ledger.add_splits(load_id, job.listing.splits(job.into, todo))
     doctor = Doctor(job.source, job.target, made, job.engine, job.options)
     executor = Executor(
         engine=job.engine, source=job.source, target=job.target, ledger=ledger, plan=made,
         load_id=load_id, into=job.into, emit=job.emit, doctor=doctor,
-        verify=options.verify,
+        verify=options.verify, overwrite=options.replace or options.force,
     )  # fmt: skip
     start, cpu = time.monotonic(), job.engine.cpu_seconds()
     outcome, problem = "done", None
@@ -74,10 +77,11 @@ def load_job(job: Job) -> Report:
     return made_report
 
 
-def _load_id(job: Job, ledger: Ledger) -> tuple[str, bool]:
-    """The unfinished load of the same sources into the same table, or a new id and True."""
+def _load_id(job: Job, ledger: Ledger) -> str:
+    """The unfinished load of the same sources into the same table, or a new one."""
     where = os.getcwd() if any("://" not in s for s in job.sources) else ""
-    text = json.dumps([where, sorted(job.sources), job.into])
+    # A forced load is another one: it loads what the others have landed.
+    text = json.dumps([where, sorted(job.sources), job.into, job.options.force])
     job_print = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
     old = ledger.unfinished(job_print) if job.source.replayable else None
     load_id = old or random.token_hex(5)
@@ -90,7 +94,7 @@ def _load_id(job: Job, ledger: Ledger) -> tuple[str, bool]:
                     if k not in ("force", "replace", "verify")},
     })  # fmt: skip
     ledger.begin(load_id, job_print, job.source.text, job.target.text, job.into, request)
-    return load_id, old is None
+    return load_id
 
 
 def _prepare(job: Job, ledger: Ledger, load_id: str, now: str) -> None:
@@ -105,6 +109,8 @@ def _prepare(job: Job, ledger: Ledger, load_id: str, now: str) -> None:
         job.engine.run(Statement(SqlText.of(f"DROP TABLE IF EXISTS {table} SYNC")))
         ledger.set_table(job.into, "")
         ledger.step(load_id, "replace", "done")
+    elif ledger.created_here(job.into) and not ledger.landed(job.into):
+        _drop_own_empty_table(job, ledger)
     uuid = _table_uuid(job)
     known = ledger.table_uuid(job.into)
     if known is None or known == uuid:
@@ -115,6 +121,16 @@ def _prepare(job: Job, ledger: Ledger, load_id: str, now: str) -> None:
             Note("info", f"{job.table_text} was dropped since the last load: "
                          f"loading all {forgotten:,} splits again")
         )  # fmt: skip
+
+
+def _drop_own_empty_table(job: Job, ledger: Ledger) -> None:
+    """A table that a failed load made and left empty is made anew: its types may be wrong."""
+    if ledger.table_uuid(job.into) != _table_uuid(job):
+        return
+    table = sql.qualified(job.target.database, job.target.table)
+    ((rows,),) = ask(job.engine, f"SELECT count() FROM {table}")
+    if rows == 0:
+        job.engine.run(Statement(SqlText.of(f"DROP TABLE {table} SYNC")))
 
 
 def _create(job: Job, ledger: Ledger, load_id: str, made: Plan) -> None:
@@ -128,6 +144,23 @@ def _create(job: Job, ledger: Ledger, load_id: str, made: Plan) -> None:
         ledger.step(load_id, "create", "done")
     if job.target.table:
         ledger.set_table(job.into, _table_uuid(job))
+
+
+def _check_files(job: Job, made: Plan) -> None:
+    """An export overwrites nothing that is not its own, unless it is asked to.
+
+    Raises:
+        TargetError: a file is in the way.
+    """
+    if job.target.caps.publish is not Publish.RENAME or job.options.replace or job.options.force:
+        return
+    for number, group in enumerate(made.groups):
+        final = Path(job.target.staging_name("", number, job.encoding))
+        if group.indexes and final.exists():
+            raise TargetError(
+                f"the file {final} is there already",
+                hint="Write somewhere else, or overwrite it with --replace.",
+            )
 
 
 def _table_uuid(job: Job) -> str:

@@ -188,7 +188,8 @@ class Options:
         None,
         "--rejects",
         "FILE",
-        "Where the rows left out are kept, with file, line and reason.",
+        "Where the rows left out are kept, with file, line and reason. "
+        "Default: rowfall-rejects.tsv here.",
         "Bad rows",
         (LOAD,),
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rowfall import sql
+from rowfall import fastpath, sql
 from rowfall.errors import UsageError
 from rowfall.model import (
     Encoding,
@@ -47,6 +48,7 @@ _MADE_RATE = 120e6
 ATTEMPT_SECONDS = 20.0
 # The statement names every object of its attempt; beyond this the text is slow to parse.
 MOST_SPLITS = 2_000
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`""", re.S)
 # More parts than this in one partition and MergeTree delays inserts (parts_to_delay_insert).
 DELAY_PARTS = 1_000
 
@@ -75,6 +77,8 @@ def make_plan(inputs: Inputs) -> Plan:
         UsageError: options that contradict each other or the target.
     """
     listing, schema, options = inputs.listing, inputs.schema, inputs.options
+    if not inputs.source.replayable:
+        schema = _once_only(inputs)
     todo = [i for i in range(len(listing)) if i not in inputs.landed]
     groups = _groups(inputs, todo)
     lanes = _lanes(inputs, groups)
@@ -119,6 +123,22 @@ def make_plan(inputs: Inputs) -> Plan:
     )
 
 
+def _once_only(inputs: Inputs) -> Schema:
+    """The schema for a source that cannot be read again: nothing that counts on a second look.
+
+    Raises:
+        UsageError: bad rows are to be left out, which takes a second reading.
+    """
+    if inputs.options.max_errors or inputs.options.max_error_ratio:
+        raise UsageError(
+            "bad rows of stdin cannot be left out: they are found by reading again",
+            hint="Write the data to a file first, or leave out --max-errors.",
+        )
+    if inputs.encoding is None:
+        return inputs.schema
+    return fastpath.careful(inputs.schema, inputs.encoding)
+
+
 def chosen_settings(texts: Sequence[str]) -> dict[str, str | int | float]:
     """``--set name=value`` as a mapping; numbers become numbers.
 
@@ -138,6 +158,21 @@ def chosen_settings(texts: Sequence[str]) -> dict[str, str | int | float]:
         except ValueError:
             chosen[name] = value
     return chosen
+
+
+def check_clauses(options: Options) -> None:
+    """No clause given as text may end its statement and begin another.
+
+    Raises:
+        UsageError: a semicolon outside quotes.
+    """
+    for flag in ("schema", "order_by", "partition_by", "engine"):
+        text = getattr(options, flag) or ""
+        if ";" in _QUOTED.sub("", text):
+            raise UsageError(
+                f"--{flag.replace('_', '-')} holds a semicolon: {text}",
+                hint="It takes one expression, no statements.",
+            )
 
 
 def _promise(inputs: Inputs) -> str:
@@ -223,13 +258,17 @@ def _file_groups(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
             hint="A file is written from whole pieces (source files or generated ranges).",
         )
     wanted = set(todo)
-    bounds = [total * n // files for n in range(files + 1)]
     groups = []
-    for start, stop in pairwise(bounds):
+    for start, stop in file_bounds(total, files):
         # A file whose pieces have all landed keeps its (empty) place, so that n stays n.
         missing = [i for i in range(start, stop) if i in wanted]
         groups.append(_group(inputs, range(start, stop)) if missing else Group((), 0))
     return tuple(groups)
+
+
+def file_bounds(pieces: int, files: int) -> Iterator[tuple[int, int]]:
+    """Half-open ranges of the pieces that go into each file of an export."""
+    return pairwise(pieces * n // files for n in range(files + 1))
 
 
 def _lanes(inputs: Inputs, groups: Sequence[Group]) -> int:

@@ -270,7 +270,8 @@ def _facts(
             ("integers", f"countIf(match({t}, '^[-+]?[0-9]{{1,38}}$'))"),
             ("zeros", f"countIf(match({t}, '^[-+]?0[0-9]'))"),
             ("low", f"toString(min({whole}))"), ("high", f"toString(max({whole}))"),
-            ("floats", f"count({real})"), ("infinite", f"countIf(isInfinite({real}))"),
+            ("floats", f"count({real})"), # 1e400 is no infinity but a number too large.
+            ("infinite", f"countIf(isInfinite({real}) AND match({t}, '(?i)inf'))"),
         ]  # fmt: skip
     if group in ("time", "any", "quoted"):
         shape = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\\\\.[0-9]+)?Z?$"

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import rowfall
 
 Row = list[Any]
 LOG = logging.getLogger("rowfall.e2e")
@@ -58,6 +64,18 @@ class Shell:
                  done.returncode)  # fmt: skip
         return Done(done.returncode, done.stdout, done.stderr)
 
+    def powerless(self, *args: str) -> Done:
+        """Run without the right of the superuser to pass by the modes of files."""
+        drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+        command = [*(drop if os.geteuid() == 0 else []), sys.executable, "-m", "rowfall", *args]
+        env = {**os.environ, "HOME": str(self.folder)}
+        done = subprocess.run(
+            command, cwd=self.folder, env=env, capture_output=True, text=True, check=False
+        )
+        LOG.info("rowfall %s\n%s%s", " ".join(args), done.stdout[:4000], done.stderr[:4000])
+        assert "Traceback" not in done.stderr
+        return Done(done.returncode, done.stdout, done.stderr)
+
     def ok(self, *args: str, env: Mapping[str, str] | None = None, stdin: Any = None) -> Done:
         """Run, and expect exit code 0."""
         return self.ends(0, *args, env=env, stdin=stdin)
@@ -95,3 +113,11 @@ def csv(rows: Sequence[Sequence[Any]], *names: str) -> str:
     lines = [",".join(names)] if names else []
     lines += [",".join(map(str, row)) for row in rows]
     return "".join(f"{line}\n" for line in lines)
+
+
+def made(sql: str, format: str) -> bytes:
+    """The result of a query as a file of ``format``, made by an engine in memory."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryDirectory() as folder:
+        rowfall.query(sql, to=folder, format=format, out_fd=out.fileno())
+        out.seek(0)
+        return out.read()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from embedded.conftest import Run
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import LedgerError
 from rowfall.events import silent
@@ -14,8 +15,6 @@ from rowfall.model import Column, Schema, Split, Statement
 from rowfall.publish import Publisher
 from rowfall.reconcile import reconcile
 from rowfall.targets.table import EmbeddedTable
-
-from .conftest import Run
 
 INTO = into_key("default", "t")
 SCHEMA = Schema(

@@ -117,7 +117,7 @@ def test_a_load_killed_at_random_moments_ends_with_every_row_once(
         if process.poll() is None:
             fault(process)
             survived += 1
-        out, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=60)
         assert process.returncode in (0, 1, 6, 130, -9), err
     final = rowfall(*command)
     assert final.returncode == 0, final.stderr

@@ -93,9 +93,9 @@ def test_failed_splits_are_pending_again_on_the_next_run(ledger: Ledger) -> None
 
 
 def test_a_failed_change_leaves_nothing_behind(ledger: Ledger) -> None:
+    ledger.attempt_started("a_1", "a", "st", [])
     with pytest.raises(LedgerError):
         # The second move violates the primary key: the first must go with it.
-        ledger.attempt_started("a_1", "a", "st", [])
         ledger.attempt_loaded("a_1", 2, [Move("p", 1, 0, -1, "pending")] * 2)
     assert ledger.moves("a_1") == []
     assert ledger.attempt_state("a_1") == "started"

@@ -79,8 +79,7 @@ def target_option(function: F) -> F:
         "--to",
         metavar="TARGET",
         group="Target",
-        help="Where the table is: a folder for embedded ClickHouse or a URI of a server. "
-        "Default: ./rowfall-data.",
+        help="Folder of the embedded ClickHouse. Default: ./rowfall-data.",
     )(function)
 
 
@@ -96,7 +95,7 @@ def destination_options(function: F) -> F:
         "--to",
         metavar="TARGET",
         group="Target",
-        help="A folder for embedded ClickHouse, the URI of a server, a file pattern to export "
+        help="A folder for embedded ClickHouse, a file pattern to export "
         "to, or null: to only read. Default: ./rowfall-data.",
     )
     return to(table(function))

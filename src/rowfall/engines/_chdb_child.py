@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import resource
 import sys
 import threading
@@ -25,6 +26,8 @@ import time
 from typing import Any, BinaryIO
 
 Request = dict[str, Any]
+_SELECT = re.compile(r"\s*(/\*.*?\*/\s*|--[^\n]*\n\s*)*(SELECT|WITH|\()", re.IGNORECASE | re.DOTALL)
+_FORMAT = re.compile(r"\bFORMAT\s+(\w+)\s*\Z", re.IGNORECASE)
 
 
 class Lane(threading.Thread):
@@ -76,19 +79,26 @@ class Lane(threading.Thread):
 
     @staticmethod
     def stream(connection: Any, request: Request) -> None:
-        """Write a result of any size to an inherited descriptor, block by block."""
-        with os.fdopen(request["out_fd"], "wb", closefd=False) as out:
+        """Let the engine write a result of any size to an inherited descriptor.
+
+        chDB's own streaming gives each block as a whole document (a header every 65,000 rows,
+        Parquet files end to end), so a SELECT gets the engine's INTO OUTFILE. SHOW loses its rows
+        there; what else there is answers with something small.
+        """
+        text, named = request["sql"], _FORMAT.search(request["sql"])
+        if _SELECT.match(text):
+            form = named[1] if named else request["format"]
+            text = text[: named.start()] if named else text
+            out = f"\nINTO OUTFILE '/dev/fd/{request['out_fd']}' APPEND FORMAT {form}"
             try:
-                result = connection.send_query(request["sql"], request["format"])
-            except RuntimeError as error:
-                if "Streaming query is not supported" not in str(error):
-                    raise
-                # DDL and the like: whatever it returns is small.
-                out.write(connection.query(request["sql"], request["format"]).bytes() or b"")
+                connection.query(text + out, "Null")
                 return
-            with result:
-                for chunk in result:
-                    out.write(chunk.bytes())
+            except RuntimeError as error:
+                if "SYNTAX_ERROR" not in str(error):
+                    raise  # else: the statement has an INTO OUTFILE or SETTINGS of its own
+        data = connection.query(request["sql"], request["format"]).bytes() or b""
+        with os.fdopen(request["out_fd"], "wb", closefd=False) as file:
+            file.write(data)
 
 
 class Answers:

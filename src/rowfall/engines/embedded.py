@@ -21,6 +21,7 @@ from rowfall.engines.codes import translate
 from rowfall.engines.machine import free_memory, usable_cores
 from rowfall.errors import EngineError, TargetError
 from rowfall.model import Facts, Outcome, Statement
+from rowfall.secrets import Secret, redact
 from rowfall.sql import settings_clause
 from rowfall.sqltext import SqlText, quote
 
@@ -141,7 +142,10 @@ class Embedded:
             }  # fmt: skip
             self._send(request)
         try:
-            return self._await(answers, on_tick)
+            secrets = [p for p in statement.sql.parts if isinstance(p, Secret)]
+            # The engine quotes statements in its errors: a secret may show in its escaped form.
+            secrets += [Secret(quote(p.reveal())[1:-1]) for p in secrets]
+            return self._await(answers, on_tick, secrets)
         finally:
             self._pending.pop(tag, None)
 
@@ -153,14 +157,19 @@ class Embedded:
         except OSError:
             raise self._death() from None
 
-    def _await(self, answers: queue.SimpleQueue[dict[str, Any]], on_tick: Tick | None) -> Outcome:
+    def _await(
+        self,
+        answers: queue.SimpleQueue[dict[str, Any]],
+        on_tick: Tick | None,
+        secrets: Sequence[Secret],
+    ) -> Outcome:
         while True:
             answer = answers.get()
             if "tick" in answer:
                 if on_tick is not None:
                     on_tick(answer["tick"])
             elif "error" in answer:
-                raise translate(answer["error"])
+                raise translate(redact(answer["error"], *secrets))
             elif "death" in answer:
                 raise self._death()
             else:
@@ -299,5 +308,10 @@ def _take_folder(folder: Path) -> int:
 
 
 def _alive(pid: str) -> bool:
-    """Whether the process that wrote its number into the lock still runs."""
-    return pid.isdigit() and Path(f"/proc/{pid}").exists() and int(pid) != os.getpid()
+    """Whether the process that wrote its number into the lock still runs (a zombie does not)."""
+    if not pid.isdigit() or int(pid) == os.getpid():
+        return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        return False

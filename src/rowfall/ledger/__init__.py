@@ -195,6 +195,20 @@ class Ledger:
         """Split ids that are in the target table."""
         return {str(i) for (i,) in self._rows("SELECT id FROM landed WHERE into_table = ?", into)}
 
+    def landed_by(self, load_id: str) -> set[str]:
+        """Split ids that this load has landed, whatever others landed before it."""
+        rows = self._rows("SELECT id FROM split WHERE load_id = ? AND state = 'landed'", load_id)
+        return {str(i) for (i,) in rows}
+
+    def created_here(self, into: str) -> bool:
+        """Whether a load of this ledger has made the table ``into``."""
+        rows = self._rows(
+            "SELECT 1 FROM step s JOIN load l ON l.id = s.load_id "
+            "WHERE l.into_table = ? AND s.name = 'create' AND s.state = 'done' LIMIT 1",
+            into,
+        )
+        return bool(rows)
+
     def landed_uris(self, into: str) -> set[str]:
         """Objects (with their ranges) of which some version is in the target table."""
         rows = self._rows(
@@ -307,6 +321,11 @@ class Ledger:
     def attempts(self, load_id: str) -> int:
         """How many attempts a load has made: the next one's number continues from here."""
         rows = self._rows("SELECT count(*) FROM attempt WHERE load_id = ?", load_id)
+        return int(str(rows[0][0]))
+
+    def attempts_into(self, staging: str) -> int:
+        """How many attempts, this one included, have written to a place."""
+        rows = self._rows("SELECT count(*) FROM attempt WHERE staging = ?", staging)
         return int(str(rows[0][0]))
 
     def attempt_state(self, attempt_id: str) -> str:
