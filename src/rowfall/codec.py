@@ -21,7 +21,7 @@ TAG = "rowfall: "
 MISSING = "\nmissing"
 """Stands for the field of a column that the header or a short row lacks: it fits no type."""
 
-NUMBER = "Nullable(Int128) DEFAULT 0"
+NUMBERS = frozenset({"Int128 DEFAULT 0", "Nullable(Int128) DEFAULT 0"})
 """What :func:`_read_as_number` reads; the mark of a column that has a more careful way."""
 
 BOM = "\ufeff"
@@ -50,6 +50,7 @@ class Evidence:
         breaks: values hold line breaks; otherwise one is the sign of a quote never closed.
         bom: files start with a byte order mark, which this first column would keep.
         nonzero: integers, none of them 0: see :func:`_read_as_number`.
+        native: the reader of CSV itself takes ``\\N`` for NULL.
     """
 
     blank: bool = False
@@ -59,6 +60,7 @@ class Evidence:
     breaks: bool = False
     bom: bool = False
     nonzero: bool = False
+    native: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +149,15 @@ def _read_as_number(text: Column, target: Type) -> Column:
 
     The integer reader takes a quoted empty field for 0, and a column that the header lacks gets 0
     here: the guard raises, and :mod:`rowfall.fastpath` reads the objects again as text, in which a
-    real 0 is fine. Int128 wraps from 39 digits on, and then still has to fit the target. Measured
-    on 50 M rows of three integers: 6.9 CPU-seconds, 7.8 as text, 6.5 without any check.
+    real 0 is fine. Int128 wraps from 39 digits on (Int64 would take 2^64 + 5 for 5). Measured on
+    50 M rows of three integers: 6.9 CPU-seconds, 7.8 as text, 6.5 without any check.
     """
     x = sql.name(text.source)
     wanted = f"Nullable({target.bare})" if target.nullable else target.bare
-    value = f"accurateCast({x}, {quote(wanted)})"
-    expression = _checked(value, f"ifNull({x} = 0, 0)", text)
-    return replace(text, read_type=NUMBER, expression=expression)
+    read = "Nullable(Int128)" if target.nullable else "Int128"
+    zero = f"ifNull({x} = 0, 0)" if target.nullable else f"{x} = 0"
+    expression = _checked(f"accurateCast({x}, {quote(wanted)})", zero, text)
+    return replace(text, read_type=f"{read} DEFAULT 0", expression=expression)
 
 
 def _known(target: Type) -> bool:
@@ -205,10 +208,16 @@ def _read_as_text(column: Column, target: Type, kind: Kind, csv: bool, seen: Evi
     text = f"if(startsWith({x}, '{BOM}'), substring({x}, 4), {x})" if seen.bom else x
     if seen.padded and not target.text:
         text = f"trimBoth({text}, ' \\t')"
-    if target.nullable and csv:
+    if target.nullable and csv and target.text and not seen.native:
         text = f"nullIf({text}, '\\\\N')"
-    if target.nullable and not target.text and (seen.blank or tsv):
-        text = f"nullIf({text}, '')"
+    # What means NULL fits no other type, so its conversion gives NULL anyway: comparing is enough,
+    # and unlike nullIf it copies no strings.
+    blank = tsv or seen.blank or (csv and seen.native)
+    nulls = [*(["\\N"] if csv else []), *([""] if blank else [])] if target.nullable else []
+    if target.base in _TIMES:
+        for null in nulls:  # toDateTime64OrNull makes 1970 of nothing
+            text = f"nullIf({text}, {quote(null)})"
+        nulls = []
     value, wrong = _convert(text, target, seen)
     if target.text and kind is Kind.TEXT:
         # MISSING holds a line break, so one look finds both it and a quote never closed.
@@ -219,6 +228,9 @@ def _read_as_text(column: Column, target: Type, kind: Kind, csv: bool, seen: Evi
     if target.nullable:
         if target.base != "String":
             bad = f"isNotNull({text}) AND ({wrong})"
+        if nulls and not target.text:
+            others = " AND ".join(f"{text} != {quote(null)}" for null in nulls)
+            bad = f"isNotNull({text}) AND {others} AND ({wrong})"
         expression = _checked(value, bad, column) if bad != "0" else value
     elif target.base == "String" and not csv:
         whole, wrong = f"assumeNotNull({value})", f"isNull({x}) OR {wrong}"
@@ -357,7 +369,6 @@ _ALWAYS = (
 )
 _CSV = (
     ("input_format_csv_empty_as_default", 0, "only a column that is not there takes its default"),
-    ("format_csv_null_representation", "", "an empty field is NULL, or '' in a String"),
     ("input_format_csv_allow_variable_number_of_columns", 0, "a ragged row is an error"),
     ("input_format_csv_allow_whitespace_or_tab_as_delimiter", 0, "one delimiter only"),
     ("input_format_csv_use_default_on_bad_values", 0, "a bad value is an error"),
@@ -403,8 +414,9 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
     """Every reader setting that strictness or independence of the engine's version asks for.
 
     Args:
-        columns: of the schema. Where none of them is a string, the CSV reader may trim blanks,
-            which is faster by 6 ns a field than keeping them (16 % of parsing short integers).
+        columns: of the schema. Where none of them is a string, or none of the strings seen has
+            blanks around it, the CSV reader may trim: keeping costs 6 ns a field (16 % of parsing
+            short integers).
     """
     rows: list[tuple[str, str | int, str]] = list(_ALWAYS)
     if encoding.kind is Kind.TEXT:
@@ -414,8 +426,10 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
         name = f"input_format_{'csv' if csv else 'tsv'}_skip_trailing_empty_lines"
         rows.append((name, int(not alone), why))
         if csv:
-            keep = not columns or any(_is_string(c) for c in columns)
-            why = "strings keep their blanks" if keep else "no column is a string: faster"
+            strings = not columns or any(_is_string(c) for c in columns)
+            keep = encoding.keep_blanks and strings
+            why = "strings keep their blanks" if keep else "no blanks seen around strings: faster"
+            rows.append(("format_csv_null_representation", encoding.null, "as seen in the sample"))
             rows.append(("input_format_csv_trim_whitespaces", int(not keep), why))
             rows.append(("format_csv_delimiter", encoding.delimiter, "as planned"))
         if encoding.has_names:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from rowfall.codec import NUMBER, Evidence, codec
+from rowfall.codec import NUMBERS, Evidence, codec
 from rowfall.model import Column, Encoding, Kind, Schema
 
 
 def is_fast(schema: Schema) -> bool:
     """Whether some integer is read as a number because the sample held no 0."""
-    return any(c.read_type == NUMBER for c in schema.columns)
+    return any(c.read_type in NUMBERS for c in schema.columns)
 
 
 def careful(schema: Schema, encoding: Encoding) -> Schema:
     """The schema with all integers of text formats read as text."""
-    return _again(schema, encoding, lambda c: c.read_type == NUMBER, Evidence())
+    seen = Evidence(native=bool(encoding.null))
+    return _again(schema, encoding, lambda c: c.read_type in NUMBERS, seen)
 
 
 def guards_breaks(schema: Schema) -> bool:
@@ -26,7 +27,7 @@ def guards_breaks(schema: Schema) -> bool:
 
 def with_breaks(schema: Schema, encoding: Encoding) -> Schema:
     """String columns that may hold line breaks, when all quotes are known to be closed."""
-    return _again(schema, encoding, _guarded, Evidence(breaks=True))
+    return _again(schema, encoding, _guarded, Evidence(breaks=True, native=bool(encoding.null)))
 
 
 def _guarded(column: Column) -> bool:

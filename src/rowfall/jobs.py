@@ -13,7 +13,8 @@ from typing import Any
 from rowfall import complaint, infer, planner
 from rowfall.engines.codes import DATA_CODES
 from rowfall.engines.embedded import Embedded
-from rowfall.errors import RowfallError, UsageError
+from rowfall.engines.prestart import prestart
+from rowfall.errors import DataError, RowfallError, UsageError
 from rowfall.events import Listener, Note
 from rowfall.ledger import Ledger, into_key
 from rowfall.model import Encoding, Listing, Plan, Schema, Statement
@@ -25,6 +26,8 @@ from rowfall.sqltext import SqlText, quote
 from rowfall.targets import default_table, open_target
 from rowfall.targets.base import Publish, Target
 from rowfall.units import parse_size
+
+STDIN = "-"
 
 
 @dataclass(slots=True)
@@ -77,6 +80,9 @@ def open_job(
     texts = (sources,) if isinstance(sources, str) else tuple(sources)
     if not texts:
         raise UsageError("no source given", hint="Name files, a glob, or generate://trips.")
+    if STDIN not in texts:
+        # It imports while the source is listed; stdin's descriptor has to be inherited.
+        prestart()
     source = open_source(texts, options)
     target = open_target(to, table or default_table(texts[0]), options)
     listing = source.listing()
@@ -103,6 +109,8 @@ def plan_job(job: Job, *, forced: str | None = None) -> tuple[Plan, set[int]]:
     Args:
         forced: id of a load that loads everything again; only what it has landed itself counts.
     """
+    planner.check_clauses(job.options)
+    _check_settings(job)
     schema = _schema(job)
     landed: set[int] = set()
     if job.ledger is not None and job.target.caps.remembers:
@@ -126,6 +134,22 @@ def plan_job(job: Job, *, forced: str | None = None) -> tuple[Plan, set[int]]:
         remote=job.remote,
     )
     return planner.make_plan(inputs), landed
+
+
+def _check_settings(job: Job) -> None:
+    """A value of --set that the engine does not take is said before anything is created."""
+    chosen = planner.chosen_settings(job.options.set)
+    known = {name: value for name, value in chosen.items() if name in job.engine.facts.settings}
+    if not known:
+        return
+    try:
+        job.engine.run(Statement(SqlText.of("SELECT 1"), known))
+    except RowfallError as error:
+        cause = error.message.removeprefix(f"Code: {error.code}. DB::Exception: ")
+        raise UsageError(
+            f"the engine refuses --set {' '.join(job.options.set)}: {cause.split(' (')[0]}",
+            hint="See its type: rowfall query 'SELECT name, type FROM system.settings'.",
+        ) from None
 
 
 def _missing_files(job: Job) -> set[int]:
@@ -182,12 +206,15 @@ def _without_broken(listing: Listing, error: RowfallError) -> Listing:
     Raises:
         RowfallError: ``error``, in better words where it is about the only object.
     """
-    if error.code not in DATA_CODES:
+    if isinstance(error, DataError):
+        said = error
+    elif error.code in DATA_CODES:
+        said = complaint.explain_engine_error(error.code, error.message)
+        inner = re.search(r"Code: (\d+)\. DB::Exception: (.+)", error.message)
+        if inner:
+            said = complaint.explain_engine_error(int(inner[1]), inner[2], said.uri)
+    else:
         raise error
-    said = complaint.explain_engine_error(error.code, error.message)
-    inner = re.search(r"Code: (\d+)\. DB::Exception: (.+)", error.message)
-    if inner:
-        said = complaint.explain_engine_error(int(inner[1]), inner[2], said.uri)
     rest = Listing()
     for split in listing.splits(""):
         if not split.uri.endswith(said.uri.lstrip("/")):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rowfall import __version__, sql, summary
 from rowfall.doctor import Doctor
-from rowfall.errors import Interrupted, RowfallError, TargetError
+from rowfall.errors import EngineError, Interrupted, RowfallError, TargetError, UsageError
 from rowfall.events import LoadEnded, LoadStarted, Note
 from rowfall.execute import Executor, Tally
 from rowfall.jobs import Job, plan_job
@@ -125,7 +125,8 @@ def _prepare(job: Job, ledger: Ledger, load_id: str, now: str) -> None:
 
 def _drop_own_empty_table(job: Job, ledger: Ledger) -> None:
     """A table that a failed load made and left empty is made anew: its types may be wrong."""
-    if ledger.table_uuid(job.into) != _table_uuid(job):
+    uuid = _table_uuid(job)
+    if not uuid or ledger.table_uuid(job.into) != uuid:
         return
     table = sql.qualified(job.target.database, job.target.table)
     ((rows,),) = ask(job.engine, f"SELECT count() FROM {table}")
@@ -139,8 +140,17 @@ def _create(job: Job, ledger: Ledger, load_id: str, made: Plan) -> None:
         ledger.step(load_id, "create", "started")
         if made.ddl:
             job.emit(Note("info", f"creating the table:\n{made.ddl}"))
-        for statement in statements:
-            job.engine.run(Statement(statement))
+        try:
+            for statement in statements:
+                job.engine.run(Statement(statement))
+        except EngineError as error:
+            if error.transient:
+                raise
+            cause = error.message.split(", required columns", 1)[0]
+            raise UsageError(
+                f"the table cannot be created: {cause}",
+                hint="Check --order-by, --engine and the other options of the table.",
+            ) from None
         ledger.step(load_id, "create", "done")
     if job.target.table:
         ledger.set_table(job.into, _table_uuid(job))

@@ -139,12 +139,16 @@ class Encoding:
         compression: ``none``, ``gzip``, ``zstd``, ``lz4``, ``xz``, ``bz2``.
         kind: see :class:`Kind`.
         delimiter: field delimiter of CSV, one character.
+        null: text of CSV that means NULL: the empty field, or ``\\N`` where the sample shows it.
+        keep_blanks: blanks around the strings of CSV are kept; slower, so only where there are any.
     """
 
     format: str
     compression: str
     kind: Kind
     delimiter: str = ","
+    null: str = ""
+    keep_blanks: bool = True
 
     @property
     def has_names(self) -> bool:

@@ -80,12 +80,14 @@ class Found:
         elif self.filled and self.integers == self.filled:
             shape = "epoch"
         return Evidence(
-            blank=self.blanks + self.marks > 0 and encoding.kind is not Kind.TYPED,
+            blank=self.blanks + (0 if encoding.null else self.marks) > 0
+            and encoding.kind is not Kind.TYPED,
             padded=self.padded > 0 and encoding.kind is Kind.TEXT,
             shape=shape,
             infinite=self.infinite > 0,
             breaks=self.breaks > 0 and not self.swallowed,
             bom=self.bom,
+            native=bool(encoding.null),
             nonzero=0 < self.filled == self.integers and (self.low > 0 or self.high < 0),
         )
 
@@ -130,6 +132,13 @@ def look(
         # The reader takes the mark away in front of a header only.
         columns[0] = replace(columns[0], bom=marked and not encoding.has_names)
         found = _measure(source.relation, splits, encoding, columns, ask)
+        if encoding.format.startswith("CSV"):
+            encoding = replace(
+                encoding,
+                null="\\N" if any(c.marks for c in found) else "",
+                # Numbers with blanks around them are trimmed by their own expression.
+                keep_blanks=any(c.padded for c in found),
+            )
         return Survey(encoding, found, splits, splits[0].uri, notes)
     relation: Relate = source.relation
     read = splits

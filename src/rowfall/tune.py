@@ -23,11 +23,17 @@ LEAST_MEMORY = 512 << 20
 COPIES_PER_BLOCK = 3
 # Larger blocks than this did not load faster (sweep of 1 to 20 M rows); sorting leaves the cache.
 MOST_BLOCK_ROWS = 5_000_000
-MOST_BLOCK_BYTES = 1 << 30
+# Wide rows: reading the next block has to overlap with sorting and writing this one (51 columns:
+# 3.7 s with blocks of 256 MiB, 4.8 s with blocks of 1 GiB).
+MOST_BLOCK_BYTES = 256 << 20
 LEAST_BLOCK_BYTES = 8 << 20
 # Each partition of a block is written by a stream of its own: buffers of about 1 MiB per column
 # file are held at once, see max_insert_delayed_streams_for_parallel_write.
 BYTES_PER_PARTITION_STREAM = 1 << 20
+
+# Rows of a block that is read or made: the engine's own size, and the least that is worth it.
+READ_ROWS = 65_409
+LEAST_READ_ROWS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,13 @@ def block(facts: Facts, shape: Shape) -> tuple[int, int]:
 def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
     rows, size = block(facts, shape)
     writers = insert_threads(facts, shape)
+    # Blocks on their way are smaller; of wide rows the engine's own size would be too much.
+    passing = max(LEAST_READ_ROWS, int(size / 4 / max(shape.row_bytes, 1.0)))
+    reading = Setting(
+        "max_block_size", passing, f"a quarter of a block / {shape.row_bytes:.0f} bytes a row"
+    )
     return [
+        *([reading] if passing < READ_ROWS else []),
         Setting(
             "min_insert_block_size_rows",
             rows,
@@ -191,10 +203,15 @@ def _fixed() -> list[Setting]:
 def lower(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
     """The same settings with blocks a quarter as large and half the writers: after code 241."""
     lowered = []
+    if all(item.name != "max_block_size" for item in settings):
+        settings = (*settings, Setting("max_block_size", READ_ROWS))
     for item in settings:
         if item.name in ("min_insert_block_size_rows", "min_insert_block_size_bytes"):
             least = 8_192 if item.name.endswith("rows") else 1 << 20
             value = max(least, int(item.value) // 4)
+            lowered.append(Setting(item.name, value, "lowered after a memory error"))
+        elif item.name == "max_block_size":
+            value = max(LEAST_READ_ROWS, int(item.value) // 16)
             lowered.append(Setting(item.name, value, "lowered after a memory error"))
         elif item.name in ("max_insert_threads", "max_threads"):
             value = max(1, int(item.value) // 2)

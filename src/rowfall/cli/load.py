@@ -25,6 +25,10 @@ def load(
     generate://trips?rows=1e8, or - for stdin. Running the same command again resumes a load and
     skips what has landed.
     """
+    from rowfall.engines.prestart import prestart
+
+    if "-" not in sources:
+        prestart()  # before the imports below: the two take as long as each other
     from rowfall import api
     from rowfall.reportview import report_document, report_text
 

@@ -30,6 +30,10 @@ def plan(
     Takes the arguments of 'rowfall load'; prints the table, the settings with their reasons, a
     forecast and the SQL. With -v every column says why it got its type.
     """
+    from rowfall.engines.prestart import prestart
+
+    if "-" not in sources:
+        prestart()  # before the imports below: the two take as long as each other
     from rowfall import api
     from rowfall.planview import plan_document, plan_text
 

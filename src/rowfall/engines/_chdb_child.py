@@ -1,9 +1,10 @@
 """The engine's own process: chDB and a line protocol, nothing else. The only importer of chdb.
 
 Why a process: chDB allows one folder per process and a crash or an OOM kill takes the process
-with it. Run as ``python -m rowfall.engines._chdb_child PATH``; secrets never travel in argv.
+with it. Run as ``python -m rowfall.engines._chdb_child``; nothing travels in argv.
 
 Protocol, one JSON object a line. Requests on stdin:
+    {"path", "lock"}                                         first; "" is a database in memory
     {"id", "op": "run", "lane", "sql", "format", "out_fd"}   |   {"op": "quit"}
 Answers on the descriptor that was stdout:
     {"id", "tick": {...}}                                    progress of a running statement
@@ -15,6 +16,7 @@ End of stdin means that the parent has gone: the process ends at once, whatever 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import queue
@@ -172,12 +174,21 @@ def cpu_seconds() -> float:
 
 
 def main() -> None:
-    path = sys.argv[1]
     # The engine may print; nothing but answers may reach the parent's pipe.
     answers = Answers(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
     requests = sys.stdin.buffer
+    import chdb  # noqa: F401 - while the parent still finds out what to open
+
+    opening = requests.readline()
+    if not opening:
+        os._exit(0)  # nobody needed an engine
+    path, lock = (json.loads(opening)[key] for key in ("path", "lock"))
     try:
+        if path:
+            # Held until this process ends: see embedded._take_folder.
+            fcntl.lockf(os.open(os.path.join(path, lock), os.O_RDWR), fcntl.LOCK_EX)
+        path = path or ":memory:"
         first = connect(path)
         version = bytes(first.query("SELECT version()", "TabSeparatedRaw").bytes()).decode().strip()
     except Exception as error:

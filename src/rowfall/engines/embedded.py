@@ -8,8 +8,6 @@ import json
 import os
 import queue
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +17,7 @@ from typing import IO, Any
 from rowfall.engines.base import Tick
 from rowfall.engines.codes import translate
 from rowfall.engines.machine import free_memory, usable_cores
+from rowfall.engines.prestart import take
 from rowfall.errors import EngineError, TargetError
 from rowfall.model import Facts, Outcome, Statement
 from rowfall.secrets import Secret, redact
@@ -67,27 +66,18 @@ class Embedded:
         self._guard = threading.Lock()
         self._next = 0
         self._highest = 0
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         self._cores = threads or usable_cores()
         self._memory = memory or free_memory() // 2
         self._start()
 
     def _start(self) -> None:
-        # A session of its own: Ctrl-C in the terminal reaches rowfall only, which then asks.
-        self._child = subprocess.Popen(
-            [sys.executable, "-m", "rowfall.engines._chdb_child", str(self.folder or ":memory:")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            start_new_session=True,
-            # The child holds the folder's lock too: it stays taken until both are gone.
-            pass_fds=(*self._fds, *(() if self._lock is None else (self._lock,))),
-            env=_child_environment(),
-        )
+        taken = take(self._fds)
+        self._child, self._stderr = taken.process, taken.stderr
         ready: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._pending[0] = ready
         assert self._child.stdout is not None  # noqa: S101 - asked for above
         threading.Thread(target=self._listen, args=(self._child.stdout,), daemon=True).start()
+        self._send({"path": str(self.folder or ""), "lock": LOCK_NAME})
         try:
             answer = ready.get(timeout=START_TIMEOUT)
         except queue.Empty:
@@ -271,12 +261,6 @@ class Embedded:
         self._stderr.close()
 
 
-def _child_environment() -> dict[str, str]:
-    # Object-store credentials reach the engine inside statements only; a child that inherits
-    # AWS_* would silently use them for sources that were asked to be anonymous.
-    return {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
-
-
 def _take_folder(folder: Path) -> int:
     """Create the folder and lock it for this process. Returns the lock's descriptor."""
     try:
@@ -288,11 +272,10 @@ def _take_folder(folder: Path) -> int:
             hint="Give a folder that you may write to with --to.",
         ) from None
     deadline = time.monotonic() + ORPHAN_SECONDS
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except OSError:
+    # The lock of the open file is rowfall's, the record lock is its engine's: it is held until
+    # the engine of a killed rowfall has gone, too.
+    for take_lock in (_lock_file, _lock_record):
+        while not take_lock(lock):
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
             if _alive(holder) or time.monotonic() > deadline:
                 os.close(lock)
@@ -300,11 +283,29 @@ def _take_folder(folder: Path) -> int:
                     f"the target folder {folder} is in use by another rowfall process"
                     + (f" (pid {holder})" if holder else ""),
                     hint="Wait for it to end, or load into another folder.",
-                ) from None
+                )
             time.sleep(0.05)
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
     return lock
+
+
+def _lock_file(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _lock_record(lock: int) -> bool:
+    """Whether no engine holds it; the new engine takes it when it opens the folder."""
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(lock, fcntl.LOCK_UN)
+    except OSError:
+        return False
+    return True
 
 
 def _alive(pid: str) -> bool:

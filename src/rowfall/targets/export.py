@@ -41,6 +41,11 @@ class Export:
             )
         named = Options(format=options.to_format)
         self.encoding = formats.detect([pattern.replace(NUMBER, "0")], named)
+        if self.encoding.compression == "bz2":
+            raise UsageError(
+                "bz2 files can be read, not written",
+                hint="Write .gz, .zst, .lz4 or .xz files.",
+            )
         self.remote = pattern.startswith("s3://")
         self.pattern = pattern if self.remote else str(Path(pattern).absolute())
         self.text = self.pattern
@@ -51,8 +56,6 @@ class Export:
         self._access = s3access.resolve(options) if self.remote else None
         self._keys = self._access.keys() if self._access else None
         self.secrets: tuple[Secret, ...] = (self._keys.secret,) if self._keys else ()
-        if not self.remote:
-            _make_folder(Path(self.pattern).parent)
         self.caps = Caps(
             Publish.AT_ONCE if self.remote else Publish.RENAME,
             "each file appears complete or not at all; a re-run after a crash writes only the "
@@ -61,6 +64,8 @@ class Export:
         )
 
     def create(self, schema: Schema) -> tuple[SqlText, ...]:
+        if not self.remote:
+            _make_folder(Path(self.pattern).parent)
         return ()
 
     def stage(self, staging: str, schema: Schema) -> tuple[SqlText, ...]:

@@ -1,0 +1,61 @@
+"""Starts the engine's process before anybody knows what it will open: it needs 0.15 s to import.
+
+Stdlib only and imported first by the commands that will want an engine.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO
+
+
+@dataclass(slots=True)
+class Child:
+    """A child that waits for the line that says what to open; ``stderr`` is its own file."""
+
+    process: subprocess.Popen[bytes]
+    stderr: IO[bytes]
+
+
+_waiting: list[Child] = []
+
+
+def prestart() -> None:
+    """Start a child for the next :func:`take`. One that nobody takes ends with this process."""
+    if not _waiting:
+        _waiting.append(_spawn(()))
+
+
+def take(fds: Sequence[int]) -> Child:
+    """The waiting child, or a new one when descriptors have to be inherited."""
+    if _waiting and not fds:
+        child = _waiting.pop()
+        if child.process.poll() is None:
+            return child
+    return _spawn(fds)
+
+
+def _spawn(fds: Sequence[int]) -> Child:
+    stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rowfall.engines._chdb_child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        # A session of its own: Ctrl-C in the terminal reaches rowfall only, which then asks.
+        start_new_session=True,
+        pass_fds=tuple(fds),
+        env=_environment(),
+    )
+    return Child(process, stderr)
+
+
+def _environment() -> dict[str, str]:
+    # Object-store credentials reach the engine inside statements only; a child that inherits
+    # AWS_* would silently use them for sources that were asked to be anonymous.
+    return {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
