@@ -48,7 +48,7 @@ def explain(
     """
     code = int(getattr(error, "code", 0))
     named = _URI.search(error.message)
-    suspects = [s for s in splits if named and _same(s.uri, named[1])] or list(splits)
+    suspects = [s for s in splits if named and same_object(s.uri, named[1])] or list(splits)
     if len(suspects) == 1 and (code in _CONTAINERS or encoding.kind is Kind.TYPED):
         known = None
         if code not in _CONTAINERS:
@@ -144,7 +144,7 @@ def _typed(
         return None  # the file itself cannot be read: the engine's own words are better
 
 
-def _same(uri: str, said: str) -> bool:
+def same_object(uri: str, said: str) -> bool:
     """Whether the engine's name for an object (without scheme and bucket) is ``uri``."""
     return uri == said or uri.endswith("/" + said.lstrip("/")) or said.endswith("/" + uri)
 

@@ -88,6 +88,8 @@ def parse_ddl(text: str, ask: Ask) -> Wish:
     extra = [line for line in lines if line.startswith(_NOT_COLUMNS)]
     parts = _CLAUSE.split(" ".join(tail.split()))
     clauses = {k.strip(" ="): v.strip() for k, v in zip(parts[1::2], parts[2::2], strict=True)}
+    if clauses.get("SETTINGS") == "index_granularity = 8192":
+        del clauses["SETTINGS"]  # the default, which SHOW CREATE TABLE always adds
     extra += [c for c in ("PRIMARY KEY", "SETTINGS", "TTL", "SAMPLE BY") if c in clauses]
     if extra:
         raise UsageError(

@@ -227,6 +227,8 @@ class Executor:
         self.emit(AttemptStarted(attempt, len(work.splits), stored or None))
         started = time.monotonic()
         try:
+            if others := self.doctor.other_types(work.splits):
+                raise ChangedError(others)
             for statement in self.target.stage(staging, self.plan.schema):
                 self.engine.run(Statement(statement), lane=lane)
             outcome = self._insert(work, attempt, staging, lane, stored)
@@ -332,8 +334,9 @@ class Executor:
                 self.tally.written += staged.bytes
             return staged.rows
         if publish is Publish.RENAME and self._writes_failed():
+            wanted = self.target.staging_name("", done.work.number, self.plan.encoding)
             raise TargetError(
-                f"cannot write {done.staging}: the disk is full, or took only a part of it",
+                f"cannot write {wanted}: the disk is full, or took only a part of it",
                 hint="Free some space and run the same command again.",
             )
         rows = done.outcome.rows_written or done.outcome.rows_read

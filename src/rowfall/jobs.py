@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from rowfall.events import Listener, Note
 from rowfall.ledger import Ledger, into_key
 from rowfall.model import Encoding, Listing, Plan, Schema, Statement
 from rowfall.options import Options
-from rowfall.publish import ask
+from rowfall.publish import ask, read_rows
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText, quote
@@ -184,9 +183,7 @@ def _schema(job: Job) -> Schema:
     def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
         fixed = {"output_format_json_quote_64bit_integers": 0}
         statement = Statement(text, {**settings, **fixed}, format="JSONCompactEachRow")
-        # A sample may hold bytes that are no text.
-        lines = job.engine.run(statement).data.decode("utf-8", "surrogateescape").split("\n")
-        return [json.loads(line, strict=False) for line in lines if line]
+        return read_rows(job.engine.run(statement).data)
 
     listing, existing = job.listing, _existing(job)
     while True:

@@ -45,7 +45,14 @@ def ask(engine: Engine, text: str, *, lane: int = 0) -> list[list[Any]]:
         {"output_format_json_quote_64bit_integers": 0},
         format="JSONCompactEachRow",
     )
-    return [json.loads(line) for line in engine.run(statement, lane=lane).data.splitlines()]
+    return read_rows(engine.run(statement, lane=lane).data)
+
+
+def read_rows(data: bytes) -> list[list[Any]]:
+    """Rows of JSONCompactEachRow; text of any bytes comes through (surrogateescape)."""
+    # strict: the engine writes control characters of broken text as they are.
+    lines = data.decode("utf-8", "surrogateescape").split("\n")
+    return [json.loads(line, strict=False) for line in lines if line]
 
 
 def checksum(columns: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import functools
 import gzip
 import http.server
 import json
@@ -11,6 +12,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -196,11 +198,13 @@ def test_strings_take_any_byte(shell: Shell, late: bool) -> None:
     assert shell.row("SELECT count() FROM inferred WHERE hex(name) IN ('79007A', 'FFFE')") == [2]
 
 
-@pytest.mark.xfail(reason="the header of a binary file ends the load as a bug", strict=False)
 def test_a_binary_file_with_a_csv_name(shell: Shell) -> None:
-    noise = bytes(range(256)) * 40
-    load_bad(shell, Case(noise, (), ""), "csv", GOOD, "--schema", COLUMNS)
-    assert shell.row("SELECT count(), sum(id) FROM t") == GOOD_SUM
+    """What is sampled has to look alike: nothing is loaded and the odd file is named."""
+    shell.write("in/a.csv", GOOD[0])
+    shell.write("in/bad.csv", bytes(range(256)) * 40)
+    done = shell.ends(2, "load", "in/*.csv", "--table", "t", "--schema", COLUMNS)
+    assert "bad.csv" in done.talk
+    assert "Load files of different columns on their own" in done.talk
 
 
 # --- empty, nearly empty, other line ends ---------------------------------------------------------
@@ -263,31 +267,26 @@ def cut(data: bytes) -> bytes:
     return data[: len(data) * 2 // 3]
 
 
-def zstd(data: bytes) -> bytes:
-    return packed(data, "zstd")
-
-
-def packed(data: bytes, name: str) -> bytes:
-    """Compressed by the program of that name, or by the engine where there is none."""
-    line = "SELECT unhex('" + data.hex() + "') FORMAT RawBLOB"
-    end = {"zstd": "zst", "lz4": "lz4"}[name]
-    return _through_engine(line, end)
-
-
-def _through_engine(query: str, end: str) -> bytes:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
+@functools.cache
+def packed(data: bytes, end: str) -> bytes:
+    """Compressed as a file of that ending; by the engine where Python cannot."""
+    if end == "gz":
+        return gzip.compress(data)
+    if end == "bz2":
+        return bz2.compress(data)
+    if end == "xz":
+        return lzma.compress(data)
+    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "wb") as nowhere:
         path = Path(folder) / f"x.{end}"
         into = f"INSERT INTO FUNCTION file('{path}', 'RawBLOB', 'x String') "
-        library.query(into + query.removesuffix(" FORMAT RawBLOB"), to=folder, write=True,
-                      out_fd=os.open(os.devnull, os.O_WRONLY))  # fmt: skip
+        library.query(f"{into} SELECT unhex('{data.hex()}')", to=folder, write=True,
+                      out_fd=nowhere.fileno())  # fmt: skip
         return path.read_bytes()
 
 
-LONG = "".join(
-    [HEAD, *(f"{i},n{i * 7919 % 99991},{i},2024-01-07\n" for i in range(20000))]
-).encode()
+LONG = HEAD.encode() + b"".join(
+    f"{i},n{i * 7919 % 99991},{i},2024-01-07\n".encode() for i in range(20000)
+)
 ARCHIVES: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "cut gzip": ("gz", lambda: cut(gzip.compress(LONG)), "not a whole gzip file"),
     "gzip without its end": ("gz", lambda: gzip.compress(LONG)[:-4], "not a whole gzip file"),
@@ -303,7 +302,7 @@ ARCHIVES: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "bzip2 that is not bzip2": ("bz2", lambda: LONG, "bz2 stream is broken"),
     "cut xz": ("xz", lambda: cut(lzma.compress(LONG)), "not a whole xz file"),
     "xz that is not xz": ("xz", lambda: LONG, "not a whole xz file"),
-    "cut zstd": ("zst", lambda: cut(packed(LONG, "zstd")), "zstd"),
+    "cut zstd": ("zst", lambda: cut(packed(LONG, "zst")), "zstd"),
     "zstd that is not zstd": ("zst", lambda: LONG, "not a whole zstd file"),
     "cut lz4": ("lz4", lambda: cut(packed(LONG, "lz4")), "lz4"),
     "lz4 that is not lz4": ("lz4", lambda: LONG, "not a whole lz4 file"),
@@ -313,9 +312,7 @@ ARCHIVES: dict[str, tuple[str, Callable[[], bytes], str]] = {
 @pytest.mark.parametrize("name", ARCHIVES)
 def test_a_broken_archive_fails_alone(shell: Shell, name: str) -> None:
     end, content, says = ARCHIVES[name]
-    pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}.get(end)
-    good = [pack(g.encode()) if pack else packed(g.encode(), {"zst": "zstd"}.get(end, end))
-            for g in GOOD]  # fmt: skip
+    good = [packed(text.encode(), end) for text in GOOD]
     bad = Case(content(), (says,), "")
     load_bad(shell, bad, f"csv.{end}", good, "--schema", COLUMNS)
     assert shell.row("SELECT count(), sum(id) FROM t") == GOOD_SUM
@@ -402,7 +399,6 @@ def test_a_parquet_file_with_another_schema(shell: Shell) -> None:
         assert shell.row(f"SELECT count(), sum(id) FROM {table}") == [36, 90], what
 
 
-@pytest.mark.xfail(reason="a wider type in another file is cut off unseen", strict=False)
 def test_a_parquet_file_with_a_wider_type(shell: Shell) -> None:
     shell.write("in/a.parquet", parquet("SELECT toUInt32(number + 1) AS id FROM numbers(4)"))
     bad = shell.write("in/b.parquet", parquet("SELECT toUInt64(5e9) AS id"))
@@ -727,8 +723,7 @@ def test_names_full_of_quotes(shell: Shell) -> None:
     for name in NASTY:
         path = f"in/{name}.csv"
         shell.write(path, f'"{name.replace(chr(34), chr(34) * 2)}",n\nx,1\n')
-        shell.ok("load", path, "--table", name, "--format", "CSVWithNames", "--verify")
-        shell.ok("plan", path, "--table", name, "--format", "CSVWithNames")
+        shell.ok("load", path, "--table", name, "--format", "CSVWithNames", "--quiet")
     shell.ok("load", "in", "--table", "all", "--format", "CSV")
     shell.ok("verify", "last")
     tables = {row[0] for row in shell.rows("SELECT name FROM system.tables WHERE name != ''"

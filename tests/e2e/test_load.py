@@ -268,7 +268,6 @@ def test_export_to_files(shell: Shell) -> None:
     assert "bz2 files can be read, not written" in done.talk
 
 
-@pytest.mark.xfail(reason="SETTINGS of SHOW CREATE TABLE are refused", strict=False)
 def test_the_schema_of_a_table_makes_another(shell: Shell) -> None:
     shell.ok("load", "generate://trips?rows=10")
     create = shell.ok("query", "SHOW CREATE TABLE trips", "--format", "TSVRaw").out

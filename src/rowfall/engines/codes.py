@@ -104,7 +104,10 @@ _MEANINGS: dict[int, Meaning] = {
     999: Meaning(TargetError, "Keeper failed; run again.", transient=True),
 }
 
+_NAME = re.compile(r"\([A-Z_]+\)\Z")
 _CODE = re.compile(r"Code: (\d+)\. DB::\w*Exception: ")
+# The analyser repeats the whole statement, which may name thousands of files.
+_SCOPE = re.compile(r"[:.]? In scope (SELECT|INSERT|WITH)\b.*", re.DOTALL)
 _TRAILER = re.compile(r"\s*\(version [\d.]+[^)]*\)\s*$")
 # errno 28 arrives inside several codes (75, 76, 1001 std::exception): text is the only sign.
 _NO_SPACE = re.compile(r"No space left on device|errno: 28\b|NOT_ENOUGH_SPACE")
@@ -115,6 +118,8 @@ def translate(text: str) -> RowfallError:
     match = _CODE.search(text)
     code = int(match.group(1)) if match else 0
     message = _TRAILER.sub("", text[match.end() :] if match else text).strip()
+    name = _NAME.search(message)
+    message = _SCOPE.sub("", message) + (f" {name[0]}" if name and "In scope" in message else "")
     if _NO_SPACE.search(text):
         code = 243
     meaning = _MEANINGS.get(code, Meaning(EngineError, None))

@@ -50,6 +50,11 @@ def open_target(to: str | None, table: str, options: Options) -> Target:
     from rowfall.targets.table import EmbeddedTable
 
     database, _, name = table.rpartition(".")
+    if set(table) & set("{}"):
+        raise UsageError(
+            f"the engine takes no braces in the name of a table: {table}",
+            hint="Give another name with --table.",
+        )
     folder = Path(text.removeprefix("file://")).absolute()
     return EmbeddedTable(folder, database or "default", name)
 
