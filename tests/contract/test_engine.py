@@ -176,7 +176,7 @@ def test_secrets_do_not_show_in_errors(
     engine: Embedded | Server, secret: str, request: pytest.FixtureRequest
 ) -> None:
     with pytest.raises(RowfallError) as caught:
-        run(engine, "SELECT concat('a', ", Secret(secret), ") FROM FROM")
+        run(engine, "SELECT throwIf(1, ", Secret(secret), ")")
     assert secret not in str(caught.value)
     assert repr(secret)[1:-1] not in str(caught.value)
     assert "HIDDEN" in str(caught.value)
