@@ -9,6 +9,7 @@ done case by case.
 from __future__ import annotations
 
 import argparse
+import compileall
 import fcntl
 import hashlib
 import json
@@ -29,6 +30,7 @@ from bench import sides, small, table
 from bench.data import CASES, SMALL, Case, Input, opened, select
 from bench.measure import BenchError, Result, adopt_orphans, agree, fastest, run
 from rowfall import __version__
+from rowfall.engines import machine
 from rowfall.engines.machine import free_memory, usable_cores
 
 HERE = Path(__file__).resolve().parent
@@ -40,6 +42,8 @@ _SAME = ("source", "cores", "cpu", "memory", "kernel", "chdb", "python", "scale"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _arguments(arguments)
+    # As an installer leaves it: byte code made once, not at every start.
+    compileall.compile_dir(Path(machine.__file__).parent.parent, quiet=1)
     try:
         return _bench(options)
     except BenchError as error:
