@@ -163,7 +163,7 @@ def verify(load_id: str, *, to: str | None = None, on_event: Listener = silent) 
     request = history.request(known.load_id, to)
     options = restored(request["options"])
     with open_job(request["sources"], request["to"], request["table"], options, on_event,
-               dry=True, keep=True) as job:  # fmt: skip
+               dry=True) as job:  # fmt: skip
         return verify_table(job, known.load_id)
 
 

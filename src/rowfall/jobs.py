@@ -69,7 +69,6 @@ def open_job(
     emit: Listener,
     *,
     dry: bool,
-    keep: bool = False,
 ) -> Iterator[Job]:
     """Source, target, listing, engine and ledger; closed in the other order.
 

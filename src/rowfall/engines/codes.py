@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from rowfall.errors import EngineError, RowfallError, SourceError, TargetError, UsageError
 
 MEMORY_LIMIT = 241
-CANCELLED = 394
-UNKNOWN_TABLE = 60
 
 # What a value or a row that does not fit raises; badrows looks for the place.
 DATA_CODES = frozenset(
