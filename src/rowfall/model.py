@@ -297,6 +297,18 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """A table that gets rows, and the staging table in the same database whose parts become its.
+
+    One attempt has a pair for the target table and one for every table behind its views.
+    """
+
+    database: str
+    table: str
+    staging: str
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """Splits that one attempt loads together, as indexes into the listing."""
 
