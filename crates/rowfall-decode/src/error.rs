@@ -1,0 +1,84 @@
+//! Why a run ended early, as one JSON line and an exit status.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+/// Longest piece of a value that a message repeats, in characters.
+const SHOWN: usize = 100;
+
+/// A value, row or header that is declined, and where it is.
+#[derive(Debug, Clone)]
+pub struct Decline {
+    pub uri: String,
+    pub line: u64,
+    pub offset: u64,
+    pub column: String,
+    pub value: String,
+    pub expected: String,
+    pub message: String,
+}
+
+#[derive(Debug)]
+pub enum Fail {
+    /// The spec cannot be followed at all: exit status 2.
+    Spec(Vec<String>),
+    /// The text is not what was promised, or is unusual: exit status 3.
+    Value(Box<Decline>),
+    /// Reading, decompressing or writing failed: exit status 4.
+    Io { uri: String, message: String },
+    /// The reader of the output went away: exit status 5.
+    Pipe,
+}
+
+impl Fail {
+    pub fn spec(reason: impl Into<String>) -> Fail {
+        Fail::Spec(vec![reason.into()])
+    }
+
+    pub fn io(uri: &str, error: &io::Error) -> Fail {
+        Fail::Io { uri: uri.to_owned(), message: error.to_string() }
+    }
+
+    /// Writing failed: a closed pipe is no error worth a word.
+    pub fn output(path: &str, error: &io::Error) -> Fail {
+        if error.kind() == io::ErrorKind::BrokenPipe { Fail::Pipe } else { Fail::io(path, error) }
+    }
+
+    pub fn status(&self) -> i32 {
+        match self {
+            Fail::Spec(_) => 2,
+            Fail::Value(_) => 3,
+            Fail::Io { .. } => 4,
+            Fail::Pipe => 5,
+        }
+    }
+
+    /// The line for stderr; None where there is nothing to say.
+    pub fn json(&self) -> Option<Value> {
+        match self {
+            Fail::Spec(reasons) => {
+                Some(json!({"error": "spec", "message": reasons.join("; "), "reasons": reasons}))
+            }
+            Fail::Value(d) => Some(json!({
+                "error": "value", "uri": d.uri, "line": d.line, "offset": d.offset,
+                "column": d.column, "value": d.value, "type": d.expected, "message": d.message,
+            })),
+            Fail::Io { uri, message } => {
+                Some(json!({"error": "io", "uri": uri, "message": message}))
+            }
+            Fail::Pipe => None,
+        }
+    }
+}
+
+/// Bytes as text of at most 100 characters.
+pub fn shorten(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SHOWN + 4)]);
+    if text.chars().count() <= SHOWN && bytes.len() <= 4 * SHOWN {
+        return text.into_owned();
+    }
+    let mut short: String = text.chars().take(SHOWN - 3).collect();
+    short.push_str("...");
+    short
+}

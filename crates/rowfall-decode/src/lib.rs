@@ -1,0 +1,16 @@
+//! Text files in, ClickHouse Native blocks out. See README.md for how it is used and what it costs.
+
+pub mod cells;
+pub mod delimited;
+pub mod error;
+pub mod header;
+pub mod inflate;
+pub mod json;
+pub mod native;
+pub mod run;
+pub mod scan;
+pub mod sort;
+pub mod spec;
+pub mod types;
+pub mod unpack;
+pub mod window;

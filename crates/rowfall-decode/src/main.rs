@@ -1,0 +1,82 @@
+//! The command: `rowfall-decode run|check --spec FILE` and `rowfall-decode --types`.
+
+use std::io::Read;
+use std::process::exit;
+
+use rowfall_decode::error::Fail;
+use rowfall_decode::run::run;
+use rowfall_decode::spec::Spec;
+use rowfall_decode::types::SUPPORTED;
+use serde_json::json;
+
+const USAGE: &str = "usage: rowfall-decode run --spec FILE|-    decode the inputs of a spec
+       rowfall-decode check --spec FILE|-  only say whether the spec can be followed
+       rowfall-decode --types              what is supported, as JSON
+       rowfall-decode --version";
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["run", "--spec", path] => {
+            end(read(path).and_then(|text| Spec::parse(&text)).and_then(|spec| run(&spec)))
+        }
+        ["check", "--spec", path] => check(path),
+        ["--types"] => println!("{}", types()),
+        ["--version"] => println!("rowfall-decode {}", env!("CARGO_PKG_VERSION")),
+        ["--help" | "-h"] => println!("{USAGE}"),
+        _ => {
+            eprintln!("{USAGE}");
+            exit(2);
+        }
+    }
+}
+
+fn types() -> serde_json::Value {
+    json!({
+        "version": 1,
+        "types": SUPPORTED,
+        "formats": ["CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"],
+        "compressions": ["none", "gzip", "zstd", "lz4", "xz", "bz2"],
+        "shapes": ["", "T", "Z"],
+        "timezones": ["UTC", "Etc/UTC"],
+        "output_compressions": ["none"],
+    })
+}
+
+fn read(path: &str) -> Result<String, Fail> {
+    let mut text = String::new();
+    let done = match path {
+        "-" => std::io::stdin().read_to_string(&mut text).map(|_| ()),
+        _ => std::fs::read_to_string(path).map(|found| text = found),
+    };
+    done.map(|()| text).map_err(|error| Fail::spec(format!("the spec {path}: {error}")))
+}
+
+/// Say on stdout whether the spec can be followed.
+fn check(path: &str) {
+    match read(path).and_then(|text| Spec::parse(&text)) {
+        Ok(_) => println!("{}", json!({"ok": true, "reasons": []})),
+        Err(fail) => {
+            let reasons = match &fail {
+                Fail::Spec(reasons) => reasons.clone(),
+                _ => Vec::new(),
+            };
+            println!("{}", json!({"ok": false, "reasons": reasons}));
+            exit(fail.status());
+        }
+    }
+}
+
+/// Print how the run ended and leave with its status.
+fn end(result: Result<serde_json::Value, Fail>) {
+    match result {
+        Ok(summary) => eprintln!("{summary}"),
+        Err(fail) => {
+            if let Some(line) = fail.json() {
+                eprintln!("{line}");
+            }
+            exit(fail.status());
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! A run: one worker a thread and output takes inputs from the shared list until none is left.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::cells::{Column, Rules, Style};
+use crate::delimited::{self, Bad, Layout, Problem, Text};
+use crate::error::{Decline, Fail, shorten};
+use crate::header;
+use crate::native::Output;
+use crate::scan::{Scan, Simd, scan};
+use crate::spec::{Format, Input, Spec};
+use crate::window::{LONGEST, Opened, Window};
+
+/// What became of one input.
+#[derive(Debug, Clone, Default)]
+pub struct Done {
+    pub rows: u64,
+    pub bytes_read: u64,
+    pub bytes_raw: u64,
+}
+
+/// What the workers share.
+struct Shared<'a> {
+    spec: &'a Spec,
+    simd: Simd,
+    next: AtomicUsize,
+    stop: AtomicBool,
+    done: Mutex<Vec<Option<Done>>>,
+    /// Of the first input that failed, in the order of the spec.
+    failed: Mutex<Option<(usize, Fail)>>,
+}
+
+/// Do what the spec asks for; the summary on success.
+pub fn run(spec: &Spec) -> Result<Value, Fail> {
+    let simd = spec.simd.as_deref().unwrap_or("auto");
+    let shared = Shared {
+        spec,
+        simd: Simd::choose(simd)
+            .ok_or_else(|| Fail::spec(format!("this machine has no {simd} instructions")))?,
+        next: AtomicUsize::new(0),
+        stop: AtomicBool::new(false),
+        done: Mutex::new(vec![None; spec.inputs.len()]),
+        failed: Mutex::new(None),
+    };
+    spec.types()?;
+    std::thread::scope(|scope| {
+        for path in &spec.outputs[1..] {
+            scope.spawn(|| shared.work(path));
+        }
+        shared.work(&spec.outputs[0]);
+    });
+    if let Some((_, fail)) = shared.failed.into_inner().expect("no worker panics") {
+        return Err(fail);
+    }
+    let done = shared.done.into_inner().expect("no worker panics");
+    Ok(summary(spec, &done.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>()))
+}
+
+fn summary(spec: &Spec, done: &[Done]) -> Value {
+    let inputs: Vec<Value> = spec
+        .inputs
+        .iter()
+        .zip(done)
+        .map(|(i, d)| json!({"uri": i.name(), "rows": d.rows, "bytes_raw": d.bytes_raw}))
+        .collect();
+    json!({
+        "rows": done.iter().map(|d| d.rows).sum::<u64>(),
+        "bytes_read": done.iter().map(|d| d.bytes_read).sum::<u64>(),
+        "bytes_raw": done.iter().map(|d| d.bytes_raw).sum::<u64>(),
+        "cpu_seconds": cpu_seconds(),
+        "inputs": inputs,
+    })
+}
+
+/// User and system time of this process so far.
+fn cpu_seconds() -> f64 {
+    // SAFETY: all zeros is a valid rusage, and the call fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
+    ((seconds(usage.ru_utime) + seconds(usage.ru_stime)) * 1e3).round() / 1e3
+}
+
+impl Shared<'_> {
+    fn fail(&self, input: usize, fail: Fail) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut failed = self.failed.lock().expect("no worker panics");
+        if failed.as_ref().is_none_or(|(first, _)| input < *first) {
+            *failed = Some((input, fail));
+        }
+    }
+
+    fn work(&self, path: &str) {
+        let last = self.spec.inputs.len();
+        let mut worker = match Output::open(path) {
+            Ok(output) => Worker::new(self.spec, self.simd, output),
+            Err(error) => return self.fail(last, Fail::output(path, &error)),
+        };
+        while !self.stop.load(Ordering::Relaxed) {
+            let input = self.next.fetch_add(1, Ordering::Relaxed);
+            if input >= last {
+                break;
+            }
+            match worker.read(&self.spec.inputs[input]) {
+                Ok(done) => self.done.lock().expect("no worker panics")[input] = Some(done),
+                Err(fail) => return self.fail(input, fail),
+            }
+        }
+        if let Err(fail) = worker.flush() {
+            self.fail(last, fail);
+        }
+    }
+}
+
+/// One thread's state; its buffers are kept from block to block and file to file.
+pub struct Worker<'a> {
+    spec: &'a Spec,
+    simd: Simd,
+    output: Output,
+    names: Vec<String>,
+    columns: Vec<Column>,
+    rows: usize,
+    rules: Rules,
+    window: Window,
+    scan: Scan,
+}
+
+/// Where a worker is in its input.
+struct Place<'a> {
+    input: &'a Input,
+    /// Lines before `window.start`.
+    lines: u64,
+    rows: u64,
+    layout: Option<Layout>,
+}
+
+impl<'a> Worker<'a> {
+    fn new(spec: &'a Spec, simd: Simd, output: Output) -> Worker<'a> {
+        let types = spec.types().expect("checked before workers start");
+        Worker {
+            spec,
+            simd,
+            output,
+            names: spec.columns.iter().map(|c| c.name.clone()).collect(),
+            columns: types.into_iter().map(Column::new).collect(),
+            rows: 0,
+            rules: Rules {
+                null_is_empty: spec.null.is_empty(),
+                trim: spec.trim,
+                breaks: spec.breaks,
+            },
+            window: Window::default(),
+            scan: Scan::default(),
+        }
+    }
+
+    /// Write the block that has been gathered.
+    fn flush(&mut self) -> Result<(), Fail> {
+        if self.rows == 0 {
+            return Ok(());
+        }
+        let written = self.output.write(&self.names, &self.columns, self.rows);
+        written.map_err(|error| Fail::output(&self.output.path, &error))?;
+        self.columns.iter_mut().for_each(Column::clear);
+        self.rows = 0;
+        Ok(())
+    }
+
+    fn read(&mut self, input: &Input) -> Result<Done, Fail> {
+        let io = |error: &std::io::Error| Fail::io(input.name(), error);
+        let mut source = Opened::open(input, self.spec.compression).map_err(|e| io(&e))?;
+        self.window.reset(input.start);
+        let mut place = Place { input, lines: 0, rows: 0, layout: self.fixed_layout() };
+        let mut chunk = self.spec.chunk_bytes;
+        loop {
+            self.window.advance(&mut source, chunk).map_err(|e| io(&e))?;
+            if self.window.ended {
+                let (start, end) = (self.window.start, self.window.end);
+                let open = start < end && self.window.text()[end - 1] != b'\n';
+                self.window.close(open);
+            }
+            let before = self.window.start;
+            self.take(&mut place)?;
+            if self.window.ended {
+                break;
+            }
+            // A record longer than the chunk: look at more of it.
+            chunk = if self.window.start > before { self.spec.chunk_bytes } else { chunk * 2 };
+            if self.window.end - self.window.start > LONGEST {
+                let at = self.window.start;
+                return Err(self.decline(&place, (at, at), None, "a record of more than 48 MiB"));
+            }
+        }
+        Ok(Done {
+            rows: place.rows,
+            bytes_read: source.bytes_read(),
+            bytes_raw: self.window.offset(self.window.end) - input.start,
+        })
+    }
+
+    fn fixed_layout(&self) -> Option<Layout> {
+        if self.spec.format.has_names() || self.spec.format == Format::Json {
+            return None;
+        }
+        let places: Vec<usize> = self.spec.columns.iter().filter_map(|c| c.position).collect();
+        let most = places.iter().max().map_or(0, |n| n + 1);
+        Some(Layout::new(self.spec.file_columns.unwrap_or(most).max(most), places))
+    }
+
+    fn scan(&mut self) {
+        let style = if self.spec.format.is_csv() { Style::Csv } else { Style::Tsv };
+        let range = (self.window.start, self.window.end);
+        let delimiter = self.spec.delimiter.as_bytes()[0];
+        scan(self.simd, style, delimiter, self.window.text(), range, &mut self.scan);
+    }
+
+    /// Decode all whole records of the window.
+    fn take(&mut self, place: &mut Place<'_>) -> Result<(), Fail> {
+        if self.window.offset(self.window.start) == 0 {
+            let (at, text) = (self.window.start, self.window.text());
+            if text[at..self.window.end].starts_with(b"\xef\xbb\xbf") {
+                return Err(self.decline(place, (at, at + 3), None, "a byte order mark"));
+            }
+        }
+        self.scan();
+        if place.layout.is_none() {
+            if !self.take_header(place)? {
+                return Ok(());
+            }
+            self.scan();
+        }
+        let layout = place.layout.take().expect("found above");
+        let result = self.take_rows(place, &layout);
+        place.layout = Some(layout);
+        result
+    }
+
+    /// Find the columns by the first line; false when it is not there as a whole.
+    fn take_header(&mut self, place: &mut Place<'_>) -> Result<bool, Fail> {
+        let at = self.window.start;
+        let text = self.window.text();
+        let end = self.scan.index.iter().skip(1).find(|&&n| text[n as usize] == b'\n');
+        let Some(&end) = end else {
+            if self.window.ended || self.scan.bad.is_some() {
+                return Err(self.decline(place, (at, at), None, "a header line that never ends"));
+            }
+            return Ok(false);
+        };
+        let end = end as usize;
+        if self.scan.bad.is_some_and(|bad| bad <= end) {
+            return Err(self.decline(place, (at, end), None, "a header that is not plain names"));
+        }
+        let layout = header::layout(text, &self.scan, self.spec).map_err(|(name, message)| {
+            let mut fail = self.decline(place, (at, end), None, &message);
+            if let Fail::Value(decline) = &mut fail {
+                decline.column = name;
+            }
+            fail
+        })?;
+        place.layout = Some(layout);
+        place.lines += 1;
+        self.window.start = end + 1;
+        Ok(true)
+    }
+
+    fn take_rows(&mut self, place: &mut Place<'_>, layout: &Layout) -> Result<(), Fail> {
+        let (rows, problem) = delimited::rows(self.window.text(), &self.scan, layout.width);
+        let mut taken = 0;
+        while taken < rows {
+            let count = (rows - taken).min(self.spec.block_rows - self.rows);
+            let source = Text { text: self.window.text(), scan: &self.scan, rules: &self.rules };
+            let decoded = if self.spec.format.is_csv() {
+                delimited::decode::<true>(&mut self.columns, layout, &source, taken, count)
+            } else {
+                delimited::decode::<false>(&mut self.columns, layout, &source, taken, count)
+            };
+            if let Err(Bad { column, start, end, .. }) = decoded {
+                return Err(self.decline(place, (start, end), column, ""));
+            }
+            taken += count;
+            self.rows += count;
+            let bytes: usize = self.columns.iter().map(Column::bytes).sum();
+            if self.rows >= self.spec.block_rows || bytes >= self.spec.block_bytes {
+                self.flush()?;
+            }
+        }
+        if let Some(Problem { at, message }) = problem {
+            let stop = self.window.text()[at..self.window.end].iter().position(|c| *c == b'\n');
+            let end = stop.map_or(self.window.end, |n| at + n);
+            return Err(self.decline(place, (at, end), None, &message));
+        }
+        let end = self.scan.index[rows * layout.width] as usize + 1;
+        if self.window.ended && end < self.window.end {
+            return Err(self.decline(place, (end, self.window.end), None, "a quote never closed"));
+        }
+        place.lines += if self.scan.broken {
+            newlines(&self.window.text()[self.window.start..end])
+        } else {
+            rows as u64
+        };
+        place.rows += rows as u64;
+        self.window.start = end;
+        Ok(())
+    }
+
+    /// The failure about `text[span]`, of a column or (None) of a whole row.
+    fn decline(
+        &self,
+        place: &Place<'_>,
+        (start, end): (usize, usize),
+        column: Option<usize>,
+        message: &str,
+    ) -> Fail {
+        let text = self.window.text();
+        let spec = column.map(|n| &self.spec.columns[n]);
+        let kind = spec.map_or(String::new(), |c| c.kind.clone());
+        Fail::Value(Box::new(Decline {
+            uri: place.input.name().to_owned(),
+            line: place.lines + newlines(&text[self.window.start..start]) + 1,
+            offset: self.window.offset(start),
+            column: spec.map_or(String::new(), |c| c.name.clone()),
+            value: shorten(&text[start..end]),
+            message: match message {
+                "" => format!("not surely a value of {kind}"),
+                _ => message.to_owned(),
+            },
+            expected: kind,
+        }))
+    }
+}
+
+fn newlines(text: &[u8]) -> u64 {
+    text.iter().filter(|c| **c == b'\n').count() as u64
+}

@@ -1,0 +1,1 @@
+//! Blocks sorted by the table's key before they are sent.

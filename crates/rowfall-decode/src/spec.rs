@@ -1,0 +1,227 @@
+//! What a run is asked to do: the JSON document of `--spec`, checked.
+
+use serde::Deserialize;
+
+use crate::error::Fail;
+use crate::types::Type;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    pub version: u32,
+    pub inputs: Vec<Input>,
+    #[serde(default)]
+    pub compression: Compression,
+    pub format: Format,
+    #[serde(default = "comma")]
+    pub delimiter: String,
+    /// Text of CSV that means NULL where it is not quoted: nothing, or `\N`.
+    #[serde(default)]
+    pub null: String,
+    /// The engine's reader would cut blanks around strings: such strings are declined.
+    #[serde(default = "yes")]
+    pub trim: bool,
+    /// Strings may hold line breaks; otherwise one is taken for a quote never closed.
+    #[serde(default)]
+    pub breaks: bool,
+    /// What to do with columns of the file that are not in `columns`: `skip` or `error`.
+    #[serde(default)]
+    pub unknown: Unknown,
+    /// Columns in the file, for formats without names where not all of them are wanted.
+    #[serde(default)]
+    pub file_columns: Option<usize>,
+    /// Time zone of `DateTime` columns that name none; only `UTC` can be read.
+    #[serde(default)]
+    pub timezone: Option<String>,
+    pub columns: Vec<ColumnSpec>,
+    #[serde(default = "million")]
+    pub block_rows: usize,
+    #[serde(default = "quarter_gib")]
+    pub block_bytes: usize,
+    #[serde(default)]
+    pub sort_by: Option<Vec<usize>>,
+    pub outputs: Vec<String>,
+    #[serde(default)]
+    pub output_compression: OutputCompression,
+    /// Bytes of text looked at together; for tests.
+    #[serde(default = "chunk")]
+    pub chunk_bytes: usize,
+    /// `auto`, `scalar`, `avx2` or `avx512`; for tests and measurements.
+    #[serde(default)]
+    pub simd: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    pub path: String,
+    #[serde(default)]
+    pub uri: Option<String>,
+    #[serde(default)]
+    pub start: u64,
+    #[serde(default)]
+    pub stop: Option<u64>,
+}
+
+impl Input {
+    pub fn name(&self) -> &str {
+        self.uri.as_deref().unwrap_or(&self.path)
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnSpec {
+    pub name: String,
+    #[serde(default)]
+    pub source: Option<String>,
+    #[serde(default)]
+    pub position: Option<usize>,
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// How times are written: nothing for `2020-01-31 23:59:59`, `T`, `Z`.
+    #[serde(default)]
+    pub shape: String,
+}
+
+impl ColumnSpec {
+    pub fn source(&self) -> &str {
+        self.source.as_deref().unwrap_or(&self.name)
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    #[default]
+    None,
+    Gzip,
+    Zstd,
+    Lz4,
+    Xz,
+    Bz2,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Format {
+    #[serde(rename = "CSV")]
+    Csv,
+    #[serde(rename = "CSVWithNames")]
+    CsvWithNames,
+    #[serde(rename = "TSV")]
+    Tsv,
+    #[serde(rename = "TSVWithNames")]
+    TsvWithNames,
+    #[serde(rename = "JSONEachRow")]
+    Json,
+}
+
+impl Format {
+    pub fn has_names(self) -> bool {
+        matches!(self, Format::CsvWithNames | Format::TsvWithNames)
+    }
+
+    pub fn is_csv(self) -> bool {
+        matches!(self, Format::Csv | Format::CsvWithNames)
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unknown {
+    #[default]
+    Skip,
+    Error,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OutputCompression {
+    #[default]
+    None,
+    Lz4,
+}
+
+fn comma() -> String {
+    ",".into()
+}
+fn yes() -> bool {
+    true
+}
+fn million() -> usize {
+    1_000_000
+}
+fn quarter_gib() -> usize {
+    256 << 20
+}
+fn chunk() -> usize {
+    256 << 10
+}
+
+impl Spec {
+    /// Parse and check; all reasons against it at once.
+    pub fn parse(text: &str) -> Result<Spec, Fail> {
+        let mut spec: Spec =
+            serde_json::from_str(text).map_err(|e| Fail::spec(format!("the spec: {e}")))?;
+        if matches!(spec.format, Format::Tsv | Format::TsvWithNames) {
+            spec.delimiter = "\t".into();
+        }
+        let reasons = spec.reasons();
+        if reasons.is_empty() { Ok(spec) } else { Err(Fail::Spec(reasons)) }
+    }
+
+    /// The types of the columns, in their order.
+    pub fn types(&self) -> Result<Vec<Type>, Fail> {
+        let zone = self.timezone.as_deref();
+        let parsed = self.columns.iter().map(|c| Type::parse(&c.kind, &c.shape, zone));
+        parsed.collect::<Result<_, _>>().map_err(Fail::spec)
+    }
+
+    fn reasons(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        let mut need = |fine: bool, reason: &str| {
+            if !fine {
+                reasons.push(reason.to_owned());
+            }
+        };
+        let delimiter = self.delimiter.as_bytes();
+        need(self.version == 1, "only version 1 of the spec is known");
+        need(
+            delimiter.len() == 1 && !b"\r\n\"\\ ".contains(&delimiter[0]),
+            "the delimiter is one ASCII character, no quote, blank, backslash or line end",
+        );
+        need(matches!(self.null.as_str(), "" | "\\N"), "null is the empty text or \\N");
+        need(!self.columns.is_empty(), "there are no columns");
+        need(!self.outputs.is_empty(), "there are no outputs");
+        need(self.block_rows > 0 && self.block_bytes > 0, "blocks need rows and bytes");
+        need(self.chunk_bytes > 0 && self.chunk_bytes <= 64 << 20, "chunk_bytes is at most 64 MiB");
+        need(
+            self.compression == Compression::None
+                || self.inputs.iter().all(|i| i.start == 0 && i.stop.is_none()),
+            "byte ranges are for uncompressed files",
+        );
+        let named = self.format.has_names() || self.format == Format::Json;
+        need(
+            named || self.columns.iter().all(|c| c.position.is_some()),
+            "columns need a position where the file has no names",
+        );
+        need(
+            !self.format.has_names() || self.inputs.iter().all(|i| i.start == 0),
+            "a range of a file with names starts at its header",
+        );
+        let wide = |n: usize| n < 100_000;
+        need(
+            self.columns.iter().filter_map(|c| c.position).chain(self.file_columns).all(wide),
+            "there are too many columns",
+        );
+        let sort = self.sort_by.iter().flatten();
+        need(sort.clone().all(|&i| i < self.columns.len()), "sort_by names a missing column");
+        for column in &self.columns {
+            if let Err(reason) = Type::parse(&column.kind, &column.shape, self.timezone.as_deref())
+            {
+                reasons.push(format!("column {}: {reason}", column.name));
+            }
+        }
+        reasons
+    }
+}

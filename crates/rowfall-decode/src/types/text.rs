@@ -1,0 +1,284 @@
+//! Strings, fixed strings and enums: bytes as they are, without quotes and escapes.
+
+use std::collections::HashMap;
+
+use crate::cells::{Cells, Column, Style};
+
+/// Undo the escapes of a cell's content into `out`; None for one that is not surely understood.
+pub fn unescape(style: Style, content: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    match style {
+        Style::Csv => unescape_csv(content, out),
+        Style::Tsv => unescape_tsv(content, out),
+        Style::Json => crate::json::unescape(content, out),
+    }
+}
+
+fn unescape_csv(content: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let mut rest = content;
+    while let Some(at) = rest.iter().position(|c| *c == b'"') {
+        if rest.get(at + 1) != Some(&b'"') {
+            return None;
+        }
+        out.extend_from_slice(&rest[..=at]);
+        rest = &rest[at + 2..];
+    }
+    out.extend_from_slice(rest);
+    Some(())
+}
+
+fn unescape_tsv(content: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let mut rest = content;
+    while let Some(at) = rest.iter().position(|c| *c == b'\\') {
+        out.extend_from_slice(&rest[..at]);
+        out.push(match rest.get(at + 1)? {
+            b't' => b'\t',
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b'b' => 8,
+            b'f' => 12,
+            b'0' => 0,
+            b'\\' => b'\\',
+            b'\'' => b'\'',
+            _ => return None,
+        });
+        rest = &rest[at + 2..];
+    }
+    out.extend_from_slice(rest);
+    Some(())
+}
+
+/// What a text cell turned out to be.
+enum Found<'a> {
+    Null,
+    Plain(usize, usize),
+    Unescaped(&'a [u8]),
+}
+
+/// Look at a cell in every way that text can be unusual.
+#[inline(always)]
+fn look<'a, C: Cells>(
+    cells: &C,
+    row: usize,
+    nullable: bool,
+    scratch: &'a mut Vec<u8>,
+) -> Option<Found<'a>> {
+    let text = cells.text();
+    let (from, to) = cells.get(row);
+    let (start, end) = cells.unquote(from, to);
+    let quoted = start != from;
+    if C::STYLE == Style::Json && !quoted {
+        return (nullable && &text[from..to] == b"null").then_some(Found::Null);
+    }
+    if C::STYLE != Style::Json {
+        if end - start == 2 && &text[start..end] == b"\\N" {
+            // What the engine makes of a quoted one depends on its settings.
+            return (nullable && !quoted).then_some(Found::Null);
+        }
+        if C::STYLE == Style::Csv && !quoted {
+            if start == end && nullable && cells.rules().null_is_empty {
+                return Some(Found::Null);
+            }
+            if start < end && cells.rules().trim && (blank(text[start]) || blank(text[end - 1])) {
+                return None;
+            }
+        }
+    }
+    if cells.broken() && !cells.rules().breaks && text[start..end].contains(&b'\n') {
+        return None;
+    }
+    if cells.escapes() && (C::STYLE != Style::Csv || quoted) {
+        let mark = if C::STYLE == Style::Csv { b'"' } else { b'\\' };
+        if text[start..end].contains(&mark) {
+            scratch.clear();
+            unescape(C::STYLE, &text[start..end], scratch)?;
+            return Some(Found::Unescaped(scratch));
+        }
+    }
+    Some(Found::Plain(start, end))
+}
+
+#[inline(always)]
+fn blank(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
+/// Write a length as LEB128; returns the bytes used.
+///
+/// SAFETY: ten bytes are writable at `to`.
+#[inline(always)]
+unsafe fn put_length(to: *mut u8, mut len: usize) -> usize {
+    // SAFETY: a 64-bit number takes at most ten bytes.
+    unsafe {
+        if len < 128 {
+            *to = len as u8;
+            return 1;
+        }
+        let mut used = 0;
+        while len >= 128 {
+            *to.add(used) = len as u8 | 128;
+            used += 1;
+            len >>= 7;
+        }
+        *to.add(used) = len as u8;
+        used + 1
+    }
+}
+
+/// Append one string behind its length.
+pub fn append(data: &mut Vec<u8>, value: &[u8]) {
+    data.reserve(value.len() + 10);
+    // SAFETY: ten bytes were reserved, and `put_length` says how many it wrote.
+    unsafe {
+        let used = put_length(data.as_mut_ptr().add(data.len()), value.len());
+        data.set_len(data.len() + used);
+    }
+    data.extend_from_slice(value);
+}
+
+/// Strings: each one copied behind its length, 16 bytes at once where it is short.
+pub fn strings<C: Cells>(column: &mut Column, cells: &C) -> Result<(), usize> {
+    let nullable = column.kind.nullable;
+    let rows = cells.rows();
+    let text = cells.text();
+    let mut scratch = Vec::new();
+    if rows == 0 {
+        return Ok(());
+    }
+    // All cells together are no longer than the text they stand in; each has its length before it.
+    let most = cells.get(rows - 1).1 - cells.get(0).0 + rows * 10 + 64;
+    column.data.reserve(most);
+    let base = column.data.as_mut_ptr();
+    let mut at = column.data.len();
+    let limit = at + most;
+    for row in 0..rows {
+        let found = look(cells, row, nullable, &mut scratch);
+        if nullable {
+            column.nulls.push(u8::from(matches!(found, Some(Found::Null))));
+        }
+        // SAFETY: `most` bytes were reserved: 10 a row, the cells' own, and 64 more. Unescaped
+        // text is shorter than its cell. 64 bytes are readable behind any position of the text.
+        unsafe {
+            match found {
+                Some(Found::Plain(start, end)) => {
+                    let len = end - start;
+                    at += put_length(base.add(at), len);
+                    let from = text.as_ptr().add(start);
+                    debug_assert!(at + len + 16 <= limit && end + 16 <= text.len());
+                    if len <= 16 {
+                        let word = from.cast::<u128>().read_unaligned();
+                        base.add(at).cast::<u128>().write_unaligned(word);
+                    } else if len <= 64 {
+                        copy64(from, base.add(at), len);
+                    } else {
+                        std::ptr::copy_nonoverlapping(from, base.add(at), len);
+                    }
+                    at += len;
+                }
+                Some(Found::Null) => {
+                    *base.add(at) = 0;
+                    at += 1;
+                }
+                Some(Found::Unescaped(value)) => {
+                    at += put_length(base.add(at), value.len());
+                    debug_assert!(at + value.len() <= limit);
+                    std::ptr::copy_nonoverlapping(value.as_ptr(), base.add(at), value.len());
+                    at += value.len();
+                }
+                None => return Err(row),
+            }
+        }
+    }
+    // SAFETY: everything up to `at` was written.
+    unsafe { column.data.set_len(at) };
+    Ok(())
+}
+
+/// Copy 17 to 64 bytes in steps of 16.
+///
+/// SAFETY: `len` bytes, rounded up to 16, are readable and writable.
+#[inline(always)]
+unsafe fn copy64(from: *const u8, to: *mut u8, len: usize) {
+    let mut done = 0;
+    while done < len {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let word = from.add(done).cast::<u128>().read_unaligned();
+            to.add(done).cast::<u128>().write_unaligned(word);
+        }
+        done += 16;
+    }
+}
+
+/// Strings of `n` bytes, filled up with zero bytes; longer ones are declined.
+pub fn fixed_strings<C: Cells>(column: &mut Column, cells: &C, n: usize) -> Result<(), usize> {
+    let nullable = column.kind.nullable;
+    let text = cells.text();
+    let mut scratch = Vec::new();
+    column.data.reserve(cells.rows() * n);
+    for row in 0..cells.rows() {
+        let found = look(cells, row, nullable, &mut scratch).ok_or(row)?;
+        if nullable {
+            column.nulls.push(u8::from(matches!(found, Found::Null)));
+        }
+        let value = match &found {
+            Found::Null => &[][..],
+            Found::Plain(start, end) => &text[*start..*end],
+            Found::Unescaped(value) => value,
+        };
+        if value.len() > n || (value.is_empty() && !matches!(found, Found::Null)) {
+            return Err(row);
+        }
+        if n == 1 {
+            column.data.push(value.first().copied().unwrap_or(0));
+        } else {
+            column.data.extend_from_slice(value);
+            column.data.extend(std::iter::repeat_n(0, n - value.len()));
+        }
+    }
+    Ok(())
+}
+
+/// A number of 8 or 16 bits as its bytes.
+pub trait Code: Copy {
+    fn put(value: i16, out: &mut Vec<u8>);
+}
+
+impl Code for i8 {
+    fn put(value: i16, out: &mut Vec<u8>) {
+        out.push(value as u8);
+    }
+}
+
+impl Code for i16 {
+    fn put(value: i16, out: &mut Vec<u8>) {
+        out.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Enums by their names only: their numbers are declined, as rowfall reads names.
+pub fn enums<C: Cells, T: Code>(
+    column: &mut Column,
+    cells: &C,
+    elements: &[(Vec<u8>, i16)],
+) -> Result<(), usize> {
+    let nullable = column.kind.nullable;
+    let numbers: HashMap<&[u8], i16> = elements.iter().map(|(n, v)| (n.as_slice(), *v)).collect();
+    let text = cells.text();
+    let mut scratch = Vec::new();
+    for row in 0..cells.rows() {
+        let found = look(cells, row, nullable, &mut scratch).ok_or(row)?;
+        if nullable {
+            column.nulls.push(u8::from(matches!(found, Found::Null)));
+        }
+        let value = match &found {
+            Found::Null => {
+                T::put(0, &mut column.data);
+                continue;
+            }
+            Found::Plain(start, end) => &text[*start..*end],
+            Found::Unescaped(value) => value,
+        };
+        T::put(*numbers.get(value).ok_or(row)?, &mut column.data);
+    }
+    Ok(())
+}
