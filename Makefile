@@ -11,7 +11,7 @@ STAMP := .venv/.made-$(KEY)
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
 
-.PHONY: help venv demo test fast check bench lock clean
+.PHONY: help venv demo test fast check faults bench lock clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z]+):.*  ## (.*)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -40,6 +40,10 @@ fast: check  ## check, then the tests that need no service
 
 test: check  ## check, then every test, against real services
 	@$(PYTEST)
+
+# ROWFALL_FAULT_SEED=N repeats a run, ROWFALL_FAULT_ROUNDS=N makes it shorter or longer.
+faults: check  ## the fault tests again and again: 200 rounds of each kind of test
+	@ROWFALL_FAULT_ROUNDS=$${ROWFALL_FAULT_ROUNDS:-200} $(PYTEST) tests/faults
 
 bench: venv  ## measure; never part of the tests
 	$(BIN)/python bench/run.py

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
 import signal
 import sqlite3
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from faults.kills import CODES, KILLS, ROUNDS, Process
 
 ROWS = 2_000_000
 SOURCE = f"generate://taxi?rows={ROWS}"
 # One attempt for each of the 8 splits, so that every state of the protocol is met.
 OPTIONS = ("--attempt-bytes", "4MB", "--threads", "2", "--memory", "1GiB")
-ROUNDS = int(os.environ.get("ROWFALL_FAULT_ROUNDS", "3"))
+CHECKSUM = "sum(cityHash64(trip_id, pickup_datetime, tuple(total_amount)))"
+LEFT = "SELECT name FROM system.tables WHERE startsWith(name, '_rowfall_')"
 
 
 @pytest.fixture(scope="module")
@@ -47,82 +46,47 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return rows, checksum
 
 
-CHECKSUM = "sum(cityHash64(trip_id, pickup_datetime, tuple(total_amount)))"
-
-
-def children(pid: int) -> Iterator[int]:
-    """Child processes of ``pid``: rowfall's engine."""
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            yield from map(int, (task / "children").read_text().split())
-
-
-def kill_rowfall(process: subprocess.Popen[str]) -> None:
-    process.kill()
-
-
-def kill_engine(process: subprocess.Popen[str]) -> None:
-    for child in children(process.pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-
-
-def kill_both(process: subprocess.Popen[str]) -> None:
-    kill_engine(process)
-    process.kill()
-
-
-def press_ctrl_c(process: subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGINT)
-
-
-def press_ctrl_c_twice(process: subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.05)
-    with contextlib.suppress(ProcessLookupError):
-        process.send_signal(signal.SIGINT)
-
-
-FAULTS = (kill_rowfall, kill_engine, kill_both, press_ctrl_c, press_ctrl_c_twice)
-
-
 def check(rowfall: Any, expected: tuple[str, str]) -> None:
     """The whole table, read by a process of its own."""
     out = rowfall("query", f"SELECT count(), {CHECKSUM} FROM taxi", "--format", "TSV")
     assert out.returncode == 0, out.stderr
     assert tuple(out.stdout.split()) == expected
-    left = rowfall("query", "SELECT name FROM system.tables WHERE name LIKE '%rowfall%'",
-                   "--format", "TSV")  # fmt: skip
-    assert left.stdout.split() == ["taxi"] or left.stdout == "", left.stdout
+    left = rowfall("query", LEFT, "--format", "TSV")
+    assert left.returncode == 0, left.stderr
+    assert left.stdout == ""
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize(
-    "partition", [(), ("--partition-by", "trip_id % 7")], ids=["plain", "partitioned"]
-)
-def test_a_load_killed_at_random_moments_ends_with_every_row_once(
+def hurt(process: Process, kind: str, delay: float) -> bool:
+    """Do it after a while. Returns whether there was still somebody to hurt."""
+    time.sleep(delay)
+    running = process.poll() is None
+    if running:
+        KILLS[kind](process)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in CODES, err
+    assert "Traceback" not in err
+    return running
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_a_load_hurt_at_random_moments_ends_with_every_row_once(
     rowfall: Any,
     expected: tuple[str, str],
-    fault: Callable[[subprocess.Popen[str]], None],
-    partition: tuple[str, ...],
+    chance: random.Random,
+    survived: Callable[[str], None],
+    number: int,
 ) -> None:
+    partition = chance.choice([(), ("--partition-by", "trip_id % 7")])
     command = ("load", SOURCE, *OPTIONS, *partition)
-    seed = random.randrange(1 << 30)
-    print("seed", seed)  # noqa: T201 - shown by pytest when the test fails
-    chance = random.Random(seed)
-    survived = 0
-    for _ in range(ROUNDS):
-        process = rowfall.start(*command)
-        time.sleep(chance.uniform(0.3, 2.5))
-        if process.poll() is None:
-            fault(process)
-            survived += 1
-        _, err = process.communicate(timeout=60)
-        assert process.returncode in (0, 1, 6, 130, -9), err
+    # The first is given by the number, so that a few rounds meet every kind.
+    kinds = [list(KILLS)[number % len(KILLS)], *chance.choices(list(KILLS), k=chance.randrange(3))]
+    delays = [chance.uniform(0.3, 2.5) for _ in kinds]
+    done = [k for k, d in zip(kinds, delays, strict=True) if hurt(rowfall.start(*command), k, d)]
     final = rowfall(*command)
     assert final.returncode == 0, final.stderr
-    assert survived
     check(rowfall, expected)
+    for kind in done:
+        survived(f"embedded: {kind}")
 
 
 def test_a_finished_load_loads_nothing_again(rowfall: Any, expected: tuple[str, str]) -> None:
