@@ -7,7 +7,7 @@ engine; nothing is read into Python but the first lines. Every choice carries it
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -67,6 +67,7 @@ def schema_for(
         ask,
         fixed=options.format is not None,
         tolerant=bool(options.max_errors or options.max_error_ratio),
+        wanted=_wanted(wish, existing),
     )
     if existing is not None:
         if wish.columns or wish.types:
@@ -81,6 +82,21 @@ def schema_for(
         schema = _laid_out(columns, seen, wish)
     schema = replace(schema, row_bytes=_row_bytes(columns, seen))
     return seen.encoding, _partitioned(schema, seen, source, ask)
+
+
+def _wanted(wish: Wish, existing: Sequence[Sequence[Any]] | None) -> survey.Wanted:
+    """What the sample has to show: nothing that the user or the table has said already."""
+
+    def types(encoding: Encoding, names: Sequence[str]) -> Mapping[str, str]:
+        known = wish.columns if existing is None else _takes(existing, names, encoding)
+        if not known:
+            return wish.types
+        if encoding.has_names:
+            return {**dict.fromkeys(names, ""), **dict(known)}
+        # Another number of columns will be refused.
+        return {name: type_ for name, (_, type_) in zip(names, known, strict=False)}
+
+    return survey.Wanted(types, layout=existing is None and not wish.order_by)
 
 
 # --- columns ----------------------------------------------------------------------------------
@@ -133,12 +149,9 @@ def _given(wanted: Sequence[tuple[str, str]], seen: Survey) -> tuple[Column, ...
 
 def _match(rows: Sequence[Sequence[Any]], seen: Survey) -> tuple[Column, ...]:
     """Columns of the existing table: by name where the source has names, else by position."""
-    takes = [(str(n), str(t), str(k)) for n, t, k in rows if k in ("", "DEFAULT", "EPHEMERAL")]
-    takes = [row for row in takes if row[2] != "EPHEMERAL"]
+    takes = [(str(n), str(t), str(k)) for n, t, k in rows if k in ("", "DEFAULT")]
     if not seen.encoding.has_names:
-        # Columns with a DEFAULT may stay away, but then which ones are meant must be clear.
-        plain = [row for row in takes if not row[2]]
-        into = takes if len(takes) == len(seen.columns) else plain
+        into = _takes(rows, [found.name for found in seen.columns], seen.encoding)
         if len(into) != len(seen.columns):
             raise TargetError(
                 f"the table takes {len(takes)} columns, {seen.example} has {len(seen.columns)}",
@@ -146,7 +159,7 @@ def _match(rows: Sequence[Sequence[Any]], seen: Survey) -> tuple[Column, ...]:
                 f"the table has {', '.join(n for n, _, _ in takes)}.",
             )
         pairs = zip(into, seen.columns, strict=True)
-        return tuple(column(n, t, f, seen, "by position") for (n, t, _), f in pairs)
+        return tuple(column(n, t, f, seen, "by position") for (n, t), f in pairs)
     known = {found.name: found for found in seen.columns}
     missing = [n for n, _, kind in takes if n not in known and not kind]
     extra = [n for n in known if n not in {t[0] for t in takes}]
@@ -155,6 +168,17 @@ def _match(rows: Sequence[Sequence[Any]], seen: Survey) -> tuple[Column, ...]:
     return tuple(
         column(n, t, known[n], seen, "type of the table") for n, t, _ in takes if n in known
     )
+
+
+def _takes(
+    rows: Sequence[Sequence[Any]], names: Sequence[str], encoding: Encoding
+) -> list[tuple[str, str]]:
+    """(name, type) of the existing table's columns that a row of the source fills."""
+    takes = [(str(n), str(t)) for n, t, k in rows if k in ("", "DEFAULT")]
+    if encoding.has_names or len(takes) == len(names):
+        return takes
+    # Columns with a DEFAULT may stay away, but then which ones are meant must be clear.
+    return [(str(n), str(t)) for n, t, k in rows if k == ""]
 
 
 _NAMES_HINT = "Columns are matched by name here, exactly as written."
@@ -359,8 +383,10 @@ def _row_bytes(columns: Sequence[Column], seen: Survey) -> float:
             total += _WIDTHS[type_.base]
         elif made.type.startswith("LowCardinality"):
             total += 2
+        elif seen.encoding.kind is Kind.TYPED and found and found.rows:
+            total += found.bytes_each - type_.nullable  # all that it takes
         else:
-            total += 8 + (found.bytes_each if found else 16)
+            total += 8 + (found.bytes_each + 8 * found.nested if found else 16)
         total += type_.nullable
     return max(total, 1.0)
 

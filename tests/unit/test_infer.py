@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rowfall import infer
+from rowfall import infer, survey
 from rowfall.errors import SourceError, TargetError, UsageError
 from rowfall.model import Encoding, Kind, Schema
 from rowfall.options import Options
@@ -311,3 +312,73 @@ def test_existing_tables(chdb_engine: Chdb, write: Write) -> None:
         schema(chdb_engine, CSV, bare, existing=rows[:1])
     with pytest.raises(UsageError, match="exists already"):
         schema(chdb_engine, CSV, path, existing=rows, type=("id UInt8",))
+
+
+def asked(
+    engine: Chdb, monkeypatch: pytest.MonkeyPatch, encoding: Encoding, path: Path, **more: Any
+) -> tuple[Schema, list[str]]:
+    """The schema and the queries that look at values."""
+    texts: list[str] = []
+    ask = engine.ask
+
+    def listen(text: Any, settings: Any) -> list[list[Any]]:
+        texts.append(text.reveal())
+        return ask(text, settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "ask", listen)
+        made = schema(engine, encoding, path, **more)[1]
+    return made, [text for text in texts if text.startswith("SELECT count()")]
+
+
+@pytest.mark.parametrize("encoding", [CSV, TSV, JSON], ids=["csv", "tsv", "json"])
+def test_what_is_known_is_not_looked_for_and_reading_stays_the_same(
+    chdb_engine: Chdb, write: Write, monkeypatch: pytest.MonkeyPatch, encoding: Encoding
+) -> None:
+    rows = [
+        [str(i + 1), ["", "5"][i % 2], ["1.5", "inf"][i % 2], "2020-01-31T10:00:00Z",
+         f"{1_600_000_000 + i}", "2020-01-31", ["true", ""][i % 2], f" text {i}"]
+        for i in range(300)
+    ]  # fmt: skip
+    names = [f"c{i + 1}" for i in range(8)]
+    if encoding is JSON:
+        lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+    else:
+        lines = [("," if encoding is CSV else "\t").join(row) for row in rows]
+    path = write("x.txt", "\n".join(lines) + "\n")
+    wanted = ["UInt32", "Nullable(UInt8)", "Float32", "DateTime64(3)", "DateTime", "DateTime",
+              "Nullable(Bool)", "String"]  # fmt: skip
+    text = ", ".join(f"{n} {t}" for n, t in zip(names, wanted, strict=True))
+    source = Files(path)
+    seen = survey.look(source, source.listing(), encoding, chdb_engine.ask, fixed=False)
+    pairs = zip(seen.columns, wanted, strict=True)
+    whole = [infer.column(found.name, type_, found, seen, "") for found, type_ in pairs]
+    given, (short,) = asked(chdb_engine, monkeypatch, encoding, path, schema=text, order_by="c1")
+    assert [replace(c, reason="") for c in given.columns] == whole
+    existing = [[n, t, ""] for n, t in zip(names, wanted, strict=True)]
+    same, (again,) = asked(chdb_engine, monkeypatch, encoding, path, existing=existing)
+    assert [c.expression for c in same.columns] == [c.expression for c in whole]
+    # Only a sorting key that has to be chosen asks how many different values there are.
+    _, (layout,) = asked(chdb_engine, monkeypatch, encoding, path, schema=text)
+    assert ["uniqForEach" in query for query in (short, again, layout)] == [False, False, True]
+    assert "accurateCastOrNull(t, 'Int128')" in short or encoding is JSON
+    assert len(layout) > len(short)
+
+
+def test_typed_formats_need_values_only_for_the_width_of_strings(
+    chdb_engine: Chdb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.parquet"
+    chdb_engine.run(
+        f"INSERT INTO FUNCTION file('{path}', 'Parquet') SELECT toUInt32(number) AS a, "
+        "now() AS t, if(number % 2 = 0, NULL, repeat('x', 20)) AS s FROM numbers(5000)"
+    )
+    known = {"order_by": "a", "schema": "a UInt32, t DateTime"}
+    made, texts = asked(chdb_engine, monkeypatch, PARQUET, path, **known)
+    assert (texts, made.row_bytes) == ([], 8)
+    known["schema"] += ", s Nullable(String)"
+    made, texts = asked(chdb_engine, monkeypatch, PARQUET, path, **known)
+    assert len(texts) == 1
+    assert "`a`" not in texts[0]
+    # 8 + 1 bytes besides the 20 of every second value: what the engine itself counts.
+    assert made.row_bytes == pytest.approx(8 + 10 + 9)
