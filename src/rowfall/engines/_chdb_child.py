@@ -1,4 +1,4 @@
-"""The engine's own process: chDB and a line protocol, nothing else. The only importer of chdb.
+"""The engine's own process: chDB and a line protocol, nothing else. The only importer of chDB.
 
 Why a process: chDB allows one folder per process and a crash or an OOM kill takes the process
 with it. Run as ``python -m rowfall.engines._chdb_child``; nothing travels in argv.
@@ -16,7 +16,9 @@ End of stdin means that the parent has gone: the process ends at once, whatever 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
+import importlib.util
 import json
 import os
 import queue
@@ -26,6 +28,7 @@ import shutil
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -151,11 +154,39 @@ def piped(out_fd: int) -> Iterator[int]:
         raise OSError(f"cannot write the result: {failed[0].strerror}")
 
 
-def connect(path: str) -> Any:
+def engine() -> Any:
+    """chDB's extension without the Python package around it.
+
+    ``import chdb`` opens a database in memory only to ask for its version, and closes it before
+    ours is opened: 0.1 s of every start. What the package adds to a connection (data frames,
+    progress bars, cursors) is not used here. Where its parts are not where they were, it is
+    imported as a whole.
+    """
+    try:
+        return sys.modules["chdb._chdb"]
+    except KeyError:
+        pass
+    spec = importlib.util.find_spec("chdb")
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    libraries = [os.path.join(folder, "_chdb.abi3.so") for folder in folders]
+    library = next((path for path in libraries if os.path.exists(path)), None)
+    if library is not None:
+        package = types.ModuleType("chdb")
+        package.__path__ = folders
+        sys.modules["chdb"] = package
+        with contextlib.suppress(AttributeError, ImportError, OSError):
+            # As the package does it: the engine has its own copies of libraries that Python has.
+            ctypes.CDLL(library, mode=sys.getdlopenflags() | os.RTLD_DEEPBIND)
+            return importlib.import_module("chdb._chdb")
+        del sys.modules["chdb"]
     import chdb
 
+    return chdb._chdb
+
+
+def connect(path: str) -> Any:
     config = os.path.join(os.path.dirname(__file__), "embedded.xml")
-    connection = chdb.connect(f"{path}?config-file={config}")
+    connection = engine().connect(f"{path}?config-file={config}")
     # A statement names every file of its attempt; the default of 256 KiB is too short for that.
     connection.query("SET max_query_size = 67108864", "Null")
     return connection
@@ -178,8 +209,7 @@ def main() -> None:
     answers = Answers(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
     requests = sys.stdin.buffer
-    import chdb  # noqa: F401 - while the parent still finds out what to open
-
+    engine()  # while the parent still finds out what to open
     opening = requests.readline()
     if not opening:
         os._exit(0)  # nobody needed an engine
