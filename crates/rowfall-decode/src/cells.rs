@@ -30,6 +30,8 @@ pub trait Cells {
     /// The same without quotes.
     fn unquote(&self, from: usize, to: usize) -> (usize, usize);
     fn null(&self, from: usize, to: usize) -> Null;
+    /// Bytes of text that all cells together stand in, at least.
+    fn span(&self) -> usize;
     fn rules(&self) -> &Rules;
     /// Whether some cell holds an escape: `""` in CSV, `\` in TSV and JSON.
     fn escapes(&self) -> bool;
@@ -128,6 +130,10 @@ impl<const CSV: bool> Cells for Delimited<'_, CSV> {
             _ => return Null::No,
         };
         if is_empty == (CSV && self.rules.null_is_empty) { Null::Yes } else { Null::Loose }
+    }
+
+    fn span(&self) -> usize {
+        (self.index[self.rows * self.width] - self.index[0]) as usize
     }
 
     fn rules(&self) -> &Rules {

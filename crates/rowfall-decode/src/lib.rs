@@ -6,6 +6,7 @@ pub mod error;
 pub mod header;
 pub mod inflate;
 pub mod json;
+pub mod low;
 pub mod native;
 pub mod run;
 pub mod scan;

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 
 use crate::cells::Column;
+use crate::low;
 use crate::types::append_text;
 
 /// Bytes before the data of each column: its name and type, and of the first one the block's size.
@@ -51,9 +52,15 @@ impl Output {
         let heads: Vec<Vec<u8>> = parts
             .map(|(n, (c, name))| head(n == 0, columns.len(), rows, name, &c.kind.name))
             .collect();
+        let low: Vec<Option<Vec<u8>>> =
+            columns.iter().map(|c| c.kind.low.then(|| low::encode(c, rows))).collect();
         let mut slices = Vec::with_capacity(columns.len() * 3);
-        for (head, column) in heads.iter().zip(columns) {
-            for part in [head, &column.nulls, &column.data] {
+        for ((head, column), low) in heads.iter().zip(columns).zip(&low) {
+            let (nulls, data) = match low {
+                Some(data) => (&[][..], &data[..]),
+                None => (&column.nulls[..], &column.data[..]),
+            };
+            for part in [head, nulls, data] {
                 if !part.is_empty() {
                     slices.push(IoSlice::new(part));
                 }

@@ -9,9 +9,11 @@ use crate::cells::{Column, Rules, Style};
 use crate::delimited::{self, Bad, Layout, Problem, Text};
 use crate::error::{Decline, Fail, shorten};
 use crate::header;
+use crate::json;
 use crate::native::Output;
 use crate::scan::{Scan, Simd, scan};
-use crate::spec::{Format, Input, Spec};
+use crate::sort::sort;
+use crate::spec::{Format, Input, Spec, Unknown};
 use crate::window::{LONGEST, Opened, Window};
 
 /// What became of one input.
@@ -129,6 +131,9 @@ pub struct Worker<'a> {
     rules: Rules,
     window: Window,
     scan: Scan,
+    scratch: Vec<u8>,
+    keys: json::Keys,
+    objects: json::Rows,
 }
 
 /// Where a worker is in its input.
@@ -143,7 +148,11 @@ struct Place<'a> {
 impl<'a> Worker<'a> {
     fn new(spec: &'a Spec, simd: Simd, output: Output) -> Worker<'a> {
         let types = spec.types().expect("checked before workers start");
+        let sources: Vec<String> = spec.columns.iter().map(|c| c.source().to_owned()).collect();
+        let nullable = types.iter().map(|t| t.nullable).collect();
         Worker {
+            keys: json::Keys::new(&sources, nullable, spec.unknown == Unknown::Skip),
+            objects: json::Rows::default(),
             spec,
             simd,
             output,
@@ -157,6 +166,7 @@ impl<'a> Worker<'a> {
             },
             window: Window::default(),
             scan: Scan::default(),
+            scratch: Vec::new(),
         }
     }
 
@@ -164,6 +174,9 @@ impl<'a> Worker<'a> {
     fn flush(&mut self) -> Result<(), Fail> {
         if self.rows == 0 {
             return Ok(());
+        }
+        if let Some(keys) = &self.spec.sort_by {
+            sort(&mut self.columns, keys, self.rows, &mut self.scratch);
         }
         let written = self.output.write(&self.names, &self.columns, self.rows);
         written.map_err(|error| Fail::output(&self.output.path, &error))?;
@@ -228,6 +241,9 @@ impl<'a> Worker<'a> {
                 return Err(self.decline(place, (at, at + 3), None, "a byte order mark"));
             }
         }
+        if self.spec.format == Format::Json {
+            return self.take_objects(place);
+        }
         self.scan();
         if place.layout.is_none() {
             if !self.take_header(place)? {
@@ -284,11 +300,7 @@ impl<'a> Worker<'a> {
                 return Err(self.decline(place, (start, end), column, ""));
             }
             taken += count;
-            self.rows += count;
-            let bytes: usize = self.columns.iter().map(Column::bytes).sum();
-            if self.rows >= self.spec.block_rows || bytes >= self.spec.block_bytes {
-                self.flush()?;
-            }
+            self.added(count)?;
         }
         if let Some(Problem { at, message }) = problem {
             let stop = self.window.text()[at..self.window.end].iter().position(|c| *c == b'\n');
@@ -306,6 +318,47 @@ impl<'a> Worker<'a> {
         };
         place.rows += rows as u64;
         self.window.start = end;
+        Ok(())
+    }
+
+    /// Count rows that were appended, and write the block when it is full.
+    fn added(&mut self, rows: usize) -> Result<(), Fail> {
+        self.rows += rows;
+        let bytes: usize = self.columns.iter().map(Column::bytes).sum();
+        if self.rows >= self.spec.block_rows || bytes >= self.spec.block_bytes {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Decode all whole lines of the window as JSON objects.
+    fn take_objects(&mut self, place: &mut Place<'_>) -> Result<(), Fail> {
+        let (start, end) = (self.window.start, self.window.end);
+        let lines = &self.window.text()[start..end];
+        let Some(last) = lines.iter().rposition(|c| *c == b'\n') else {
+            return Ok(());
+        };
+        let text = self.window.text();
+        let found = self.keys.rows(text, (start, start + last + 1), &mut self.objects);
+        let mut taken = 0;
+        while taken < self.objects.count {
+            let count = (self.objects.count - taken).min(self.spec.block_rows - self.rows);
+            let text = self.window.text();
+            let decoded =
+                json::decode(&mut self.columns, &self.objects, text, &self.rules, (taken, count));
+            if let Err(Bad { column, start, end, .. }) = decoded {
+                return Err(self.decline(place, (start, end), column, ""));
+            }
+            taken += count;
+            self.added(count)?;
+        }
+        if let Err(wrong) = found {
+            let end = wrong.end.min(self.window.end).max(wrong.at);
+            return Err(self.decline(place, (wrong.at, end), wrong.column, wrong.message));
+        }
+        place.lines += taken as u64;
+        place.rows += taken as u64;
+        self.window.start = self.objects.end;
         Ok(())
     }
 

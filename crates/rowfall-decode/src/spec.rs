@@ -24,7 +24,8 @@ pub struct Spec {
     /// Strings may hold line breaks; otherwise one is taken for a quote never closed.
     #[serde(default)]
     pub breaks: bool,
-    /// What to do with columns of the file that are not in `columns`: `skip` or `error`.
+    /// What to do with columns of the file that are not in `columns`: `skip` or `error`, which is
+    /// what the engine does as rowfall asks it.
     #[serde(default)]
     pub unknown: Unknown,
     /// Columns in the file, for formats without names where not all of them are wanted.
@@ -129,8 +130,8 @@ impl Format {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unknown {
-    #[default]
     Skip,
+    #[default]
     Error,
 }
 
@@ -194,6 +195,8 @@ impl Spec {
         need(!self.columns.is_empty(), "there are no columns");
         need(!self.outputs.is_empty(), "there are no outputs");
         need(self.block_rows > 0 && self.block_bytes > 0, "blocks need rows and bytes");
+        need(self.block_bytes <= 1 << 30, "block_bytes is at most 1 GiB");
+        need(self.block_rows <= 1 << 28, "block_rows is at most 268,435,456");
         need(self.chunk_bytes > 0 && self.chunk_bytes <= 64 << 20, "chunk_bytes is at most 64 MiB");
         need(
             self.compression == Compression::None

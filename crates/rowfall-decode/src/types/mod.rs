@@ -5,9 +5,11 @@ mod float;
 mod int;
 mod net;
 mod text;
-pub use text::append as append_text;
+pub use text::{append as append_text, starts_of, strings_of};
 mod time;
 mod wide;
+
+pub use int::load8;
 
 use crate::cells::{Cells, Column, Null};
 

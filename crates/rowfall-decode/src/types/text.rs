@@ -67,7 +67,8 @@ fn look<'a, C: Cells>(
     let (start, end) = cells.unquote(from, to);
     let quoted = start != from;
     if C::STYLE == Style::Json && !quoted {
-        return (nullable && &text[from..to] == b"null").then_some(Found::Null);
+        let null = from == 0 || &text[from..to] == b"null";
+        return (nullable && null).then_some(Found::Null);
     }
     if C::STYLE != Style::Json {
         if end - start == 2 && &text[start..end] == b"\\N" {
@@ -145,7 +146,7 @@ pub fn strings<C: Cells>(column: &mut Column, cells: &C) -> Result<(), usize> {
         return Ok(());
     }
     // All cells together are no longer than the text they stand in; each has its length before it.
-    let most = cells.get(rows - 1).1 - cells.get(0).0 + rows * 10 + 64;
+    let most = cells.span() + rows * 10 + 64;
     column.data.reserve(most);
     let base = column.data.as_mut_ptr();
     let mut at = column.data.len();
@@ -281,4 +282,48 @@ pub fn enums<C: Cells, T: Code>(
         T::put(*numbers.get(value).ok_or(row)?, &mut column.data);
     }
     Ok(())
+}
+
+/// The length before a string and how many bytes it takes.
+#[inline(always)]
+fn length(data: &[u8]) -> (usize, usize) {
+    if data[0] < 128 {
+        return (usize::from(data[0]), 1);
+    }
+    let (mut len, mut used) = (0, 0);
+    loop {
+        let byte = data[used];
+        len |= usize::from(byte & 127) << (7 * used);
+        used += 1;
+        if byte < 128 {
+            return (len, used);
+        }
+    }
+}
+
+/// The strings of a column's data.
+pub fn strings_of(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = data;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (len, used) = length(rest);
+        let (value, more) = rest[used..].split_at(len);
+        rest = more;
+        Some(value)
+    })
+}
+
+/// Where each string starts, length included, and where the last one ends.
+pub fn starts_of(data: &[u8], rows: usize) -> Vec<u32> {
+    let mut starts = Vec::with_capacity(rows + 1);
+    let mut at = 0;
+    for _ in 0..rows {
+        starts.push(at as u32);
+        let (len, used) = length(&data[at..]);
+        at += used + len;
+    }
+    starts.push(at as u32);
+    starts
 }

@@ -1,0 +1,323 @@
+"""The decoder against the engine's own reader: whatever it accepts, the engine reads the same.
+
+    PYTHONPATH=src:tests python crates/rowfall-decode/tests/differential.py --seeds 20
+
+Valid and nearly valid values of every type are written as CSV, TSV and JSON. Rows that the decoder
+declines are taken out one by one; what is left is read by both sides and compared row by row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rowfall import sql
+from rowfall.codec import Evidence, codec, parse_type, reader_settings
+from rowfall.model import Column, Encoding, Kind
+from rowfall.sqltext import quote
+from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
+from unit.test_codec import MOMENTS, NUMBERS, WORDS
+
+DECODER = os.environ.get("ROWFALL_DECODE", "rowfall-decode")
+TYPES = [
+    *(f"{u}Int{b}" for b in (8, 16, 32, 64, 128, 256) for u in ("", "U")),
+    "Float32", "Float64", "Bool", "String", "FixedString(1)", "FixedString(3)",
+    "LowCardinality(String)", "LowCardinality(Nullable(String))", "UUID", "IPv4", "IPv6",
+    "Enum8('a' = 1, 'it\\'s' = 2)", "Enum16('x' = -5, 'y,z' = 300, '2' = 1)", "Decimal(9, 2)",
+    "Decimal(9, 9)", "Decimal(18, 4)", "Decimal(18, 0)", "Decimal(38, 10)", "Decimal(76, 0)",
+    "Decimal(76, 30)", "Date", "Date32", "DateTime", "DateTime('UTC')", "DateTime64(3)",
+    "DateTime64(0)", "DateTime64(9, 'UTC')", "DateTime64(6, 'UTC')",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to write and read a file."""
+
+    encoding: Encoding
+    native: bool = False
+    quoted: bool = False
+    crlf: bool = False
+    trim: bool = False
+    shape: str = ""
+    chunk: int = 0
+    bare: bool = False
+
+    @property
+    def label(self) -> str:
+        marks = [n for n in ("native", "quoted", "crlf", "trim", "bare") if getattr(self, n)]
+        return " ".join([self.encoding.format, *marks, self.shape])
+
+
+def texts(rng: random.Random, type_: str, count: int) -> list[str]:
+    """Values of a type, most of them valid, some nearly so."""
+    found = []
+    for _ in range(count):
+        text = value(rng, parse_type(type_))
+        if rng.random() < 0.3:
+            text = mutate(rng, text)
+        found.append(text)
+    return found
+
+
+def value(rng: random.Random, t: Any) -> str:
+    base = t.base
+    if t.bits:
+        top = 2 ** rng.randint(0, t.bits)
+        return str(rng.choice([top, top - 1, rng.randrange(top), -top, 1 - top, -rng.randrange(top)]))
+    if base.startswith("Float"):
+        return rng.choice([
+            repr(rng.uniform(-200, 200)), f"{rng.uniform(-1e4, 1e4):.{rng.randint(0, 20)}f}",
+            repr(rng.random() * 10.0 ** rng.randint(-320, 308)), str(rng.randint(-(10**20), 10**20)),
+            f"{rng.randint(0, 10 ** rng.randint(1, 25))}.{rng.randint(0, 10 ** rng.randint(1, 25))}",
+            f"{rng.randint(-99, 99)}e{rng.randint(-45, 45)}", f"0.{rng.randint(0, 10**17):017d}",
+            "-0.0", f"{2**24 + rng.randint(-3, 3)}", f"{2**53 + rng.randint(-3, 3)}.5",
+        ])
+    if base == "Decimal":
+        digits, scale = (int(a) for a in t.args.split(","))
+        size = rng.randint(0, 10 ** rng.randint(1, digits + 1))
+        text = str(size).rjust(scale + 1, "0")
+        return rng.choice(["", "-"]) + (text[:-scale] + "." + text[-scale:] if scale else text)
+    if base in ("Date", "Date32", "DateTime", "DateTime64"):
+        year = rng.choice([1969, 1970, 2020, rng.randint(1890, 2310), rng.randint(1970, 2106)])
+        day = f"{year}-{rng.randint(1, 12):02d}-{rng.randint(1, 31):02d}"
+        if base.startswith("Date3") or base == "Date":
+            return day
+        clock = f"{rng.randint(0, 24):02d}:{rng.randint(0, 60):02d}:{rng.randint(0, 60):02d}"
+        part = "." + "".join(rng.choices("0123456789", k=rng.randint(1, 10)))
+        return day + " " + clock + rng.choice(["", part if base == "DateTime64" else ""])
+    if base == "UUID":
+        text = f"{rng.getrandbits(128):032x}"
+        text = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+        return text if rng.random() < 0.8 else text.upper()
+    if base == "IPv4":
+        return ".".join(str(rng.choice([0, 1, 255, rng.randint(0, 260)])) for _ in range(4))
+    if base == "IPv6":
+        parts = [f"{rng.choice([0, 0, rng.getrandbits(16)]):x}" for _ in range(8)]
+        text = ":".join(parts)
+        return rng.choice([text, re.sub(r"(^|:)0(:0)+(:|$)", "::", text, count=1), "::ffff:1.2.3.4"])
+    if base.startswith("Enum"):
+        return rng.choice(["a", "it's", "x", "y,z", "1", "2", "-5", "b", ""])
+    if base == "Bool":
+        return rng.choice(["true", "false", "1", "0", "True", "TRUE", "yes", "t", "on", "2"])
+    alphabet = "abc \t,\"\\'N\n\u00e4\u20ac0-" if rng.random() < 0.5 else "abcxyz"
+    size = rng.choice([0, 1, 1, 2, 3, 3, 4, 10, 40, 200])
+    return "".join(rng.choices(alphabet, k=size))
+
+
+def mutate(rng: random.Random, text: str) -> str:
+    at = rng.randint(0, len(text))
+    new = rng.choice(list("0123456789.-+eE :TZ,\"\\'xN\t\0_") + ["\\N", "  ", "nan", "inf", "0x"])
+    return rng.choice([
+        text[:at] + new + text[at:], text[:at] + text[at + 1 :], text[:at] + new + text[at + 1 :],
+        " " + text, text + " ", "", "\\N", "+" + text, "0" + text, text + "0", text + "\r",
+    ])
+
+
+def row(way: Way, k: int, text: str) -> str | None:
+    """The line that holds a text, or None where this way cannot write it."""
+    end = "\r\n" if way.crlf else "\n"
+    if way.encoding.kind is Kind.JSON:
+        return '{"k": %d, "v": %s}' % (k, text if way.bare else json.dumps(text)) + end
+    if way.encoding is TSV:
+        if not way.bare:
+            if text != "\\N":
+                text = text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+        return f"{k}\t{text}{end}"
+    if way.quoted:
+        text = '"' + text.replace('"', '""') + '"'
+    return f"{text},{k}{end}" if k % 2 == 0 and way.crlf is False else f"{text},{k}{end}"
+
+
+class Side:
+    """Both readers over one file."""
+
+    def __init__(self, engine: Chdb, folder: Path) -> None:
+        self.engine = engine
+        self.file, self.native = folder / "rows", folder / "rows.native"
+
+    def names(self, way: Way) -> list[str]:
+        return ["v", "k"] if way.encoding.format.startswith("CSV") else ["k", "v"]
+
+    def decode(self, way: Way, type_: str, data: bytes) -> dict[str, Any] | None:
+        """None when accepted, what the decoder says otherwise."""
+        self.file.write_bytes(data)
+        kinds = {"k": "UInt32", "v": type_}
+        names = self.names(way)
+        spec = {
+            "version": 1, "inputs": [{"path": str(self.file)}], "format": way.encoding.format,
+            "null": "\\N" if way.native else "", "trim": way.trim, "timezone": "UTC",
+            "columns": [
+                {"name": n, "position": i, "type": kinds[n],
+                 "shape": way.shape if n == "v" else ""} for i, n in enumerate(names)
+            ],
+            "outputs": [str(self.native)],
+        }  # fmt: skip
+        if way.chunk:
+            spec["chunk_bytes"] = way.chunk
+        done = subprocess.run(
+            [DECODER, "run", "--spec", "-"], input=json.dumps(spec).encode(), capture_output=True
+        )
+        line = json.loads(done.stderr.splitlines()[-1])
+        if done.returncode == 0:
+            return None
+        if done.returncode != 3:
+            raise SystemExit(f"{way.label} {type_}: {line}")
+        return line
+
+    def decoded(self, way: Way, type_: str) -> list[list[Any]]:
+        kinds = {"k": "UInt32", "v": type_}
+        structure = sql.structure((n, kinds[n]) for n in self.names(way))
+        return self.rows(f"SELECT * FROM file('{self.native}', 'Native', {quote(structure)})", type_)
+
+    def rows(self, relation: str, type_: str, settings: str = "") -> list[list[Any]]:
+        shown = f"SELECT k, hex(toString(CAST(v, {quote(type_)}))), isNull(v) FROM ({relation})"
+        text = self.engine.run(shown + settings, "JSONCompactEachRow")
+        return [json.loads(line) for line in text.splitlines()]
+
+    def read(self, way: Way, type_: str, data: bytes) -> list[list[Any]]:
+        """What the engine reads. Raises ChdbError."""
+        self.file.write_bytes(data)
+        encoding = replace(way.encoding, null="\\N" if way.native else "", keep_blanks=not way.trim)
+        if way.encoding is TSV or way.encoding is JSON:
+            encoding = way.encoding
+        last: ChdbError | None = None
+        for seen in evidences(way):
+            try:
+                columns = [
+                    codec(n, n, "UInt32" if n == "k" else type_, encoding.kind,
+                          csv=encoding.format.startswith("CSV"),
+                          seen=seen if n == "v" else replace(seen, shape="", blank=False))
+                    for n in self.names(way)
+                ]  # fmt: skip
+                return self.load(encoding, columns, type_)
+            except ChdbError as error:
+                last = error
+        assert last is not None
+        raise last
+
+    def load(self, encoding: Encoding, columns: list[Column], type_: str) -> list[list[Any]]:
+        reader = {s.name: s.value for s in reader_settings(encoding, columns)}
+        reader["session_timezone"] = "UTC"
+        structure = sql.structure((c.source, c.read_type) for c in columns)
+        relation = f"file('{self.file}', '{encoding.format}', {quote(structure)})"
+        relation = f"SELECT {sql.projection(columns)} FROM {relation}"
+        return self.rows(relation, type_, sql.settings_clause(reader))
+
+
+def evidences(way: Way) -> list[Evidence]:
+    """The stricter one first: what the sample showed is not known here."""
+    base = Evidence(native=way.native, shape=way.shape)
+    return [base, replace(base, blank=True)]
+
+
+def check(side: Side, way: Way, type_: str, values: list[str], found: Counter[str]) -> list[str]:
+    """Differences, as lines."""
+    lines = {k: r.encode() for k, t in enumerate(values) if (r := row(way, k, t)) is not None}
+    while True:
+        data = b"".join(lines.values())
+        declined = side.decode(way, type_, data)
+        if declined is None:
+            break
+        starts, at = {}, 0
+        for k, line in lines.items():
+            starts[k] = (at, at + len(line))
+            at += len(line)
+        bad = [k for k, (a, b) in starts.items() if a <= declined["offset"] < b]
+        if not bad:
+            return [f"{way.label} {type_}: declined nowhere: {declined}"]
+        before = data[: declined["offset"]].count(b"\n") + 1
+        if declined["line"] != before:
+            return [f"{way.label} {type_}: line {declined['line']} is {before}: {declined}"]
+        del lines[bad[0]]
+        found["declined"] += 1
+    found["accepted"] += len(lines)
+    if not lines:
+        return []
+    ours = side.decoded(way, type_)
+    try:
+        theirs = side.read(way, type_, b"".join(lines.values()))
+        if ours == theirs:
+            return []
+    except ChdbError as error:
+        if error.code in (43, 46, 47, 62, 115, 386):
+            raise
+    return single(side, way, type_, lines)
+
+
+def single(side: Side, way: Way, type_: str, lines: dict[int, bytes]) -> list[str]:
+    """The rows that differ, each read by itself."""
+    wrong = []
+    for line in lines.values():
+        declined = side.decode(way, type_, line)
+        ours = [] if declined else side.decoded(way, type_)
+        try:
+            theirs: Any = side.read(way, type_, line)
+        except ChdbError as error:
+            theirs = str(error)[:150]
+        if ours != theirs and not declined:
+            wrong.append(f"{way.label} {type_}: {line!r}: we {ours}, engine {theirs}")
+    return wrong or [f"{way.label} {type_}: differs only as a whole file"]
+
+
+def ways(rng: random.Random) -> list[Way]:
+    native, crlf, chunk = rng.random() < 0.5, rng.random() < 0.3, rng.choice([0, 0, 1, 7, 64, 100])
+    trim = rng.random() < 0.5
+    return [
+        Way(CSV, native=native, crlf=crlf, chunk=chunk, trim=trim),
+        Way(CSV, native=native, quoted=True, crlf=crlf, chunk=chunk, trim=trim),
+        Way(TSV, crlf=crlf, chunk=chunk),
+        Way(TSV, crlf=crlf, chunk=chunk, bare=True),
+        Way(JSON, crlf=crlf, chunk=chunk),
+        Way(JSON, crlf=crlf, chunk=chunk, bare=True),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--rows", type=int, default=40)
+    parser.add_argument("--types", default="")
+    parser.add_argument("--formats", default="CSV,TSV,JSONEachRow")
+    given = parser.parse_args()
+    engine, wrong, found = Chdb(), [], Counter()
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        side = Side(engine, Path(folder))
+        for seed in range(given.first, given.first + given.seeds):
+            rng = random.Random(seed)
+            for type_ in TYPES:
+                if given.types and not re.search(given.types, type_):
+                    continue
+                full = type_
+                if rng.random() < 0.5 and not type_.startswith("Low"):
+                    full = f"Nullable({type_})"
+                fixed = [*NUMBERS, *WORDS, *MOMENTS] if seed % 20 == 0 else []
+                values = [*texts(rng, type_, given.rows), *fixed]
+                for way in ways(rng):
+                    if way.encoding.format not in given.formats.split(","):
+                        continue
+                    moment = type_.startswith("DateTime")
+                    shape = rng.choice(["", "T", "Z"]) if moment else ""
+                    written = values
+                    if shape:
+                        written = [v.replace(" ", "T") + shape.replace("T", "") for v in values]
+                    for line in check(side, replace(way, shape=shape), full, written, found):
+                        wrong.append(line)
+                        print(line, flush=True)
+    print(dict(found), f"{len(wrong)} differences")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
