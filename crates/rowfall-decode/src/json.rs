@@ -98,6 +98,8 @@ impl Keys {
                         return Err(wrong(place, after, "a key that the line has twice"));
                     }
                     spans[column] = (start as u32, end as u32);
+                } else if !sound(&text[start..end]) {
+                    return Err(wrong(start, end, "not surely a value"));
                 }
                 number += 1;
                 place = blanks(text, end);
@@ -211,6 +213,14 @@ fn value(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
         _ => matches!(&text[at..end], b"true" | b"false" | b"null"),
     };
     if fine { Ok(end) } else { Err(wrong(at, end.max(at + 1), "not surely a value")) }
+}
+
+/// Whether a value that nobody parses is a string, a word or a number.
+fn sound(value: &[u8]) -> bool {
+    match value {
+        [b'"', ..] | b"true" | b"false" | b"null" => true,
+        _ => types::is_number(value),
+    }
 }
 
 /// The end of the string whose opening quote is at `at`.

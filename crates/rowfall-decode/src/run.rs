@@ -12,7 +12,7 @@ use crate::header;
 use crate::json;
 use crate::native::Output;
 use crate::scan::{Scan, Simd, scan};
-use crate::sort::sort;
+use crate::sort::Sorter;
 use crate::spec::{Format, Input, Spec, Unknown};
 use crate::window::{LONGEST, Opened, Window};
 
@@ -131,7 +131,7 @@ pub struct Worker<'a> {
     rules: Rules,
     window: Window,
     scan: Scan,
-    scratch: Vec<u8>,
+    sorter: Sorter,
     keys: json::Keys,
     objects: json::Rows,
 }
@@ -166,7 +166,7 @@ impl<'a> Worker<'a> {
             },
             window: Window::default(),
             scan: Scan::default(),
-            scratch: Vec::new(),
+            sorter: Sorter::default(),
         }
     }
 
@@ -176,7 +176,7 @@ impl<'a> Worker<'a> {
             return Ok(());
         }
         if let Some(keys) = &self.spec.sort_by {
-            sort(&mut self.columns, keys, self.rows, &mut self.scratch);
+            self.sorter.sort(&mut self.columns, keys, self.rows);
         }
         let written = self.output.write(&self.names, &self.columns, self.rows);
         written.map_err(|error| Fail::output(&self.output.path, &error))?;

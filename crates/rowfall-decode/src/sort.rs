@@ -1,85 +1,153 @@
 //! Blocks sorted by the table's key before they are sent, so that the engine need not sort them.
 //!
 //! The key columns become one number a row where they fit into 64 bits with the row's number:
-//! then a radix sort of plain numbers does it, 11 bits a pass. Otherwise rows are compared.
+//! then a radix sort of plain numbers does it, 12 bits a pass. Otherwise rows are compared.
 
 use std::cmp::Ordering;
 
 use crate::cells::Column;
 use crate::types::{Base, starts_of, strings_of};
 
-/// Sort the rows of a block; `scratch` keeps its memory from call to call.
-pub fn sort(columns: &mut [Column], keys: &[usize], rows: usize, scratch: &mut Vec<u8>) {
-    if let Some(order) = order(columns, keys, rows) {
-        for column in columns {
-            permute(column, &order, scratch);
+/// Memory that is kept from block to block: fresh pages cost more than the sorting.
+#[derive(Default)]
+pub struct Sorter {
+    bytes: Vec<u8>,
+    keys: Vec<u64>,
+    other: Vec<u64>,
+    order: Vec<u32>,
+}
+
+impl Sorter {
+    /// Sort the rows of a block by its key columns, those with equal keys in the order they have.
+    pub fn sort(&mut self, columns: &mut [Column], keys: &[usize], rows: usize) {
+        if self.order(columns, keys, rows) {
+            for column in columns {
+                permute(column, &self.order, &mut self.bytes);
+            }
+        }
+    }
+
+    /// Put the numbers of the rows into their order; false when they are sorted already.
+    fn order(&mut self, columns: &[Column], keys: &[usize], rows: usize) -> bool {
+        self.keys.clear();
+        self.keys.resize(rows, 0);
+        let low = usize::BITS - rows.saturating_sub(1).leading_zeros();
+        let mut bits = 0;
+        for &key in keys {
+            let Some(more) = push(&columns[key], &mut self.keys, bits, 64 - low) else {
+                return by_comparison(columns, keys, rows, &mut self.order);
+            };
+            bits += more;
+        }
+        if self.keys.is_sorted() {
+            return false;
+        }
+        self.radix(bits, low);
+        true
+    }
+
+    /// Radix sort by the key's bits only, 12 at most a pass; the last pass writes row numbers.
+    fn radix(&mut self, bits: u32, low: u32) {
+        for (row, key) in self.keys.iter_mut().enumerate() {
+            *key = *key << low | row as u64;
+        }
+        let passes = bits.div_ceil(12).max(1);
+        let digit_bits = bits.div_ceil(passes);
+        let mask = (1usize << digit_bits) - 1;
+        self.other.resize(self.keys.len(), 0);
+        self.order.clear();
+        self.order.resize(self.keys.len(), 0);
+        for pass in 0..passes {
+            let shift = low + pass * digit_bits;
+            let digit = |key: u64| (key >> shift) as usize & mask;
+            let mut starts = [0u32; 1 << 12];
+            self.keys.iter().for_each(|key| starts[digit(*key)] += 1);
+            let mut sum = 0;
+            for start in &mut starts {
+                (*start, sum) = (sum, sum + *start);
+            }
+            let rows = (1u64 << low) - 1;
+            for &key in &self.keys {
+                let slot = &mut starts[digit(key)];
+                if pass + 1 == passes {
+                    self.order[*slot as usize] = (key & rows) as u32;
+                } else {
+                    self.other[*slot as usize] = key;
+                }
+                *slot += 1;
+            }
+            std::mem::swap(&mut self.keys, &mut self.other);
         }
     }
 }
 
-/// The numbers of the rows in their order; None when they are sorted already.
-fn order(columns: &[Column], keys: &[usize], rows: usize) -> Option<Vec<u32>> {
-    let numbers: Option<Vec<Number>> = keys.iter().map(|&k| number(&columns[k], rows)).collect();
-    match numbers.and_then(|n| join(n, rows)) {
-        Some((joined, bits)) => by_number(joined, bits),
-        None => by_comparison(columns, keys, rows),
-    }
-}
-
-/// A key column as numbers in the same order, and how many bits they take.
-struct Number {
-    values: Vec<u64>,
-    bits: u32,
-}
-
-/// None for types wider than 64 bits.
-fn number(column: &Column, rows: usize) -> Option<Number> {
-    let mut values = raw(column, rows)?;
-    let present = |row: usize| column.nulls.get(row).is_none_or(|null| *null == 0);
-    let shown = || values.iter().enumerate().filter(|(row, _)| present(*row)).map(|(_, v)| *v);
-    let low = shown().min().unwrap_or(0);
-    let high = shown().max().unwrap_or(0) - low;
-    // NULLs come last: one more than the greatest.
-    let last = if column.kind.nullable { high.checked_add(1)? } else { high };
-    for (row, value) in values.iter_mut().enumerate() {
-        *value = if present(row) { *value - low } else { last };
-    }
-    Some(Number { values, bits: 64 - last.leading_zeros() })
-}
-
-/// Values as unsigned numbers in the order of the type.
-fn raw(column: &Column, rows: usize) -> Option<Vec<u64>> {
+/// Append a key column to the keys, as numbers in the order of its type that are as small as they
+/// can be; the bits they take. None when they do not fit into `most` bits, or the type is wider.
+fn push(column: &Column, keys: &mut [u64], used: u32, most: u32) -> Option<u32> {
     let data = &column.data[..];
-    fn each<const N: usize>(data: &[u8], to: impl Fn([u8; N]) -> u64) -> Vec<u64> {
-        data.chunks_exact(N).map(|c| to(c.try_into().expect("N bytes"))).collect()
-    }
+    let mut join = Join { keys, nulls: &column.nulls, used, most };
     let signed = |n: i64| (n as u64) ^ (1 << 63);
-    let values = match (&column.kind.base, column.kind.width()) {
-        (Base::Float32, _) => each::<4>(data, |b| float(f64::from(f32::from_le_bytes(b)))),
-        (Base::Float64, _) => each::<8>(data, |b| float(f64::from_le_bytes(b))),
+    match (&column.kind.base, column.kind.width()) {
+        (Base::Float32, _) => join.all::<4>(data, |b| float(f32::from_le_bytes(b).into())),
+        (Base::Float64, _) => join.all::<8>(data, |b| float(f64::from_le_bytes(b))),
         (Base::Int(1, false) | Base::Bool | Base::FixedString(1), _) => {
-            each::<1>(data, |b| b[0].into())
+            join.all::<1>(data, |b| b[0].into())
         }
-        (Base::Int(2, false) | Base::Date, _) => each::<2>(data, |b| u16::from_le_bytes(b).into()),
+        (Base::Int(2, false) | Base::Date, _) => {
+            join.all::<2>(data, |b| u16::from_le_bytes(b).into())
+        }
         (Base::Int(4, false) | Base::DateTime | Base::Ipv4, _) => {
-            each::<4>(data, |b| u32::from_le_bytes(b).into())
+            join.all::<4>(data, |b| u32::from_le_bytes(b).into())
         }
-        (Base::Int(8, false), _) => each::<8>(data, u64::from_le_bytes),
+        (Base::Int(8, false), _) => join.all::<8>(data, u64::from_le_bytes),
         (Base::Int(..) | Base::Enum(..), 1) => {
-            each::<1>(data, |b| signed(i8::from_le_bytes(b).into()))
+            join.all::<1>(data, |b| signed(i8::from_le_bytes(b).into()))
         }
         (Base::Int(..) | Base::Enum(..), 2) => {
-            each::<2>(data, |b| signed(i16::from_le_bytes(b).into()))
+            join.all::<2>(data, |b| signed(i16::from_le_bytes(b).into()))
         }
         (Base::Int(..) | Base::Decimal(..) | Base::Date32, 4) => {
-            each::<4>(data, |b| signed(i32::from_le_bytes(b).into()))
+            join.all::<4>(data, |b| signed(i32::from_le_bytes(b).into()))
         }
         (Base::Int(..) | Base::Decimal(..) | Base::DateTime64(_), 8) => {
-            each::<8>(data, |b| signed(i64::from_le_bytes(b)))
+            join.all::<8>(data, |b| signed(i64::from_le_bytes(b)))
         }
-        _ => return None,
-    };
-    (values.len() == rows).then_some(values)
+        _ => None,
+    }
+}
+
+struct Join<'a> {
+    keys: &'a mut [u64],
+    /// Empty for columns without NULLs.
+    nulls: &'a [u8],
+    used: u32,
+    most: u32,
+}
+
+impl Join<'_> {
+    #[inline(always)]
+    fn all<const N: usize>(&mut self, data: &[u8], to: impl Fn([u8; N]) -> u64) -> Option<u32> {
+        let values = data.as_chunks::<N>().0;
+        let present = |row: usize| self.nulls.get(row).is_none_or(|null| *null == 0);
+        let (mut low, mut high) = (u64::MAX, 0);
+        for (row, value) in values.iter().enumerate() {
+            if present(row) {
+                low = low.min(to(*value));
+                high = high.max(to(*value));
+            }
+        }
+        // NULLs come last: one more than the greatest.
+        let last = high.saturating_sub(low).checked_add(u64::from(!self.nulls.is_empty()))?;
+        let bits = 64 - last.leading_zeros();
+        if self.used + bits > self.most {
+            return None;
+        }
+        for (row, (key, value)) in self.keys.iter_mut().zip(values).enumerate() {
+            let number = if present(row) { to(*value) - low } else { last };
+            *key = *key << bits | number;
+        }
+        Some(bits)
+    }
 }
 
 /// Floats in the order of their values; NaN is never read. -0 and 0 are equal.
@@ -88,58 +156,8 @@ fn float(value: f64) -> u64 {
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-/// All key columns as one number a row with the row's number below it; None when 64 bits do not
-/// hold them. Also the lowest bit of the key and the number of its bits.
-fn join(numbers: Vec<Number>, rows: usize) -> Option<(Vec<u64>, (u32, u32))> {
-    let low = usize::BITS - rows.saturating_sub(1).leading_zeros();
-    let bits: u32 = numbers.iter().map(|n| n.bits).sum();
-    if bits + low > 64 {
-        return None;
-    }
-    let mut numbers = numbers.into_iter();
-    let mut joined = numbers.next()?.values;
-    for next in numbers {
-        for (all, one) in joined.iter_mut().zip(next.values) {
-            // A column of one value takes no bits; 64 bits would leave no room for others.
-            *all = if next.bits < 64 { *all << next.bits | one } else { one };
-        }
-    }
-    for (row, all) in joined.iter_mut().enumerate() {
-        *all = if low < 64 { *all << low | row as u64 } else { row as u64 };
-    }
-    Some((joined, (low, bits)))
-}
-
-const DIGIT: u32 = 11;
-
-/// Radix sort by the key's bits only: it is stable, so rows with equal keys keep their order.
-fn by_number(mut values: Vec<u64>, (low, bits): (u32, u32)) -> Option<Vec<u32>> {
-    if values.is_sorted() {
-        return None;
-    }
-    let mut other = vec![0u64; values.len()];
-    let mut shift = low;
-    while shift < low + bits {
-        let digit = |value: u64| (value >> shift) as usize & ((1 << DIGIT) - 1);
-        let mut starts = [0u32; 1 << DIGIT];
-        values.iter().for_each(|v| starts[digit(*v)] += 1);
-        let mut sum = 0;
-        for start in &mut starts {
-            (*start, sum) = (sum, sum + *start);
-        }
-        for &value in &values {
-            let slot = &mut starts[digit(value)];
-            other[*slot as usize] = value;
-            *slot += 1;
-        }
-        std::mem::swap(&mut values, &mut other);
-        shift += DIGIT;
-    }
-    let mask = if low == 0 { 0 } else { u64::MAX >> (64 - low) };
-    Some(values.iter().map(|v| (v & mask) as u32).collect())
-}
-
-fn by_comparison(columns: &[Column], keys: &[usize], rows: usize) -> Option<Vec<u32>> {
+/// The same for keys that are wider; false when the rows are sorted already.
+fn by_comparison(columns: &[Column], keys: &[usize], rows: usize, order: &mut Vec<u32>) -> bool {
     let strings: Vec<Vec<&[u8]>> = keys
         .iter()
         .map(|&k| match columns[k].kind.base {
@@ -160,12 +178,13 @@ fn by_comparison(columns: &[Column], keys: &[usize], rows: usize) -> Option<Vec<
             })
         })
     };
-    let mut order: Vec<u32> = (0..rows as u32).collect();
+    order.clear();
+    order.extend(0..rows as u32);
     if order.is_sorted_by(|a, b| compare(a, b) != Ordering::Greater) {
-        return None;
+        return false;
     }
     order.sort_by(compare);
-    Some(order)
+    true
 }
 
 /// Two values as the Native format has them.

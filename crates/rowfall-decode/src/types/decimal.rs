@@ -53,6 +53,7 @@ impl<T> Small<T> {
 impl<T: TryFrom<i64> + Copy + Zero> Fixed for Small<T> {
     type Out = T;
     const ZERO: T = T::ZERO;
+    const BARE: bool = true;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<T> {
@@ -85,6 +86,7 @@ impl<const N: usize> Wide<N> {
 impl<const N: usize> Fixed for Wide<N> {
     type Out = [u64; N];
     const ZERO: [u64; N] = [0; N];
+    const BARE: bool = true;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<[u64; N]> {

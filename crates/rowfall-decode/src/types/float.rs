@@ -38,7 +38,7 @@ fn digits(text: &[u8], at: usize, len: usize) -> Option<u64> {
     let high = load8(text, at) ^ ZEROS;
     let low = (load8(text, at + 8) ^ ZEROS) << ((16 - len) * 8);
     // Zeros led `low`, so it is as if it had 8 digits more than it has.
-    let whole = join8(high) * POW10_INT[len - 8] + join8(low);
+    let whole = join8(high).wrapping_mul(POW10_INT[len - 8]).wrapping_add(join8(low));
     (all_digits(high) && all_digits(low)).then_some(whole)
 }
 
@@ -71,7 +71,7 @@ fn short(text: &[u8], mut start: usize, end: usize) -> Option<Short> {
 }
 
 /// Whether fast-float2 and the engine surely agree: digits, one point, an exponent.
-fn ordinary(text: &[u8]) -> bool {
+pub fn ordinary(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let (number, exponent) = match digits.iter().position(|c| matches!(c, b'e' | b'E')) {
         Some(at) => (&digits[..at], &digits[at + 1..]),
@@ -93,6 +93,7 @@ pub struct F64;
 impl Fixed for F64 {
     type Out = f64;
     const ZERO: f64 = 0.0;
+    const BARE: bool = true;
     const LOOSE_NULL: bool = false;
 
     #[inline(always)]
@@ -122,6 +123,7 @@ pub struct F32;
 impl Fixed for F32 {
     type Out = f32;
     const ZERO: f32 = 0.0;
+    const BARE: bool = true;
     const LOOSE_NULL: bool = false;
 
     #[inline(always)]

@@ -17,9 +17,10 @@ const ZEROS: u64 = 0x3030_3030_3030_3030;
 /// The value of eight bytes of 0 to 9, the first one the most significant.
 #[inline(always)]
 pub fn join8(v: u64) -> u64 {
-    let v = (v * 10 + (v >> 8)) & 0x00ff_00ff_00ff_00ff;
-    let v = (v * 100 + (v >> 16)) & 0x0000_ffff_0000_ffff;
-    (v * 10_000 + (v >> 32)) & 0xffff_ffff
+    // Wrapping: what is no number is multiplied before it is found out.
+    let v = v.wrapping_mul(10).wrapping_add(v >> 8) & 0x00ff_00ff_00ff_00ff;
+    let v = v.wrapping_mul(100).wrapping_add(v >> 16) & 0x0000_ffff_0000_ffff;
+    v.wrapping_mul(10_000).wrapping_add(v >> 32) & 0xffff_ffff
 }
 
 #[inline(always)]
@@ -66,6 +67,7 @@ pub struct Unsigned<T>(PhantomData<T>);
 impl<T: TryFrom<u64> + Copy + Default + Zero> Fixed for Unsigned<T> {
     type Out = T;
     const ZERO: T = T::ZERO;
+    const BARE: bool = true;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<T> {
@@ -79,6 +81,7 @@ pub struct Signed<T>(PhantomData<T>);
 impl<T: TryFrom<i64> + Copy + Default + Zero> Fixed for Signed<T> {
     type Out = T;
     const ZERO: T = T::ZERO;
+    const BARE: bool = true;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<T> {

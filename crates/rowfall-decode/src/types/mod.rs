@@ -9,9 +9,10 @@ pub use text::{append as append_text, starts_of, strings_of};
 mod time;
 mod wide;
 
+pub use float::ordinary as is_number;
 pub use int::load8;
 
-use crate::cells::{Cells, Column, Null};
+use crate::cells::{Cells, Column, Null, Style};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Base {
@@ -265,6 +266,8 @@ pub trait Fixed {
     const ZERO: Self::Out;
     /// NULL may also be written as nothing or `\N` whatever the spec's `null` is.
     const LOOSE_NULL: bool = true;
+    /// JSON may hold it without quotes.
+    const BARE: bool = false;
 
     /// Parse `text[start..end]`; 64 bytes are readable from any position up to `end`, and 16
     /// before `start`.
@@ -336,10 +339,11 @@ fn run<C: Cells, P: Fixed, const NULLS: bool>(
         let (start, end) = cells.unquote(from, to);
         let mut value = P::ZERO;
         let mut null = 0u8;
+        let bare = C::STYLE == Style::Json && start == from;
         match parser.parse(text, start, end) {
-            Some(parsed) => value = parsed,
-            None if NULLS && is_null::<C, P>(cells, from, to) => null = 1,
-            None => return Err(row),
+            Some(parsed) if P::BARE || !bare => value = parsed,
+            _ if NULLS && is_null::<C, P>(cells, from, to) => null = 1,
+            _ => return Err(row),
         }
         // SAFETY: row < rows, see the reservations above.
         unsafe {
@@ -370,7 +374,6 @@ fn is_null<C: Cells, P: Fixed>(cells: &C, from: usize, to: usize) -> bool {
 
 /// A name of a header without quotes and escapes; None for one that is empty or unusual.
 pub fn text_of_name(cell: &[u8], csv: bool) -> Option<Vec<u8>> {
-    use crate::cells::Style;
     let quoted = csv && cell.first() == Some(&b'"');
     let content = if quoted { cell.get(1..cell.len() - 1)? } else { cell };
     let blank = |c: Option<&u8>| c.is_some_and(u8::is_ascii_whitespace);

@@ -9,6 +9,7 @@ pub struct Bool;
 impl Fixed for Bool {
     type Out = u8;
     const ZERO: u8 = 0;
+    const BARE: bool = true;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<u8> {

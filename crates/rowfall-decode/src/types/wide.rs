@@ -78,6 +78,7 @@ pub struct Int128 {
 impl Fixed for Int128 {
     type Out = [u64; 2];
     const ZERO: [u64; 2] = [0; 2];
+    const BARE: bool = true;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<[u64; 2]> {
@@ -92,6 +93,7 @@ pub struct Int256 {
 impl Fixed for Int256 {
     type Out = [u64; 4];
     const ZERO: [u64; 4] = [0; 4];
+    const BARE: bool = true;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<[u64; 4]> {

@@ -1,0 +1,251 @@
+//! Whole runs: random rows against a plain reference, torn into chunks of every size.
+
+mod common;
+
+use common::{block, native, string};
+use proptest::prelude::*;
+use serde_json::json;
+
+const COLUMNS: [(&str, &str); 3] = [("n", "Int32"), ("s", "String"), ("m", "Nullable(UInt64)")];
+
+type Row = (i32, Vec<u8>, Option<u64>);
+
+fn rows() -> impl Strategy<Value = Vec<Row>> {
+    let text = prop_oneof![
+        proptest::collection::vec(prop::sample::select(b"ab,\"\n\r\t \\x\xe4".to_vec()), 0..12),
+        proptest::collection::vec(any::<u8>(), 0..90),
+        Just(b"plain".to_vec()),
+    ];
+    let text = text.prop_filter("means NULL", |t| t != b"\\N");
+    proptest::collection::vec((any::<i32>(), text, any::<Option<u64>>()), 0..40)
+}
+
+/// The block that the rows have to become.
+fn wanted(rows: &[Row]) -> Vec<u8> {
+    let numbers = rows.iter().flat_map(|r| r.0.to_le_bytes()).collect();
+    let mut texts = Vec::new();
+    rows.iter().for_each(|r| string(&mut texts, &r.1));
+    let mut most: Vec<u8> = rows.iter().map(|r| u8::from(r.2.is_none())).collect();
+    most.extend(rows.iter().flat_map(|r| r.2.unwrap_or(0).to_le_bytes()));
+    let datas = [numbers, texts, most];
+    let columns: Vec<_> = COLUMNS.iter().zip(datas).map(|((n, t), d)| (*n, *t, d)).collect();
+    block(rows.len(), &columns)
+}
+
+fn csv(rows: &[Row], end: &str, last: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (n, row) in rows.iter().enumerate() {
+        out.extend_from_slice(format!("{},\"", row.0).as_bytes());
+        row.1.iter().for_each(|b| {
+            out.extend_from_slice(if *b == b'"' { b"\"\"" } else { std::slice::from_ref(b) })
+        });
+        out.extend_from_slice(b"\",");
+        out.extend_from_slice(row.2.map_or(String::new(), |v| v.to_string()).as_bytes());
+        if last || n + 1 < rows.len() {
+            out.extend_from_slice(end.as_bytes());
+        }
+    }
+    out
+}
+
+fn tsv(rows: &[Row]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for row in rows {
+        out.extend_from_slice(format!("{}\t", row.0).as_bytes());
+        for byte in &row.1 {
+            match byte {
+                b'\\' => out.extend_from_slice(b"\\\\"),
+                b'\t' => out.extend_from_slice(b"\\t"),
+                b'\n' => out.extend_from_slice(b"\\n"),
+                b'\r' => out.extend_from_slice(b"\\r"),
+                other => out.push(*other),
+            }
+        }
+        let number = row.2.map_or("\\N".to_owned(), |v| v.to_string());
+        out.extend_from_slice(format!("\t{number}\n").as_bytes());
+    }
+    out
+}
+
+fn simds() -> Vec<&'static str> {
+    let all = ["scalar", "avx2", "avx512"];
+    all.into_iter().filter(|name| rowfall_decode::scan::Simd::choose(name).is_some()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn csv_in_chunks_of_any_size(rows in rows(), chunk in 1usize..80, crlf in any::<bool>(), last in any::<bool>()) {
+        let data = csv(&rows, if crlf { "\r\n" } else { "\n" }, last);
+        for simd in simds() {
+            for chunk in [chunk, 256 << 10] {
+                let more = json!({"chunk_bytes": chunk, "simd": simd, "breaks": true});
+                prop_assert_eq!(native(&data, "CSV", &COLUMNS, more), Ok(wanted(&rows)));
+            }
+        }
+    }
+
+    #[test]
+    fn tsv_in_chunks_of_any_size(rows in rows(), chunk in 1usize..80) {
+        let data = tsv(&rows);
+        for simd in simds() {
+            let more = json!({"chunk_bytes": chunk, "simd": simd});
+            prop_assert_eq!(native(&data, "TSV", &COLUMNS, more), Ok(wanted(&rows)));
+        }
+    }
+
+    #[test]
+    fn json_in_chunks_of_any_size(rows in rows(), chunk in 1usize..80, turn in any::<bool>()) {
+        let mut rows = rows;
+        rows.iter_mut().for_each(|r| r.1.retain(u8::is_ascii));
+        let lines = rows.iter().map(|r| {
+            let text = serde_json::to_string(std::str::from_utf8(&r.1).expect("ASCII")).expect("JSON");
+            match (turn, r.2) {
+                (true, None) => format!("{{\"s\": {text}, \"n\": {}}}\n", r.0),
+                (true, Some(m)) => format!("{{ \"m\":{m} , \"n\":{},\"s\":{text}}}\r\n", r.0),
+                (false, m) => format!("{{\"n\":{},\"s\":{text},\"m\":{}}}\n", r.0, json!(m)),
+            }
+        });
+        let data: String = lines.collect();
+        // What has escapes of control characters is read as well: serde_json writes them so.
+        let more = json!({"chunk_bytes": chunk});
+        prop_assert_eq!(native(data.as_bytes(), "JSONEachRow", &COLUMNS, more), Ok(wanted(&rows)));
+    }
+
+    #[test]
+    fn garbage_is_the_same_to_all(data in proptest::collection::vec(prop::sample::select(b"1,\"\n\r\\\t ab{}:".to_vec()), 0..300), chunk in 1usize..70) {
+        for format in ["CSV", "TSV", "JSONEachRow"] {
+            let columns = [("a", "String"), ("b", "Nullable(String)")];
+            let whole = native(&data, format, &columns, json!({"simd": "scalar"}));
+            for simd in simds() {
+                let more = json!({"chunk_bytes": chunk, "simd": simd});
+                let torn = native(&data, format, &columns, more);
+                prop_assert_eq!(torn.is_ok(), whole.is_ok());
+                if let (Err(a), Err(b)) = (&torn, &whole) {
+                    prop_assert_eq!((&a["line"], &a["error"]), (&b["line"], &b["error"]));
+                } else {
+                    prop_assert_eq!(torn, whole.clone());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_sorted(mut rows in rows(), by in prop::sample::select(vec![vec![0], vec![1], vec![2, 0], vec![2, 1, 0]])) {
+        rows.iter_mut().for_each(|r| (r.0, r.2) = (r.0 % 3, r.2.map(|m| m % 3)));
+        let data = csv(&rows, "\n", true);
+        let more = json!({"sort_by": by, "breaks": true});
+        rows.sort_by(|a, b| {
+            let null = |r: &Row| (r.2.is_none(), r.2);
+            by.iter().fold(std::cmp::Ordering::Equal, |found, column| found.then_with(|| match column {
+                0 => a.0.cmp(&b.0),
+                1 => a.1.cmp(&b.1),
+                _ => null(a).cmp(&null(b)),
+            }))
+        });
+        prop_assert_eq!(native(&data, "CSV", &COLUMNS, more), Ok(wanted(&rows)));
+    }
+
+    #[test]
+    fn floats_are_the_nearest(text in "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,25})?([eE][-+]?[0-9]{1,2})?") {
+        let got = native(format!("{text}\n").as_bytes(), "CSV", &[("a", "Float64")], json!({}));
+        let value: f64 = text.parse().expect("a float");
+        prop_assert_eq!(got, Ok(block(1, &[("a", "Float64", value.to_le_bytes().to_vec())])));
+        let value: f32 = text.parse().expect("a float");
+        let got = native(format!("{text}\n").as_bytes(), "CSV", &[("a", "Float32")], json!({}));
+        if value.is_finite() {
+            prop_assert_eq!(got, Ok(block(1, &[("a", "Float32", value.to_le_bytes().to_vec())])));
+        } else {
+            prop_assert!(got.is_err());
+        }
+    }
+
+    #[test]
+    fn integers_are_exact_or_declined(text in "-?[0-9]{1,22}") {
+        let check = |kind: &str, value: Option<Vec<u8>>| {
+            let got = native(format!("{text}\n").as_bytes(), "CSV", &[("a", kind)], json!({}));
+            assert_eq!(got.ok(), value.map(|v| block(1, &[("a", kind, v)])), "{text} as {kind}");
+        };
+        macro_rules! all { ($($t:ty, $name:expr);*) => { $(
+            let minus_zero = $name.starts_with('U') && text.starts_with('-');
+            let value = text.parse::<$t>().ok().filter(|_| !minus_zero && text.trim_start_matches('-').len() <= 20);
+            check($name, value.map(|v| v.to_le_bytes().to_vec()));
+        )* } }
+        all!(i8, "Int8"; i16, "Int16"; i32, "Int32"; i64, "Int64");
+        all!(u8, "UInt8"; u16, "UInt16"; u32, "UInt32"; u64, "UInt64");
+    }
+}
+
+#[test]
+fn errors_name_the_first_bad_value() {
+    let data = b"n,s,m\n1,a,2\n\"2\",\"x\ny\",3\n3,b,4\n4,c,x5\n5,d,\nz,e,1\n";
+    let more = json!({"breaks": true});
+    for chunk in [1, 5, 1 << 16] {
+        let mut more = more.clone();
+        more["chunk_bytes"] = json!(chunk);
+        let wrong = native(data, "CSVWithNames", &COLUMNS, more).expect_err("x5 is no number");
+        assert_eq!(wrong["line"], 6);
+        assert_eq!(wrong["offset"], 34);
+        assert_eq!(wrong["column"], "m");
+        assert_eq!(wrong["value"], "x5");
+        assert_eq!(wrong["type"], "Nullable(UInt64)");
+    }
+}
+
+#[test]
+fn structure_errors_have_their_line() {
+    let cases: [(&[u8], u64); 8] = [
+        (b"1,a,2\n1,a\n", 2),
+        (b"1,a,2\n1,a,2,3\n", 2),
+        (b"1,a,2\n\n1,a,2\n", 2),
+        (b"1,a,2\n1,\"a,2\n", 2),
+        (b"1,a,2\n1,\"a\"b,2\n", 2),
+        (b"1,a,2\n1,a\"b\",2\n", 2),
+        (b"1,a,2\n1,a\rb,2\n", 2),
+        (b"\xef\xbb\xbf1,a,2\n", 1),
+    ];
+    for (data, line) in cases {
+        for chunk in [1, 3, 64, 1 << 16] {
+            let wrong = native(data, "CSV", &COLUMNS, json!({"chunk_bytes": chunk}));
+            let wrong = wrong.expect_err(&String::from_utf8_lossy(data));
+            assert_eq!((&wrong["error"], &wrong["line"]), (&json!("value"), &json!(line)));
+        }
+    }
+}
+
+#[test]
+fn header_finds_columns_in_any_order() {
+    let data = b"x,m,\"s\",n\nskip,7,text,-1\n,,\"\",5\n";
+    let rows = vec![(-1, b"text".to_vec(), Some(7)), (5, Vec::new(), None)];
+    let more = json!({"unknown": "skip"});
+    assert_eq!(native(data, "CSVWithNames", &COLUMNS, more), Ok(wanted(&rows)));
+    let wrong = native(data, "CSVWithNames", &COLUMNS, json!({})).expect_err("x is unknown");
+    assert_eq!((&wrong["column"], &wrong["line"]), (&json!("x"), &json!(1)));
+}
+
+#[test]
+fn blocks_have_the_rows_asked_for() {
+    let rows: Vec<Row> = (0..10).map(|n| (n, vec![b'a'; n as usize], None)).collect();
+    let data = csv(&rows, "\n", false);
+    let mut blocks = wanted(&rows[..4]);
+    blocks.extend(wanted(&rows[4..8]));
+    blocks.extend(wanted(&rows[8..]));
+    for chunk in [1, 10, 1000] {
+        let more = json!({"block_rows": 4, "chunk_bytes": chunk});
+        assert_eq!(native(&data, "CSV", &COLUMNS, more), Ok(blocks.clone()));
+    }
+}
+
+#[test]
+fn specs_that_cannot_be_followed() {
+    let wrong = |columns: &[(&str, &str)], more| {
+        native(b"", "CSV", columns, more).expect_err("")["error"].clone()
+    };
+    assert_eq!(wrong(&[("a", "Array(Int8)")], json!({})), "spec");
+    assert_eq!(wrong(&[("a", "DateTime('Asia/Tokyo')")], json!({})), "spec");
+    assert_eq!(wrong(&[("a", "DateTime")], json!({"timezone": null})), "spec");
+    assert_eq!(wrong(&[("a", "Int8")], json!({"delimiter": "\""})), "spec");
+    assert_eq!(wrong(&[("a", "Int8")], json!({"sort_by": [1]})), "spec");
+    assert_eq!(wrong(&[("a", "Int8")], json!({"inputs": [{"path": "/nowhere"}]})), "io");
+}

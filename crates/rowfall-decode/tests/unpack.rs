@@ -1,0 +1,138 @@
+//! Compressed inputs: what was packed comes out again, what was cut or damaged is an error.
+
+mod common;
+
+use std::io::{Read, Write};
+
+use common::{block, native, string};
+use proptest::prelude::*;
+use rowfall_decode::inflate::{Gzip, HISTORY, SLACK};
+use serde_json::json;
+
+fn gzip(data: &[u8], level: u32) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(level));
+    encoder.write_all(data).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+/// Decompress with windows of `step` bytes.
+fn gunzip(packed: &[u8], step: usize) -> std::io::Result<Vec<u8>> {
+    let mut gzip = Gzip::new(packed);
+    let mut buffer = vec![0; HISTORY + step + SLACK + 400];
+    let (mut all, mut end) = (Vec::new(), 0);
+    loop {
+        let keep = end - end.min(HISTORY);
+        buffer.copy_within(keep..end, 0);
+        let from = end - keep;
+        end = gzip.fill(&mut buffer, from, from + step)?;
+        if end == from {
+            return Ok(all);
+        }
+        all.extend_from_slice(&buffer[from..end]);
+    }
+}
+
+fn text() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        proptest::collection::vec(prop::sample::select(b"0123456789,\n".to_vec()), 0..3000),
+        proptest::collection::vec(any::<u8>(), 0..3000),
+        (0usize..200_000, any::<u8>(), 1usize..300).prop_map(|(n, seed, period)| {
+            (0..n).map(|i| seed.wrapping_add((i % period) as u8).wrapping_mul(17)).collect()
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn gzip_comes_out_again(data in text(), level in 0u32..10, step in 1usize..70_000) {
+        prop_assert_eq!(gunzip(&gzip(&data, level), step).expect("sound"), data);
+    }
+
+    #[test]
+    fn members_follow_each_other(parts in proptest::collection::vec(text(), 1..4), level in 0u32..10) {
+        let packed: Vec<u8> = parts.iter().flat_map(|p| gzip(p, level)).collect();
+        prop_assert_eq!(gunzip(&packed, 65536).expect("sound"), parts.concat());
+        let mut more = packed;
+        more.push(b'x');
+        prop_assert!(gunzip(&more, 65536).is_err());
+    }
+
+    #[test]
+    fn cut_gzip_is_an_error(data in text(), level in 0u32..10, cut in any::<prop::sample::Index>()) {
+        let packed = gzip(&data, level);
+        prop_assert!(gunzip(&packed[..cut.index(packed.len())], 65536).is_err());
+    }
+
+    #[test]
+    fn damaged_gzip_is_what_others_say(data in text(), level in 0u32..10, at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let mut packed = gzip(&data, level);
+        let at = at.index(packed.len());
+        packed[at] ^= 1 << bit;
+        if let Ok(found) = gunzip(&packed, 4096) {
+            let mut other = Vec::new();
+            flate2::read::MultiGzDecoder::new(&packed[..]).read_to_end(&mut other).expect("accepted");
+            prop_assert_eq!(found, other);
+        }
+    }
+
+    #[test]
+    fn any_bytes_do_no_harm(data in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
+        packed.extend(data);
+        let _ = gunzip(&packed, 1000);
+    }
+}
+
+fn packed(kind: &str, data: &[u8]) -> Vec<u8> {
+    match kind {
+        "gzip" => gzip(data, 6),
+        "zstd" => zstd::encode_all(data, 3).expect("memory"),
+        "lz4" => {
+            let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+            encoder.write_all(data).expect("memory");
+            encoder.finish().expect("memory")
+        }
+        "xz" => {
+            let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 3);
+            encoder.write_all(data).expect("memory");
+            encoder.finish().expect("memory")
+        }
+        _ => {
+            let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+            encoder.write_all(data).expect("memory");
+            encoder.finish().expect("memory")
+        }
+    }
+}
+
+#[test]
+fn every_compression() {
+    let lines: String = (0..20_000).map(|n| format!("line {n}\n")).collect();
+    let mut wanted = Vec::new();
+    lines.lines().for_each(|l| string(&mut wanted, l.as_bytes()));
+    let mut twice = wanted.clone();
+    twice.extend_from_slice(&wanted);
+    for kind in ["gzip", "zstd", "lz4", "xz", "bz2"] {
+        let data = packed(kind, lines.as_bytes());
+        let read =
+            |data: &[u8]| native(data, "CSV", &[("a", "String")], json!({"compression": kind}));
+        assert_eq!(read(&data), Ok(block(20_000, &[("a", "String", wanted.clone())])), "{kind}");
+        let both = [&data[..], &data[..]].concat();
+        assert_eq!(
+            read(&both),
+            Ok(block(40_000, &[("a", "String", twice.clone())])),
+            "{kind} twice"
+        );
+        for cut in
+            (1..data.len()).step_by(data.len() / 97 + 1).chain([data.len() - 1, data.len() - 4])
+        {
+            let wrong =
+                read(&data[..cut]).expect_err(&format!("{kind} cut at {cut} of {}", data.len()));
+            assert_eq!(wrong["error"], "io", "{kind} cut at {cut}");
+        }
+        let junk = [&data[..], b"junk"].concat();
+        assert!(read(&junk).is_err(), "{kind} with junk behind it");
+    }
+}
