@@ -98,10 +98,11 @@ class Doctor:
         if encoding is None or encoding.format != "Parquet" or not self._source.replayable:
             return []
         try:
+            footers = self._footers(splits, encoding)
             if self._columns is None:
                 first = self._source.sample(self._plan.listing, 1)
-                self._columns = self._footers(first, encoding)[0][0]
-            footers = self._footers(splits, encoding)
+                among = (columns for columns, paths in footers if _any_same(first[0].uri, paths))
+                self._columns = next(among, None) or self._footers(first, encoding)[0][0]
         except RowfallError:
             return []  # a broken file: the INSERT meets it, too, and finds out which
         known, found = dict(map(tuple, self._columns)), []
@@ -115,7 +116,7 @@ class Doctor:
                 if own.get(name) != known.get(name)
             ]
             what = f"other columns than in the first file: {'; '.join(differ[:5])}"
-            found += [(s, what) for s in splits if any(same_object(s.uri, str(p)) for p in paths)]
+            found += [(s, what) for s in splits if _any_same(s.uri, paths)]
         return found
 
     def _footers(self, splits: Sequence[Split], encoding: Encoding) -> list[list[Any]]:
@@ -308,6 +309,10 @@ class Doctor:
         fixed = {"output_format_json_quote_64bit_integers": 0}
         statement = Statement(text, {**settings, **fixed}, format="JSONCompactEachRow")
         return read_rows(self._engine.run(statement, lane=LANE).data)
+
+
+def _any_same(uri: str, paths: Sequence[Any]) -> bool:
+    return any(same_object(uri, str(path)) for path in paths)
 
 
 def _escaped(text: str) -> str:
