@@ -14,7 +14,10 @@ pub struct Sorter {
     bytes: Vec<u8>,
     keys: Vec<u64>,
     other: Vec<u64>,
+    /// Row numbers in their order.
     order: Vec<u32>,
+    /// Where each row goes; filled instead by sorts of one pass.
+    slots: Vec<u32>,
 }
 
 impl Sorter {
@@ -22,9 +25,32 @@ impl Sorter {
     pub fn sort(&mut self, columns: &mut [Column], keys: &[usize], rows: usize) {
         if self.order(columns, keys, rows) {
             for column in columns {
-                permute(column, &self.order, &mut self.bytes);
+                self.permute(column);
             }
         }
+    }
+
+    /// Bring a column's rows into the order.
+    fn permute(&mut self, column: &mut Column) {
+        let width = column.kind.width();
+        if column.kind.nullable {
+            self.apply(&mut column.nulls, 1);
+        }
+        self.apply(&mut column.data, width);
+    }
+
+    fn apply(&mut self, data: &mut Vec<u8>, width: usize) {
+        self.bytes.clear();
+        if self.slots.is_empty() || !scatter(data, width, &self.slots, &mut self.bytes) {
+            if self.order.is_empty() {
+                self.order.resize(self.slots.len(), 0);
+                for (row, &slot) in self.slots.iter().enumerate() {
+                    self.order[slot as usize] = row as u32;
+                }
+            }
+            gather(data, width, &self.order, &mut self.bytes);
+        }
+        std::mem::swap(data, &mut self.bytes);
     }
 
     /// Put the numbers of the rows into their order; false when they are sorted already.
@@ -35,6 +61,7 @@ impl Sorter {
         let mut bits = 0;
         for &key in keys {
             let Some(more) = push(&columns[key], &mut self.keys, bits, 64 - low) else {
+                self.slots.clear();
                 return by_comparison(columns, keys, rows, &mut self.order);
             };
             bits += more;
@@ -48,24 +75,23 @@ impl Sorter {
 
     /// Radix sort by the key's bits only, 12 at most a pass; the last pass writes row numbers.
     fn radix(&mut self, bits: u32, low: u32) {
-        for (row, key) in self.keys.iter_mut().enumerate() {
-            *key = *key << low | row as u64;
-        }
         let passes = bits.div_ceil(12).max(1);
         let digit_bits = bits.div_ceil(passes);
         let mask = (1usize << digit_bits) - 1;
-        self.other.resize(self.keys.len(), 0);
         self.order.clear();
+        self.slots.clear();
+        if passes == 1 {
+            return self.one_pass(mask);
+        }
+        for (row, key) in self.keys.iter_mut().enumerate() {
+            *key = *key << low | row as u64;
+        }
+        self.other.resize(self.keys.len(), 0);
         self.order.resize(self.keys.len(), 0);
         for pass in 0..passes {
             let shift = low + pass * digit_bits;
             let digit = |key: u64| (key >> shift) as usize & mask;
-            let mut starts = [0u32; 1 << 12];
-            self.keys.iter().for_each(|key| starts[digit(*key)] += 1);
-            let mut sum = 0;
-            for start in &mut starts {
-                (*start, sum) = (sum, sum + *start);
-            }
+            let mut starts = starts(&self.keys, digit);
             let rows = (1u64 << low) - 1;
             for &key in &self.keys {
                 let slot = &mut starts[digit(key)];
@@ -79,6 +105,28 @@ impl Sorter {
             std::mem::swap(&mut self.keys, &mut self.other);
         }
     }
+
+    fn one_pass(&mut self, mask: usize) {
+        let digit = |key: u64| key as usize & mask;
+        let mut starts = starts(&self.keys, digit);
+        self.slots.extend(self.keys.iter().map(|key| {
+            let slot = &mut starts[digit(*key)];
+            *slot += 1;
+            *slot - 1
+        }));
+    }
+}
+
+/// Where the rows of each digit start.
+#[inline(always)]
+fn starts(keys: &[u64], digit: impl Fn(u64) -> usize) -> [u32; 1 << 12] {
+    let mut starts = [0u32; 1 << 12];
+    keys.iter().for_each(|key| starts[digit(*key)] += 1);
+    let mut sum = 0;
+    for start in &mut starts {
+        (*start, sum) = (sum, sum + *start);
+    }
+    starts
 }
 
 /// Append a key column to the keys, as numbers in the order of its type that are as small as they
@@ -214,17 +262,25 @@ fn compare_values(base: &Base, a: &[u8], b: &[u8]) -> Ordering {
     top(a).cmp(&top(b)).then_with(|| a.iter().rev().cmp(b.iter().rev()))
 }
 
-/// Bring a column's rows into the order.
-fn permute(column: &mut Column, order: &[u32], scratch: &mut Vec<u8>) {
-    let mut apply = |data: &mut Vec<u8>, width: usize| {
-        scratch.clear();
-        gather(data, width, order, scratch);
-        std::mem::swap(data, scratch);
-    };
-    if column.kind.nullable {
-        apply(&mut column.nulls, 1);
+/// Put each value into its slot: of a sort of one pass these are a few thousand places that move
+/// on slowly, so that all of them stay in the cache. False for widths that are rare.
+fn scatter(data: &[u8], width: usize, slots: &[u32], out: &mut Vec<u8>) -> bool {
+    fn fixed<const N: usize>(data: &[u8], slots: &[u32], out: &mut Vec<u8>) -> bool {
+        out.resize(data.len(), 0);
+        let to = out.as_chunks_mut::<N>().0;
+        for (value, &slot) in data.as_chunks::<N>().0.iter().zip(slots) {
+            to[slot as usize] = *value;
+        }
+        true
     }
-    apply(&mut column.data, column.kind.width());
+    match width {
+        1 => fixed::<1>(data, slots, out),
+        2 => fixed::<2>(data, slots, out),
+        4 => fixed::<4>(data, slots, out),
+        8 => fixed::<8>(data, slots, out),
+        16 => fixed::<16>(data, slots, out),
+        _ => false,
+    }
 }
 
 fn gather(data: &mut Vec<u8>, width: usize, order: &[u32], out: &mut Vec<u8>) {
@@ -260,7 +316,10 @@ fn strings(data: &mut Vec<u8>, order: &[u32], out: &mut Vec<u8>) {
     out.reserve(used + 16);
     let to = out.as_mut_ptr();
     let mut at = 0;
-    for &row in order {
+    for (n, &row) in order.iter().enumerate() {
+        // The string of 16 rows further on is on its way while this one is copied.
+        let ahead = starts[order[(n + 16).min(order.len() - 1)] as usize] as usize;
+        prefetch(&data[ahead..]);
         let (start, end) = (starts[row as usize] as usize, starts[row as usize + 1] as usize);
         let from = data[start..end].as_ptr();
         let mut done = 0;
@@ -279,4 +338,16 @@ fn strings(data: &mut Vec<u8>, order: &[u32], out: &mut Vec<u8>) {
     // SAFETY: everything up to `at` was written.
     unsafe { out.set_len(at) };
     data.truncate(used);
+}
+
+#[inline(always)]
+fn prefetch(data: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing, wherever it points; SSE is part of x86-64.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(data.as_ptr().cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = data;
 }

@@ -114,7 +114,7 @@ impl Whole {
     fn next(&mut self) -> Part {
         let number = u32::from_le_bytes([0, 1, 2, 3].map(|n| self.field[n]));
         match self.part {
-            Part::Magic if number >> 4 == 0x184d_2a5 => Part::SkipSize,
+            Part::Magic if number >> 4 == 0x0184_d2a5 => Part::SkipSize,
             Part::Magic => Part::Flags,
             Part::Flags => {
                 self.flags = self.field[0];
