@@ -137,12 +137,16 @@ mod x86 {
             unsafe {
                 let low = _mm256_loadu_si256(at.cast());
                 let high = _mm256_loadu_si256(at.add(32).cast());
-                bytes.map(|byte| {
-                    let wanted = _mm256_set1_epi8(byte as i8);
-                    let a = _mm256_movemask_epi8(_mm256_cmpeq_epi8(low, wanted)) as u32;
-                    let b = _mm256_movemask_epi8(_mm256_cmpeq_epi8(high, wanted)) as u32;
-                    u64::from(a) | u64::from(b) << 32
-                })
+                // A macro, as closures do not take over the instructions of their function.
+                macro_rules! mask {
+                    ($byte:expr) => {{
+                        let wanted = _mm256_set1_epi8($byte as i8);
+                        let a = _mm256_movemask_epi8(_mm256_cmpeq_epi8(low, wanted)) as u32;
+                        let b = _mm256_movemask_epi8(_mm256_cmpeq_epi8(high, wanted)) as u32;
+                        u64::from(a) | u64::from(b) << 32
+                    }};
+                }
+                [mask!(bytes[0]), mask!(bytes[1]), mask!(bytes[2]), mask!(bytes[3])]
             }
         }
 
@@ -183,7 +187,12 @@ mod x86 {
             // SAFETY: the caller's promise.
             unsafe {
                 let text = _mm512_loadu_si512(at.cast());
-                bytes.map(|byte| _mm512_cmpeq_epi8_mask(text, _mm512_set1_epi8(byte as i8)))
+                macro_rules! mask {
+                    ($byte:expr) => {
+                        _mm512_cmpeq_epi8_mask(text, _mm512_set1_epi8($byte as i8))
+                    };
+                }
+                [mask!(bytes[0]), mask!(bytes[1]), mask!(bytes[2]), mask!(bytes[3])]
             }
         }
 
@@ -202,16 +211,18 @@ mod x86 {
                 let places = _mm512_maskz_compress_epi8(mask, all);
                 let base = _mm512_set1_epi32(base as i32);
                 let count = mask.count_ones() as usize;
-                let put = |at: usize, part: __m128i| {
-                    let wide = _mm512_add_epi32(_mm512_cvtepu8_epi32(part), base);
-                    _mm512_storeu_si512(to.add(at).cast(), wide);
-                };
-                put(0, _mm512_castsi512_si128(places));
+                macro_rules! put {
+                    ($at:expr, $part:expr) => {
+                        let wide = _mm512_add_epi32(_mm512_cvtepu8_epi32($part), base);
+                        _mm512_storeu_si512(to.add($at).cast(), wide);
+                    };
+                }
+                put!(0, _mm512_castsi512_si128(places));
                 if count > 16 {
-                    put(16, _mm512_extracti32x4_epi32::<1>(places));
+                    put!(16, _mm512_extracti32x4_epi32::<1>(places));
                     if count > 32 {
-                        put(32, _mm512_extracti32x4_epi32::<2>(places));
-                        put(48, _mm512_extracti32x4_epi32::<3>(places));
+                        put!(32, _mm512_extracti32x4_epi32::<2>(places));
+                        put!(48, _mm512_extracti32x4_epi32::<3>(places));
                     }
                 }
                 to.add(count)
