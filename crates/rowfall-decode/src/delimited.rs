@@ -116,6 +116,8 @@ pub fn decode<const CSV: bool>(
         broken: source.scan.broken,
         rules: source.rules,
     };
+    cells.check();
+    assert!(layout.places.iter().all(|&place| place < layout.width));
     let mut bad = None;
     for (number, (column, &place)) in columns.iter_mut().zip(&layout.places).enumerate() {
         cells.column = place;

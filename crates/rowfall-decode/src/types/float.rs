@@ -45,7 +45,7 @@ fn digits(text: &[u8], at: usize, len: usize) -> Option<u64> {
 /// Plain notation (`-12.5`, `7`) of at most 8 digits before the point and 16 behind it.
 #[inline(always)]
 fn short(text: &[u8], mut start: usize, end: usize) -> Option<Short> {
-    let minus = text[start] == b'-';
+    let minus = load8(text, start) as u8 == b'-';
     start += usize::from(minus);
     let len = end.wrapping_sub(start);
     // The point is at most 8 digits from the start, or the number has none.

@@ -85,7 +85,7 @@ impl<T: TryFrom<i64> + Copy + Default + Zero> Fixed for Signed<T> {
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<T> {
-        let minus = text[start] == b'-';
+        let minus = load8(text, start) as u8 == b'-';
         let size = upto20(text, start + usize::from(minus), end)?;
         // -2^63 is the one number whose size is no i64.
         let value = if minus { 0i64.wrapping_sub(size as i64) } else { size as i64 };
