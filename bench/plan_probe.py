@@ -18,7 +18,7 @@ from rowfall.options import Options
 from rowfall.planner import Inputs, make_plan
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText, quote
-from rowfall.targets.table import EmbeddedTable
+from rowfall.targets.table import embedded
 
 _SIZE = 25_000_000
 _SCHEMA = Schema(
@@ -69,7 +69,7 @@ def main() -> None:
     start = time.perf_counter()
     listing = source.listing()
     listed = time.perf_counter()
-    target = EmbeddedTable(Path("/data"), "default", "t")
+    target = embedded(Path("/data"), "default", "t")
     facts = Facts("26.9.2.1", 8, 16 << 30)
     plan = make_plan(
         Inputs(source, target, listing, source.encoding(listing), _SCHEMA, facts, Options(),

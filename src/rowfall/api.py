@@ -8,26 +8,35 @@ print(report.rows, report.seconds, report.limited_by)
 from __future__ import annotations
 
 import os
+import secrets as random
 import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from rowfall import history
+from rowfall.cleanup import Leftover, clean_target, forget_load
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import Interrupted, RowfallError, TargetError, UsageError
 from rowfall.events import Event, Listener, silent
-from rowfall.jobs import open_job, plan_job
+from rowfall.jobs import connect, open_job, plan_job
 from rowfall.loader import load_job
 from rowfall.model import Plan, Report, Statement
 from rowfall.options import Options, restored
+from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText
-from rowfall.targets import DEFAULT_FOLDER
+from rowfall.targets import open_target
 from rowfall.verifier import Verification, verify_table
 
-__all__ = ["Verification", "load", "loads", "plan", "query", "report", "verify"]
+if TYPE_CHECKING:
+    from rowfall.engines.server import Server
+
+__all__ = [
+    "Leftover", "Verification", "clean", "forget", "leftovers", "load", "loads", "plan", "query",
+    "report", "resume", "verify",
+]  # fmt: skip
 
 
 def plan(
@@ -36,13 +45,15 @@ def plan(
     to: str | None = None,
     table: str | None = None,
     options: Options | None = None,
+    password: Secret | None = None,
 ) -> Plan:
     """What :func:`load` would do with the same arguments. Nothing is written or created.
 
     Raises:
         RowfallError: see :mod:`rowfall.errors`; the same as for a load.
     """
-    with open_job(sources, to, table, options or Options(), silent, dry=True) as job:
+    with open_job(sources, to, table, options or Options(), silent, dry=True,
+                  password=password) as job:  # fmt: skip
         return plan_job(job)[0]
 
 
@@ -53,15 +64,18 @@ def load(
     table: str | None = None,
     options: Options | None = None,
     on_event: Listener = silent,
+    password: Secret | None = None,
 ) -> Report:
     """Load ``sources`` into ``to``; goes on by itself where an unfinished load of the same stopped.
 
     Args:
         sources: paths, globs, ``s3://``, ``http(s)://``, ``generate://``, or ``-``.
-        to: a folder (embedded ClickHouse, default ``./rowfall-data``), ``null:``, or files to
-            write. table: target table, ``name`` or ``database.name``; default from the source.
+        to: a folder (embedded ClickHouse, default ``./rowfall-data``), a server
+            (``clickhouse://user@host:8123/database``), ``null:``, or files to write.
+        table: target table, ``name`` or ``database.name``; default from the source.
         options: see :class:`rowfall.Options`.
         on_event: called with every :mod:`rowfall.events` event, from several threads in turn.
+        password: of the server's user, instead of the one in ``to`` or the environment.
 
     Returns:
         What was done. ``outcome`` is ``done``, ``partial`` or ``failed``; splits that did not
@@ -75,9 +89,46 @@ def load(
     with (
         _one_at_a_time(on_event) as emit,
         _terminable(),
-        open_job(sources, to, table, options, emit, dry=False) as job,
+        open_job(sources, to, table, options, emit, dry=False, password=password) as job,
     ):
         return load_job(job)
+
+
+def resume(
+    load_id: str = "",
+    *,
+    to: str | None = None,
+    on_event: Listener = silent,
+    password: Secret | None = None,
+) -> Report:
+    """Go on with an unfinished load as it was asked for, from wherever this is called.
+
+    Args:
+        load_id: or the beginning of one; "" for the newest that is not done.
+
+    Raises:
+        UsageError: there is none, or it read stdin. Otherwise as :func:`load`.
+    """
+    if load_id:
+        known = report(load_id, to=to)
+    else:
+        open_loads = [r for r in loads(to=to) if r.outcome != "done"]
+        if not open_loads:
+            raise UsageError(
+                "no load is unfinished", hint="See rowfall status; other targets need --to."
+            )
+        known = open_loads[0]
+    asked = history.request(known.load_id, to)
+    if "-" in asked["sources"]:
+        raise UsageError(
+            f"load {known.load_id} read stdin, which cannot be read again",
+            hint="Send the data once more to rowfall load.",
+        )
+    with _inside(asked.get("folder")):
+        return load(
+            asked["sources"], to=to or asked["to"], table=asked["table"],
+            options=restored(asked["options"]), on_event=on_event, password=password,
+        )  # fmt: skip
 
 
 def query(
@@ -88,6 +139,7 @@ def query(
     write: bool = False,
     out_fd: int = 1,
     pretty: bool = False,
+    password: Secret | None = None,
 ) -> None:
     """Run one statement and stream its result to the descriptor ``out_fd``.
 
@@ -96,37 +148,44 @@ def query(
         write: allow statements that change something.
 
     Raises:
-        TargetError: no such data folder. EngineError: what the engine says.
+        TargetError: no such data folder or server. EngineError: what the engine says.
     """
-    folder = Path(to).absolute() if to else Path(DEFAULT_FOLDER).absolute()
-    if not folder.is_dir():
-        if to:
-            raise TargetError(f"there is no data folder {to}", hint="Load something into it first.")
-        folder_or_none = None
-    else:
-        folder_or_none = folder
     chosen = format or ("PrettyCompactMonoBlock" if pretty else "TSVWithNames")
+    target = open_target(to, "any", Options(), password)
+    statement = SqlText.of(text.strip().rstrip(";"))
+    if target.server is not None:
+        server = connect(target.server, Options(), target.database)
+        # 2: no writes, but settings may change; formats need that.
+        settings = {} if write or server.readonly else {"readonly": 2}
+        asked = Statement(statement, settings, f"query-{random.token_hex(8)}", chosen)
+        _run_query(server, asked, out_fd)
+        return
+    if target.folder is None:
+        raise UsageError(f"there is nothing to query in {target.text}")
+    if not target.folder.is_dir() and to:
+        raise TargetError(f"there is no data folder {to}", hint="Load something into it first.")
     # The child uses 0 to 2 itself, so the output gets another number there.
     out = os.dup(out_fd)
-    engine = Embedded(folder_or_none, fds=(out,))
-    lane = 1
     try:
+        engine = Embedded(target.folder if target.folder.is_dir() else None, fds=(out,))
         if not write:
-            # 2: no writes, but settings may change; formats need that.
-            engine.run(Statement(SqlText.of("SET readonly = 2")), lane=lane)
-        with _terminable(), _killed_on_interrupt(engine, "query"):
-            statement = Statement(SqlText.of(text.strip().rstrip(";")), query_id="query",
-                                  format=chosen)  # fmt: skip
-            try:
-                engine.run(statement, lane=lane, out_fd=out)
-            except RowfallError as error:
-                if "Broken pipe" in error.message:
-                    # `rowfall query ... | head`: the reader has seen enough.
-                    raise BrokenPipeError from None
-                raise
+            engine.run(Statement(SqlText.of("SET readonly = 2")), lane=1)
+        _run_query(engine, Statement(statement, query_id="query", format=chosen), out)
+    finally:
+        os.close(out)
+
+
+def _run_query(engine: Embedded | Server, statement: Statement, out_fd: int) -> None:
+    try:
+        with _terminable(), _killed_on_interrupt(engine, statement.query_id):
+            engine.run(statement, lane=1, out_fd=out_fd)
+    except RowfallError as error:
+        if "Broken pipe" in error.message:
+            # `rowfall query ... | head`: the reader has seen enough.
+            raise BrokenPipeError from None
+        raise
     finally:
         engine.close()
-        os.close(out)
 
 
 def loads(*, to: str | None = None) -> list[Report]:
@@ -152,7 +211,49 @@ def report(load_id: str, *, to: str | None = None) -> Report:
     )
 
 
-def verify(load_id: str, *, to: str | None = None, on_event: Listener = silent) -> Verification:
+def forget(load_id: str, *, to: str | None = None, password: Secret | None = None) -> int:
+    """Make what a load has landed count as not landed; its rows stay where they are.
+
+    Returns:
+        The number of splits that would be loaded again.
+
+    Raises:
+        UsageError: no such load.
+    """
+    known = report(load_id, to=to)
+    asked = history.request(known.load_id, to)
+    target = open_target(to or asked["to"], asked["table"] or "any", Options(), password)
+    return forget_load(target, known.load_id)
+
+
+def leftovers(*, to: str | None = None, password: Secret | None = None) -> list[Leftover]:
+    """What dead loads have left in a target; nothing is changed."""
+    return clean(to=to, password=password, dry=True)
+
+
+def clean(
+    *, to: str | None = None, password: Secret | None = None, dry: bool = False,
+    on_event: Listener = silent,
+) -> list[Leftover]:  # fmt: skip
+    """Finish what dead loads had committed and drop the rest of what they left.
+
+    Returns:
+        What was dropped (``dry``: what would be).
+
+    Raises:
+        TargetError: no such folder or server.
+    """
+    target = open_target(to, "any", Options(), password)
+    return clean_target(target, dry=dry, emit=on_event)
+
+
+def verify(
+    load_id: str,
+    *,
+    to: str | None = None,
+    on_event: Listener = silent,
+    password: Secret | None = None,
+) -> Verification:
     """Read the source of a finished load again and compare it with the table.
 
     Raises:
@@ -162,8 +263,8 @@ def verify(load_id: str, *, to: str | None = None, on_event: Listener = silent) 
     known = report(load_id, to=to)
     request = history.request(known.load_id, to)
     options = restored(request["options"])
-    with open_job(request["sources"], request["to"], request["table"], options, on_event,
-               dry=True) as job:  # fmt: skip
+    with open_job(request["sources"], to or request["to"], request["table"], options, on_event,
+               dry=True, password=password) as job:  # fmt: skip
         return verify_table(job, known.load_id)
 
 
@@ -206,9 +307,23 @@ def _terminable() -> Iterator[None]:
 
 
 @contextmanager
-def _killed_on_interrupt(engine: Embedded, query_id: str) -> Iterator[None]:
+def _inside(folder: str | None) -> Iterator[None]:
+    """Relative names of options (rejects, schema files) mean what they meant."""
+    before = os.getcwd()
+    if folder and os.path.isdir(folder):
+        os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@contextmanager
+def _killed_on_interrupt(engine: Embedded | Server, query_id: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        engine.terminate()
+        if not isinstance(engine, Embedded):
+            engine.kill(query_id)
+        engine.abandon()
         raise Interrupted("interrupted") from None

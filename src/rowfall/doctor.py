@@ -23,7 +23,6 @@ from rowfall.options import Options
 from rowfall.publish import read_rows
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText
-from rowfall.targets.base import Target
 
 # Finding bad rows runs beside nothing else, but not on a lane that the watch or a KILL needs.
 LANE = 3
@@ -50,13 +49,14 @@ class TooManyBadRowsError(DataError):
 
 
 class Doctor:
-    """One per load; the executor asks it when the engine complains about data."""
+    """One per load; the executor asks it when the engine complains about data.
 
-    def __init__(
-        self, source: Source, target: Target, plan: Plan, engine: Embedded, options: Options
-    ) -> None:
+    Args:
+        engine: the embedded one of this machine, which reads the source once more.
+    """
+
+    def __init__(self, source: Source, plan: Plan, engine: Embedded, options: Options) -> None:
         self._source = source
-        self._target = target
         self._plan = plan
         self._engine = engine
         self._options = options
@@ -169,8 +169,8 @@ class Doctor:
 
     # --- loading around bad rows --------------------------------------------------------------
 
-    def tolerant(self, staging: str, splits: Sequence[Split]) -> tuple[SqlText, dict[str, Any]]:
-        """The INSERT of the rows that fit, and the settings that it needs.
+    def tolerant(self, splits: Sequence[Split]) -> tuple[SqlText, dict[str, Any]]:
+        """The SELECT of the rows that fit, and the settings that it needs.
 
         Raises:
             UsageError: a column cannot be checked value by value.
@@ -181,9 +181,8 @@ class Doctor:
         headers = [complaint.header_of(self._source, s, encoding, self._ask) for s in splits]
         good = badrows.good_rows(self._source, splits, encoding, schema, headers)
         names = ", ".join(sql.name(c.name) for c in schema.columns)
-        into = self._target.into(staging, schema)
-        insert = SqlText.of("INSERT INTO ", into, f" ({names}) SELECT {names} FROM ", good)
-        return insert, badrows.settings(encoding, schema)
+        select = SqlText.of(f"SELECT {names} FROM ", good)
+        return select, badrows.settings(encoding, schema)
 
     def reject(self, splits: Sequence[Split], good: int) -> int:
         """Write the bad rows of ``splits`` to the rejects file.

@@ -1,8 +1,8 @@
 """The executor: takes a plan's groups one after another, stages, checks, publishes, records.
 
-The INSERT of the next attempt runs while the one before is counted and moved (that work is
-the engine's locks and the disk, not its cores). Every transition is in the ledger before the
-action that depends on it.
+The INSERT of the next attempt runs while the one before is counted and attached (that work is
+the engine's locks and the disk, not its cores). Every transition is in the ledger, and for shared
+targets in the journal, before the action that depends on it.
 """
 
 from __future__ import annotations
@@ -11,44 +11,34 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from rowfall import fastpath, planner, retry
-from rowfall.doctor import Doctor, TooManyBadRowsError
-from rowfall.engines.codes import DATA_CODES, MEMORY_LIMIT
-from rowfall.engines.embedded import Embedded
-from rowfall.errors import (
-    DataError,
-    EngineError,
-    Interrupted,
-    RowfallError,
-    SourceError,
-    TargetError,
-)
-from rowfall.events import (
-    AttemptPublished,
-    AttemptStarted,
-    Listener,
-    Note,
-    SplitFailed,
-)
+from rowfall import retry, staging
+from rowfall.delivery import Delivery, Order
+from rowfall.doctor import Doctor
+from rowfall.engines.base import Engine
+from rowfall.errors import Interrupted, RowfallError, TargetError
+from rowfall.events import AttemptPublished, AttemptStarted, Listener, Note, SplitFailed
+from rowfall.journal import Claims
 from rowfall.ledger import Ledger
 from rowfall.model import Failure, Outcome, Plan, Schema, Setting, Split, Statement
-from rowfall.publish import Publisher, ask
+from rowfall.publish import Publisher, Staged, ask
+from rowfall.recovery import ChangedError, CountError, Recovery, Work, shown
 from rowfall.sources.base import Source
-from rowfall.targets.base import Publish, Target
-from rowfall.targets.table import STAGING_PREFIX
-from rowfall.tune import lower
+from rowfall.targets.base import STAGING_PREFIX, Publish, Target
+from rowfall.twins import Twins
 from rowfall.watch import Watch
 
-# Ctrl-C must be answered within two seconds: one for a polite KILL, then the child is ended.
+# Ctrl-C must be answered within two seconds: one for a polite KILL, then the engine is left.
 POLITE_SECONDS = 1.0
 PUBLISH_LANE = 1
-# The engine quotes whole buffers of data in some messages; a page is enough for anybody.
-MOST_TEXT = 2_000
+FIRST_LANE = 100
+# Somebody else loads the last files: a look costs two small SELECTs.
+WAIT_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -62,6 +52,7 @@ class Tally:
     written: int = 0
     parts: int = 0
     landed: int = 0
+    elsewhere: int = 0
     attempts: int = 0
     retries: int = 0
     publish_seconds: float = 0.0
@@ -69,20 +60,8 @@ class Tally:
     notes: list[str] = field(default_factory=list)
     settings: tuple[Setting, ...] = ()
     landed_ids: set[str] = field(default_factory=set)
+    query_ids: list[str] = field(default_factory=list)
     checksum: tuple[int, int] | None = None
-
-
-@dataclass(slots=True)
-class Work:
-    """Splits that are to be loaded by one attempt, with the history that decides what next."""
-
-    number: int
-    splits: list[Split]
-    tries: int = 0
-    lowered: int = 0
-    settings: tuple[Setting, ...] = ()
-    tolerant: bool = False
-    schema: Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +76,34 @@ class Done:
     started: float
 
 
-class ChangedError(SourceError):
-    """Objects that are not what was listed, each with what happened to it."""
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a load works with; every part was opened by the job.
 
-    def __init__(self, changed: Sequence[tuple[Split, str]]) -> None:
-        super().__init__("the source changed during the load")
-        self.changed = changed
+    Attributes:
+        engine: stores the rows. ``delivery`` gets them there.
+        twins: staging tables, None for targets that are files.
+        into: the ledger's key of the place where attempts are published.
+        identity: the key that split ids are made with: the target's, whatever ``into`` is.
+        rescue: brings attempts of dead processes to an end, so that their splits are free.
+        allowed: settings for CREATE TABLE: what the target has, its twin may have.
+        calm: waits until the target can take the parts of an attempt.
+    """
+
+    engine: Engine
+    source: Source
+    target: Target
+    ledger: Ledger
+    claims: Claims
+    delivery: Delivery
+    doctor: Doctor
+    twins: Twins | None
+    into: str
+    identity: str
+    emit: Listener
+    allowed: Mapping[str, int]
+    rescue: Callable[[Sequence[str]], None]
+    calm: Callable[[Staged], None]
 
 
 class Executor:
@@ -111,34 +112,26 @@ class Executor:
 
     def __init__(
         self,
-        *,
-        engine: Embedded,
-        source: Source,
-        target: Target,
-        ledger: Ledger,
+        means: Means,
         plan: Plan,
         load_id: str,
-        into: str,
-        emit: Listener,
-        doctor: Doctor,
+        *,
         verify: bool = False,
         overwrite: bool = False,
     ) -> None:
-        self.engine, self.source, self.target = engine, source, target
-        self.ledger, self.plan, self.doctor = ledger, plan, doctor
-        self.load_id, self.into, self.emit = load_id, into, emit
+        self.means, self.plan, self.load_id = means, plan, load_id
+        self.ledger, self.emit = means.ledger, means.emit
         self.tally = Tally(settings=plan.settings, checksum=(0, 0) if verify else None)
-        self._publisher = Publisher(
-            engine, ledger, target.database, target.table, lane=PUBLISH_LANE
-        )
-        self._schema = plan.schema
+        self.publisher = Publisher(means.engine, means.ledger, lane=PUBLISH_LANE)
+        self.schema: Schema = plan.schema
+        self._recovery = Recovery(self)
         self._queue: deque[Work] = deque()
+        self._waiting: list[Work] = []
         self._busy = 0
         self._stop = False
         self._fatal: BaseException | None = None
-        self._deaths = 0
         self._overwrite = overwrite
-        self._serial = ledger.attempts(load_id)
+        self._serial = means.ledger.attempts(load_id)
         self._changed = threading.Condition()
         self._running: set[str] = set()
         self._publishing: Future[None] | None = None
@@ -153,15 +146,16 @@ class Executor:
         """
         for number, group in enumerate(self.plan.groups):
             if group.indexes:
-                splits = list(self.plan.listing.splits(self.into, group.indexes))
+                splits = list(self.plan.listing.splits(self.means.identity, group.indexes))
                 self._queue.append(Work(number, splits, settings=self.plan.settings))
         watched = None
-        if self.target.caps.publish is Publish.MOVE:
-            watched = (self.target.database, (self.target.table, STAGING_PREFIX))
-        with Watch(self.engine, self.emit, watched) as self._watch:
+        target = self.means.target
+        if self._attaches:
+            watched = (target.database, (target.table, STAGING_PREFIX))
+        with Watch(self.means.engine, self.emit, watched) as self._watch:
             workers = [
                 threading.Thread(target=self._work, args=(lane,), daemon=True)
-                for lane in range(100, 100 + self.plan.lanes)
+                for lane in range(FIRST_LANE, FIRST_LANE + self.plan.lanes)
             ]
             try:
                 for worker in workers:
@@ -181,6 +175,10 @@ class Executor:
             raise self._fatal
         return self.tally
 
+    @property
+    def _attaches(self) -> bool:
+        return self.means.target.caps.publish is Publish.ATTACH
+
     # --- work ---------------------------------------------------------------------------------
 
     def _work(self, lane: int) -> None:
@@ -193,51 +191,75 @@ class Executor:
             self._release()
 
     def _take(self) -> Work | None:
-        with self._changed:
-            while not (self._stop or self._fatal):
-                if self._queue:
-                    self._busy += 1
-                    return self._queue.popleft()
-                if not self._busy:
+        while True:
+            with self._changed:
+                while not (self._stop or self._fatal):
+                    if self._queue:
+                        self._busy += 1
+                        return self._queue.popleft()
+                    if not self._busy:
+                        break
+                    # Somebody else's attempt may still fail and come back in pieces.
+                    self._changed.wait(0.5)
+                if self._stop or self._fatal or not self._waiting:
                     return None
-                # Somebody else's attempt may still fail and come back in pieces.
-                self._changed.wait(0.5)
-            return None
+                # Everything else is done: see what became of what other processes hold.
+                self._changed.wait(WAIT_SECONDS)
+                self._queue.extend(self._waiting)
+                self._waiting.clear()
 
     def _release(self) -> None:
         with self._changed:
             self._busy -= 1
             self._changed.notify_all()
 
-    def _again(self, *works: Work) -> None:
+    def again(self, *works: Work) -> None:
+        """Put work back to the front of the queue."""
         with self._changed:
             self.tally.retries += len(works)
             self._queue.extendleft(reversed(works))
             self._changed.notify_all()
 
+    def give_up(self) -> bool:
+        """Forget all queued work; False when something has landed, so that there is hope."""
+        with self._changed:
+            if self.tally.landed:
+                return False
+            self._queue.clear()
+            self._waiting.clear()
+            return True
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop
+
     def _attempt(self, work: Work, lane: int) -> None:
-        """One try at one group: stage, insert; what follows depends on the kind of target."""
+        """One try at one group: claim, stage, insert; what follows depends on the target."""
         with self._changed:
             self._serial += 1
             attempt = f"{self.load_id}_{self._serial}"
-        staging = self.target.staging_name(attempt, work.number, self.plan.encoding)
-        self.ledger.attempt_started(attempt, self.load_id, staging, work.splits)
+        means = self.means
+        place = means.target.staging_name(attempt, work.number, self.plan.encoding)
+        self.ledger.attempt_started(attempt, self.load_id, place, means.into, work.splits)
+        if not self._claimed(work, attempt):
+            return
         self.tally.attempts += 1
         stored = sum(s.size or 0 for s in work.splits)
         self.emit(AttemptStarted(attempt, len(work.splits), stored or None))
         started = time.monotonic()
         try:
-            if others := self.doctor.other_types(work.splits):
+            if others := means.doctor.other_types(work.splits):
                 raise ChangedError(others)
-            for statement in self.target.stage(staging, self.plan.schema):
-                self.engine.run(Statement(statement), lane=lane)
-            outcome = self._insert(work, attempt, staging, lane, stored)
+            if means.twins is not None:
+                for statement in means.twins.stage(place):
+                    means.engine.run(Statement(statement, means.allowed), lane=lane)
+            outcome = self._insert(work, attempt, place, lane, stored)
         except RowfallError as error:
             self._watch.forget(attempt)
-            self._recover(work, attempt, staging, error)
+            self._recovery.failed(work, attempt, place, error)
             return
-        done = Done(work, attempt, staging, outcome, stored, started)
-        if self.target.caps.publish is not Publish.MOVE:
+        done = Done(work, attempt, place, outcome, stored, started)
+        if not self._attaches:
             self._finish(done)
             return
         if self._publishing is not None:
@@ -246,27 +268,49 @@ class Executor:
             self._busy += 1  # the publisher's share, released in _finish_later
         self._publishing = self._pool.submit(self._finish_later, done)
 
-    def _insert(self, work: Work, attempt: str, staging: str, lane: int, stored: int) -> Outcome:
+    def _claimed(self, work: Work, attempt: str) -> bool:
+        """Whether all splits are ours; if not, what is free is queued again, the rest waits."""
+        claim = self.means.claims.claim(attempt, work.splits)
+        if claim.whole:
+            return True
+        self.means.claims.release(attempt)
+        self.ledger.attempt_ended(attempt, "lost", "other processes hold some of its files")
+        if claim.lost:
+            self.means.rescue(claim.lost)
+        landed = [s for s in work.splits if s.id in claim.landed]
+        if landed:
+            self.ledger.landed_elsewhere(self.load_id, (s.id for s in landed))
+            self.tally.elsewhere += len(landed)
+        busy = [s for s in work.splits if s.id in claim.busy]
+        free = [s for s in work.splits if s.id not in claim.busy and s.id not in claim.landed]
+        with self._changed:
+            if free:
+                self._queue.appendleft(replace(work, splits=free))
+            if busy:
+                self._waiting.append(replace(work, splits=busy))
+        return False
+
+    def _insert(self, work: Work, attempt: str, place: str, lane: int, stored: int) -> Outcome:
         settings = {s.name: s.value for s in work.settings}
-        if self.target.caps.publish is Publish.AT_ONCE:
+        if self.means.target.caps.publish is Publish.AT_ONCE:
             # An object that an earlier attempt of ours may have written is ours to overwrite.
-            own = self._overwrite or self.ledger.attempts_into(staging) > 1
+            own = self._overwrite or self.ledger.attempts_into(place) > 1
             settings["s3_truncate_on_insert"] = int(own)
+        select = None
         if work.tolerant:
-            sql, lenient = self.doctor.tolerant(staging, work.splits)
+            select, lenient = self.means.doctor.tolerant(work.splits)
             settings |= lenient
-        else:
-            schema = work.schema or self._schema
-            sql = planner.statement(
-                self.source, self.target, schema, self.plan.encoding, work.splits, staging
-            )
+        twins = self.means.twins
+        if twins is not None:
+            settings |= twins.settings
+        sink = self.means.target.table if twins is not None and twins.direct else place
+        order = Order(attempt, work.splits, sink, work.schema or self.schema, settings, select)
         with self._changed:
             self._running.add(attempt)
+            self.tally.query_ids.append(attempt)
         try:
-            return self.engine.run(
-                Statement(sql, settings, query_id=attempt),
-                lane=lane,
-                on_tick=self._watch.ticker(attempt, stored or None),
+            return self.means.delivery.insert(
+                order, lane, self._watch.ticker(attempt, stored or None)
             )
         finally:
             with self._changed:
@@ -287,14 +331,18 @@ class Executor:
         """Check and publish one staged attempt; errors decide what is tried again."""
         begin = time.monotonic()
         try:
-            self._check_unchanged(done)
-            rows = self._publish(done)
+            changed = self.means.source.changed(done.work.splits)
+            if changed:
+                raise ChangedError(changed)
+            rows = self._publish(done) if self._attaches else self._publish_file(done)
         except RowfallError as error:
             self._watch.forget(done.attempt)
             if self.ledger.attempt_state(done.attempt) == "loaded":
                 # Its rows are partly visible: only publishing may go on, at the next run.
                 raise
-            self._recover(done.work, done.attempt, done.staging, error)
+            self._recovery.failed(done.work, done.attempt, done.staging, error)
+            return
+        if rows is None:
             return
         tally = self.tally
         with self._changed:
@@ -312,29 +360,43 @@ class Executor:
             )
         )
 
-    def _check_unchanged(self, done: Done) -> None:
-        changed = self.source.changed(done.work.splits)
-        if changed:
-            raise ChangedError(changed)
+    def _publish(self, done: Done) -> int | None:
+        """Attach the attempt; returns its rows, None when it was not ours any more."""
+        means = self.means
+        assert means.twins is not None  # noqa: S101 - every target that attaches has them
+        pairs = means.twins.pairs(done.staging)
+        fixed = means.twins.fixed(done.staging)
+        staged = self.publisher.staged(pairs, self.plan.schema.row_bytes, fixed)
+        if not means.twins.keeps:
+            # A Null table keeps nothing to count, and a Log holds other rows as well.
+            each = 1 + sum(v.source < 0 for v in means.twins.views.views)
+            staged = replace(staged, rows=done.outcome.rows_read // each)
+        self._check_count(done, staged)
+        if self.tally.checksum is not None:
+            self._add_checksum(done.staging)
+        means.calm(staged)
+        if not means.claims.commit(done.attempt, staged.rows, staged.moves):
+            self.note("warning", "this process was taken for dead: its last files are loaded again")
+            self.discard(done.staging)
+            self.ledger.attempt_ended(done.attempt, "lost", "its lease ran out")
+            self.again(done.work)
+            return None
+        self.ledger.attempt_loaded(done.attempt, staged.rows, staged.moves)
+        self._recovery.publish(done.attempt, staged.moves)
+        means.claims.landed(done.attempt)
+        self.ledger.attempt_published(done.attempt, means.into)
+        self.discard(done.staging)
+        with self._changed:
+            self.tally.parts += staged.parts
+            self.tally.written += staged.bytes
+        return staged.rows
 
-    def _publish(self, done: Done) -> int:
-        """Make the attempt visible; returns its rows."""
-        publish = self.target.caps.publish
-        if publish is Publish.MOVE:
-            staged = self._publisher.staged(done.staging, self.plan.schema.row_bytes)
-            self._check_count(done, staged.rows)
-            if self.tally.checksum is not None:
-                self._add_checksum(done.staging)
-            self.ledger.attempt_loaded(done.attempt, staged.rows, staged.moves)
-            self._publisher.publish(done.attempt, done.staging, staged.moves, self.into)
-            for statement in self.target.discard(done.staging):
-                self.engine.run(Statement(statement), lane=PUBLISH_LANE)
-            with self._changed:
-                self.tally.parts += staged.parts
-                self.tally.written += staged.bytes
-            return staged.rows
+    def _publish_file(self, done: Done) -> int:
+        """Make a written file visible; returns its rows."""
+        target = self.means.target
+        publish = target.caps.publish
         if publish is Publish.RENAME and self._writes_failed():
-            wanted = self.target.staging_name("", done.work.number, self.plan.encoding)
+            wanted = target.staging_name("", done.work.number, self.plan.encoding)
             raise TargetError(
                 f"cannot write {wanted}: the disk is full, or took only a part of it",
                 hint="Free some space and run the same command again.",
@@ -342,9 +404,9 @@ class Executor:
         rows = done.outcome.rows_written or done.outcome.rows_read
         self.ledger.attempt_loaded(done.attempt, rows, ())
         if publish is Publish.RENAME:
-            final = Path(self.target.staging_name("", done.work.number, self.plan.encoding))
+            final = Path(target.staging_name("", done.work.number, self.plan.encoding))
             self.tally.written += _rename(Path(done.staging), final)
-        self.ledger.attempt_published(done.attempt, self.into)
+        self.ledger.attempt_published(done.attempt, self.means.into)
         return rows
 
     def _writes_failed(self) -> bool:
@@ -352,139 +414,83 @@ class Executor:
         ends well even on a full disk."""
         event = "event = 'WriteBufferFromFileDescriptorWriteFailed' AND value > 0"
         ((failed,),) = ask(
-            self.engine, f"SELECT count() FROM system.events WHERE {event}", lane=PUBLISH_LANE
+            self.means.engine, f"SELECT count() FROM system.events WHERE {event}", lane=PUBLISH_LANE
         )
         return bool(failed)
 
-    def _add_checksum(self, staging: str) -> None:
-        rows, total = self._publisher.checksum(staging, [c.name for c in self.plan.schema.columns])
+    def _add_checksum(self, place: str) -> None:
+        columns = self.plan.schema.columns
+        rows, total = self.publisher.checksum(self.means.target.database, place, columns)
         before = self.tally.checksum or (0, 0)
         self.tally.checksum = (before[0] + rows, (before[1] + total) % (1 << 64))
 
-    def _check_count(self, done: Done, staged: int) -> None:
-        read = done.outcome.rows_written if done.work.tolerant else done.outcome.rows_read
-        if staged != read:
-            raise EngineError(f"{read:,} rows were read and {staged:,} were stored", transient=True)
+    def _check_count(self, done: Done, staged: Staged) -> None:
+        """Rows in staging have to be those that were read.
+
+        Raises:
+            CountError: they are not.
+        """
+        twins, outcome = self.means.twins, done.outcome
+        assert twins is not None  # noqa: S101 - every target that attaches has them
+        if not twins.keeps:
+            return
+        rows = dict.fromkeys((p.staging for p in twins.pairs(done.staging)), 0)
+        for move in staged.moves:
+            rows[move.staging] += move.rows
+        expected = twins.read(rows, done.staging)
+        read = outcome.rows_written if done.work.tolerant and not twins.views else outcome.rows_read
+        if done.work.tolerant and twins.views:
+            read = expected or staged.rows  # bad rows were read, too; the doctor counts them
+        if expected is not None and read != expected:
+            raise CountError(
+                f"{read:,} rows were read and {expected:,} were stored", transient=True
+            )
         if done.work.tolerant:
             with self._changed:
-                self.tally.rejected += self.doctor.reject(done.work.splits, staged)
+                self.tally.rejected += self.means.doctor.reject(done.work.splits, staged.rows)
 
     # --- what goes wrong ----------------------------------------------------------------------
 
-    def _recover(self, work: Work, attempt: str, staging: str, error: RowfallError) -> None:
-        """Clear away a failed attempt and decide what of it is tried again, and how."""
-        with self._changed:
-            if self._stop:
-                return  # the interrupt clears away; the engine may be gone already
-            if isinstance(error, EngineError) and error.code == 0 and error.transient:
-                self._revive(error)
-        if isinstance(error, SourceError) or error.code in DATA_CODES:
-            # Half of a file that is being written looks like bad data.
-            changed = self.source.changed(work.splits)
-            error = ChangedError(changed) if changed else error
-        for statement in self.target.discard(staging):
-            self.engine.run(Statement(statement), lane=PUBLISH_LANE)
-        _unlink(self.target, staging)
-        self.ledger.attempt_ended(attempt, "failed", _shown(error.message))
-        if not self.source.replayable:
-            # What was read of stdin is gone: another try would load the rest as if it were all.
-            self._without(work, [(s, error) for s in work.splits])
-        elif isinstance(error, ChangedError):
-            self._without(work, [(s, _changed_error(s, what)) for s, what in error.changed])
-        elif error.code == MEMORY_LIMIT:
-            self._lower(work, error)
-        elif error.code in DATA_CODES or isinstance(error, DataError):
-            self._bad_data(work, error)
-        elif error.transient and work.tries < retry.MOST_TRANSIENT:
-            work.tries += 1
-            self._note("warning", f"{error.message.splitlines()[0][:200]}; trying again")
-            time.sleep(retry.pause(work.tries))
-            self._again(work)
-        elif isinstance(error, SourceError) and not error.transient:
-            self._bisect(work, error)
-        elif isinstance(error, SourceError):
-            self._without(work, [(s, error) for s in work.splits])
-        else:
-            raise error
-
-    def _revive(self, error: EngineError) -> None:
-        """A new engine process after a death, a few times; then the error is final."""
-        self._deaths += 1
-        if self._deaths > retry.MOST_DEATHS:
-            raise EngineError(error.message, hint=error.hint)
-        self._note("warning", f"{error.message}; starting it again")
-        self.engine.restart()
-
-    def _lower(self, work: Work, error: RowfallError) -> None:
-        if work.lowered >= retry.MOST_LOWERED:
-            raise error
-        self._note("warning", "out of memory: blocks are made smaller, trying once more")
-        self.tally.settings = work.settings = lower(work.settings)
-        work.lowered += 1
-        self._again(work)
-
-    def _bad_data(self, work: Work, error: RowfallError) -> None:
-        """Try another way of reading, then around the bad rows, then without the bad objects."""
-        if changed := self.source.changed(work.splits):
-            # A cut or overwritten object explains any complaint about its last row.
-            self._without(work, [(s, _changed_error(s, what)) for s, what in changed])
-            return
-        schema = work.schema or self._schema
-        other = None if work.tolerant else self.doctor.second_look(work.splits, schema)
-        if other is not None:
-            work.schema = other
-            if fastpath.is_fast(schema):
-                # A zero in one object: the others will hold some, too. Line breaks are different:
-                # whether all quotes are closed is asked for each group.
-                self._schema = other
-            self._again(work)
-            return
-        if self.doctor.tolerates and not work.tolerant:
-            work.tolerant = True
-            self._again(work)
-            return
-        guilty: Sequence[tuple[Split, RowfallError]] = self.doctor.explain(work.splits, error)
-        if isinstance(error, TooManyBadRowsError):
-            # The count is the news; where the first one is stands in it, too.
-            guilty = [(split, error) for split, _ in guilty]
-        if guilty:
-            self._without(work, guilty)
-        else:
-            self._bisect(work, error)
-
-    def _bisect(self, work: Work, error: RowfallError) -> None:
-        """Nobody can say which object it was: halves of the group find out."""
-        if len(work.splits) == 1:
-            self._without(work, [(work.splits[0], error)])
-            return
-        half = len(work.splits) // 2
-        first, second = work.splits[:half], work.splits[half:]
-        self._again(replace(work, splits=first), replace(work, splits=second))
-
-    def _without(self, work: Work, guilty: Sequence[tuple[Split, RowfallError]]) -> None:
+    def without(self, work: Work, guilty: Sequence[tuple[Split, RowfallError]]) -> None:
         """Record failed splits and load the others of the group again."""
         bad = {split.id for split, _ in guilty}
         for split, error in guilty:
-            message = _shown(error.message)
+            message = shown(error.message)
             self.ledger.split_failed(self.load_id, split.id, message, error.hint)
             self.tally.failures.append(Failure(split.name, message, error.hint))
             self.emit(SplitFailed(split.name, message, error.hint))
         failures = self.tally.failures
-        if len(failures) >= retry.HOPELESS and not self.tally.landed:
-            self._note("warning", f"stopped after {len(failures)} failures: nothing fits so far")
-            with self._changed:
-                self._queue.clear()
+        if len(failures) >= retry.HOPELESS and self.give_up():
+            self.note("warning", f"stopped after {len(failures)} failures: nothing fits so far")
             return
         rest = [s for s in work.splits if s.id not in bad]
         if rest:
-            self._again(replace(work, splits=rest))
+            self.again(replace(work, splits=rest))
 
-    def _note(self, level: str, text: str) -> None:
+    def note(self, level: str, text: str) -> None:
+        """Tell the user now and keep it for the report."""
         self.tally.notes.append(text)
         self.emit(Note(level, text))
 
+    def publish_staged(self, attempt: str, staged: Staged) -> None:
+        """Attach a committed attempt, see :meth:`rowfall.recovery.Recovery.publish`."""
+        self._recovery.publish(attempt, staged.moves)
+
+    def discard(self, place: str) -> None:
+        """Remove what an attempt left; harmless when there is nothing."""
+        means = self.means
+        if means.twins is not None:
+
+            def asks(text: str) -> list[list[Any]]:
+                return ask(means.engine, text, lane=PUBLISH_LANE)
+
+            for statement in staging.discard(asks, place, means.twins.databases):
+                means.engine.run(Statement(statement), lane=PUBLISH_LANE)
+        elif means.target.caps.publish is Publish.RENAME and place:
+            Path(place).unlink(missing_ok=True)
+
     def _interrupt(self, workers: Sequence[threading.Thread]) -> None:
-        """Stop what runs: politely for a second, then with the engine's process."""
+        """Stop what runs: politely for a second, then by leaving the engine."""
         with self._changed:
             self._stop = True
             running = tuple(self._running)
@@ -492,7 +498,7 @@ class Executor:
 
         def kill() -> None:
             for attempt in running:
-                self.engine.kill(attempt)
+                self.means.delivery.kill(attempt)
 
         polite = threading.Thread(target=kill, daemon=True)
         polite.start()
@@ -500,37 +506,20 @@ class Executor:
         for thread in (polite, *workers):
             thread.join(max(0.0, deadline - time.monotonic()))
         if any(t.is_alive() for t in (polite, *workers)):
-            self.engine.terminate()
+            self.means.engine.abandon()
 
 
-def _changed_error(split: Split, what: str) -> SourceError:
-    return SourceError(
-        f"{split.name}: {what}",
-        hint="Nothing of it is visible. Run the same command again when it is whole and at rest.",
-    )
-
-
-def _shown(text: str) -> str:
-    """An error's text as it is recorded: of bounded length, bytes that are no text escaped."""
-    return text[:MOST_TEXT].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def _rename(staging: Path, final: Path) -> int:
+def _rename(place: Path, final: Path) -> int:
     """Make a finished file visible under its name, durably. Returns its bytes."""
-    if not staging.exists():
+    if not place.exists():
         return 0  # no rows, no file
-    with staging.open("rb+") as file:
+    with place.open("rb+") as file:
         os.fsync(file.fileno())
-    size = staging.stat().st_size
-    staging.replace(final)
+    size = place.stat().st_size
+    place.replace(final)
     folder = os.open(final.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
     return size
-
-
-def _unlink(target: Target, staging: str) -> None:
-    if target.caps.publish is Publish.RENAME and staging:
-        Path(staging).unlink(missing_ok=True)

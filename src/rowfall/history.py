@@ -17,7 +17,7 @@ from rowfall.targets import open_target, state_folder
 
 
 def reports(to: str | None) -> list[Report]:
-    """Reports of all loads of target ``to`` (None: the default folder and the user's ledger)."""
+    """Reports of all loads of target ``to`` (None: the default folder and the user's ledgers)."""
     found = [r for path in _ledgers(to) for r in _reports(path)]
     return sorted(found, key=lambda r: r.started, reverse=True)
 
@@ -26,7 +26,7 @@ def _ledgers(to: str | None) -> list[Path]:
     if to is not None:
         return [open_target(to, "any", Options()).ledger_path]
     here = open_target(None, "any", Options()).ledger_path
-    return [here, state_folder() / "rowfall.ledger"]
+    return [here, *sorted(state_folder().glob("*.ledger"))]
 
 
 def _rows(path: Path) -> list[LoadRow]:

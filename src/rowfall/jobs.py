@@ -3,35 +3,49 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rowfall import complaint, infer, planner
+from rowfall import complaint, infer, planner, views
+from rowfall.engines.base import Engine
 from rowfall.engines.codes import DATA_CODES
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.prestart import prestart
 from rowfall.errors import DataError, RowfallError, UsageError
 from rowfall.events import Listener, Note
+from rowfall.journal import Journal
 from rowfall.ledger import Ledger, into_key
 from rowfall.model import Encoding, Listing, Plan, Schema, Statement
 from rowfall.options import Options
 from rowfall.publish import ask, read_rows
+from rowfall.reach import Reach, reach
+from rowfall.secrets import Secret
+from rowfall.shadow import table_uuid
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText, quote
 from rowfall.targets import default_table, open_target
-from rowfall.targets.base import Publish, Target
+from rowfall.targets.base import Publish, ServerAt, Target
 from rowfall.units import parse_size
+
+if TYPE_CHECKING:
+    from rowfall.engines.server import Server
 
 STDIN = "-"
 
 
 @dataclass(slots=True)
 class Job:
-    """One request with everything that had to be opened for it."""
+    """One request with everything that had to be opened for it.
+
+    Attributes:
+        engine: stores the rows. ``reader`` reads the source from here; the same when embedded.
+        home: the table whose columns count when it exists: the target, or its shadow.
+        how: whether a server reads the source itself, and why; None for the embedded engine.
+    """
 
     sources: tuple[str, ...]
     to: str | None
@@ -40,9 +54,12 @@ class Job:
     target: Target
     listing: Listing
     encoding: Encoding | None
-    engine: Embedded
+    engine: Engine
+    reader: Embedded
     ledger: Ledger | None
     emit: Listener
+    home: str = ""
+    how: Reach | None = None
 
     @property
     def into(self) -> str:
@@ -69,8 +86,9 @@ def open_job(
     emit: Listener,
     *,
     dry: bool,
+    password: Secret | None = None,
 ) -> Iterator[Job]:
-    """Source, target, listing, engine and ledger; closed in the other order.
+    """Source, target, listing, engines and ledger; closed in the other order.
 
     ``dry`` touches no target: a data folder that does not exist is not made (the engine then
     works in memory), and the ledger is only read.
@@ -78,48 +96,94 @@ def open_job(
     texts = (sources,) if isinstance(sources, str) else tuple(sources)
     if not texts:
         raise UsageError("no source given", hint="Name files, a glob, or generate://trips.")
+    _check_choices(options)
     if STDIN not in texts:
         # It imports while the source is listed; stdin's descriptor has to be inherited.
         prestart()
     source = open_source(texts, options)
-    target = open_target(to, table or default_table(texts[0]), options)
-    listing = source.listing()
-    encoding = source.encoding(listing)
-    folder = target.folder
-    if folder is not None and dry and not folder.is_dir():
-        folder = None
-    memory = parse_size(options.memory) if options.memory else None
-    engine = Embedded(folder, memory=memory, threads=options.threads, fds=source.fds)
-    ledger = None
-    try:
+    target = open_target(to, table or default_table(texts[0]), options, password)
+    with ExitStack() as stack:
+        server = None if target.server is None else connect(target.server, options)
+        if server is not None:
+            stack.callback(server.close)
+        listing = source.listing()
+        encoding = source.encoding(listing)
+        folder = target.folder
+        if folder is not None and dry and not folder.is_dir():
+            folder = None
+        memory = parse_size(options.memory) if options.memory and server is None else None
+        reader = Embedded(folder, memory=memory, threads=options.threads, fds=source.fds)
+        stack.callback(reader.close)
+        ledger = None
         if not dry or target.ledger_path.exists():
             ledger = Ledger(target.ledger_path)
-        yield Job(texts, to, options, source, target, listing, encoding, engine, ledger, emit)
-    finally:
-        engine.close()
-        if ledger is not None:
-            ledger.close()
+            stack.callback(ledger.close)
+        job = Job(
+            texts, to, options, source, target, listing, encoding, server or reader, reader,
+            ledger, emit, target.table,
+        )  # fmt: skip
+        if server is not None:
+            job.how = reach(server, source, listing, encoding, options)
+        yield job
 
 
-def plan_job(job: Job, *, forced: str | None = None) -> tuple[Plan, set[int]]:
+def connect(at: ServerAt, options: Options, database: str = "") -> Server:
+    """The engine of a server target; ``database`` is where unqualified names live.
+
+    Raises:
+        TargetError: it cannot be reached, or refuses the user.
+    """
+    from rowfall.engines.server import Server  # http.client takes 20 ms that others save
+
+    return Server(
+        at.host, at.port, tls=at.tls, user=at.user, password=at.password,
+        options=at.options, threads=options.threads, database=database,
+        memory=parse_size(options.memory) if options.memory else None,
+    )  # fmt: skip
+
+
+def _check_choices(options: Options) -> None:
+    """Options that contradict each other.
+
+    Raises:
+        UsageError: which two.
+    """
+    for one, other in (
+        ("pull", "push"), ("atomic", "replace"), ("direct", "atomic"), ("direct", "replace"),
+    ):  # fmt: skip
+        if getattr(options, one) and getattr(options, other):
+            raise UsageError(f"--{one} and --{other} exclude each other")
+    if options.wait and not re.fullmatch(r"merges=[1-9]\d*", options.wait):
+        raise UsageError(
+            f"--wait {options.wait} is not something to wait for",
+            hint="Write --wait merges=3000: until fewer than 3000 parts are active.",
+        )
+
+
+def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[int]]:
     """The plan, and the indexes of splits that have landed before.
 
     Args:
-        forced: id of a load that loads everything again; only what it has landed itself counts.
+        known: ids of landed splits; None to ask ledger and journal.
     """
     planner.check_clauses(job.options)
     _check_settings(job)
     schema = _schema(job)
+    if known is None:
+        known = landed_ids(job)
     landed: set[int] = set()
-    if job.ledger is not None and job.target.caps.remembers:
-        known = job.ledger.landed(job.into) if forced is None else job.ledger.landed_by(forced)
-        if known:
-            splits = job.listing.splits(job.into)
-            landed = {i for i, split in enumerate(splits) if split.id in known}
-            if len(known) > len(landed) and forced is None:
-                _warn_of_new_versions(job, job.ledger, landed)
+    if known and job.ledger is not None:
+        splits = job.listing.splits(job.into)
+        landed = {i for i, split in enumerate(splits) if split.id in known}
+        if len(known) > len(landed) and not job.options.force:
+            _warn_of_new_versions(job, job.ledger, landed)
     if landed and job.target.caps.publish is Publish.RENAME:
         landed -= _missing_files(job)
+    fed: tuple[str, ...] = ()
+    if job.target.table and schema.exists and not job.options.direct:
+        database, table = job.target.database, job.target.table
+        fed = views.discover(lambda text: ask(job.engine, text), database, table).names
+    pulls = job.how is None or job.how.pull
     inputs = planner.Inputs(
         source=job.source,
         target=job.target,
@@ -130,8 +194,29 @@ def plan_job(job: Job, *, forced: str | None = None) -> tuple[Plan, set[int]]:
         options=job.options,
         landed=frozenset(landed),
         remote=job.remote,
+        placement="server" if job.target.server else "embedded",
+        delivery="pull" if pulls else "push",
+        why=job.how.reason if job.how else "",
+        views=fed,
     )
     return planner.make_plan(inputs), landed
+
+
+def landed_ids(job: Job) -> set[str]:
+    """Ids of the splits that the target holds, as far as ledger and journal know."""
+    if not job.target.caps.remembers:
+        return set()
+    known = job.ledger.landed(job.into) if job.ledger is not None else set()
+    if job.target.server is None:
+        return known
+    uuid = table_uuid(job.engine, job.target.database, job.target.table)
+    journal = Journal(job.engine, job.target.database, uuid)
+    if not uuid:
+        return set()
+    if not journal.there():
+        return known
+    # The journal knows what other machines have landed and forgotten, too.
+    return (known | journal.landed_ids()) - journal.forgotten_ids()
 
 
 def _check_settings(job: Job) -> None:
@@ -182,7 +267,7 @@ def _schema(job: Job) -> Schema:
     def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
         fixed = {"output_format_json_quote_64bit_integers": 0}
         statement = Statement(text, {**settings, **fixed}, format="JSONCompactEachRow")
-        return read_rows(job.engine.run(statement).data)
+        return read_rows(job.reader.run(statement).data)
 
     listing, existing = job.listing, _existing(job)
     while True:
@@ -224,7 +309,7 @@ def _existing(job: Job) -> list[list[Any]] | None:
     """Rows of system.columns of the target table, None when it does not exist."""
     if not job.target.table:
         return None
-    where = f"database = {quote(job.target.database)} AND table = {quote(job.target.table)}"
+    where = f"database = {quote(job.target.database)} AND table = {quote(job.home)}"
     rows = ask(
         job.engine,
         f"SELECT name, type, default_kind FROM system.columns WHERE {where} ORDER BY position",

@@ -1,4 +1,4 @@
-"""One load from beginning to end: reconcile, plan, create, execute, report."""
+"""One load from beginning to end: settle the past, plan, create, execute, make visible."""
 
 from __future__ import annotations
 
@@ -7,153 +7,403 @@ import json
 import os
 import secrets as random
 import time
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from rowfall import __version__, sql, summary
+from rowfall import sql, staging, summary, views
+from rowfall.delivery import Delivery, deliver
 from rowfall.doctor import Doctor
-from rowfall.errors import EngineError, Interrupted, RowfallError, TargetError, UsageError
+from rowfall.errors import (
+    EngineError,
+    Interrupted,
+    LedgerError,
+    RowfallError,
+    TargetError,
+    UsageError,
+)
 from rowfall.events import LoadEnded, LoadStarted, Note
-from rowfall.execute import Executor, Tally
-from rowfall.jobs import Job, plan_job
-from rowfall.ledger import Ledger
+from rowfall.execute import Executor, Means
+from rowfall.jobs import Job, landed_ids, plan_job
+from rowfall.journal import Alone, Claims, Journal
+from rowfall.ledger import Ledger, LoadRow, into_key
 from rowfall.model import Plan, Report, Statement
 from rowfall.options import changed
-from rowfall.publish import ask
-from rowfall.reconcile import reconcile
-from rowfall.sqltext import SqlText, quote
+from rowfall.outcome import make_report
+from rowfall.pressure import Pressure, Waited
+from rowfall.publish import Staged, ask
+from rowfall.reconcile import follow, reconcile
+from rowfall.rescue import Rescue
+from rowfall.shadow import Shadow, shadowed, table_uuid
+from rowfall.sqltext import SqlText
 from rowfall.targets.base import Publish
+from rowfall.twins import Twins
 from rowfall.verifier import compare_staged
+
+# The user may not create tables (497) or is read-only (164): what the server says is the cause.
+RIGHTS = (497, 164)
+
+# Loads that this process runs now: another thread's load is no unfinished one.
+_ACTIVE: set[str] = set()
 
 
 def load_job(job: Job) -> Report:
+    """Run a load to its end; see :func:`rowfall.api.load`."""
     ledger = job.ledger
     assert ledger is not None  # noqa: S101 - only dry jobs have none
-    options = job.options
-    reconcile(job.engine, ledger, job.target, job.emit)
     load_id = _load_id(job, ledger)
     begun = datetime.now(UTC).isoformat(timespec="seconds")
-    _prepare(job, ledger, load_id, begun)
-    made, landed = plan_job(job, forced=load_id if options.force else None)
-    job.emit(
-        LoadStarted(
-            load_id, made.source, made.target, job.table_text, len(job.listing), len(landed),
-            _todo_bytes(made), _todo_rows(made),
-        )
-    )  # fmt: skip
-    for advice in made.forecast.advice:
-        job.emit(Note("warning", advice))
-    _create(job, ledger, load_id, made)
-    _check_files(job, made)
-    todo = (i for g in made.groups for i in g.indexes)
-    ledger.add_splits(load_id, job.listing.splits(job.into, todo))
-    doctor = Doctor(job.source, job.target, made, job.engine, job.options)
-    executor = Executor(
-        engine=job.engine, source=job.source, target=job.target, ledger=ledger, plan=made,
-        load_id=load_id, into=job.into, emit=job.emit, doctor=doctor,
-        verify=options.verify, overwrite=options.replace or options.force,
-    )  # fmt: skip
-    start, cpu = time.monotonic(), job.engine.cpu_seconds()
-    outcome, problem = "done", None
-    if not any(g.indexes for g in made.groups):
-        text = f"nothing to load: all {len(job.listing):,} splits have landed before"
-        executor.tally.notes.append(text)
-        job.emit(Note("info", f"{text} (--force loads them again)"))
+    _ACTIVE.add(load_id)
     try:
-        tally = executor.run()
-        if tally.failures:
-            outcome = "partial" if tally.landed or landed else "failed"
-    except RowfallError as error:
-        outcome = "interrupted" if isinstance(error, Interrupted) else "failed"
-        problem, tally = error, executor.tally
-    made_report = _report(job, made, load_id, begun, outcome, tally, time.monotonic() - start, cpu)
-    ledger.end(load_id, outcome, summary.to_json(made_report))
-    job.emit(LoadEnded(load_id, outcome))
-    if problem is not None:
-        raise problem
-    if tally.checksum is not None and tally.landed:
-        compare_staged(job, made, tally.checksum, tally.landed_ids, load_id)
-    return made_report
+        return Load(job, ledger, load_id, begun).run()
+    finally:
+        _ACTIVE.discard(load_id)
+
+
+class Load:
+    """One run of one load, step by step."""
+
+    def __init__(self, job: Job, ledger: Ledger, load_id: str, begun: str) -> None:
+        self.job, self.ledger, self.load_id, self.begun = job, ledger, load_id, begun
+        options = job.options
+        self._gathers = bool(job.target.table) and (options.atomic or options.replace)
+        # Where attempts are published: the target, or the shadow of this load.
+        self.into = into_key(job.into, load_id) if self._gathers else job.into
+        self._shadow = Shadow(
+            job.engine, ledger, job.target.database, job.target.table, load_id, job.into, self.into
+        )
+        self._pressure = Pressure(job.engine, job.emit)
+        self._salt = load_id if options.force else ""
+        self._claims: Claims = Alone()
+        self._whole: Journal | None = None
+
+    def run(self) -> Report:
+        job, ledger = self.job, self.ledger
+        self._settle_past()
+        made, landed = plan_job(job, self._known())
+        job.emit(
+            LoadStarted(
+                self.load_id, made.source, made.target, job.table_text, len(job.listing),
+                len(landed), _todo_bytes(made), _todo_rows(made),
+            )
+        )  # fmt: skip
+        for advice in made.forecast.advice:
+            job.emit(Note("warning", advice))
+        twins = self._create(made)
+        _check_files(job, made)
+        todo = (i for g in made.groups for i in g.indexes)
+        ledger.add_splits(self.load_id, job.listing.splits(job.into, todo))
+        with ExitStack() as stack:
+            if isinstance(self._claims, Journal):
+                stack.enter_context(self._claims)  # renews its lease
+            return self._execute(made, twins, deliver(job, made), len(landed))
+
+    # --- before -------------------------------------------------------------------------------
+
+    def _settle_past(self) -> None:
+        """Bring what crashes left to an end, and notice a table that is not the one it was."""
+        job, ledger = self.job, self.ledger
+        target = job.target
+        if target.server is None:
+            reconcile(job.engine, ledger, target, job.emit)
+        if not target.table:
+            return
+        if job.options.replace:
+            if not self._shadow.swapped():
+                job.home = self._shadow.name
+            elif self._known():
+                job.home = target.table
+        elif ledger.created_here(job.into) and not ledger.landed(job.into):
+            _drop_own_empty_table(job, ledger)
+        for key, name in {job.into: target.table, self.into: job.home}.items():
+            uuid = table_uuid(job.engine, target.database, name)
+            if uuid and target.server is not None:
+                self._rescue_all(uuid, key)
+            known = ledger.table_uuid(key)
+            if known is None or known == uuid:
+                continue
+            forgotten = ledger.set_table(key, uuid)
+            if forgotten:
+                job.emit(
+                    Note("info", f"{job.table_text} was dropped since the last load: "
+                                 f"loading all {forgotten:,} splits again")
+                )  # fmt: skip
+
+    def _rescue_all(self, uuid: str, key: str) -> None:
+        journal = self._journal(uuid)
+        if journal.there():
+            self._rescue(journal).all_dead()
+            follow(self.ledger, journal, key)
+
+    def _journal(self, uuid: str) -> Journal:
+        job = self.job
+        return Journal(job.engine, job.target.database, uuid, self.load_id, self._salt)
+
+    def _rescue(self, journal: Journal) -> Rescue:
+        job = self.job
+        return Rescue(job.engine, self.ledger, journal, job.target.database, job.emit)
+
+    def _known(self) -> set[str]:
+        """Ids of splits that need not be loaded again."""
+        job, ledger = self.job, self.ledger
+        if job.options.force:
+            return ledger.landed_by(self.load_id)
+        if not job.target.caps.remembers:
+            return set()
+        gathered = ledger.landed(self.into)
+        if job.options.replace:
+            return gathered
+        return landed_ids(job) | gathered
+
+    # --- the table ----------------------------------------------------------------------------
+
+    def _create(self, made: Plan) -> Twins | None:
+        """Make what is missing: table, shadow, journal. Returns how attempts are staged."""
+        job, ledger = self.job, self.ledger
+        target = job.target
+        if not target.table:
+            for statement in target.create(made.schema):
+                job.engine.run(Statement(statement))
+            return None
+        statements = () if made.schema.exists else target.create(made.schema, job.home)
+        if statements:
+            ledger.step(self.load_id, "create", "started")
+            if made.ddl:
+                job.emit(Note("info", f"creating the table:\n{made.ddl}"))
+            try:
+                for statement in statements:
+                    job.engine.run(Statement(statement))
+            except EngineError as error:
+                if error.transient or error.code in RIGHTS:
+                    raise
+                cause = error.message.split(", required columns", 1)[0]
+                raise UsageError(
+                    f"the table cannot be created: {cause}",
+                    hint="Check --order-by, --engine and the other options of the table.",
+                ) from None
+            ledger.step(self.load_id, "create", "done")
+        twins = self._twins()
+        self._remember_uuids()
+        return twins
+
+    def _twins(self) -> Twins:
+        job = self.job
+        database = job.target.database
+
+        def asks(text: str) -> list[list[Any]]:
+            return ask(job.engine, text)
+
+        facts = staging.facts(asks, database, job.home)
+        if facts is None:
+            raise TargetError(f"the table {database}.{job.home} was dropped by somebody else")
+        if job.options.direct:
+            return Twins(facts, views.Views(database, job.target.table), straight=True)
+        found = views.discover(asks, database, job.target.table)
+        if job.options.replace and found:
+            raise UsageError(
+                f"{job.table_text} feeds materialized views ({', '.join(found.names)}): what they "
+                "hold of the old rows cannot be replaced",
+                hint="Drop the views, or truncate the tables and load without --replace.",
+            )
+        twins = Twins(facts, found)
+        if job.options.atomic:
+            twins = shadowed(twins, self._shadow.name)
+            self._shadow.create(twins, self._allowed())
+        return twins
+
+    def _remember_uuids(self) -> None:
+        """Which tables these are, in the ledger; and the journals of a shared target."""
+        job, ledger, database = self.job, self.ledger, self.job.target.database
+        own = table_uuid(job.engine, database, job.target.table)
+        if own and not job.options.replace:
+            ledger.set_table(job.into, own)
+        home = own
+        if self._gathers:
+            home = table_uuid(job.engine, database, self._shadow.name)
+            ledger.set_table(self.into, home)
+        if job.target.server is not None:
+            self._claims = self._journal(home)
+            self._claims.create()
+            if job.options.atomic:
+                self._whole = self._journal(own)
+
+    # --- the load -----------------------------------------------------------------------------
+
+    def _execute(self, made: Plan, twins: Twins | None, delivery: Delivery, landed: int) -> Report:
+        job, options = self.job, self.job.options
+        doctor = Doctor(job.source, made, job.reader, options)
+        executor = Executor(
+            Means(
+                engine=job.engine, source=job.source, target=job.target, ledger=self.ledger,
+                claims=self._claims, delivery=delivery, doctor=doctor, twins=twins,
+                into=self.into, identity=job.into, emit=job.emit, allowed=self._allowed(),
+                rescue=self._rescue_these,
+                calm=self._calm,
+            ),
+            made, self.load_id, verify=options.verify,
+            overwrite=options.replace or options.force,
+        )  # fmt: skip
+        start, cpu = time.monotonic(), job.engine.cpu_seconds()
+        outcome, problem, waited = "done", None, None
+        if not any(g.indexes for g in made.groups):
+            text = f"nothing to load: all {len(job.listing):,} splits have landed before"
+            executor.note("info", f"{text} (--force loads them again)")
+        try:
+            tally = executor.run()
+            if tally.failures:
+                outcome = "partial" if tally.landed or landed else "failed"
+            self._show(executor, twins, bool(tally.failures))
+            waited = self._wait()
+        except RowfallError as error:
+            outcome = "interrupted" if isinstance(error, Interrupted) else "failed"
+            problem, tally = error, executor.tally
+        report = make_report(
+            job, made, tally, load_id=self.load_id, begun=self.begun, outcome=outcome,
+            seconds=time.monotonic() - start, cpu_before=cpu, waited=waited,
+        )  # fmt: skip
+        self.ledger.end(self.load_id, outcome, summary.to_json(report))
+        job.emit(LoadEnded(self.load_id, outcome))
+        if problem is not None:
+            raise problem
+        if tally.checksum is not None and tally.landed:
+            compare_staged(job, made, tally.checksum, tally.landed_ids, self.load_id)
+        return report
+
+    def _allowed(self) -> dict[str, int]:
+        # The embedded engine appends settings, which a CREATE TABLE takes for the table's own.
+        server = self.job.target.server is not None
+        return staging.allowances(self.job.engine.facts.settings) if server else {}
+
+    def _rescue_these(self, attempts: Sequence[str]) -> None:
+        if isinstance(self._claims, Journal):
+            self._rescue(self._claims).these(attempts)
+
+    def _calm(self, staged: Staged) -> None:
+        if self.job.target.server is not None:
+            self._pressure.calm(staged.moves, staged.parts)
+
+    def _show(self, executor: Executor, twins: Twins | None, failures: bool) -> None:
+        """Make a gathered load visible, if all of it is there."""
+        if not self._gathers or twins is None:
+            return
+        if failures:
+            executor.note(
+                "warning", f"nothing is visible in {self.job.table_text}: some files failed"
+            )
+            return
+        gathered = self.ledger.landed(self.into)
+        if self.job.options.replace:
+            self._shadow.swap()
+        elif gathered:
+            self._gather(executor, twins, gathered)
+
+    def _gather(self, executor: Executor, twins: Twins, gathered: set[str]) -> None:
+        job = self.job
+        splits = [s for s in job.listing.splits(job.into) if s.id in gathered]
+        attempt = f"{self.load_id}_whole{self.ledger.attempts(self.load_id) + 1}"
+        claims: Claims = self._whole or Alone()
+        claim = claims.claim(attempt, splits)
+        if not claim.whole:
+            claims.release(attempt)
+            raise LedgerError(
+                f"{len(claim.landed) + len(claim.busy) or 'some'} of these files were loaded into "
+                f"{job.table_text} by another rowfall meanwhile, so nothing was made visible",
+                hint="rowfall clean drops what this load has gathered; then run it again.",
+            )
+
+        def publish(attempt: str, staged: Staged) -> None:
+            executor.publish_staged(attempt, staged)
+
+        staged = self._shadow.gather(attempt, twins, splits, claims, publish)
+        self.ledger.set_table(self.into, "")
+        self._calm(staged)
+
+    def _wait(self) -> Waited | None:
+        """``--wait merges=N``."""
+        job = self.job
+        if not job.options.wait or not job.target.table:
+            return None
+        most = int(job.options.wait.partition("=")[2])
+        found = self._pressure.wait_for_merges(job.target.database, job.target.table, most)
+        if not found.reached:
+            job.emit(
+                Note("warning", f"{found.parts:,} parts are still active: nothing is being merged")
+            )
+        return found
 
 
 def _load_id(job: Job, ledger: Ledger) -> str:
-    """The unfinished load of the same sources into the same table, or a new one."""
+    """The unfinished load of the same sources into the same table, or a new one.
+
+    Raises:
+        UsageError: it has landed something and was run with options that read otherwise.
+    """
     where = os.getcwd() if any("://" not in s for s in job.sources) else ""
     # A forced load is another one: it loads what the others have landed.
     text = json.dumps([where, sorted(job.sources), job.into, job.options.force])
     job_print = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    given = changed(job.options)
     old = ledger.unfinished(job_print) if job.source.replayable else None
-    load_id = old or random.token_hex(5)
+    if old is not None and old.id in _ACTIVE:
+        old = None
+    if old is not None:
+        _same_options(old, given, ledger)
+    load_id = old.id if old else random.token_hex(5)
     request = json.dumps({
         "sources": [os.path.abspath(s) if "://" not in s and s != "-" else s
                     for s in job.sources],
-        "to": str(job.target.folder or job.to or ""),
+        "folder": os.getcwd(),
+        "to": str(job.target.folder or job.target.text),
         "table": f"{job.target.database}.{job.target.table}" if job.target.table else None,
-        "options": {k: v for k, v in changed(job.options).items()
-                    if k not in ("force", "replace", "verify")},
+        "options": {k: v for k, v in given.items() if k not in ("force", "verify")},
     })  # fmt: skip
     ledger.begin(load_id, job_print, job.source.text, job.target.text, job.into, request)
     return load_id
 
 
-def _prepare(job: Job, ledger: Ledger, load_id: str, now: str) -> None:
-    """Replace the table if asked to, and notice that it is not the table it was."""
-    if not job.target.table:
+# What decides how bytes become rows, or where they gather: half a load in each way is no load.
+_BINDING = ("format", "compression", "delimiter", "atomic", "replace")
+
+
+def _same_options(old: LoadRow, given: Mapping[str, Any], ledger: Ledger) -> None:
+    if not ledger.landed_by(old.id):
         return
-    steps = ledger.steps(load_id)
-    if job.options.replace and steps.get("replace") != "done":
-        # Once per load: a re-run after a crash must not drop what has landed since.
-        ledger.step(load_id, "replace", "started")
-        table = sql.qualified(job.target.database, job.target.table)
-        job.engine.run(Statement(SqlText.of(f"DROP TABLE IF EXISTS {table} SYNC")))
-        ledger.set_table(job.into, "")
-        ledger.step(load_id, "replace", "done")
-    elif ledger.created_here(job.into) and not ledger.landed(job.into):
-        _drop_own_empty_table(job, ledger)
-    uuid = _table_uuid(job)
-    known = ledger.table_uuid(job.into)
-    if known is None or known == uuid:
-        return
-    forgotten = ledger.set_table(job.into, uuid)
-    if forgotten:
-        job.emit(
-            Note("info", f"{job.table_text} was dropped since the last load: "
-                         f"loading all {forgotten:,} splits again")
-        )  # fmt: skip
+    before = json.loads(old.request)["options"]
+    differ = [
+        f"--{name.replace('_', '-')} was {before.get(name, 'not given')}, is "
+        f"{given.get(name, 'not given')}"
+        for name in _BINDING
+        if before.get(name) != given.get(name)
+    ]
+    if differ:
+        raise UsageError(
+            f"load {old.id} of these files is unfinished and was run with other options: "
+            + "; ".join(differ),
+            hint=f"Give the same options to go on, or begin anew after rowfall forget {old.id}.",
+        )
 
 
 def _drop_own_empty_table(job: Job, ledger: Ledger) -> None:
     """A table that a failed load made and left empty is made anew: its types may be wrong."""
-    uuid = _table_uuid(job)
+    uuid = table_uuid(job.engine, job.target.database, job.target.table)
     if not uuid or ledger.table_uuid(job.into) != uuid:
         return
     table = sql.qualified(job.target.database, job.target.table)
     ((rows,),) = ask(job.engine, f"SELECT count() FROM {table}")
-    if rows == 0:
+    if rows == 0 and not _others_load(job, uuid):
         job.engine.run(Statement(SqlText.of(f"DROP TABLE {table} SYNC")))
 
 
-def _create(job: Job, ledger: Ledger, load_id: str, made: Plan) -> None:
-    statements = job.target.create(made.schema)
-    if statements:
-        ledger.step(load_id, "create", "started")
-        if made.ddl:
-            job.emit(Note("info", f"creating the table:\n{made.ddl}"))
-        try:
-            for statement in statements:
-                job.engine.run(Statement(statement))
-        except EngineError as error:
-            if error.transient:
-                raise
-            cause = error.message.split(", required columns", 1)[0]
-            raise UsageError(
-                f"the table cannot be created: {cause}",
-                hint="Check --order-by, --engine and the other options of the table.",
-            ) from None
-        ledger.step(load_id, "create", "done")
-    if job.target.table:
-        ledger.set_table(job.into, _table_uuid(job))
+def _others_load(job: Job, uuid: str) -> bool:
+    """Whether another living process loads into a shared table, or has."""
+    if job.target.server is None:
+        return False
+    journal = Journal(job.engine, job.target.database, uuid)
+    return journal.there() and any(
+        e.landed or e.binding or not (e.ended or e.dead) for e in journal.entries()
+    )
 
 
 def _check_files(job: Job, made: Plan) -> None:
@@ -173,15 +423,6 @@ def _check_files(job: Job, made: Plan) -> None:
             )
 
 
-def _table_uuid(job: Job) -> str:
-    rows = ask(
-        job.engine,
-        f"SELECT toString(uuid) FROM system.tables WHERE database = {quote(job.target.database)} "
-        f"AND name = {quote(job.target.table)}",
-    )
-    return str(rows[0][0]) if rows else ""
-
-
 def _todo_bytes(made: Plan) -> int | None:
     sizes = [g.size for g in made.groups]
     return None if any(s is None for s in sizes) else sum(s or 0 for s in sizes)
@@ -190,69 +431,3 @@ def _todo_bytes(made: Plan) -> int | None:
 def _todo_rows(made: Plan) -> int | None:
     rows = [made.listing.rows(i) for g in made.groups for i in g.indexes]
     return None if any(r is None for r in rows) else sum(r or 0 for r in rows)
-
-
-def _limit(job: Job, made: Plan, shares: dict[str, float], cpu: float, seconds: float) -> str:
-    most = max((len(g.indexes) for g in made.groups), default=1)
-    made_here = job.encoding is None
-    return summary.limited_by(
-        shares, cpu, seconds, job.engine.facts.cores, remote=job.remote,
-        objects=made.facts.cores if made_here else most * made.lanes,
-        waited=summary.cpu_wait(job.engine),
-    )  # fmt: skip
-
-
-def _report(
-    job: Job,
-    made: Plan,
-    load_id: str,
-    begun: str,
-    outcome: str,
-    tally: Tally,
-    seconds: float,
-    cpu_before: float,
-) -> Report:
-    alive = outcome in ("done", "partial", "failed")
-    _, peak = job.engine.resident()
-    shares = summary.phases(job.engine, tally.publish_seconds) if alive and tally.rows else {}
-    # Less than at the beginning: the engine died and its successor counts from zero.
-    cpu = max(0.0, job.engine.cpu_seconds() - cpu_before)
-    active = 0
-    if job.target.table and alive:
-        with suppress(RowfallError):
-            ((active,),) = ask(
-                job.engine,
-                "SELECT count() FROM system.parts WHERE active AND rows > 0 AND database = "
-                f"{quote(job.target.database)} AND table = {quote(job.target.table)}",
-            )
-    return Report(
-        load_id=load_id,
-        outcome=outcome,
-        source=made.source,
-        target=made.target,
-        table=job.table_text,
-        started=begun,
-        splits=len(job.listing),
-        splits_landed=tally.landed,
-        splits_skipped=made.landed,
-        splits_failed=len(tally.failures),
-        rows=tally.rows,
-        rows_rejected=tally.rejected,
-        bytes_source=tally.stored,
-        bytes_raw=tally.raw,
-        bytes_written=tally.written,
-        seconds=round(seconds, 3),
-        cpu_seconds=round(cpu, 3),
-        parts_written=tally.parts,
-        parts_active=active,
-        peak_memory=peak,
-        attempts=tally.attempts,
-        retries=tally.retries,
-        phases=shares,
-        limited_by=_limit(job, made, shares, cpu, seconds) if tally.rows and alive else "",
-        settings={s.name: s.value for s in tally.settings},
-        failures=tuple(tally.failures),
-        notes=tuple(tally.notes),
-        engine_version=job.engine.facts.version if alive else "",
-        rowfall_version=__version__,
-    )

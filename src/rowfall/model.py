@@ -325,11 +325,14 @@ class Plan:
         database, table: where rows go; empty for exports and ``null:``.
         delivery: ``pull``, ``push`` or ``build`` (DESIGN section 2).
         placement: ``embedded``, ``server``, ``shard N``.
+        why: why this delivery, one sentence; "" where there is only one.
+        views: materialized views that the load feeds, ``database.name``.
         promise: what the target guarantees after a crash, one sentence.
         encoding: format and compression, None for generators.
         ddl: CREATE TABLE as it will run, or "" when the table exists or there is none.
         groups: one per attempt, in the order they run.
         lanes: attempts that run at the same time.
+        streams: connections that rows are pushed over, 0 when they are pulled.
         settings: for the INSERT of every attempt.
         example: the SQL of one attempt, ready to paste (secrets masked).
         landed: splits of the listing that are in the target already.
@@ -353,6 +356,9 @@ class Plan:
     facts: Facts
     example: str
     landed: int = 0
+    why: str = ""
+    streams: int = 0
+    views: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +376,8 @@ class Report:
 
     Attributes:
         outcome: ``done``, ``partial``, ``failed``, ``interrupted``, ``running`` or ``lost``.
-        splits_landed: by this run; ``splits_skipped`` had landed before it.
+        splits_landed: by this run; ``splits_skipped`` had landed before it, or were landed by
+            another process meanwhile.
         rows: rows that this run landed. ``rows_rejected`` went to the rejects file.
         bytes_source: bytes of the landed splits as stored, 0 when unknown.
         bytes_raw: the same after decompression, as the engine counted them.
@@ -378,7 +385,9 @@ class Report:
         seconds: wall seconds from the first statement to the last publish.
         cpu_seconds: of the engine process.
         parts_written, parts_active: parts staged by this run; active in the target at the end.
-        peak_memory: bytes resident in the engine process at its highest.
+        peak_memory: bytes resident in the engine process at its highest; on a server, bytes
+            that the load's statements held.
+        merge_seconds: seconds that ``--wait merges=N`` took.
         phases: share of engine time, 0..1, of ``read``, ``convert``, ``insert``, ``publish``.
         limited_by: one sentence.
         settings: as sent.
@@ -405,6 +414,7 @@ class Report:
     parts_written: int = 0
     parts_active: int = 0
     peak_memory: int = 0
+    merge_seconds: float = 0.0
     attempts: int = 0
     retries: int = 0
     phases: Mapping[str, float] = field(default_factory=dict)

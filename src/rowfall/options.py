@@ -135,9 +135,39 @@ class Options:
         False,
         "--replace",
         "",
-        "Drop the target table first (only when no row of this load has landed).",
+        "Replace the target table: rows gather in a new one, which takes its place at the end.",
         "Table",
         (LOAD,),
+    )
+    atomic: bool = _opt(
+        False,
+        "--atomic",
+        "",
+        "Make the whole load visible at once at its end, or nothing of it.",
+        "Table",
+        (LOAD,),
+    )
+    direct: bool = _opt(
+        False,
+        "--direct",
+        "",
+        "Insert straight into the table, without staging: a crash may lose or repeat rows.",
+        "Table",
+    )
+    pull: bool = _opt(
+        False,
+        "--pull",
+        "",
+        "The server reads the source itself. Default: where a probe says that it can.",
+        "Target",
+    )
+    push: bool = _opt(False, "--push", "", "Rows are read here and sent to the server.", "Target")
+    streams: int | None = _opt(
+        None,
+        "--streams",
+        "N",
+        "Connections that rows are sent over at the same time. Default: computed.",
+        "Tuning",
     )
     files: int | None = _opt(
         None, "--files", "N", "Export only: number of files to write.", "Target"
@@ -191,6 +221,14 @@ class Options:
         "Where the rows left out are kept, with file, line and reason. "
         "Default: rowfall-rejects.tsv here.",
         "Bad rows",
+        (LOAD,),
+    )
+    wait: str | None = _opt(
+        None,
+        "--wait",
+        "merges=N",
+        "At the end, wait until fewer than N parts of the table are active.",
+        "Run",
         (LOAD,),
     )
     force: bool = _opt(

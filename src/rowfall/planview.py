@@ -60,6 +60,9 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         },
         "example": plan.example,
         "landed": plan.landed,
+        "why": plan.why,
+        "streams": plan.streams,
+        "views": list(plan.views),
     }
     if every_split:
         document["listing"]["all"] = [asdict(s) for s in listing.splits(_into(plan))]
@@ -165,6 +168,9 @@ def _target(plan: Plan) -> RenderableType:
             ("to", plan.target),
             ("runs", machine),
             ("delivery", delivery),
+            *([("because", plan.why)] if plan.why else []),
+            *([("streams", f"{plan.streams} at once")] if plan.streams else []),
+            *([("views", ", ".join(plan.views))] if plan.views else []),
             ("promise", plan.promise),
         ]
     )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from rowfall import sql
+from typing import Any
+
+from rowfall import staging
 from rowfall.engines.base import Engine
 from rowfall.errors import LedgerError
 from rowfall.events import Listener, Note
-from rowfall.ledger import Attempt, Ledger, into_parts
+from rowfall.journal import Journal
+from rowfall.ledger import Attempt, Ledger
 from rowfall.model import Statement
-from rowfall.publish import Publisher, ask
-from rowfall.sqltext import SqlText, quote
+from rowfall.publish import Publisher, ask, pairs_of
+from rowfall.sqltext import quote
 from rowfall.targets.base import Publish, Target
 
 
 def reconcile(engine: Engine, ledger: Ledger, target: Target, emit: Listener) -> None:
-    """Settle every open attempt of this target, whichever load it belongs to.
+    """Settle every open attempt of a target that only this process uses.
 
     ``started``: its rows are in a staging place that nobody will publish; it is dropped and the
     splits are loaded again. ``loaded``: its rows are complete in staging; publishing goes on.
@@ -24,50 +27,67 @@ def reconcile(engine: Engine, ledger: Ledger, target: Target, emit: Listener) ->
         LedgerError: ledger and target contradict each other.
     """
     for attempt in ledger.open_attempts():
-        if attempt.state == "loaded" and target.caps.publish is Publish.MOVE:
+        attaches = target.caps.publish is Publish.ATTACH
+        if attempt.state == "loaded" and attaches:
             _go_on(engine, ledger, target, attempt, emit)
+            continue
+        if attaches and not attempt.gathers:
+            _drop(engine, attempt.staging)
+        ledger.attempt_ended(attempt.id, "lost", "rowfall or its engine was stopped")
+
+
+def follow(ledger: Ledger, journal: Journal, into: str) -> None:
+    """Bring the ledger's open attempts into one shared table up to what its journal says."""
+    mine = [a for a in ledger.open_attempts() if a.into_table == into]
+    if not mine:
+        return
+    landed = {e.attempt for e in journal.entries() if e.landed and not e.forgotten}
+    for attempt in mine:
+        if attempt.id in landed:
+            ledger.attempt_published(attempt.id, into)
         else:
-            for statement in target.discard(attempt.staging):
-                engine.run(Statement(statement))
-            ledger.attempt_ended(attempt.id, "lost", "rowfall or its engine was stopped")
+            ledger.attempt_ended(attempt.id, "lost", "rowfall or the server was stopped")
 
 
 def _go_on(
     engine: Engine, ledger: Ledger, target: Target, attempt: Attempt, emit: Listener
 ) -> None:
-    # The attempt may belong to a load into another table of the same folder.
-    database, table = into_parts(attempt.into_table)
-    publisher = Publisher(engine, ledger, database, table)
-    there = {
-        name
-        for (name,) in ask(
-            engine,
-            f"SELECT name FROM system.tables WHERE database = {quote(database)} "
-            f"AND name IN ({quote(attempt.staging)}, {quote(table)})",
-        )
-    }
+    publisher = Publisher(engine, ledger)
     moves = ledger.moves(attempt.id)
-    if table not in there:
-        # Somebody dropped the target: nothing of this attempt can land there any more.
-        _drop(engine, database, attempt.staging)
-        ledger.attempt_ended(attempt.id, "lost", "the target table was dropped")
-        return
-    if attempt.staging in there:
-        moves = publisher.settle(attempt.id, attempt.staging)
-        publisher.publish(attempt.id, attempt.staging, moves, attempt.into_table)
-    elif moves:
-        # rowfall drops staging only after the attempt is recorded as published.
-        raise LedgerError(
-            f"the staging table {database}.{attempt.staging} with {attempt.rows or 0:,} loaded "
-            "rows was dropped by somebody else",
-            hint=f"Check whether {database}.{table} holds them; a load with --force adds them.",
+    there = {
+        (database, name)
+        for database, name in ask(
+            engine,
+            "SELECT database, name FROM system.tables WHERE "
+            + (" OR ".join(
+                f"(database = {quote(p.database)} AND name IN ({quote(p.table)}, "
+                f"{quote(p.staging)}))" for p in pairs_of(moves)
+            ) or "0"),
         )
-    else:
-        ledger.attempt_published(attempt.id, attempt.into_table)
-    _drop(engine, database, attempt.staging)
+    }  # fmt: skip
+    for pair in pairs_of(moves):
+        if (pair.database, pair.table) not in there:
+            # Somebody dropped the target: nothing of this attempt can land there any more.
+            _drop(engine, attempt.staging)
+            ledger.attempt_ended(attempt.id, "lost", "the target table was dropped")
+            return
+        if (pair.database, pair.staging) not in there:
+            # rowfall drops staging only after the attempt is recorded as published.
+            raise LedgerError(
+                f"the staging table {pair.database}.{pair.staging} with {attempt.rows or 0:,} "
+                "loaded rows was dropped by somebody else",
+                hint=f"Check whether {pair.database}.{pair.table} holds them; a load with --force "
+                "adds them.",
+            )
+    publisher.publish(attempt.id, publisher.settle(attempt.id, moves))
+    ledger.attempt_published(attempt.id, attempt.into_table)
+    _drop(engine, attempt.staging)
     emit(Note("info", f"published {attempt.rows or 0:,} rows that a stopped run had loaded"))
 
 
-def _drop(engine: Engine, database: str, staging: str) -> None:
-    table = sql.qualified(database, staging)
-    engine.run(Statement(SqlText.of(f"DROP TABLE IF EXISTS {table} SYNC")))
+def _drop(engine: Engine, place: str) -> None:
+    def asks(text: str) -> list[list[Any]]:
+        return ask(engine, text)
+
+    for statement in staging.discard(asks, place):
+        engine.run(Statement(statement))

@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from rowfall import sql, units
+from rowfall.cleanup import Leftover
 from rowfall.layout import WIDTH, bar, facts, grid, render, wrap
 from rowfall.model import Report
 
@@ -225,6 +226,22 @@ def loads_text(reports: Sequence[Report]) -> str:
     ]
     head = ("load", "outcome", "started (UTC)", "splits", "rows", "time", "rows/s", "table")
     return render([grid([head, *rows], right={3, 4, 5, 6}, indent=0)])
+
+
+def leftovers_text(found: Sequence[Leftover]) -> str:
+    """The table of ``rowfall clean``: what dead loads left."""
+    rows = [
+        (
+            x.load_id[:8],
+            "publish, then drop" if x.committed else "drop",
+            units.count(x.rows),
+            units.size(x.bytes),
+            f"{x.database}.{x.name}",
+        )
+        for x in found
+    ]
+    head = ("load", "what", "rows", "on disk", "table")
+    return render([grid([head, *rows], right={2, 3}, indent=0)])
 
 
 def verification_text(result: Verified, *, color: bool = False, width: int = WIDTH) -> str:

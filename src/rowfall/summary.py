@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rowfall.engines.base import Engine
 from rowfall.errors import LedgerError, RowfallError
 from rowfall.model import Failure, Report, Statement
 from rowfall.publish import ask
-from rowfall.sqltext import SqlText
+from rowfall.sqltext import SqlText, quote
 
 # The engine's processors by what they do. Elapsed microseconds of each are its own work; waiting
 # for neighbours is counted apart. Reading includes decompression and parsing: one processor.
@@ -31,17 +32,27 @@ _PHASES = {
 _SOURCES = ("File", "S3", "URL", "Numbers", "ObjectStorage", "Storage")
 
 
-def phases(engine: Engine, publish_seconds: float) -> dict[str, float]:
+def phases(
+    engine: Engine, publish_seconds: float, query_ids: Sequence[str] = ()
+) -> dict[str, float]:
     """Share of the engine's working time per phase, 0..1; empty when the engine tells nothing.
+
+    Args:
+        query_ids: of a server's statements that count; nothing for an engine of our own.
 
     ``read`` = read, decompress, parse; ``convert`` = checks, expressions and block building;
     ``insert`` = sort, compress and write parts; ``publish`` = count and move.
     """
     try:
-        engine.run(Statement(SqlText.of("SYSTEM FLUSH LOGS processors_profile_log")))
+        where = ""
+        if query_ids:
+            where = "WHERE event_date >= yesterday() AND query_id IN ("
+            where += ", ".join(map(quote, query_ids)) + ") "
+        else:
+            engine.run(Statement(SqlText.of("SYSTEM FLUSH LOGS processors_profile_log")))
         rows = ask(
             engine,
-            "SELECT name, sum(elapsed_us) FROM system.processors_profile_log GROUP BY name",
+            f"SELECT name, sum(elapsed_us) FROM system.processors_profile_log {where}GROUP BY name",
         )
     except RowfallError:
         return {}  # an engine without the log still has a report
@@ -53,12 +64,38 @@ def phases(engine: Engine, publish_seconds: float) -> dict[str, float]:
             if name.endswith("Sink"):
                 phase = "insert"
         totals[phase] = totals.get(phase, 0.0) + microseconds / 1e6
+    if not any(totals.values()):
+        return {}
     totals["publish"] = publish_seconds
     everything = sum(totals.values())
-    if not everything:
-        return {}
     order = ("read", "convert", "insert", "publish")
     return {p: round(totals.get(p, 0.0) / everything, 4) for p in order}
+
+
+def server_costs(engine: Engine, load_id: str, since: float) -> tuple[float, int] | None:
+    """CPU seconds, and bytes at the highest point of any statement, of one run on a server.
+
+    Args:
+        since: seconds since the run began: earlier runs of the same load do not count.
+
+    Returns:
+        None when its query_log is off or may not be read.
+    """
+    with suppress(RowfallError):
+        # Otherwise lines reach the log up to 7.5 s later; ordinary users may not.
+        engine.run(Statement(SqlText.of("SYSTEM FLUSH LOGS")))
+    try:
+        ((statements, micros, memory),) = ask(
+            engine,
+            "SELECT count(), sum(ProfileEvents['UserTimeMicroseconds'] + "
+            "ProfileEvents['SystemTimeMicroseconds']), max(memory_usage) FROM system.query_log "
+            f"WHERE event_date >= toDate(now() - {since:.0f}) AND type != 'QueryStart' AND "
+            f"query_start_time >= now() - {since + 1:.0f} AND is_initial_query AND "
+            f"startsWith(query_id, {quote(load_id + '_')})",
+        )
+    except RowfallError:
+        return None
+    return (micros / 1e6, memory) if statements else None
 
 
 def cpu_wait(engine: Engine) -> float:
@@ -86,11 +123,16 @@ def limited_by(
         objects: objects that were read side by side (1: nothing to spread over cores).
         waited: see :func:`cpu_wait`.
     """
-    if not seconds or not phases:
+    if not seconds or not (phases or cpu_seconds):
         return "The load was too short to tell."
     if seconds < 0.5:
         return f"Start-up and bookkeeping: the rows themselves took {seconds:.2f} s."
     used = cpu_seconds / seconds
+    if not phases:
+        busy = f"{used:.1f} of {cores} cores were busy with the load"
+        if used > 0.75 * cores:
+            return f"The server's CPU: {busy}."
+        return f"Not the server's CPU: {busy}; the source, the network or its disk held it up."
     read = phases.get("read", 0.0) + phases.get("convert", 0.0)
     insert = phases.get("insert", 0.0)
     if phases.get("publish", 0.0) > 0.4:

@@ -42,6 +42,8 @@ class Verification:
 def _source_checksum(job: Job, made: Plan, indexes: Sequence[int]) -> tuple[int, int]:
     schema = made.schema
     rows, total = 0, 0
+    # What the server has pulled it can read again; what was pushed only this machine can.
+    reads = job.engine if made.delivery == "pull" else job.reader
     structure = sql.structure((c.source or c.name, c.read_type or c.type) for c in schema.columns)
     settings = {s.name: s.value for s in made.settings}
     for start in range(0, len(indexes), planner.MOST_SPLITS):
@@ -54,11 +56,11 @@ def _source_checksum(job: Job, made: Plan, indexes: Sequence[int]) -> tuple[int,
             for c in schema.columns
         )
         text = SqlText.of(
-            f"SELECT {checksum([c.name for c in schema.columns])} FROM (SELECT {typed} FROM ",
+            f"SELECT {checksum(schema.columns)} FROM (SELECT {typed} FROM ",
             relation, ")",
         )  # fmt: skip
         fixed = {**settings, "output_format_json_quote_64bit_integers": 0}
-        out = job.engine.run(Statement(text, fixed, format="JSONCompactEachRow")).data
+        out = reads.run(Statement(text, fixed, format="JSONCompactEachRow")).data
         found = json.loads(out)
         rows, total = rows + found[0], (total + found[1]) & MASK64
     return rows, total
@@ -67,7 +69,7 @@ def _source_checksum(job: Job, made: Plan, indexes: Sequence[int]) -> tuple[int,
 def verify_table(job: Job, load_id: str) -> Verification:
     start = time.monotonic()
     ledger = job.ledger
-    if ledger is None or job.target.caps.publish is not Publish.MOVE:
+    if ledger is None or job.target.caps.publish is not Publish.ATTACH:
         raise UsageError(
             f"load {load_id} kept no table to compare",
             hint="Only loads into a table can be verified afterwards.",
@@ -82,9 +84,7 @@ def verify_table(job: Job, load_id: str) -> Verification:
         )
     source = _source_checksum(job, made, sorted(landed))
     table = sql.qualified(job.target.database, job.target.table)
-    ((rows, total),) = ask(
-        job.engine, f"SELECT {checksum([c.name for c in made.schema.columns])} FROM {table}"
-    )
+    ((rows, total),) = ask(job.engine, f"SELECT {checksum(made.schema.columns)} FROM {table}")
     return _verdict(load_id, source, (rows, total or 0), "the whole table", start)
 
 

@@ -128,6 +128,10 @@ class Views:
             f"CREATE MATERIALIZED VIEW {name} TO {target} AS {source.join(view.pieces)}"
         )
 
+    def twin_names(self, prefix: str) -> tuple[str, ...]:
+        """The twins' names, in the order that :attr:`View.source` counts."""
+        return tuple(_twin(prefix, k) for k in range(len(self.tables)))
+
     def pairs(self, prefix: str) -> tuple[Pair, ...]:
         """The tables that get parts, each with its twin."""
         return tuple(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.clickhouse import ClickHouse
 from lab.seaweed import Seaweed
 from rowfall.cli import COMMANDS
 from rowfall.options import LOAD, PLAN, flags_of
@@ -22,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PAGES = list(dict.fromkeys(PAGES))
 ENDPOINT, BUCKET = "http://127.0.0.1:9000", "lake"
+SERVER = "clickhouse://loader@localhost/lake"
 
 _FENCE = re.compile(
     r"^(?:<!-- (?P<mark>s3|prints|exit \d+) -->\n)?```(?P<kind>[a-z]+)\n(?P<text>.*?)^```$",
@@ -89,6 +91,11 @@ def test_examples_run(
         replaced = {ENDPOINT: service.endpoint, f"s3://{BUCKET}/": f"s3://{bucket}/"}
         keys = {k: v for k, v in service.env.items() if k != "AWS_ENDPOINT_URL"}
         environment = {**environment, **keys}
+    if any(SERVER in block.text for block in blocks(page)):
+        server: ClickHouse = request.getfixturevalue("clickhouse")
+        server.query("CREATE DATABASE IF NOT EXISTS lake")
+        replaced[SERVER] = f"clickhouse://{server.user}@127.0.0.1:{server.http_port}/lake"
+        environment = {**environment, "ROWFALL_PASSWORD": server.password}
     with python_blocks_see(environment, work) as run_python:
         for block in blocks(page):
             where = f"{name_of(page)}:{block.line}"

@@ -1,4 +1,4 @@
-"""Publishing by MOVE PARTITION, and what a crash in the middle of it leaves behind."""
+"""Publishing by ATTACH PARTITION, and what a crash in the middle of it leaves behind."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from embedded.conftest import Run
+from lab.process import wait_until
+from rowfall import staging as twin
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import LedgerError
 from rowfall.events import silent
 from rowfall.ledger import Ledger, into_key
-from rowfall.model import Column, Schema, Split, Statement
-from rowfall.publish import Publisher
+from rowfall.model import Column, Pair, Schema, Split, Statement
+from rowfall.publish import Publisher, ask
 from rowfall.reconcile import reconcile
-from rowfall.targets.table import EmbeddedTable
+from rowfall.targets.table import Table, embedded
 
 INTO = into_key("default", "t")
 SCHEMA = Schema(
@@ -24,30 +26,36 @@ SPLIT = Split("ab" * 16, "/data/a.csv", "1-1", 10)
 
 
 @pytest.fixture
-def target(folder: Path) -> EmbeddedTable:
-    return EmbeddedTable(folder, "default", "t")
+def target(folder: Path) -> Table:
+    return embedded(folder, "default", "t")
 
 
 @pytest.fixture
-def publisher(engine: Embedded, ledger: Ledger, target: EmbeddedTable) -> Publisher:
+def publisher(engine: Embedded, ledger: Ledger, target: Table) -> Publisher:
     for statement in target.create(SCHEMA):
         engine.run(Statement(statement))
     ledger.begin("load", "fp", "source", "target", INTO, "{}")
     ledger.add_splits("load", [SPLIT])
-    return Publisher(engine, ledger, "default", "t")
+    return Publisher(engine, ledger)
 
 
 def stage(
-    engine: Embedded, ledger: Ledger, target: EmbeddedTable, run: Run, attempt: str = "load_1"
+    engine: Embedded, ledger: Ledger, target: Table, run: Run, attempt: str = "load_1"
 ) -> str:
     """An attempt with 4 partitions of 2 parts each, 100 rows a part, recorded as started."""
     staging = target.staging_name(attempt, 0, None)
-    ledger.attempt_started(attempt, "load", staging, [SPLIT])
-    for statement in target.stage(staging, SCHEMA):
+    ledger.attempt_started(attempt, "load", staging, INTO, [SPLIT])
+    facts = twin.facts(lambda text: ask(engine, text), "default", "t")
+    assert facts is not None
+    for statement in twin.clone(facts, staging):
         engine.run(Statement(statement))
     for start in (0, 400):
         run(f"INSERT INTO {staging} SELECT number, number % 4 FROM numbers({start}, 400)")
     return staging
+
+
+def pair(staging: str) -> Pair:
+    return Pair("default", "t", staging)
 
 
 def totals(run: Run) -> tuple[int, int]:
@@ -58,21 +66,22 @@ def totals(run: Run) -> tuple[int, int]:
 ALL = (800, sum(range(800)))
 
 
-def test_publish_moves_every_row_once(
-    engine: Embedded, ledger: Ledger, target: EmbeddedTable, publisher: Publisher, run: Run
+def test_publish_shows_every_row_once(
+    engine: Embedded, ledger: Ledger, target: Table, publisher: Publisher, run: Run
 ) -> None:
     staging = stage(engine, ledger, target, run)
-    staged = publisher.staged(staging, 5.0)
+    staged = publisher.staged([pair(staging)], 5.0)
     assert (staged.rows, staged.parts, len(staged.moves)) == (800, 8, 4)
     ledger.attempt_loaded("load_1", staged.rows, staged.moves)
-    publisher.publish("load_1", staging, staged.moves, INTO)
+    publisher.publish("load_1", staged.moves)
+    ledger.attempt_published("load_1", INTO)
     assert totals(run) == ALL
     assert ledger.landed(INTO) == {SPLIT.id}
     assert ledger.open_attempts() == []
 
 
 def test_staging_never_merges(
-    engine: Embedded, ledger: Ledger, target: EmbeddedTable, publisher: Publisher, run: Run
+    engine: Embedded, ledger: Ledger, target: Table, publisher: Publisher, run: Run
 ) -> None:
     staging = stage(engine, ledger, target, run)
     for start in range(800, 8000, 400):
@@ -83,7 +92,7 @@ def test_staging_never_merges(
 
 
 def test_started_attempt_is_dropped_and_forgotten(
-    engine: Embedded, ledger: Ledger, target: EmbeddedTable, publisher: Publisher, run: Run
+    engine: Embedded, ledger: Ledger, target: Table, publisher: Publisher, run: Run
 ) -> None:
     staging = stage(engine, ledger, target, run)
     reconcile(engine, ledger, target, silent)
@@ -93,98 +102,112 @@ def test_started_attempt_is_dropped_and_forgotten(
     assert ledger.landed(INTO) == set()
 
 
-@pytest.mark.parametrize("done", [0, 1, 3, 4])
-def test_loaded_attempt_goes_on_where_it_stopped(
-    engine: Embedded,
-    ledger: Ledger,
-    target: EmbeddedTable,
-    publisher: Publisher,
-    run: Run,
-    done: int,
+def test_loaded_attempt_is_attached_on_the_next_run(
+    engine: Embedded, ledger: Ledger, target: Table, publisher: Publisher, run: Run
 ) -> None:
     staging = stage(engine, ledger, target, run)
-    staged = publisher.staged(staging, 5.0)
+    staged = publisher.staged([pair(staging)], 5.0)
     ledger.attempt_loaded("load_1", staged.rows, staged.moves)
-    for move in staged.moves[:done]:
-        run(f"ALTER TABLE {staging} MOVE PARTITION ID '{move.partition_id}' TO TABLE t")
     reconcile(engine, ledger, target, silent)
     assert totals(run) == ALL
     assert ledger.landed(INTO) == {SPLIT.id}
     assert run(f"EXISTS TABLE {staging}") == [["0"]]
 
 
-@pytest.mark.parametrize("merged", [False, True])
-@pytest.mark.parametrize("copied", ["all", "one part"])
+def attach(run: Run, staging: str, parts: list[str]) -> None:
+    """What a server killed inside ATTACH leaves: some parts of staging are in the target, too."""
+    aside = [
+        name
+        for (name,) in run(
+            f"SELECT name FROM system.parts WHERE table = '{staging}' AND active AND rows > 0"
+        )
+        if name not in parts
+    ]
+    for name in aside:
+        run(f"ALTER TABLE {staging} DETACH PART '{name}'")
+    run(f"ALTER TABLE t ATTACH PARTITION ALL FROM {staging}")
+    for name in aside:
+        run(f"ALTER TABLE {staging} ATTACH PART '{name}'")
+
+
+@pytest.mark.parametrize("then", ["", "merged", "merged and cleared", "written to", "both"])
+@pytest.mark.parametrize("copied", [0, 1, 3, 8])
 def test_parts_in_both_tables_are_told_apart(
     engine: Embedded,
     ledger: Ledger,
-    target: EmbeddedTable,
+    target: Table,
     publisher: Publisher,
     run: Run,
-    copied: str,
-    merged: bool,
+    copied: int,
+    then: str,
 ) -> None:
-    """A server killed inside MOVE leaves parts in both: ATTACH ... FROM makes the same state."""
+    extra = 7
     run("INSERT INTO t SELECT number + 10000, 0 FROM numbers(7)")
     staging = stage(engine, ledger, target, run)
-    staged = publisher.staged(staging, 5.0)
+    staged = publisher.staged([pair(staging)], 5.0)
     ledger.attempt_loaded("load_1", staged.rows, staged.moves)
-    if copied == "all":
-        run(f"ALTER TABLE t ATTACH PARTITION ID '0' FROM {staging}")
-    else:
-        # One part of the two: the other goes aside while the partition is copied.
-        ((name,),) = run(
-            f"SELECT max(name) FROM system.parts WHERE table = '{staging}' AND active "
-            "AND partition_id = '0' AND rows > 0"
-        )
-        run(f"ALTER TABLE {staging} DETACH PART '{name}'")
-        run(f"ALTER TABLE t ATTACH PARTITION ID '0' FROM {staging}")
-        run(f"ALTER TABLE {staging} ATTACH PART '{name}'")
-    if merged:
-        run("OPTIMIZE TABLE t PARTITION ID '0' FINAL")
+    names = run(
+        f"SELECT name FROM system.parts WHERE table = '{staging}' AND active AND rows > 0 "
+        "ORDER BY partition_id, name"
+    )
+    attach(run, staging, [name for (name,) in names[:copied]])
+    if then in ("written to", "both"):
+        run("INSERT INTO t SELECT number + 10000, 0 FROM numbers(7, 13)")
+        extra += 13
+    if then in ("merged", "merged and cleared", "both"):
+        run("OPTIMIZE TABLE t FINAL")
+    if then == "merged and cleared":
+        run("ALTER TABLE t MODIFY SETTING old_parts_lifetime = 0")
+        run("DETACH TABLE t")
+        run("ATTACH TABLE t")
     reconcile(engine, ledger, target, silent)
-    extra = sum(range(10000, 10007))
-    assert totals(run) == (ALL[0] + 7, ALL[1] + extra)
+    assert totals(run) == (ALL[0] + extra, ALL[1] + sum(range(10000, 10000 + extra)))
+    assert run(f"EXISTS TABLE {staging}") == [["0"]]
 
 
 def test_equal_rows_of_an_earlier_load_are_not_mistaken_for_this_one(
-    engine: Embedded, ledger: Ledger, target: EmbeddedTable, publisher: Publisher, run: Run
+    engine: Embedded, ledger: Ledger, target: Table, publisher: Publisher, run: Run
 ) -> None:
-    """Parts of equal rows have equal hashes; only block numbers after the intent count."""
     first = stage(engine, ledger, target, run)
-    staged = publisher.staged(first, 5.0)
+    staged = publisher.staged([pair(first)], 5.0)
     ledger.attempt_loaded("load_1", staged.rows, staged.moves)
-    publisher.publish("load_1", first, staged.moves, INTO)
+    publisher.publish("load_1", staged.moves)
+    ledger.attempt_published("load_1", INTO)
     second = stage(engine, ledger, target, run, "load_2")
-    again = publisher.staged(second, 5.0)
+    again = publisher.staged([pair(second)], 5.0)
     ledger.attempt_loaded("load_2", again.rows, again.moves)
     reconcile(engine, ledger, target, silent)
     assert totals(run) == (2 * ALL[0], 2 * ALL[1])
 
 
 def test_foreign_change_that_hides_the_evidence_is_refused(
-    engine: Embedded, ledger: Ledger, target: EmbeddedTable, publisher: Publisher, run: Run
+    engine: Embedded, ledger: Ledger, target: Table, publisher: Publisher, run: Run
 ) -> None:
     staging = stage(engine, ledger, target, run)
-    staged = publisher.staged(staging, 5.0)
+    staged = publisher.staged([pair(staging)], 5.0)
     ledger.attempt_loaded("load_1", staged.rows, staged.moves)
     run(f"ALTER TABLE t ATTACH PARTITION ID '0' FROM {staging}")
     run("INSERT INTO t SELECT number, 0 FROM numbers(13)")
-    run("OPTIMIZE TABLE t PARTITION ID '0' FINAL")
     # Outdated parts are what tells; a table without them has only row counts, which disagree.
-    run("ALTER TABLE t MODIFY SETTING old_parts_lifetime = 0")
-    run(f"ALTER TABLE {staging} DROP PARTITION ID '1'")
-    run("DETACH TABLE t")
-    run("ATTACH TABLE t")
+    run(
+        "ALTER TABLE t MODIFY SETTING old_parts_lifetime = 0, cleanup_delay_period = 0, "
+        "max_cleanup_delay_period = 1"
+    )
+    run("OPTIMIZE TABLE t PARTITION ID '0' FINAL")
+    wait_until(
+        lambda: run("SELECT count() FROM system.parts WHERE table = 't' AND NOT active") == [["0"]],
+        60,
+        "the outdated parts have gone",
+    )
     with pytest.raises(LedgerError, match="was changed"):
         reconcile(engine, ledger, target, silent)
 
 
 def test_dropped_target_loses_the_attempt_only(
-    engine: Embedded, ledger: Ledger, target: EmbeddedTable, publisher: Publisher, run: Run
+    engine: Embedded, ledger: Ledger, target: Table, publisher: Publisher, run: Run
 ) -> None:
     staging = stage(engine, ledger, target, run)
-    staged = publisher.staged(staging, 5.0)
+    staged = publisher.staged([pair(staging)], 5.0)
     ledger.attempt_loaded("load_1", staged.rows, staged.moves)
     run("DROP TABLE t SYNC")
     reconcile(engine, ledger, target, silent)
@@ -192,13 +215,13 @@ def test_dropped_target_loses_the_attempt_only(
     assert run(f"EXISTS TABLE {staging}") == [["0"]]
 
 
-def test_many_small_parts_are_merged_before_they_are_moved(
-    engine: Embedded, ledger: Ledger, target: EmbeddedTable, publisher: Publisher, run: Run
+def test_many_small_parts_are_merged_before_they_are_attached(
+    engine: Embedded, ledger: Ledger, target: Table, publisher: Publisher, run: Run
 ) -> None:
     staging = stage(engine, ledger, target, run)
     for start in range(100_000, 140_000, 400):
         run(f"INSERT INTO {staging} SELECT number, number % 4 FROM numbers({start}, 400)")
-    staged = publisher.staged(staging, 5.0)
+    staged = publisher.staged([pair(staging)], 5.0)
     assert staged.parts == 408
     left = run(
         f"SELECT count() FROM system.parts WHERE table = '{staging}' AND active AND rows > 0"

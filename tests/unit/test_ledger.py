@@ -32,9 +32,9 @@ def test_into_key_keeps_dots_apart() -> None:
 
 def test_published_splits_have_landed_and_survive_reopening(ledger: Ledger) -> None:
     ledger.add_splits("a", [split(1), split(2)])
-    ledger.attempt_started("a_1", "a", "st", [split(1), split(2)])
+    ledger.attempt_started("a_1", "a", "st", INTO, [split(1), split(2)])
     assert ledger.landed(INTO) == set()
-    ledger.attempt_loaded("a_1", 30, [Move("p", 30, 0, -1, "pending")])
+    ledger.attempt_loaded("a_1", 30, [Move("d", "t", "st", "p", 30, 0, -1)])
     assert ledger.landed(INTO) == set()
     ledger.attempt_published("a_1", INTO)
     ledger.close()
@@ -46,9 +46,9 @@ def test_published_splits_have_landed_and_survive_reopening(ledger: Ledger) -> N
 
 def test_only_the_attempts_own_splits_land(ledger: Ledger) -> None:
     ledger.add_splits("a", [split(1), split(2)])
-    ledger.attempt_started("a_1", "a", "st", [split(1), split(2)])
+    ledger.attempt_started("a_1", "a", "st", INTO, [split(1), split(2)])
     ledger.attempt_ended("a_1", "failed", "bad value")
-    ledger.attempt_started("a_2", "a", "st2", [split(2)])
+    ledger.attempt_started("a_2", "a", "st2", INTO, [split(2)])
     ledger.attempt_loaded("a_2", 1, [])
     ledger.attempt_published("a_2", INTO)
     assert ledger.landed(INTO) == {split(2).id}
@@ -56,7 +56,7 @@ def test_only_the_attempts_own_splits_land(ledger: Ledger) -> None:
 
 def test_open_attempts_are_those_that_were_left(ledger: Ledger) -> None:
     for name in ("a_1", "a_2", "a_3"):
-        ledger.attempt_started(name, "a", f"st_{name}", [])
+        ledger.attempt_started(name, "a", f"st_{name}", INTO, [])
     ledger.attempt_loaded("a_2", 5, [])
     ledger.attempt_ended("a_3", "lost", "gone")
     assert [(a.id, a.state) for a in ledger.open_attempts()] == [
@@ -66,7 +66,9 @@ def test_open_attempts_are_those_that_were_left(ledger: Ledger) -> None:
 
 
 def test_unfinished_load_is_found_by_its_fingerprint(ledger: Ledger) -> None:
-    assert ledger.unfinished("print") == "a"
+    found = ledger.unfinished("print")
+    assert found is not None
+    assert found.id == "a"
     assert ledger.unfinished("other") is None
     ledger.end("a", "done", "{}")
     assert ledger.unfinished("print") is None
@@ -75,7 +77,7 @@ def test_unfinished_load_is_found_by_its_fingerprint(ledger: Ledger) -> None:
 def test_another_table_of_the_same_name_forgets_what_its_predecessor_held(ledger: Ledger) -> None:
     ledger.set_table(INTO, "uuid-1")
     ledger.add_splits("a", [split(1)])
-    ledger.attempt_started("a_1", "a", "st", [split(1)])
+    ledger.attempt_started("a_1", "a", "st", INTO, [split(1)])
     ledger.attempt_loaded("a_1", 1, [])
     ledger.attempt_published("a_1", INTO)
     assert ledger.set_table(INTO, "uuid-1") == 0
@@ -93,10 +95,10 @@ def test_failed_splits_are_pending_again_on_the_next_run(ledger: Ledger) -> None
 
 
 def test_a_failed_change_leaves_nothing_behind(ledger: Ledger) -> None:
-    ledger.attempt_started("a_1", "a", "st", [])
+    ledger.attempt_started("a_1", "a", "st", INTO, [])
     with pytest.raises(LedgerError):
         # The second move violates the primary key: the first must go with it.
-        ledger.attempt_loaded("a_1", 2, [Move("p", 1, 0, -1, "pending")] * 2)
+        ledger.attempt_loaded("a_1", 2, [Move("d", "t", "st", "p", 1, 0, -1)] * 2)
     assert ledger.moves("a_1") == []
     assert ledger.attempt_state("a_1") == "started"
 

@@ -16,7 +16,7 @@ from rowfall.planner import Inputs, chosen_settings, make_plan
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText
 from rowfall.targets.export import Export
-from rowfall.targets.table import EmbeddedTable
+from rowfall.targets.table import embedded
 
 CSV_GZ = Encoding("CSV", "gzip", Kind.TEXT)
 SCHEMA = Schema((Column("a", "UInt32"), Column("b", "String")), order_by="a")
@@ -70,7 +70,7 @@ def plan_of(
     target = (
         Export(str(export / "part_{n}.csv"), export / "ledger", options)
         if export
-        else EmbeddedTable(Path("/data"), "default", "t")
+        else embedded(Path("/data"), "default", "t")
     )
     return make_plan(
         Inputs(source, target, source.listing(), CSV_GZ, schema, facts, options, landed)

@@ -19,7 +19,9 @@ from rowfall import __version__
 from rowfall.cli.output import Output
 from rowfall.errors import Exit, Interrupted, RowfallError
 
-COMMANDS = ("load", "plan", "query", "status", "report", "verify")
+COMMANDS = (
+    "load", "plan", "query", "status", "report", "verify", "resume", "forget", "clean",
+)  # fmt: skip
 
 
 class Commands(click.Group):

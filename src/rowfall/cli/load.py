@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rowfall.cli.options import chosen, command, destination_options, table_options
 from rowfall.cli.output import Output
 from rowfall.errors import Exit
+from rowfall.secrets import Secret
+
+if TYPE_CHECKING:
+    from rowfall.model import Report
 
 
 @command
@@ -17,8 +21,9 @@ from rowfall.errors import Exit
 @table_options("load")
 @click.pass_obj
 def load(
-    output: Output, /, sources: tuple[str, ...], to: str | None, table: str | None, **values: Any
-) -> int:
+    output: Output, /, sources: tuple[str, ...], to: str | None, table: str | None,
+    password: Secret | None, **values: Any,
+) -> int:  # fmt: skip
     """Load files or generated rows into a table, exactly once.
 
     SOURCE is a path, a pattern, a URI such as s3://bucket/trips/*.csv.gz or
@@ -30,10 +35,19 @@ def load(
     if "-" not in sources:
         prestart()  # before the imports below: the two take as long as each other
     from rowfall import api
-    from rowfall.reportview import report_document, report_text
 
     with output.listener() as listener:
-        result = api.load(sources, to=to, table=table, options=chosen(values), on_event=listener)
+        result = api.load(
+            sources, to=to, table=table, options=chosen(values), on_event=listener,
+            password=password,
+        )  # fmt: skip
+    return show_report(output, result)
+
+
+def show_report(output: Output, result: Report) -> int:
+    """Print the report of a finished run; returns the exit code."""
+    from rowfall.reportview import report_document, report_text
+
     if output.json:
         output.document(report_document(result))
     else:

@@ -10,6 +10,7 @@ import click
 
 from rowfall.cli.output import Output
 from rowfall.options import Flag, Options, flags_of
+from rowfall.secrets import Secret
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,8 +80,26 @@ def target_option(function: F) -> F:
         "--to",
         metavar="TARGET",
         group="Target",
-        help="Folder of the embedded ClickHouse. Default: ./rowfall-data.",
+        help="Folder of the embedded ClickHouse, or clickhouse://user@host:8123/database. "
+        "Default: ./rowfall-data.",
+    )(password_option(function))
+
+
+def password_option(function: F) -> F:
+    """``--ask-password``: the command gets ``password``, a Secret or None."""
+    return option(
+        "--ask-password",
+        "password",
+        is_flag=True,
+        group="Target",
+        callback=_ask_password,
+        help="Ask for the password of the server's user. Default: ROWFALL_PASSWORD, "
+        "CLICKHOUSE_PASSWORD, or the one in the target.",
     )(function)
+
+
+def _ask_password(ctx: click.Context, param: click.Parameter, value: bool) -> Secret | None:
+    return Secret(click.prompt("Password", hide_input=True, err=True)) if value else None
 
 
 def destination_options(function: F) -> F:
@@ -95,10 +114,11 @@ def destination_options(function: F) -> F:
         "--to",
         metavar="TARGET",
         group="Target",
-        help="A folder for embedded ClickHouse, a file pattern to export "
-        "to, or null: to only read. Default: ./rowfall-data.",
+        help="A folder for embedded ClickHouse, clickhouse://user@host:8123/database "
+        "(clickhouses:// for TLS), a file pattern to export to, or null: to only read. "
+        "Default: ./rowfall-data.",
     )
-    return to(table(function))
+    return to(table(password_option(function)))
 
 
 def _attributes(item: Field[Any], flag: Flag) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import click
 
 from rowfall.cli.options import chosen, command, destination_options, option, table_options
 from rowfall.cli.output import Output
+from rowfall.secrets import Secret
 
 
 @command
@@ -22,6 +23,7 @@ def plan(
     sources: tuple[str, ...],
     to: str | None,
     table: str | None,
+    password: Secret | None,
     every_split: bool,
     **values: Any,
 ) -> None:
@@ -37,7 +39,7 @@ def plan(
     from rowfall import api
     from rowfall.planview import plan_document, plan_text
 
-    made = api.plan(sources, to=to, table=table, options=chosen(values))
+    made = api.plan(sources, to=to, table=table, options=chosen(values), password=password)
     if output.json:
         output.document(plan_document(made, every_split=every_split))
         return

@@ -8,6 +8,7 @@ import click
 
 from rowfall.cli.options import command, option, target_option
 from rowfall.cli.output import Output
+from rowfall.secrets import Secret
 
 PRETTY, PIPED, JSON = "PrettyCompactMonoBlock", "TSVWithNames", "JSON"
 
@@ -24,7 +25,10 @@ PRETTY, PIPED, JSON = "PrettyCompactMonoBlock", "TSVWithNames", "JSON"
 )
 @option("--write", is_flag=True, group="Query", help="Allow statements that change data or tables.")
 @click.pass_obj
-def query(output: Output, sql: str, to: str | None, format: str | None, write: bool) -> None:
+def query(
+    output: Output, sql: str, to: str | None, format: str | None, write: bool,
+    password: Secret | None,
+) -> None:  # fmt: skip
     """Run SQL where the data was loaded and print the rows.
 
     SQL is one statement, or - to read it from stdin. It may only read, unless --write is given.
@@ -38,4 +42,5 @@ def query(output: Output, sql: str, to: str | None, format: str | None, write: b
         format = JSON if output.json else PRETTY if pretty else PIPED
     # The engine writes to the file descriptor itself; nothing may be waiting in our buffer.
     output.flush()
-    api.query(sql, to=to, format=format, write=write, out_fd=1, pretty=pretty)
+    api.query(sql, to=to, format=format, write=write, out_fd=1, pretty=pretty,
+              password=password)  # fmt: skip

@@ -6,13 +6,14 @@ import click
 
 from rowfall.cli.options import command, target_option
 from rowfall.cli.output import Output
+from rowfall.secrets import Secret
 
 
 @command
 @click.argument("load_id", metavar="LOAD")
 @target_option
 @click.pass_obj
-def report(output: Output, load_id: str, to: str | None) -> None:
+def report(output: Output, load_id: str, to: str | None, password: Secret | None) -> None:
     """Show the end report of a load again.
 
     LOAD is the id of a load, its first digits, or 'last'. With -v the settings are shown too.

@@ -6,13 +6,14 @@ import click
 
 from rowfall.cli.options import command, target_option
 from rowfall.cli.output import Output
+from rowfall.secrets import Secret
 
 
 @command
 @click.argument("load_id", required=False, metavar="[LOAD]")
 @target_option
 @click.pass_obj
-def status(output: Output, load_id: str | None, to: str | None) -> None:
+def status(output: Output, load_id: str | None, to: str | None, password: Secret | None) -> None:
     """List the loads of a target, newest first, or show one of them.
 
     LOAD is the id of a load, its first digits, or 'last'.

@@ -7,13 +7,14 @@ import click
 from rowfall.cli.options import command, target_option
 from rowfall.cli.output import Output
 from rowfall.errors import Exit
+from rowfall.secrets import Secret
 
 
 @command
 @click.argument("load_id", metavar="LOAD")
 @target_option
 @click.pass_obj
-def verify(output: Output, load_id: str, to: str | None) -> int:
+def verify(output: Output, load_id: str, to: str | None, password: Secret | None) -> int:
     """Read the source of a load again and compare it with the target.
 
     LOAD is the id of a load, its first digits, or 'last'. Exit code 7 means that they differ.
@@ -22,7 +23,7 @@ def verify(output: Output, load_id: str, to: str | None) -> int:
     from rowfall.reportview import verification_document, verification_text
 
     with output.listener("reading the source again") as listener:
-        result = api.verify(load_id, to=to, on_event=listener)
+        result = api.verify(load_id, to=to, on_event=listener, password=password)
     if output.json:
         output.document(verification_document(result))
     else:

@@ -36,5 +36,21 @@ class Engine(Protocol):
     def resident(self) -> tuple[int, int]:
         """Bytes of memory the engine's process holds now, and its highest so far."""
 
+    def finished(self, query_id: str) -> bool | None:
+        """Whether a past statement ended well, as the engine's own log has it; None: not known."""
+
+    def revive(self) -> None:
+        """After an error without a code: be usable again (a new process, a server that is back).
+
+        Raises:
+            RowfallError: it cannot be.
+        """
+
+    def abandon(self) -> None:
+        """Let go of everything that runs, at once and without asking; what it did may stay."""
+
+    def cpu_seconds(self) -> float:
+        """User and system seconds used so far, as far as they can be seen."""
+
     def close(self) -> None:
         """Release everything; safe to call twice."""

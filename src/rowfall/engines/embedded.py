@@ -228,12 +228,16 @@ class Embedded:
     def pid(self) -> int:
         return self._child.pid
 
-    def terminate(self) -> None:
+    def finished(self, query_id: str) -> bool | None:
+        """Not known: a folder has no log that outlives its process."""
+        return None
+
+    def abandon(self) -> None:
         """End the child now; what it was doing is lost, what it had written is not."""
         self._child.kill()
         self._child.wait()
 
-    def restart(self) -> None:
+    def revive(self) -> None:
         """A new child on the same folder after the old one died."""
         self._child.kill()
         self._child.wait()

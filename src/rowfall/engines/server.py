@@ -43,6 +43,10 @@ TICK_SECONDS = 0.5
 SILENCE_SECONDS = 30.0
 # Only where nothing can be read: ClickHouse's own advice is 4 GB and more for 4 cores.
 MEMORY_PER_CORE = 1 << 30
+# A killed server that systemd or an operator starts again is back well within this.
+BACK_SECONDS = 60.0
+# How far back the log is searched for the end of a statement of an interrupted load.
+LOGGED_DAYS = 30
 # Statements name every file of their attempt; the default of 256 KiB is too short for that.
 MAX_QUERY_SIZE = 64 << 20
 
@@ -348,6 +352,37 @@ class Server:
     def kill(self, query_id: str) -> None:
         """End a running statement; returns when it has ended or was not there (60 s at most)."""
         self.evidence.kill(query_id)
+
+    def finished(self, query_id: str) -> bool | None:
+        """See :class:`rowfall.engines.base.Engine`: as ``system.query_log`` has it."""
+        entry = self.logged([query_id], LOGGED_DAYS).get(query_id)
+        return None if entry is None else not entry.code
+
+    def revive(self) -> None:
+        """Wait until the server answers again: a restart takes seconds, minutes with many parts.
+
+        Raises:
+            TargetError: it did not come back within ``BACK_SECONDS``.
+        """
+        deadline = time.monotonic() + BACK_SECONDS
+        while True:
+            try:
+                self.evidence.ask("SELECT 1")
+                return
+            except (RowfallError, Lost) as error:
+                if time.monotonic() > deadline:
+                    raise TargetError(
+                        f"the server at {self._address} did not come back within "
+                        f"{BACK_SECONDS:.0f} seconds: {error}",
+                        hint="Run the same command again when it is up: what has landed is not "
+                        "loaded twice.",
+                    ) from None
+            time.sleep(TICK_SECONDS)
+
+    def abandon(self) -> None:
+        """Close the connections: statements that stream data end, others go on into staging
+        tables that nobody publishes."""
+        self._connections.close()
 
     def resident(self) -> tuple[int, int]:
         """Bytes that our running statements hold on the server, and their highest so far.

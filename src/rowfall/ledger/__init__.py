@@ -17,10 +17,13 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
+from rowfall import owner
 from rowfall.errors import LedgerError
-from rowfall.model import Split
+from rowfall.model import Pair, Split
+from rowfall.targets.base import SHADOW_SUFFIX
 
-VERSION = 1
+# 2: publishing by ATTACH, owners of loads.
+VERSION = 2
 # Another process writes for milliseconds; longer means that it hangs inside a transaction.
 BUSY_SECONDS = 10.0
 
@@ -45,17 +48,30 @@ class Attempt:
     state: str
     rows: int | None
     into_table: str
+    owner: str
+
+    @property
+    def gathers(self) -> bool:
+        """Whether it publishes what other attempts have gathered in a shadow table."""
+        return self.staging.endswith(SHADOW_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition of a loaded attempt on its way into the target."""
+    """One partition of a loaded attempt on its way from ``staging`` into ``database.table``."""
 
+    database: str
+    table: str
+    staging: str
     partition_id: str
     rows: int
     rows_before: int
     highest_block: int
-    state: str
+    state: str = "pending"
+
+    @property
+    def pair(self) -> Pair:
+        return Pair(self.database, self.table, self.staging)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +86,7 @@ class LoadRow:
     started: str
     request: str
     report: str | None
+    owner: str
 
 
 class Ledger:
@@ -108,9 +125,10 @@ class Ledger:
         (found,) = self._db.execute("PRAGMA user_version").fetchone()
         if found == VERSION:
             return
-        if found > VERSION:
+        if found:
+            age = "a newer" if found > VERSION else "an older"
             raise LedgerError(
-                f"the ledger {self.path} was written by a newer rowfall (format {found}, this "
+                f"the ledger {self.path} was written by {age} rowfall (format {found}, this "
                 f"one knows {VERSION})",
                 hint="Use that version, or another target.",
             )
@@ -140,14 +158,13 @@ class Ledger:
 
     # --- loads -------------------------------------------------------------------------------
 
-    def unfinished(self, fingerprint: str) -> str | None:
-        """Id of the newest load of the same sources into the same table that is not done."""
-        rows = self._rows(
-            "SELECT id FROM load WHERE fingerprint = ? AND state <> 'done' "
-            "ORDER BY started DESC LIMIT 1",
-            fingerprint,
-        )
-        return str(rows[0][0]) if rows else None
+    def unfinished(self, fingerprint: str) -> LoadRow | None:
+        """The newest load of the same sources into the same table that is not done and that no
+        other living process works on."""
+        for row in self.loads("WHERE fingerprint = ? AND state <> 'done'", fingerprint):
+            if row.state != "running" or row.owner == owner.me() or owner.dead(row.owner):
+                return row
+        return None
 
     def begin(
         self, load_id: str, fingerprint: str, source: str, target: str, into: str, request: str
@@ -156,9 +173,10 @@ class Ledger:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._change() as db:
             db.execute(
-                "INSERT INTO load VALUES (?, ?, ?, ?, ?, 'running', ?, ?, NULL) "
-                "ON CONFLICT (id) DO UPDATE SET state = 'running', request = excluded.request",
-                (load_id, fingerprint, source, target, into, now, request),
+                "INSERT INTO load VALUES (?, ?, ?, ?, ?, 'running', ?, ?, NULL, ?) "
+                "ON CONFLICT (id) DO UPDATE SET state = 'running', request = excluded.request, "
+                "owner = excluded.owner",
+                (load_id, fingerprint, source, target, into, now, request, owner.me()),
             )
 
     def end(self, load_id: str, state: str, report: str) -> None:
@@ -167,11 +185,12 @@ class Ledger:
                 "UPDATE load SET state = ?, report = ? WHERE id = ?", (state, report, load_id)
             )
 
-    def loads(self) -> list[LoadRow]:
-        """All loads, newest first."""
+    def loads(self, where: str = "", *values: object) -> list[LoadRow]:
+        """All loads, or those of a WHERE clause, newest first."""
         rows = self._rows(
-            "SELECT id, source, target, into_table, state, started, request, report FROM load "
-            "ORDER BY started DESC, rowid DESC"
+            "SELECT id, source, target, into_table, state, started, request, report, owner "
+            f"FROM load {where} ORDER BY started DESC, rowid DESC",
+            *values,
         )
         return [LoadRow(*row) for row in rows]  # type: ignore[arg-type]
 
@@ -257,13 +276,13 @@ class Ledger:
             )
 
     def attempt_started(
-        self, attempt_id: str, load_id: str, staging: str, splits: Sequence[Split]
+        self, attempt_id: str, load_id: str, staging: str, into: str, splits: Iterable[Split]
     ) -> None:
         """Written before anything reaches the target: the staging name is known from here on."""
         with self._change() as db:
             db.execute(
-                "INSERT INTO attempt VALUES (?, ?, ?, 'started', NULL, NULL)",
-                (attempt_id, load_id, staging),
+                "INSERT INTO attempt VALUES (?, ?, ?, ?, 'started', NULL, NULL)",
+                (attempt_id, load_id, staging, into),
             )
             db.executemany(
                 "UPDATE split SET attempt_id = ? WHERE load_id = ? AND id = ?",
@@ -277,19 +296,20 @@ class Ledger:
                 "UPDATE attempt SET state = 'loaded', rows = ? WHERE id = ?", (rows, attempt_id)
             )
             db.executemany(
-                "INSERT INTO move VALUES (?, ?, ?, ?, ?, 'pending')",
+                "INSERT INTO move VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    (attempt_id, m.partition_id, m.rows, m.rows_before, m.highest_block)
+                    (attempt_id, m.database, m.table, m.staging, m.partition_id, m.rows,
+                     m.rows_before, m.highest_block, m.state)
                     for m in moves
                 ),
-            )
+            )  # fmt: skip
 
-    def moved(self, attempt_id: str, partitions: Iterable[str]) -> None:
-        """These partitions of the attempt are in the target."""
+    def attached(self, attempt_id: str, staging: str) -> None:
+        """All parts of one staging table are in its target."""
         with self._change() as db:
-            db.executemany(
-                "UPDATE move SET state = 'moved' WHERE attempt_id = ? AND partition_id = ?",
-                ((attempt_id, p) for p in partitions),
+            db.execute(
+                "UPDATE move SET state = 'attached' WHERE attempt_id = ? AND staging = ?",
+                (attempt_id, staging),
             )
 
     def attempt_published(self, attempt_id: str, into: str) -> None:
@@ -299,9 +319,46 @@ class Ledger:
             db.execute("UPDATE split SET state = 'landed' WHERE attempt_id = ?", (attempt_id,))
             db.execute(
                 "INSERT OR REPLACE INTO landed "
-                "SELECT id, ?, attempt_id FROM split WHERE attempt_id = ?",
+                "SELECT ?, id, attempt_id FROM split WHERE attempt_id = ?",
                 (into, attempt_id),
             )
+
+    def landed_elsewhere(self, load_id: str, ids: Iterable[str]) -> None:
+        """Another process has landed these splits of the load."""
+        with self._change() as db:
+            db.executemany(
+                "UPDATE split SET state = 'landed' WHERE load_id = ? AND id = ?",
+                ((load_id, i) for i in ids),
+            )
+
+    def swapped(self, shadow: str, into: str, uuid: str, *, keep: bool) -> None:
+        """What landed in ``shadow`` is in ``into`` now, whose table has ``uuid``.
+
+        Args:
+            keep: what was in ``into`` before is still there (it was added to, not replaced).
+        """
+        with self._change() as db:
+            if not keep:
+                db.execute("DELETE FROM landed WHERE into_table = ?", (into,))
+            db.execute("UPDATE OR REPLACE landed SET into_table = ? WHERE into_table = ?",
+                       (into, shadow))  # fmt: skip
+            db.execute("DELETE FROM target_table WHERE into_table = ?", (shadow,))
+            db.execute("INSERT OR REPLACE INTO target_table VALUES (?, ?)", (into, uuid))
+
+    def forget(self, load_id: str) -> int:
+        """What this load landed counts as not landed. Returns the number of splits."""
+        with self._change() as db:
+            gone = db.execute(
+                "DELETE FROM landed WHERE attempt_id IN (SELECT id FROM attempt WHERE load_id = ?)",
+                (load_id,),
+            ).rowcount
+            db.execute(
+                "UPDATE split SET state = 'pending', attempt_id = NULL WHERE load_id = ?",
+                (load_id,),
+            )
+            # A forgotten load is over: the same command makes a new one.
+            db.execute("UPDATE load SET fingerprint = '' WHERE id = ?", (load_id,))
+            return gone
 
     def attempt_ended(self, attempt_id: str, state: str, error: str) -> None:
         """``failed`` or ``lost``: its staging is gone and nothing of it is visible."""
@@ -333,18 +390,22 @@ class Ledger:
         return str(rows[0][0]) if rows else ""
 
     def open_attempts(self) -> list[Attempt]:
-        """Attempts of any load that were started or loaded and then left."""
+        """Attempts of any load that were started or loaded and then left: of loads that have
+        ended, that this process runs, or whose process is dead."""
         rows = self._rows(
-            "SELECT a.id, a.load_id, a.staging, a.state, a.rows, l.into_table "
+            "SELECT a.id, a.load_id, a.staging, a.state, a.rows, a.into_table, "
+            "CASE l.state WHEN 'running' THEN l.owner ELSE '' END "
             "FROM attempt a JOIN load l ON l.id = a.load_id "
             "WHERE a.state IN ('started', 'loaded') ORDER BY a.rowid"
         )
-        return [Attempt(*row) for row in rows]  # type: ignore[arg-type]
+        found = [Attempt(*row) for row in rows]  # type: ignore[arg-type]
+        mine = owner.me()
+        return [a for a in found if a.owner in ("", mine) or owner.dead(a.owner)]
 
     def moves(self, attempt_id: str) -> list[Move]:
         rows = self._rows(
-            "SELECT partition_id, rows, rows_before, highest_block, state FROM move "
-            "WHERE attempt_id = ? ORDER BY partition_id",
+            "SELECT database, table_name, staging, partition_id, rows, rows_before, "
+            "highest_block, state FROM move WHERE attempt_id = ? ORDER BY staging, partition_id",
             attempt_id,
         )
         return [Move(*row) for row in rows]  # type: ignore[arg-type]

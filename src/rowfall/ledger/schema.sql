@@ -1,5 +1,6 @@
 -- The memory of rowfall. One file per target: inside the embedded folder, or in the user's state
 -- folder for targets that have none. No key is a fact of a process (pid, host, batch number).
+-- load.owner is the process that runs it (owner.py); only one that is dead gives its load away.
 
 CREATE TABLE load (
     id          TEXT PRIMARY KEY,
@@ -10,7 +11,8 @@ CREATE TABLE load (
     state       TEXT NOT NULL CHECK (state IN ('running', 'done', 'partial', 'failed', 'interrupted')),
     started     TEXT NOT NULL,
     request     TEXT NOT NULL,              -- JSON: sources, target and options, no secrets
-    report      TEXT                        -- JSON of the last run's report
+    report      TEXT,                       -- JSON of the last run's report
+    owner       TEXT NOT NULL
 ) STRICT;
 
 CREATE INDEX load_by_fingerprint ON load (fingerprint, state);
@@ -27,6 +29,7 @@ CREATE TABLE attempt (
     id      TEXT PRIMARY KEY,
     load_id TEXT NOT NULL REFERENCES load,
     staging TEXT NOT NULL,                  -- table or file that receives the rows, '' for none
+    into_table TEXT NOT NULL,               -- where it is published: the target, or a shadow of it
     state   TEXT NOT NULL CHECK (state IN ('started', 'loaded', 'published', 'failed', 'lost')),
     rows    INTEGER,
     error   TEXT
@@ -49,9 +52,10 @@ CREATE INDEX split_by_attempt ON split (attempt_id) WHERE attempt_id IS NOT NULL
 
 -- What has landed where, whichever load did it; the table's uuid tells a table from its successor.
 CREATE TABLE landed (
-    id         TEXT PRIMARY KEY,
     into_table TEXT NOT NULL,
-    attempt_id TEXT NOT NULL
+    id         TEXT NOT NULL,
+    attempt_id TEXT NOT NULL,
+    PRIMARY KEY (into_table, id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE target_table (
@@ -59,14 +63,18 @@ CREATE TABLE target_table (
     uuid       TEXT NOT NULL
 ) STRICT;
 
--- MOVE PARTITION, one row per partition of a loaded attempt. highest_block and rows_before are what
--- the target held in that partition before the MOVE: the evidence after a crash in the middle.
+-- A loaded attempt on its way into the target: one row per table and partition that gets parts.
+-- highest_block and rows_before are what the table held in that partition before anything was
+-- attached: the evidence after a crash in the middle.
 CREATE TABLE move (
     attempt_id    TEXT NOT NULL REFERENCES attempt,
+    database      TEXT NOT NULL,
+    table_name    TEXT NOT NULL,
+    staging       TEXT NOT NULL,
     partition_id  TEXT NOT NULL,
     rows          INTEGER NOT NULL,
     rows_before   INTEGER NOT NULL,
     highest_block INTEGER NOT NULL,
-    state         TEXT NOT NULL CHECK (state IN ('pending', 'moved')),
-    PRIMARY KEY (attempt_id, partition_id)
+    state         TEXT NOT NULL CHECK (state IN ('pending', 'attached')),
+    PRIMARY KEY (attempt_id, staging, partition_id)
 ) STRICT, WITHOUT ROWID;

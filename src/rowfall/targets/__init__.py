@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rowfall.errors import UsageError
 from rowfall.options import Options
+from rowfall.secrets import Secret
 from rowfall.targets.base import Target
 
 DEFAULT_FOLDER = "rowfall-data"
@@ -25,8 +26,13 @@ def state_folder() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "rowfall"
 
 
-def open_target(to: str | None, table: str, options: Options) -> Target:
+def open_target(
+    to: str | None, table: str, options: Options, password: Secret | None = None
+) -> Target:
     """The target that ``to`` names; ``table`` may be ``database.table``.
+
+    Args:
+        password: for a server, instead of the one in the URI or the environment.
 
     Raises:
         UsageError: a scheme that is not known, or a pattern that cannot hold ``--files``.
@@ -40,23 +46,28 @@ def open_target(to: str | None, table: str, options: Options) -> Target:
         from rowfall.targets.export import Export
 
         return Export(text.removeprefix("file://"), state_folder() / "rowfall.ledger", options)
-    scheme = text.split("://", 1)[0] if "://" in text else ""
-    if scheme and scheme != "file":
-        raise UsageError(
-            f"{scheme}:// is not a target",
-            hint="Targets are a folder (embedded ClickHouse), null:, or files to write: "
-            "a path or s3:// URL that ends in a format such as part_{n}.csv.gz.",
-        )
-    from rowfall.targets.table import EmbeddedTable
-
     database, _, name = table.rpartition(".")
     if set(table) & set("{}"):
         raise UsageError(
             f"the engine takes no braces in the name of a table: {table}",
             hint="Give another name with --table.",
         )
+    scheme = text.split("://", 1)[0].lower() if "://" in text else ""
+    if scheme in ("clickhouse", "clickhouses"):
+        from rowfall.targets.table import on_server
+
+        return on_server(text, database, name, state_folder(), password)
+    if scheme and scheme != "file":
+        raise UsageError(
+            f"{scheme}:// is not a target",
+            hint="Targets are a folder (embedded ClickHouse), clickhouse://host:8123/database, "
+            "null:, or files to write: a path or s3:// URL that ends in a format such as "
+            "part_{n}.csv.gz.",
+        )
+    from rowfall.targets.table import embedded
+
     folder = Path(text.removeprefix("file://")).absolute()
-    return EmbeddedTable(folder, database or "default", name)
+    return embedded(folder, database or "default", name)
 
 
 def default_table(source: str) -> str:

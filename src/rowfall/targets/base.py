@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -11,11 +12,17 @@ from rowfall.model import Encoding, Schema
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText
 
+STAGING_PREFIX = "_rowfall_"
+"""Start of the name of every table that a load makes for itself."""
+
+SHADOW_SUFFIX = "_whole"
+"""End of the name of the table that gathers a load until its end (``--atomic``, ``--replace``)."""
+
 
 class Publish(StrEnum):
     """How rows of a finished attempt become visible."""
 
-    MOVE = "move"  # staging table, MOVE PARTITION
+    ATTACH = "attach"  # staging table, ATTACH PARTITION ALL FROM it
     RENAME = "rename"  # one local file per attempt, renamed when complete
     AT_ONCE = "at once"  # the object store shows an object only when it is complete
     NONE = "none"  # nothing is kept
@@ -38,6 +45,18 @@ class Caps:
     remembers: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class ServerAt:
+    """Where a server is and who asks; ``options`` are settings for every statement."""
+
+    host: str
+    port: int
+    tls: bool
+    user: str
+    password: Secret | None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
 class Target(Protocol):
     """One place for rows. At most five methods; differences are data.
 
@@ -46,6 +65,7 @@ class Target(Protocol):
         caps: see :class:`Caps`.
         database, table: where rows go, empty where there is no table.
         folder: data folder of the embedded engine, None where the engine needs none.
+        server: the server that holds the table, None where the embedded engine does.
         ledger_path: where this target's ledger is kept.
         secrets: values to mask in foreign text.
     """
@@ -55,14 +75,13 @@ class Target(Protocol):
     database: str
     table: str
     folder: Path | None
+    server: ServerAt | None
     ledger_path: Path
     secrets: tuple[Secret, ...]
 
-    def create(self, schema: Schema) -> tuple[SqlText, ...]:
-        """Statements that make the target; each may be repeated without harm."""
-
-    def stage(self, staging: str, schema: Schema) -> tuple[SqlText, ...]:
-        """Statements that make the empty staging place of one attempt."""
+    def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
+        """Statements that make the target, or a table like it by another name; each may be
+        repeated without harm."""
 
     def into(self, staging: str, schema: Schema) -> SqlText:
         """The INTO part of the attempt's INSERT."""
@@ -70,6 +89,3 @@ class Target(Protocol):
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
         """Name of the staging table or file: holds the attempt's id, so a late zombie of an
         older attempt writes into a dead place. ``number`` is the group's, from 0."""
-
-    def discard(self, staging: str) -> tuple[SqlText, ...]:
-        """Statements that remove what an attempt left; harmless when there is nothing."""

@@ -14,7 +14,7 @@ from rowfall.model import Encoding, Schema
 from rowfall.options import Options
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText, quote
-from rowfall.targets.base import Caps, Publish
+from rowfall.targets.base import Caps, Publish, ServerAt
 
 NUMBER = "{n}"
 
@@ -50,6 +50,7 @@ class Export:
         self.pattern = pattern if self.remote else str(Path(pattern).absolute())
         self.text = self.pattern
         self.folder: Path | None = None
+        self.server: ServerAt | None = None
         self.database = ""
         self.table = ""
         self.ledger_path = ledger_path
@@ -63,12 +64,9 @@ class Export:
             one_file_per_group=True,
         )
 
-    def create(self, schema: Schema) -> tuple[SqlText, ...]:
+    def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         if not self.remote:
             _make_folder(Path(self.pattern).parent)
-        return ()
-
-    def stage(self, staging: str, schema: Schema) -> tuple[SqlText, ...]:
         return ()
 
     def into(self, staging: str, schema: Schema) -> SqlText:
@@ -88,10 +86,6 @@ class Export:
             return final
         path = Path(final)
         return str(path.with_name(f".{path.name}.{attempt_id}"))
-
-    def discard(self, staging: str) -> tuple[SqlText, ...]:
-        # Local leftovers are unlinked by the executor; a bucket never shows a broken upload.
-        return ()
 
 
 def _make_folder(folder: Path) -> None:

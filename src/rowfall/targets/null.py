@@ -8,7 +8,7 @@ from rowfall import sql
 from rowfall.model import Encoding, Schema
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText, quote
-from rowfall.targets.base import Caps, Publish
+from rowfall.targets.base import Caps, Publish, ServerAt
 
 
 class Null:
@@ -17,6 +17,7 @@ class Null:
     def __init__(self, ledger_path: Path) -> None:
         self.text = "null:"
         self.folder: Path | None = None
+        self.server: ServerAt | None = None
         self.database = ""
         self.table = ""
         self.ledger_path = ledger_path
@@ -25,10 +26,7 @@ class Null:
             Publish.NONE, "none: rows are read and dropped, to measure the source", remembers=False
         )
 
-    def create(self, schema: Schema) -> tuple[SqlText, ...]:
-        return ()
-
-    def stage(self, staging: str, schema: Schema) -> tuple[SqlText, ...]:
+    def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         return ()
 
     def into(self, staging: str, schema: Schema) -> SqlText:
@@ -37,6 +35,3 @@ class Null:
 
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
         return ""
-
-    def discard(self, staging: str) -> tuple[SqlText, ...]:
-        return ()

@@ -1,60 +1,60 @@
-"""A MergeTree table of the embedded engine: staging beside it, published by MOVE PARTITION."""
+"""A table of the embedded engine or of a ClickHouse server; staging lies beside it."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 from pathlib import Path
 
-from rowfall import sql
+from rowfall import sql, uri
+from rowfall.errors import UsageError
 from rowfall.model import Encoding, Schema
-from rowfall.secrets import Secret
+from rowfall.secrets import MASK, Secret
 from rowfall.sqltext import SqlText
-from rowfall.targets.base import Caps, Publish
+from rowfall.targets.base import STAGING_PREFIX, Caps, Publish, ServerAt
 
-STAGING_PREFIX = "_rowfall_"
-# Parts in staging must keep their identity between the INSERT and the MOVE: a merge would mix
-# rows that a crash has already published with rows that it has not. SYSTEM STOP MERGES is
-# forgotten at a restart, table settings are not.
-_NO_MERGES = (
-    "max_bytes_to_merge_at_max_space_in_pool = 1, max_bytes_to_merge_at_min_space_in_pool = 1"
-)
 LEDGER_NAME = "rowfall.ledger"
+HTTP_PORT, HTTPS_PORT = 8123, 8443
+# Tried in this order; the second is what clickhouse-client knows, too.
+PASSWORD_VARIABLES = ("ROWFALL_PASSWORD", "CLICKHOUSE_PASSWORD")
+PROMISE = (
+    "exactly once: rows are staged, counted, then attached all at once; a re-run after a crash "
+    "loads only what has not landed"
+)
 
 
-class EmbeddedTable:
-    """Rows go to ``database.table`` in the data folder ``folder``."""
+class Table:
+    """Rows go to ``database.table``, in a data folder or on a server."""
 
-    def __init__(self, folder: Path, database: str, table: str) -> None:
-        self.text = str(folder)
-        self.folder: Path | None = folder
+    def __init__(
+        self,
+        text: str,
+        database: str,
+        table: str,
+        ledger_path: Path,
+        *,
+        folder: Path | None = None,
+        server: ServerAt | None = None,
+    ) -> None:
+        self.text = text
+        self.folder = folder
+        self.server = server
         self.database = database
         self.table = table
-        self.ledger_path = folder / LEDGER_NAME
-        self.secrets: tuple[Secret, ...] = ()
-        self.caps = Caps(
-            Publish.MOVE,
-            "exactly once: rows are staged, counted, then moved in by partition; a re-run "
-            "after a crash loads only what has not landed",
-        )
+        self.ledger_path = ledger_path
+        self.secrets: tuple[Secret, ...] = (server.password,) if server and server.password else ()
+        self.caps = Caps(Publish.ATTACH, PROMISE)
 
-    @property
-    def qualified(self) -> str:
-        return sql.qualified(self.database, self.table)
-
-    def create(self, schema: Schema) -> tuple[SqlText, ...]:
-        if schema.exists:
+    def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
+        if schema.exists and not table:
             return ()
+        make = sql.create_table(self.database, table or self.table, schema, if_not_exists=True)
+        if self.server is not None:
+            return (SqlText.of(make),)  # databases of a server are its administrator's
         return (
             SqlText.of(f"CREATE DATABASE IF NOT EXISTS {sql.name(self.database)} ENGINE = Atomic"),
-            SqlText.of(sql.create_table(self.database, self.table, schema, if_not_exists=True)),
-        )
-
-    def stage(self, staging: str, schema: Schema) -> tuple[SqlText, ...]:
-        # AS copies columns, keys, codecs and engine from the target, whoever created it.
-        return (
-            SqlText.of(f"CREATE TABLE {sql.qualified(self.database, staging)} AS {self.qualified}"),
-            SqlText.of(
-                f"ALTER TABLE {sql.qualified(self.database, staging)} MODIFY SETTING {_NO_MERGES}"
-            ),
+            SqlText.of(make),
         )
 
     def into(self, staging: str, schema: Schema) -> SqlText:
@@ -63,6 +63,43 @@ class EmbeddedTable:
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
         return f"{STAGING_PREFIX}{attempt_id}"
 
-    def discard(self, staging: str) -> tuple[SqlText, ...]:
-        # SYNC: the space must be free before the attempt is tried again.
-        return (SqlText.of(f"DROP TABLE IF EXISTS {sql.qualified(self.database, staging)} SYNC"),)
+
+def embedded(folder: Path, database: str, table: str) -> Table:
+    """A table in a data folder; the ledger lies in it."""
+    return Table(str(folder), database, table, folder / LEDGER_NAME, folder=folder)
+
+
+def on_server(
+    text: str, database: str, table: str, state: Path, password: Secret | None = None
+) -> Table:
+    """A table of ``clickhouse://user:password@host:port/database?setting=value``.
+
+    Args:
+        database: of ``--table database.table``, "" for the one in the URI, or ``default``.
+        state: folder for the ledger.
+        password: asked for at a prompt; wins over the URI and the environment.
+
+    Raises:
+        UsageError: no host, or a path that is not one database.
+    """
+    where = uri.parse(text)
+    path = where.path.strip("/")
+    if not where.host or "/" in path:
+        raise UsageError(
+            f"{where.text} does not say which server",
+            hint="Write clickhouse://user@host:8123/database.",
+        )
+    tls = where.scheme == "clickhouses"
+    port = where.port or (HTTPS_PORT if tls else HTTP_PORT)
+    found = next((os.environ[v] for v in PASSWORD_VARIABLES if os.environ.get(v)), None)
+    chosen = password or where.password or (Secret(found) if found else None)
+    # A password needs somebody whose it is.
+    user = where.user or ("default" if chosen else "")
+    server = ServerAt(where.host, port, tls, user, chosen, dict(where.query))
+    # One ledger a server: several rowfalls share it. The hash keeps odd host names apart.
+    digest = hashlib.blake2b(f"{where.host}:{port}".encode(), digest_size=4).hexdigest()
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", where.host)
+    ledger = state / f"{name}-{port}-{digest}.ledger"
+    # Without the password, not with a mask in its place: the text can be pasted and used.
+    text = where.text.replace(f":{MASK}@", "@")
+    return Table(text, database or path or "default", table, ledger, server=server)

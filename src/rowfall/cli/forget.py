@@ -1,0 +1,27 @@
+"""``rowfall forget``."""
+
+from __future__ import annotations
+
+import click
+
+from rowfall.cli.options import command, target_option
+from rowfall.cli.output import Output
+from rowfall.secrets import Secret
+
+
+@command
+@click.argument("load_id", metavar="LOAD")
+@target_option
+@click.pass_obj
+def forget(output: Output, load_id: str, to: str | None, password: Secret | None) -> None:
+    """Forget what a load has landed, so that its files are loaded again.
+
+    LOAD is the id of a load, its first digits, or 'last'. Rows in the table stay where they are.
+    """
+    from rowfall import api
+
+    splits = api.forget(load_id, to=to, password=password)
+    if output.json:
+        output.document({"rowfall_forget": 1, "load": load_id, "splits": splits})
+    else:
+        output.talk(f"{splits:,} splits will be loaded again; no row was touched")

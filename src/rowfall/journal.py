@@ -1,0 +1,380 @@
+"""The journal: a small append-only table beside the target, for all rowfalls that load into it.
+
+Its order decides, never a clock. MergeTree numbers inserted blocks under the lock that makes them
+visible, so whoever has written a line sees every line before it. From the lines alone follows
+
+* who holds a split: the earliest claim on it that has not ended (released or expired);
+* whether an attempt may publish: its ``commit`` stands before any ``expire`` of it. From then on
+  its rows can only be published, by its owner or, when that one is dead, by anybody else.
+
+A lease is only about when to write ``expire``: a clock that jumps costs an attempt, never a row.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rowfall import owner, sql
+from rowfall.engines.base import Engine
+from rowfall.errors import EngineError, LedgerError, RowfallError
+from rowfall.ledger import Move
+from rowfall.model import Split, Statement
+from rowfall.sqltext import SqlText, quote
+
+TABLE = "_rowfall_journal"
+# A process of another machine that has written nothing for so long counts as dead. Its own writes
+# come every RENEW_SECONDS; three of them may get lost.
+LEASE_SECONDS = 60
+RENEW_SECONDS = 15.0
+# 32 digits a split id: a line of some 350 KB, far below max_query_size.
+SPLITS_PER_LINE = 10_000
+# A line whose fate is unknown after a lost connection is looked for, then written again.
+MOST_APPENDS = 3
+JOURNAL_LANE = 97
+UNKNOWN_TABLE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What an attempt was given of the splits that it asked for.
+
+    Attributes:
+        landed: ids that another process has landed.
+        busy: ids that a living process holds.
+        lost: attempts of dead processes that hold some of the others: expire them, ask again.
+    """
+
+    landed: frozenset[str] = frozenset()
+    busy: frozenset[str] = frozenset()
+    lost: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        return not (self.landed or self.busy or self.lost)
+
+
+@dataclass(slots=True)
+class Entry:
+    """One attempt as the journal knows it; numbers are block numbers, 0 for "has not happened"."""
+
+    attempt: str
+    owner: str
+    claimed: int = 0
+    committed: int = 0
+    expired: int = 0
+    released: int = 0
+    landed: int = 0
+    forgotten: int = 0
+    idle: float = 0.0
+    rows: int = 0
+    moves: tuple[Move, ...] = ()
+    splits: set[str] = field(default_factory=set)
+
+    @property
+    def binding(self) -> bool:
+        """Whether its commit counts: rows can only be published."""
+        return bool(self.committed) and not 0 < self.expired < self.committed
+
+    @property
+    def ended(self) -> bool:
+        """Whether it holds nothing any more and never will."""
+        return bool(self.released or (self.expired and not self.binding))
+
+    @property
+    def dead(self) -> bool:
+        return owner.dead(self.owner) or self.idle > LEASE_SECONDS
+
+
+class Claims(Protocol):
+    """Who may load which split, as the executor asks it."""
+
+    def claim(self, attempt: str, splits: Sequence[Split]) -> Claim: ...
+    def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool: ...
+    def landed(self, attempt: str) -> None: ...
+    def release(self, attempt: str) -> None: ...
+
+
+class Alone:
+    """The claims of a target that one process has to itself: an embedded folder, a file."""
+
+    def claim(self, attempt: str, splits: Sequence[Split]) -> Claim:
+        return Claim()
+
+    def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool:
+        return True
+
+    def landed(self, attempt: str) -> None:
+        """Nothing: the ledger in the folder is the only memory."""
+
+    def release(self, attempt: str) -> None:
+        """Nothing is held."""
+
+
+class Journal:
+    """The journal of one target table.
+
+    Args:
+        database: where the target and its journal are.
+        into: uuid of the target table: a table of the same name made later starts anew.
+        load_id: of the load that writes, "" to only read.
+        salt: added to the ids of a load that loads again what has landed (``--force``).
+    """
+
+    def __init__(
+        self, engine: Engine, database: str, into: str, load_id: str = "", salt: str = ""
+    ) -> None:
+        self._engine = engine
+        self._database = database
+        self._into = into
+        self._owner = f"{owner.me()} {load_id}"
+        self._salt = salt
+        self._stop = threading.Event()
+        self._beat: threading.Thread | None = None
+
+    @property
+    def _name(self) -> str:
+        return sql.qualified(self._database, TABLE)
+
+    def create(self) -> None:
+        """Make the table where it is missing.
+
+        Raises:
+            RowfallError: no right to; the server's message names it.
+        """
+        # Blocks keep their numbers through merges only with enable_block_number_column.
+        self._engine.run(Statement(SqlText.of(
+            f"CREATE TABLE IF NOT EXISTS {self._name} (at DateTime64(3, 'UTC') DEFAULT now64(3), "
+            "event LowCardinality(String), into UUID, owner String, attempt String, "
+            "splits Array(String), rows UInt64, detail String) ENGINE = MergeTree "
+            "ORDER BY (into, attempt) SETTINGS enable_block_number_column = 1 "
+            "COMMENT 'rowfall: which files have landed here, and who is loading'"
+        )), lane=JOURNAL_LANE)  # fmt: skip
+
+    # --- claims -------------------------------------------------------------------------------
+
+    def claim(self, attempt: str, splits: Sequence[Split]) -> Claim:
+        """Ask for splits. Only a claim that is ``whole`` may be used; release any other."""
+        ids = [self._id(s.id) for s in splits]
+        for start in range(0, len(ids), SPLITS_PER_LINE):
+            self._append("claim", attempt, splits=ids[start : start + SPLITS_PER_LINE])
+        return self._judge(attempt, ids)
+
+    def _judge(self, attempt: str, ids: Collection[str]) -> Claim:
+        entries = self._entries(touching=ids)
+        mine = entries.pop(attempt, None)
+        if mine is None:
+            raise LedgerError(
+                f"the journal {self._database}.{TABLE} has lost a line that was written",
+                hint="Nobody but rowfall may change that table.",
+            )
+        landed: set[str] = set()
+        busy: set[str] = set()
+        lost = []
+        for other in entries.values():
+            if other.forgotten or other.ended:
+                continue
+            if other.landed:
+                landed |= other.splits
+            elif other.binding or other.claimed < mine.claimed:
+                if other.dead:
+                    lost.append(other.attempt)
+                else:
+                    busy |= other.splits
+        strip = len(self._salt)
+        back = [frozenset(i[: len(i) - strip] for i in found) for found in (landed, busy - landed)]
+        return Claim(back[0], back[1], tuple(lost))
+
+    def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool:
+        """The point of no return: True when the attempt's rows are now bound to be published.
+
+        False: somebody took this process for dead and expired the attempt before.
+        """
+        detail = json.dumps([
+            [m.database, m.table, m.staging, m.partition_id, m.rows, m.rows_before,
+             m.highest_block, m.state] for m in moves
+        ])  # fmt: skip
+        self._append("commit", attempt, rows=rows, detail=detail)
+        entry = self._entries(attempts=[attempt]).get(attempt)
+        return entry is not None and entry.binding and not entry.released
+
+    def landed(self, attempt: str) -> None:
+        """All rows of a committed attempt are visible."""
+        self._append("landed", attempt)
+
+    def release(self, attempt: str) -> None:
+        """Give up what an attempt holds; its rows are not and will not be visible."""
+        self._append("release", attempt)
+
+    def expire(self, attempt: str) -> Entry:
+        """End an attempt of a dead process. If the entry is ``binding``, publish it instead."""
+        self._append("expire", attempt)
+        return self._entries(attempts=[attempt])[attempt]
+
+    def forget(self, load_id: str) -> int:
+        """Make what a load has landed count as not landed. Returns the number of attempts."""
+        found = [e.attempt for e in self.entries() if e.attempt.startswith(f"{load_id}_")]
+        for attempt in found:
+            self._append("forget", attempt)
+        return len(found)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def entries(self) -> list[Entry]:
+        """Every attempt into this table, without the splits."""
+        return list(self._entries().values())
+
+    def there(self) -> bool:
+        """Whether the journal exists."""
+        found = self._ask(
+            f"SELECT count() FROM system.tables WHERE database = {quote(self._database)} "
+            f"AND name = {quote(TABLE)}"
+        )
+        return bool(found[0][0])
+
+    def landed_ids(self) -> set[str]:
+        """Ids of the splits that are in the table."""
+        ended = "event = 'landed' AND attempt NOT IN (SELECT attempt FROM {0} WHERE into = {1} "
+        ended += "AND event = 'forget')"
+        into = f"toUUID({quote(self._into)})"
+        rows = self._ask(
+            f"SELECT DISTINCT arrayJoin(splits) FROM {self._name} WHERE into = {into} AND "
+            f"event = 'claim' AND attempt IN (SELECT attempt FROM {self._name} WHERE "
+            f"into = {into} AND {ended.format(self._name, into)})"
+        )
+        return {str(i) for (i,) in rows}
+
+    def forgotten_ids(self) -> set[str]:
+        """Ids of splits whose landing has been forgotten and that have not landed again."""
+        into = f"toUUID({quote(self._into)})"
+        rows = self._ask(
+            f"SELECT DISTINCT arrayJoin(splits) FROM {self._name} WHERE into = {into} AND "
+            f"event = 'claim' AND attempt IN (SELECT attempt FROM {self._name} WHERE "
+            f"into = {into} AND event = 'forget')"
+        )
+        return {str(i) for (i,) in rows} - self.landed_ids()
+
+    def _entries(
+        self, *, touching: Collection[str] = (), attempts: Collection[str] = ()
+    ) -> dict[str, Entry]:
+        """Attempts of this table: all, those that claim any of some splits, or named ones."""
+        into = f"into = toUUID({quote(self._into)})"
+        hits = "[]"
+        if touching:
+            # A constant array would be folded into every row; WITH keeps it once.
+            hits = "arrayIntersect(splits, asked)"
+            chosen = (
+                f"attempt IN (SELECT attempt FROM {self._name} WHERE {into} AND event = 'claim' "
+                "AND hasAny(splits, asked))"
+            )
+        elif attempts:
+            chosen = f"attempt IN ({', '.join(map(quote, attempts))})"
+        else:
+            chosen = "1"
+        asked = ", ".join(map(quote, touching))
+        rows = self._ask(
+            (f"WITH [{asked}] AS asked " if touching else "")
+            + "SELECT event, attempt, owner, _block_number, rows, detail, "
+            f"{hits}, dateDiff('millisecond', max(at) OVER (PARTITION BY owner), now64(3)) / 1000 "
+            f"FROM {self._name} WHERE {into} AND ({chosen} OR event = 'alive') "
+            "ORDER BY _block_number"
+        )
+        return _entries(rows)
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def _id(self, split_id: str) -> str:
+        return split_id + self._salt
+
+    def _append(
+        self, event: str, attempt: str, *, splits: Sequence[str] = (), rows: int = 0,
+        detail: str = "",
+    ) -> None:  # fmt: skip
+        ids = ", ".join(map(quote, splits))
+        text = SqlText.of(
+            f"INSERT INTO {self._name} (event, into, owner, attempt, splits, rows, detail) SELECT "
+            f"{quote(event)}, toUUID({quote(self._into)}), {quote(self._owner)}, "
+            f"{quote(attempt)}, CAST([{ids}], 'Array(String)'), {rows}, {quote(detail)}"
+        )
+        for left in reversed(range(MOST_APPENDS)):
+            try:
+                self._engine.run(Statement(text), lane=JOURNAL_LANE)
+                return
+            except EngineError as error:
+                if not error.transient or not left:
+                    raise
+                # Twice the same line changes nothing; only a claim's first line counts.
+                with suppress(EngineError):
+                    if self._written(event, attempt, splits):
+                        return
+
+    def _written(self, event: str, attempt: str, splits: Sequence[str]) -> bool:
+        first = f" AND has(splits, {quote(splits[0])})" if splits else ""
+        found = self._ask(
+            f"SELECT count() FROM {self._name} WHERE into = toUUID({quote(self._into)}) AND "
+            f"attempt = {quote(attempt)} AND event = {quote(event)}{first}"
+        )
+        return bool(found[0][0])
+
+    def _ask(self, text: str) -> list[list[Any]]:
+        statement = Statement(
+            SqlText.of(text),
+            {"output_format_json_quote_64bit_integers": 0},
+            format="JSONCompactEachRow",
+        )
+        data = self._engine.run(statement, lane=JOURNAL_LANE).data
+        return [json.loads(line) for line in data.splitlines() if line]
+
+    # --- the lease ----------------------------------------------------------------------------
+
+    def __enter__(self) -> Journal:
+        self._beat = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self._beat.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+
+    def _renew(self) -> None:
+        while not self._stop.wait(RENEW_SECONDS):
+            # Without a connection the lease runs out, and the commit will notice.
+            with suppress(RowfallError):
+                self._append("alive", "")
+
+
+_EVENTS = {
+    "claim": "claimed",
+    "commit": "committed",
+    "expire": "expired",
+    "release": "released",
+    "landed": "landed",
+    "forget": "forgotten",
+}
+
+
+def _entries(rows: Iterable[Sequence[Any]]) -> dict[str, Entry]:
+    found: dict[str, Entry] = {}
+    # An owner may write expire and landed for another's attempt: the claim says whose it is.
+    idle: Mapping[str, float] = {}
+    idle = {}
+    for event, attempt, who, block, count, detail, splits, seconds in rows:
+        idle[who] = seconds
+        if event == "alive":
+            continue
+        entry = found.setdefault(attempt, Entry(attempt, who))
+        name = _EVENTS[event]
+        # The first line of a kind counts; a repeated one is the echo of a lost connection.
+        setattr(entry, name, getattr(entry, name) or int(block))
+        if event == "claim":
+            entry.owner = who
+            entry.splits.update(splits)
+        elif event == "commit":
+            entry.rows = int(count)
+            entry.moves = tuple(Move(*move) for move in json.loads(detail))
+    for entry in found.values():
+        entry.idle = idle.get(entry.owner, 0.0)
+    return found

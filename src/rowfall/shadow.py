@@ -1,0 +1,146 @@
+"""A load that becomes visible as a whole: rows gather in a shadow table until the end.
+
+``--atomic`` attaches the shadow's parts to the target in one statement, which MergeTree commits
+under one lock. ``--replace`` exchanges the two tables. Either way readers see nothing or all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rowfall import sql, staging
+from rowfall.engines.base import Engine
+from rowfall.errors import LedgerError
+from rowfall.journal import Claims
+from rowfall.ledger import Ledger
+from rowfall.model import Split, Statement
+from rowfall.publish import Publisher, Staged, ask
+from rowfall.sqltext import SqlText, quote
+from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX
+from rowfall.twins import Twins
+
+SWAP = "swap"
+
+
+def shadow_name(load_id: str) -> str:
+    return f"{STAGING_PREFIX}{load_id}{SHADOW_SUFFIX}"
+
+
+def table_uuid(engine: Engine, database: str, table: str) -> str:
+    """uuid of a table, "" when it does not exist."""
+    rows = ask(
+        engine,
+        f"SELECT toString(uuid) FROM system.tables WHERE database = {quote(database)} "
+        f"AND name = {quote(table)}",
+    )
+    return str(rows[0][0]) if rows else ""
+
+
+class Shadow:
+    """The shadow of one load.
+
+    Args:
+        into: the ledger's key of the target; ``key`` that of the shadow.
+    """
+
+    def __init__(
+        self, engine: Engine, ledger: Ledger, database: str, table: str, load_id: str,
+        into: str, key: str,
+    ) -> None:  # fmt: skip
+        self._engine, self._ledger = engine, ledger
+        self._database, self._table, self._load_id = database, table, load_id
+        self._into, self._key = into, key
+        self.name = shadow_name(load_id)
+
+    # --- atomic -------------------------------------------------------------------------------
+
+    def create(self, twins: Twins, allowed: Mapping[str, int]) -> None:
+        """Make the shadows of the target and of the tables behind its views."""
+        if table_uuid(self._engine, self._database, self.name):
+            return
+        self.drop()
+        # The target's own comes last: where it is, the others are.
+        for statement in (*twins.views.twins(self.name), *staging.clone(twins.facts, self.name)):
+            self._engine.run(Statement(statement, allowed))
+
+    def gather(
+        self, attempt: str, twins: Twins, splits: Iterable[Split], claims: Claims,
+        publish: Callable[[str, Staged], None],
+    ) -> Staged:  # fmt: skip
+        """Make everything in the shadows visible, as the work of ``attempt``.
+
+        Args:
+            splits: what the shadow holds.
+            claims: of the target, where ``attempt`` holds the splits.
+            publish: attaches a committed attempt.
+
+        Raises:
+            LedgerError: another process has taken this one for dead.
+        """
+        self._ledger.attempt_started(attempt, self._load_id, self.name, self._into, splits)
+        pairs = twins.gathered()
+        fixed = [p.staging for p in pairs]
+        staged = Publisher(self._engine, self._ledger).staged(pairs, 0.0, fixed)
+        if not claims.commit(attempt, staged.rows, staged.moves):
+            self._ledger.attempt_ended(attempt, "lost", "its lease ran out")
+            raise LedgerError(
+                "another rowfall took this process for dead, so nothing was made visible",
+                hint="Run the same command again: what has been gathered is not loaded twice.",
+                transient=True,
+            )
+        self._ledger.attempt_loaded(attempt, staged.rows, staged.moves)
+        publish(attempt, staged)
+        claims.landed(attempt)
+        self._ledger.attempt_published(attempt, self._into)
+        self.drop()
+        return staged
+
+    # --- replace ------------------------------------------------------------------------------
+
+    def swapped(self) -> bool:
+        """Whether a stopped run has exchanged the tables already; finishes what is left of it."""
+        if self._ledger.steps(self._load_id).get(SWAP) != "started":
+            return False
+        known = self._ledger.table_uuid(self._key)
+        if not known or table_uuid(self._engine, self._database, self._table) != known:
+            return False
+        self._finish_swap(known)
+        return True
+
+    def swap(self) -> None:
+        """Put the shadow in the target's place; the old table is dropped."""
+        known = table_uuid(self._engine, self._database, self.name)
+        self._ledger.set_table(self._key, known)
+        self._ledger.step(self._load_id, SWAP, "started")
+        target = sql.qualified(self._database, self._table)
+        shadow = sql.qualified(self._database, self.name)
+        if table_uuid(self._engine, self._database, self._table):
+            self._run(f"EXCHANGE TABLES {shadow} AND {target}")
+        else:
+            self._run(f"RENAME TABLE {shadow} TO {target}")
+        self._finish_swap(known)
+
+    def _finish_swap(self, uuid: str) -> None:
+        self.drop()
+        self._ledger.swapped(self._key, self._into, uuid, keep=False)
+        self._ledger.step(self._load_id, SWAP, "done")
+
+    # --- both ---------------------------------------------------------------------------------
+
+    def drop(self) -> None:
+        """Remove the shadow tables (after a swap: the old table)."""
+        for statement in staging.discard(self._asks, self.name):
+            self._engine.run(Statement(statement))
+
+    def _asks(self, text: str) -> list[list[Any]]:
+        return ask(self._engine, text)
+
+    def _run(self, text: str) -> None:
+        self._engine.run(Statement(SqlText.of(text)))
+
+
+def shadowed(twins: Twins, name: str) -> Twins:
+    """The twins of a load whose attempts are gathered in ``name``."""
+    return replace(twins, shadow=name)

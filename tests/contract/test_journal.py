@@ -1,0 +1,183 @@
+"""The journal on a real server: its order decides who loads what, whoever asks when."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from contract.engines import connect
+from lab.clickhouse import ClickHouse
+from rowfall import journal as journals
+from rowfall import owner
+from rowfall.engines.server import Server
+from rowfall.journal import Journal
+from rowfall.ledger import Move
+from rowfall.model import Split
+
+INTO = "11111111-2222-3333-4444-555555555555"
+MOVE = Move("default", "t", "_rowfall_a_1", "all", 10, 0, -1)
+
+
+def split(number: int) -> Split:
+    return Split(f"{number:032x}", f"/data/{number}.csv", "1-1", 10)
+
+
+@pytest.fixture
+def server(clickhouse: ClickHouse) -> Iterator[Server]:
+    engine = connect(clickhouse, database="default")
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def journal(clickhouse: ClickHouse, server: Server) -> Journal:
+    clickhouse.query(f"DROP TABLE IF EXISTS default.{journals.TABLE} SYNC")
+    made = Journal(server, "default", INTO, "a")
+    made.create()
+    made.create()
+    return made
+
+
+def another(server: Server, load_id: str = "b", into: str = INTO) -> Journal:
+    return Journal(server, "default", into, load_id)
+
+
+def died(journal: Journal) -> None:
+    """From now on the journal writes as a process of this machine that has ended."""
+    journal._owner = f"{owner.machine()} 4194303 1 gone"
+
+
+def test_the_earliest_claim_holds(server: Server, journal: Journal) -> None:
+    other = another(server)
+    assert journal.claim("a_1", [split(1), split(2)]).whole
+    claim = other.claim("b_1", [split(2), split(3)])
+    assert claim.busy == {split(2).id}
+    assert not claim.landed
+    other.release("b_1")
+    assert other.claim("b_2", [split(3)]).whole
+
+
+def test_a_released_claim_gives_its_splits_to_the_next_in_line(
+    server: Server, journal: Journal
+) -> None:
+    other = another(server)
+    assert journal.claim("a_1", [split(1)]).whole
+    assert not other.claim("b_1", [split(1)]).whole
+    journal.release("a_1")
+    # b_1 has waited in line and holds the split now: nobody after it does.
+    assert another(server, "c").claim("c_1", [split(1)]).busy == {split(1).id}
+    assert other.commit("b_1", 1, [])
+
+
+def test_landed_splits_are_known_to_everybody(server: Server, journal: Journal) -> None:
+    journal.claim("a_1", [split(1), split(2)])
+    assert journal.commit("a_1", 10, [MOVE])
+    journal.landed("a_1")
+    other = another(server)
+    assert other.landed_ids() == {split(1).id, split(2).id}
+    claim = other.claim("b_1", [split(2), split(3)])
+    assert claim.landed == {split(2).id}
+    assert not claim.busy
+    assert another(server, into=INTO.replace("1", "9")).landed_ids() == set()
+
+
+def test_an_expired_attempt_may_not_publish(server: Server, journal: Journal) -> None:
+    journal.claim("a_1", [split(1)])
+    entry = another(server).expire("a_1")
+    assert not entry.binding
+    assert not journal.commit("a_1", 10, [MOVE])
+    assert another(server).claim("b_1", [split(1)]).whole
+
+
+def test_a_committed_attempt_can_only_be_published(server: Server, journal: Journal) -> None:
+    journal.claim("a_1", [split(1)])
+    assert journal.commit("a_1", 10, [MOVE])
+    entry = another(server).expire("a_1")
+    assert entry.binding
+    assert entry.moves == (MOVE,)
+    assert entry.rows == 10
+    claim = another(server).claim("b_1", [split(1)])
+    assert claim.busy == {split(1).id}
+
+
+def test_dead_owners_are_told_at_once_on_the_same_machine(server: Server, journal: Journal) -> None:
+    died(journal)
+    journal.claim("a_1", [split(1)])
+    assert another(server).claim("b_1", [split(1)]).lost == ("a_1",)
+
+
+def test_silent_owners_elsewhere_lose_their_lease(
+    server: Server, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal._owner = "elsewhere 1 1 a"
+    journal.claim("a_1", [split(1)])
+    assert another(server).claim("b_1", [split(1)]).busy
+    monkeypatch.setattr(journals, "LEASE_SECONDS", -1)
+    assert another(server).claim("b_2", [split(1)]).lost == ("a_1", "b_1")
+
+
+def test_a_lease_is_renewed(
+    server: Server, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "RENEW_SECONDS", 0.05)
+    journal.claim("a_1", [split(1)])
+    with journal:
+        deadline = threading.Event()
+        for _ in range(100):
+            deadline.wait(0.1)
+            if another(server)._written("alive", "", []):
+                break
+        else:
+            pytest.fail("no sign of life")
+
+
+def test_forgotten_splits_may_be_loaded_again(server: Server, journal: Journal) -> None:
+    journal.claim("a_1", [split(1)])
+    journal.commit("a_1", 10, [])
+    journal.landed("a_1")
+    assert another(server).forget("a") == 1
+    assert another(server).landed_ids() == set()
+    assert another(server).forgotten_ids() == {split(1).id}
+    other = another(server)
+    assert other.claim("b_1", [split(1)]).whole
+    other.commit("b_1", 1, [])
+    other.landed("b_1")
+    assert other.forgotten_ids() == set()
+
+
+def test_order_survives_merges(clickhouse: ClickHouse, server: Server, journal: Journal) -> None:
+    journal.claim("a_1", [split(1)])
+    another(server).expire("a_1")
+    clickhouse.query(f"OPTIMIZE TABLE default.{journals.TABLE} FINAL")
+    assert not journal.commit("a_1", 1, [])
+    clickhouse.query(f"OPTIMIZE TABLE default.{journals.TABLE} FINAL")
+    (entry,) = journal.entries()
+    assert 0 < entry.claimed < entry.expired < entry.committed
+
+
+def test_of_many_that_claim_at_once_one_gets_each_split(server: Server, journal: Journal) -> None:
+    won: dict[int, list[str]] = {n: [] for n in range(20)}
+
+    def run(name: str) -> None:
+        mine = another(server, name)
+        for n in range(20):
+            if mine.claim(f"{name}_{n}", [split(n)]).whole and mine.commit(f"{name}_{n}", 1, []):
+                won[n].append(name)
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {n: len(names) for n, names in won.items()} == dict.fromkeys(range(20), 1)
+
+
+def test_forced_loads_have_names_of_their_own(server: Server, journal: Journal) -> None:
+    journal.claim("a_1", [split(1)])
+    journal.commit("a_1", 1, [])
+    journal.landed("a_1")
+    forced = Journal(server, "default", INTO, "b", salt="b")
+    assert forced.claim("b_1", [split(1)]).whole
+    assert forced.commit("b_1", 1, [])
