@@ -10,10 +10,10 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rowfall import formats, sql
-from rowfall.codec import BOM, reader_settings
+from rowfall.codec import BOM, TAG, parse_type, reader_settings
 from rowfall.model import Column, Encoding, Facts, Kind, Schema, Split
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText
@@ -44,6 +44,7 @@ LONGEST_RUN = 1 << 20
 _HELD = frozenset({"Parquet", "ORC", "Arrow"})
 # Their first bytes cannot be unpacked by the standard library of Python 3.11.
 _SEALED = frozenset({"zstd", "lz4"})
+_TRIM_END = ", ' \\t')"  # of what codec writes around padded values
 _MARK = BOM.encode()
 # What belongs to the server's machine and not to the one that reads for it.
 _NOT_LOCAL = frozenset({"max_memory_usage", "max_threads", "max_insert_threads"})
@@ -144,6 +145,36 @@ def raw_statement(into: SqlText, encoding: Encoding, schema: Schema) -> SqlText:
     return SqlText.of(
         sql.insert_select(into, schema.columns, relation), f"\nFORMAT {encoding.format}"
     )
+
+
+def for_server(schema: Schema, encoding: Encoding, *, exact: bool) -> Schema:
+    """The schema as an older server has to read it.
+
+    Args:
+        exact: its reader of text takes floats exactly. Releases such as 24.10 read 1.239 as
+            1.2389999999999999 and ``-`` as 0, whatever ``precise_float_parsing`` says; there,
+            floats are read as text, whose conversion is exact.
+    """
+    if exact or encoding.kind not in (Kind.TEXT, Kind.JSON):
+        return schema
+    return replace(schema, columns=tuple(_carefully(c) for c in schema.columns))
+
+
+def _carefully(column: Column) -> Column:
+    read, expression = column.read_type, column.expression
+    if read.startswith("Nullable(Float"):
+        # The lenient way is a conversion of text. With one argument trimBoth is fast; a tab
+        # around a number is an error then.
+        value, bad = (x.replace(_TRIM_END, ")") for x in (column.lenient, column.bad))
+        value = value if parse_type(column.type).nullable else f"assumeNotNull({value})"
+        message = sql.literal(f"{TAG}a value does not fit {column.name} {column.type}")
+        expression = f"tupleElement(({value}, throwIf({bad}, {message})), 1)"
+        read = "Nullable(String)"
+    elif _TRIM_END in expression:
+        # The same servers know trimBoth with one argument only; TRIM is a slow regular expression.
+        expression = expression.replace("trimBoth(", "trim(BOTH ' \\t' FROM ")
+        expression = expression.replace(_TRIM_END, ")")
+    return replace(column, read_type=read, expression=expression)
 
 
 def blocks_statement(into: SqlText, columns: Sequence[Column]) -> SqlText:

@@ -32,6 +32,7 @@ CANCELLED = 394  # the server's code for a statement that somebody has ended
 HEADER = 1 << 16
 # Killing waits for a block of work to end; a server that does not answer is left alone after it.
 STOP_SECONDS = 60.0
+FLOAT_PROBE = "SELECT x = toFloat64('1.239') FROM format('TSV', 'x Float64', '1.239')"
 _LANES = 1000  # of the streams, clear of all others
 
 
@@ -55,6 +56,7 @@ class Pusher:
         self._server = server
         self._reader = reader
         self._running: dict[str, _Attempt] = {}
+        self._exact: bool | None = None  # as _reads_floats has found it
 
     def insert(
         self,
@@ -138,7 +140,8 @@ class Pusher:
         delivery = bodies.deliver(load.splits, load.encoding, load.schema, stream=once)
         left = list(delivery.blocks)
         if delivery.raw and load.encoding is not None:
-            into = bodies.raw_statement(load.staging, load.encoding, load.schema)
+            schema = bodies.for_server(load.schema, load.encoding, exact=self._reads_floats())
+            into = bodies.raw_statement(load.staging, load.encoding, schema)
             insert = Statement(into, load.settings)
             if once:
                 yield Stdin(run, load.source, load.encoding, insert)
@@ -164,6 +167,16 @@ class Pusher:
                 load.source, splits[number::count], load.encoding, load.schema
             )
             yield Blocks(run, engine, query, local, insert, exact=True)
+
+    def _reads_floats(self) -> bool:
+        """Whether the server's reader of text takes floats exactly; see bodies.for_server."""
+        if self._exact is None:
+            answer = self._server.run(
+                Statement(SqlText.of(FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV"),
+                lane=_LANES,
+            )
+            self._exact = answer.data == b"1\n"
+        return self._exact
 
     def _engine(self) -> Embedded:
         if self._reader is None:
