@@ -21,6 +21,7 @@ from contract.engines import Guarded, connect, new_id, new_table, run, text
 from lab.process import wait_until
 from lab.proxy import Proxy
 from rowfall import bodies
+from rowfall.bodies.cutting import Read
 from rowfall.codec import Evidence, codec, reader_settings
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
@@ -296,7 +297,7 @@ def test_an_empty_line_within_a_file_stays_an_error(
         push(*one)
 
 
-def reading(path: Path) -> bodies.Read:
+def reading(path: Path) -> Read:
     data = path.read_bytes()
     return lambda at, length: data[at : at + length]
 
