@@ -9,9 +9,13 @@ LOCKS := requirements.lock requirements-dev.lock
 KEY := $(shell sha256sum < requirements-dev.lock | cut -c1-16)
 STAMP := .venv/.made-$(KEY)
 BIN := .venv/bin
+CRATE := crates/rowfall-decode
+# Built again when a source of the crate has changed.
+DECODER := .venv/.decoder-$(shell cat $(CRATE)/Cargo.* $(CRATE)/pyproject.toml \
+	$(shell find $(CRATE)/src -name '*.rs' | sort) | sha256sum | cut -c1-16)
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
 
-.PHONY: help venv demo test fast check faults bench lock clean
+.PHONY: help venv decoder demo rust test fast check faults bench lock clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z]+):.*  ## (.*)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -26,8 +30,23 @@ $(STAMP):
 	$(BIN)/pip install -q --no-deps --no-build-isolation -e .
 	touch $@
 
-demo: venv  ## load, query and resume, step by step, in a temporary folder
+decoder: $(DECODER)  ## build rowfall-decode into .venv, where there is a Rust toolchain
+
+$(DECODER): $(STAMP)
+	@if command -v cargo >/dev/null; then \
+		PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pip install -q --no-deps --no-build-isolation \
+			--force-reinstall ./$(CRATE) && rm -f .venv/.decoder-* && touch $@; \
+	else \
+		echo "no Rust toolchain: text is parsed by the engine itself, which takes more CPU"; \
+	fi
+
+demo: venv decoder  ## load, query and resume, step by step, in a temporary folder
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
+
+rust: venv  ## style and tests of the crate
+	@command -v cargo >/dev/null || { echo "make test needs a Rust toolchain (cargo)"; exit 1; }
+	cd $(CRATE) && cargo fmt --check && cargo clippy -q --all-targets -- -D warnings && \
+		cargo test -q --release
 
 check: venv  ## style, types and import rules
 	$(BIN)/ruff check .
@@ -38,14 +57,14 @@ check: venv  ## style, types and import rules
 fast: check  ## check, then the tests that need no service
 	$(PYTEST) tests/unit
 
-test: check  ## check, then every test, against real services
+test: check rust decoder  ## check, then every test, against real services
 	@$(PYTEST)
 
 # ROWFALL_FAULT_SEED=N repeats a run, ROWFALL_FAULT_ROUNDS=N makes it shorter or longer.
 faults: check  ## the fault tests again and again: 200 rounds of each kind of test
 	@ROWFALL_FAULT_ROUNDS=$${ROWFALL_FAULT_ROUNDS:-200} $(PYTEST) tests/faults
 
-bench: venv  ## measure; never part of the tests
+bench: venv decoder  ## measure; never part of the tests
 	$(BIN)/python bench/run.py
 
 lock: venv  ## pin every dependency with its hashes again

@@ -130,6 +130,10 @@ def codec(
         note = "nested values are checked by the engine's reader only"
         return replace(column, read_type=target_type, reason=note)
     csv = csv and kind is Kind.TEXT
+    # What the sample shows to be unusual is the engine's: the decoder would decline it anyway.
+    shape = seen.shape if target.base.startswith("DateTime") else ""
+    if not (seen.padded or seen.infinite or seen.bom) and shape in ("", "T", "Z"):
+        column = replace(column, shape=shape)
     direct = _direct(target, kind, seen)
     if direct:
         return _read_directly(column, target, direct, kind, csv)

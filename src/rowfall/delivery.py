@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from rowfall import planner, sql
 from rowfall.engines.base import Engine, Tick
 from rowfall.jobs import Job
-from rowfall.model import Encoding, Outcome, Plan, Schema, Split, Statement
+from rowfall.model import Encoding, Outcome, Schema, Split, Statement
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText
 from rowfall.targets.base import Target
@@ -29,6 +29,7 @@ class Order:
         schema: how the rows are read.
         settings: for the INSERT.
         select: another way to read the rows (around bad ones), None for the schema's own.
+        engine_reads: not through the decoder, which has declined them.
     """
 
     attempt: str
@@ -37,6 +38,7 @@ class Order:
     schema: Schema
     settings: Mapping[str, str | int | float]
     select: SqlText | None = None
+    engine_reads: bool = False
 
 
 class Delivery(Protocol):
@@ -103,14 +105,3 @@ class Push:
 
     def kill(self, attempt: str) -> None:
         self._pusher.kill(attempt)
-
-
-def deliver(job: Job, plan: Plan) -> Delivery:
-    """The delivery that a plan has chosen."""
-    if plan.delivery == "push":
-        from rowfall.engines.server import Server
-        from rowfall.push import Pusher
-
-        assert isinstance(job.engine, Server)  # noqa: S101 - nothing else is pushed to
-        return Push(Pusher(job.engine, streams=plan.streams, reader=lambda: job.reader), job)
-    return Pull(job.engine, job.source, job.target, job.encoding)

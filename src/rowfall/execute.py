@@ -56,6 +56,7 @@ class Tally:
     attempts: int = 0
     retries: int = 0
     publish_seconds: float = 0.0
+    helper_seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     settings: tuple[Setting, ...] = ()
@@ -124,6 +125,7 @@ class Executor:
         self.tally = Tally(settings=plan.settings, checksum=(0, 0) if verify else None)
         self.publisher = Publisher(means.engine, means.ledger, lane=PUBLISH_LANE)
         self.schema: Schema = plan.schema
+        self.decodes = True  # until the decoder has declined too much
         self._recovery = Recovery(self)
         self._queue: deque[Work] = deque()
         self._waiting: list[Work] = []
@@ -304,7 +306,10 @@ class Executor:
         if twins is not None:
             settings |= twins.settings
         sink = self.means.target.table if twins is not None and twins.direct else place
-        order = Order(attempt, work.splits, sink, work.schema or self.schema, settings, select)
+        order = Order(
+            attempt, work.splits, sink, work.schema or self.schema, settings, select,
+            engine_reads=work.engine_reads or not self.decodes,
+        )  # fmt: skip
         with self._changed:
             self._running.add(attempt)
             self.tally.query_ids.append(attempt)
@@ -352,6 +357,7 @@ class Executor:
                 tally.landed_ids.update(s.id for s in done.work.splits)
             tally.stored += done.stored
             tally.raw += done.outcome.bytes_read
+            tally.helper_seconds += done.outcome.helper_seconds
             tally.publish_seconds += time.monotonic() - begin
         self._watch.finished(done.attempt, done.outcome.rows_read, done.stored)
         self.emit(

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from rowfall import complaint, infer, planner, views
+from rowfall import complaint, decoding, infer, planner, sql, staging, views
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import DATA_CODES
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.prestart import prestart
-from rowfall.errors import DataError, RowfallError, UsageError
+from rowfall.errors import DataError, RowfallError, TargetError, UsageError
 from rowfall.events import Listener, Note
 from rowfall.journal import Journal
 from rowfall.ledger import Ledger, into_key
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from rowfall.engines.server import Server
 
 STDIN = "-"
+# Databases that an error names; some servers have thousands.
+MOST_NAMES = 8
 
 
 @dataclass(slots=True)
@@ -102,10 +104,12 @@ def open_job(
         prestart()
     source = open_source(texts, options)
     target = open_target(to, table or default_table(texts[0]), options, password)
+    _check_target(target, options)
     with ExitStack() as stack:
         server = None if target.server is None else connect(target.server, options)
         if server is not None:
             stack.callback(server.close)
+            _check_place(server, target, options, dry)
         listing = source.listing()
         encoding = source.encoding(listing)
         folder = target.folder
@@ -142,6 +146,42 @@ def connect(at: ServerAt, options: Options, database: str = "") -> Server:
     )  # fmt: skip
 
 
+def _check_place(server: Server, target: Target, options: Options, dry: bool) -> None:
+    """What a load needs at a server, looked at before anything is read or made.
+
+    Raises:
+        TargetError: no such database, a table that takes no rows, or (unless ``dry``) a right
+            that is missing.
+    """
+
+    def asks(text: str) -> list[list[Any]]:
+        return ask(server, text)
+
+    database = target.database
+    names = [str(name) for (name,) in asks("SELECT name FROM system.databases ORDER BY name")]
+    if database not in names:
+        shown = [n for n in names if n.lower() not in ("system", "information_schema")]
+        raise TargetError(
+            f"the server has no database {database!r} that this user may see",
+            hint=f"Create it first: CREATE DATABASE {sql.name(database)}"
+            + (f"; there are {', '.join(shown[:MOST_NAMES])}" if shown else "")
+            + (f" and {len(shown) - MOST_NAMES} more." if len(shown) > MOST_NAMES else "."),
+        )
+    facts = staging.facts(asks, database, target.table)
+    if not dry and not options.direct and (facts is None or facts.publish_kind == "attach"):
+        server.check_rights(database, target.table)
+
+
+def refusal(job: Job) -> TargetError | None:
+    """Why the server would refuse a load, for its plan: a right that is missing."""
+    if job.target.server is not None and not job.options.direct:
+        try:
+            _check_place(cast("Server", job.engine), job.target, job.options, dry=False)
+        except TargetError as error:
+            return error
+    return None
+
+
 def _check_choices(options: Options) -> None:
     """Options that contradict each other.
 
@@ -153,11 +193,32 @@ def _check_choices(options: Options) -> None:
     ):  # fmt: skip
         if getattr(options, one) and getattr(options, other):
             raise UsageError(f"--{one} and --{other} exclude each other")
+    if options.decoder not in ("auto", "always", "never"):
+        raise UsageError(f"--decoder {options.decoder} is not one of auto, always, never")
     if options.wait and not re.fullmatch(r"merges=[1-9]\d*", options.wait):
         raise UsageError(
             f"--wait {options.wait} is not something to wait for",
             hint="Write --wait merges=3000: until fewer than 3000 parts are active.",
         )
+
+
+def _check_target(target: Target, options: Options) -> None:
+    """Options that say nothing for this kind of target.
+
+    Raises:
+        UsageError: which one.
+    """
+    if target.server is None:
+        for name in ("pull", "push", "streams"):
+            if getattr(options, name):
+                raise UsageError(
+                    f"--{name} is about a server, and {target.text} is none",
+                    hint="Give a server with --to clickhouse://host:8123/database.",
+                )
+    if not target.table:
+        for name in ("atomic", "direct", "wait"):
+            if getattr(options, name):
+                raise UsageError(f"--{name} is about tables, and {target.text} holds none")
 
 
 def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[int]]:
@@ -198,8 +259,28 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         delivery="pull" if pulls else "push",
         why=job.how.reason if job.how else "",
         views=fed,
+        undecoded=_undecoded(job, schema),
     )
     return planner.make_plan(inputs), landed
+
+
+def _undecoded(job: Job, schema: Schema) -> str:
+    """Why the engine parses, "" when rowfall-decode does.
+
+    Raises:
+        UsageError: ``--decoder always``, and it cannot.
+    """
+    wish = job.options.decoder
+    why = "--decoder never" if wish == "never" else ""
+    if not why and job.target.server is not None:
+        why = "files go to the server as they are"
+    why = why or decoding.refusal(job.listing, job.encoding, schema, job.engine.facts)
+    if not why and decoding.program() is None:
+        why = f"{decoding.PROGRAM} is not installed"
+    if why and wish == "always":
+        raise UsageError(f"{decoding.PROGRAM} cannot be used: {why}",
+                         hint="Leave out --decoder always.")  # fmt: skip
+    return why
 
 
 def landed_ids(job: Job) -> set[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rowfall import sql, staging, summary, views
-from rowfall.delivery import Delivery, deliver
+from rowfall.delivery import Delivery
 from rowfall.doctor import Doctor
 from rowfall.errors import (
     EngineError,
@@ -36,6 +36,7 @@ from rowfall.pressure import Pressure, Waited
 from rowfall.publish import Staged, ask
 from rowfall.reconcile import follow, reconcile
 from rowfall.rescue import Rescue
+from rowfall.route import deliver
 from rowfall.shadow import Shadow, shadowed, table_uuid
 from rowfall.sqltext import SqlText
 from rowfall.targets.base import Publish
@@ -78,6 +79,8 @@ class Load:
         self._salt = load_id if options.force else ""
         self._claims: Claims = Alone()
         self._whole: Journal | None = None
+        # --replace that a stopped run has brought to its end but for the report.
+        self._swapped = False
 
     def run(self) -> Report:
         job, ledger = self.job, self.ledger
@@ -96,8 +99,9 @@ class Load:
         todo = (i for g in made.groups for i in g.indexes)
         ledger.add_splits(self.load_id, job.listing.splits(job.into, todo))
         with ExitStack() as stack:
-            if isinstance(self._claims, Journal):
-                stack.enter_context(self._claims)  # renews its lease
+            for journal in (self._claims, self._whole):
+                if isinstance(journal, Journal):
+                    stack.enter_context(journal)  # renews its lease
             return self._execute(made, twins, deliver(job, made), len(landed))
 
     # --- before -------------------------------------------------------------------------------
@@ -111,13 +115,16 @@ class Load:
         if not target.table:
             return
         if job.options.replace:
-            if not self._shadow.swapped():
+            self._swapped = self._shadow.swapped() and self._all_landed()
+            if not self._swapped:
                 job.home = self._shadow.name
-            elif self._known():
-                job.home = target.table
         elif ledger.created_here(job.into) and not ledger.landed(job.into):
-            _drop_own_empty_table(job, ledger)
-        for key, name in {job.into: target.table, self.into: job.home}.items():
+            _drop_own_empty_table(job, ledger, self.load_id)
+        places = {job.into: target.table}
+        if self._gathers:
+            self._shadow.drop_foreign()
+            places[self.into] = self._shadow.name
+        for key, name in places.items():
             uuid = table_uuid(job.engine, target.database, name)
             if uuid and target.server is not None:
                 self._rescue_all(uuid, key)
@@ -125,11 +132,15 @@ class Load:
             if known is None or known == uuid:
                 continue
             forgotten = ledger.set_table(key, uuid)
-            if forgotten:
+            if forgotten and key == job.into:
                 job.emit(
                     Note("info", f"{job.table_text} was dropped since the last load: "
                                  f"loading all {forgotten:,} splits again")
                 )  # fmt: skip
+
+    def _all_landed(self) -> bool:
+        landed = self.ledger.landed(self.job.into)
+        return all(s.id in landed for s in self.job.listing.splits(self.job.into))
 
     def _rescue_all(self, uuid: str, key: str) -> None:
         journal = self._journal(uuid)
@@ -152,7 +163,7 @@ class Load:
             return ledger.landed_by(self.load_id)
         if not job.target.caps.remembers:
             return set()
-        gathered = ledger.landed(self.into)
+        gathered = ledger.landed(job.into if self._swapped else self.into)
         if job.options.replace:
             return gathered
         return landed_ids(job) | gathered
@@ -220,7 +231,7 @@ class Load:
         if own and not job.options.replace:
             ledger.set_table(job.into, own)
         home = own
-        if self._gathers:
+        if self._gathers and not self._swapped:
             home = table_uuid(job.engine, database, self._shadow.name)
             ledger.set_table(self.into, home)
         if job.target.server is not None:
@@ -295,9 +306,12 @@ class Load:
             return
         gathered = self.ledger.landed(self.into)
         if self.job.options.replace:
-            self._shadow.swap()
+            if not self._swapped:
+                self._shadow.swap()
         elif gathered:
             self._gather(executor, twins, gathered)
+        else:
+            self._shadow.drop()  # a stopped run had made everything visible
 
     def _gather(self, executor: Executor, twins: Twins, gathered: set[str]) -> None:
         job = self.job
@@ -350,7 +364,6 @@ def _load_id(job: Job, ledger: Ledger) -> str:
         old = None
     if old is not None:
         _same_options(old, given, ledger)
-    load_id = old.id if old else random.token_hex(5)
     request = json.dumps({
         "sources": [os.path.abspath(s) if "://" not in s and s != "-" else s
                     for s in job.sources],
@@ -359,6 +372,9 @@ def _load_id(job: Job, ledger: Ledger) -> str:
         "table": f"{job.target.database}.{job.target.table}" if job.target.table else None,
         "options": {k: v for k, v in given.items() if k not in ("force", "verify")},
     })  # fmt: skip
+    if old is not None and ledger.take_up(old, request):
+        return old.id
+    load_id = random.token_hex(5)
     ledger.begin(load_id, job_print, job.source.text, job.target.text, job.into, request)
     return load_id
 
@@ -385,8 +401,10 @@ def _same_options(old: LoadRow, given: Mapping[str, Any], ledger: Ledger) -> Non
         )
 
 
-def _drop_own_empty_table(job: Job, ledger: Ledger) -> None:
+def _drop_own_empty_table(job: Job, ledger: Ledger, load_id: str) -> None:
     """A table that a failed load made and left empty is made anew: its types may be wrong."""
+    if ledger.others_load(load_id, job.into):
+        return  # one that has just begun has written nothing into the journal yet
     uuid = table_uuid(job.engine, job.target.database, job.target.table)
     if not uuid or ledger.table_uuid(job.into) != uuid:
         return

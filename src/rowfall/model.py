@@ -169,6 +169,8 @@ class Column:
         lenient: SQL over the column read as ``Nullable(String)``: the value, or NULL when the
             text does not fit; used to find and to reject bad rows. ``""`` = no check possible.
         bad: SQL over the same that is 1 when the text does not fit (NULL may fit).
+        shape: for rowfall-decode: how points in time are written (see codec.Evidence); None where
+            only the engine can read the column as strictly as it has to be.
     """
 
     name: str
@@ -179,6 +181,7 @@ class Column:
     expression: str = ""
     lenient: str = ""
     bad: str = ""
+    shape: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +251,7 @@ class Outcome:
         peak_memory: bytes at the statement's highest point, 0 when unknown.
         data: the result in the asked format.
         events: the engine's ProfileEvents, name -> count.
+        helper_seconds: of ``cpu_seconds``, those of another process than the engine's.
     """
 
     rows_read: int = 0
@@ -257,6 +261,7 @@ class Outcome:
     cpu_seconds: float = 0.0
     peak_memory: int = 0
     data: bytes = b""
+    helper_seconds: float = 0.0
     events: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -269,12 +274,14 @@ class Facts:
         cores: usable CPU cores (affinity and cgroup quota respected).
         memory: bytes that a load may use altogether.
         settings: every setting name the engine knows; unknown ones are not sent.
+        timezone: what a DateTime without a zone of its own is in; "" when not known.
     """
 
     version: str
     cores: int
     memory: int
     settings: frozenset[str] = frozenset()
+    timezone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +340,8 @@ class Plan:
         groups: one per attempt, in the order they run.
         lanes: attempts that run at the same time.
         streams: connections that rows are pushed over, 0 when they are pulled.
+        decoder: who parses text: ``rowfall-decode``, or ``engine``. ``why_decoder``: if the
+            engine, why.
         settings: for the INSERT of every attempt.
         example: the SQL of one attempt, ready to paste (secrets masked).
         landed: splits of the listing that are in the target already.
@@ -358,6 +367,8 @@ class Plan:
     landed: int = 0
     why: str = ""
     streams: int = 0
+    decoder: str = "engine"
+    why_decoder: str = ""
     views: tuple[str, ...] = ()
 
 

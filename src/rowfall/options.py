@@ -162,6 +162,13 @@ class Options:
         "Target",
     )
     push: bool = _opt(False, "--push", "", "Rows are read here and sent to the server.", "Target")
+    decoder: str = _opt(
+        "auto",
+        "--decoder",
+        "auto|always|never",
+        "Whether rowfall-decode parses text, where it can. Default: auto.",
+        "Tuning",
+    )
     streams: int | None = _opt(
         None,
         "--streams",

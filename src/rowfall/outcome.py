@@ -40,7 +40,7 @@ def make_report(
     alive = outcome in ("done", "partial", "failed")
     _, peak = job.engine.resident()
     # Less than at the beginning: the engine died and its successor counts from zero.
-    cpu = max(0.0, job.engine.cpu_seconds() - cpu_before)
+    cpu = max(0.0, job.engine.cpu_seconds() - cpu_before) + tally.helper_seconds
     shares: dict[str, float] = {}
     if alive and tally.rows:
         own = tally.query_ids if job.target.server else ()

@@ -71,6 +71,8 @@ class Inputs:
     delivery: str = "pull"
     why: str = ""
     views: tuple[str, ...] = ()
+    undecoded: str = "the rows are not text on this machine"
+    """Why rowfall-decode does not parse them; "" if it does."""
 
 
 def make_plan(inputs: Inputs) -> Plan:
@@ -104,6 +106,7 @@ def make_plan(inputs: Inputs) -> Plan:
         columns=schema.columns,
         encoding=inputs.encoding,
         remote=inputs.remote,
+        decoded=not inputs.undecoded,
     )
     settings = tune(facts, shape, chosen_settings(options.set))
     if inputs.placement != "embedded":
@@ -130,6 +133,8 @@ def make_plan(inputs: Inputs) -> Plan:
         landed=len(inputs.landed),
         why=_why(inputs, schema, groups),
         streams=streams,
+        decoder="engine" if inputs.undecoded else "rowfall-decode",
+        why_decoder=inputs.undecoded,
         views=inputs.views,
     )
 

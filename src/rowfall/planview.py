@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rowfall import units
 from rowfall.layout import WIDTH, facts, grid, render, wrap
-from rowfall.model import Listing, Plan, Setting
+from rowfall.model import Kind, Listing, Plan, Setting
 
 PLAN_VERSION = 1
 _DELIVERIES = {
@@ -62,6 +62,8 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         "landed": plan.landed,
         "why": plan.why,
         "streams": plan.streams,
+        "decoder": plan.decoder,
+        "why_decoder": plan.why_decoder,
         "views": list(plan.views),
     }
     if every_split:
@@ -170,10 +172,19 @@ def _target(plan: Plan) -> RenderableType:
             ("delivery", delivery),
             *([("because", plan.why)] if plan.why else []),
             *([("streams", f"{plan.streams} at once")] if plan.streams else []),
+            *_parser(plan),
             *([("views", ", ".join(plan.views))] if plan.views else []),
             ("promise", plan.promise),
         ]
     )
+
+
+def _parser(plan: Plan) -> list[tuple[str, str]]:
+    """Who parses text; nothing for formats that nobody parses."""
+    if plan.encoding is None or plan.encoding.kind not in (Kind.TEXT, Kind.JSON):
+        return []
+    who = plan.decoder
+    return [("parser", f"the engine's: {plan.why_decoder}" if plan.why_decoder else who)]
 
 
 def _table(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rowfall import fastpath, retry
+from rowfall.decode import DeclinedError
 from rowfall.doctor import TooManyBadRowsError
 from rowfall.engines.codes import DATA_CODES, MEMORY_LIMIT
 from rowfall.errors import DataError, EngineError, RowfallError, SourceError, TargetError
@@ -32,6 +33,7 @@ class Work:
     lowered: int = 0
     settings: tuple[Setting, ...] = ()
     tolerant: bool = False
+    engine_reads: bool = False
     schema: Schema | None = None
 
 
@@ -54,6 +56,7 @@ class Recovery:
         self._executor = executor
         self._means = executor.means
         self._deaths = 0
+        self._declined = 0
 
     def publish(self, attempt: str, moves: Sequence[Move]) -> None:
         """Attach a committed attempt, whatever it takes: engine and connection may be lost
@@ -93,6 +96,8 @@ class Recovery:
         elif not means.source.replayable:
             # What was read of stdin is gone: another try would load the rest as if it were all.
             executor.without(work, [(s, error) for s in work.splits])
+        elif isinstance(error, DeclinedError):
+            self._read_by_engine(work, error)
         elif isinstance(error, ChangedError):
             executor.without(work, [(s, _changed_error(s, what)) for s, what in error.changed])
         elif error.code == MEMORY_LIMIT:
@@ -122,6 +127,20 @@ class Recovery:
             raise type(error)(error.message, hint=error.hint)
         self._executor.note("warning", f"{_line(error)}; starting again")
         self._means.engine.revive()
+
+    def _read_by_engine(self, work: Work, error: DeclinedError) -> None:
+        """What the decoder declined is read by the engine, which has the last word."""
+        self._declined += 1
+        executor = self._executor
+        executor.note("info", f"{_line(error)}: read by the engine instead")
+        rest = [s for s in work.splits if s != error.split]
+        if self._declined > retry.MOST_DECLINED or error.split is None or not rest:
+            # The next ones would be declined, too.
+            executor.decodes = executor.decodes and self._declined <= retry.MOST_DECLINED
+            executor.again(replace(work, engine_reads=True))
+            return
+        own = replace(work, splits=[error.split], engine_reads=True)
+        executor.again(replace(work, splits=rest), own)
 
     def _lower(self, work: Work, error: RowfallError) -> None:
         if work.lowered >= retry.MOST_LOWERED:

@@ -9,6 +9,9 @@ MOST_TRANSIENT = 3
 MOST_DEATHS = 2
 # "On a memory error blocks are lowered once": a second error means that --memory is too small.
 MOST_LOWERED = 1
+# Each decline throws away what the attempt had staged. Files of one load are alike: after the
+# second the engine reads all of them.
+MOST_DECLINED = 1
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 10.0
 # When every split so far failed on its data, the schema is wrong, not the files.

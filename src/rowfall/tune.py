@@ -48,6 +48,7 @@ class Shape:
         columns: of the table.
         encoding: None for generators.
         remote: read over the network.
+        decoded: rowfall-decode makes the blocks, and holds one for each writer itself.
     """
 
     files: int
@@ -57,6 +58,7 @@ class Shape:
     columns: tuple[Column, ...]
     encoding: Encoding | None
     remote: bool
+    decoded: bool = False
 
 
 def tune(facts: Facts, shape: Shape, chosen: dict[str, str | int | float]) -> tuple[Setting, ...]:
@@ -129,7 +131,8 @@ def block(facts: Facts, shape: Shape) -> tuple[int, int]:
     """
     writers = insert_threads(facts, shape)
     buffers = min(shape.partitions, 1000) * len(shape.columns) * BYTES_PER_PARTITION_STREAM // 8
-    room = max(facts.memory - ENGINE_BASE - buffers, 0) // (COPIES_PER_BLOCK * writers)
+    copies = COPIES_PER_BLOCK + shape.decoded
+    room = max(facts.memory - ENGINE_BASE - buffers, 0) // (copies * writers)
     size = max(LEAST_BLOCK_BYTES, min(MOST_BLOCK_BYTES, room))
     # More partitions cut a block into more parts: larger blocks keep the parts from being tiny.
     most = MOST_BLOCK_ROWS * (4 if shape.partitions > 10 else 1)
@@ -158,7 +161,8 @@ def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
             "min_insert_block_size_bytes",
             size,
             f"({bytes_text(facts.memory)} - {bytes_text(ENGINE_BASE)} for the engine) / "
-            f"(3 x {writers} writers), at most {bytes_text(MOST_BLOCK_BYTES)}",
+            f"({COPIES_PER_BLOCK + shape.decoded} x {writers} writers), at most "
+            f"{bytes_text(MOST_BLOCK_BYTES)}",
         ),
         Setting(
             "max_memory_usage",

@@ -220,11 +220,12 @@ def main() -> None:
             fcntl.lockf(os.open(os.path.join(path, lock), os.O_RDWR), fcntl.LOCK_EX)
         path = path or ":memory:"
         first = connect(path)
-        version = bytes(first.query("SELECT version()", "TabSeparatedRaw").bytes()).decode().strip()
+        told = first.query("SELECT version(), timezone()", "TabSeparatedRaw").bytes()
+        version, timezone = bytes(told).decode().strip().split("\t")
     except Exception as error:
         answers.send({"id": 0, "error": str(error)})
         os._exit(1)
-    answers.send({"id": 0, "ok": {"version": version}, "size": 0})
+    answers.send({"id": 0, "ok": {"version": version, "timezone": timezone}, "size": 0})
     lanes: dict[int, Lane] = {}
     for line in requests:
         request = json.loads(line)

@@ -89,6 +89,7 @@ class Embedded:
             self.close()
             raise self._start_error(answer.get("error", ""))
         self._version: str = answer["ok"]["version"]
+        self._timezone: str = answer["ok"]["timezone"]
 
     def _start_error(self, text: str) -> EngineError:
         first = text.strip().splitlines()[0] if text.strip() else "its process ended at once"
@@ -106,7 +107,7 @@ class Embedded:
                 lane=CONTROL_LANE,
             ).data
             self._settings = frozenset(rows.decode().split())
-        return Facts(self._version, self._cores, self._memory, self._settings)
+        return Facts(self._version, self._cores, self._memory, self._settings, self._timezone)
 
     def run(
         self,

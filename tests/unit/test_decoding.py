@@ -1,0 +1,89 @@
+"""What the decoder is asked for, and when it is not asked at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rowfall.codec import Evidence, codec
+from rowfall.decoding import refusal, sort_columns, spec
+from rowfall.model import Column, Encoding, Facts, Kind, Listing, Schema, Split
+
+FACTS = Facts("26.9", 2, 1 << 30, timezone="UTC")
+CSV = Encoding("CSVWithNames", "gzip", Kind.TEXT)
+
+
+def listing(uri: str = "/data/a.csv.gz") -> Listing:
+    made = Listing()
+    made.add(uri, "1", 10)
+    return made
+
+
+def schema(type_: str, seen: Evidence | None = None) -> Schema:
+    return Schema((codec("a", "a", type_, Kind.TEXT, seen=seen),), row_bytes=8.0)
+
+
+@pytest.mark.parametrize(
+    "type_",
+    ["UInt8", "Nullable(Int64)", "String", "LowCardinality(String)", "Decimal(9, 2)", "Date",
+     "DateTime", "DateTime('UTC')", "DateTime64(3)", "DateTime64(3, 'UTC')", "UUID"],
+)  # fmt: skip
+def test_what_it_reads(type_: str) -> None:
+    assert refusal(listing(), CSV, schema(type_), FACTS) == ""
+
+
+@pytest.mark.parametrize(
+    ("why", "refused"),
+    [
+        ("nested", (listing(), CSV, schema("Array(UInt8)"), FACTS)),
+        ("zone", (listing(), CSV, schema("DateTime('Europe/Paris')"), FACTS)),
+        ("zone of a DateTime64", (listing(), CSV, schema("DateTime64(3, 'Asia/Tokyo')"), FACTS)),
+        ("server's zone", (listing(), CSV, schema("DateTime"), replace(FACTS, timezone="CET"))),
+        ("padded", (listing(), CSV, schema("UInt8", Evidence(padded=True)), FACTS)),
+        ("epoch", (listing(), CSV, schema("DateTime", Evidence(shape="epoch")), FACTS)),
+        ("remote", (listing("s3://b/a.csv.gz"), CSV, schema("UInt8"), FACTS)),
+        ("format", (listing(), replace(CSV, format="TSKV"), schema("UInt8"), FACTS)),
+        ("snappy", (listing(), replace(CSV, compression="snappy"), schema("UInt8"), FACTS)),
+        ("Parquet", (listing(), Encoding("Parquet", "none", Kind.TYPED), schema("UInt8"), FACTS)),
+        ("made", (listing(), None, schema("UInt8"), FACTS)),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "case",
+)
+def test_what_the_engine_reads(
+    why: str, refused: tuple[Listing, Encoding | None, Schema, Facts]
+) -> None:
+    assert refusal(*refused)
+
+
+def test_a_number_that_looks_like_an_epoch_is_a_number() -> None:
+    assert refusal(listing(), CSV, schema("UInt32", Evidence(shape="epoch")), FACTS) == ""
+
+
+def test_spec_takes_blocks_from_the_settings() -> None:
+    splits = [Split("0" * 32, "/data/a.csv.gz", "1", 10)]
+    settings = {"min_insert_block_size_rows": 7, "min_insert_block_size_bytes": 99}
+    made = spec(splits, CSV, schema("UInt8"), settings, ["/p0"], (0,))
+    assert (made["block_rows"], made["block_bytes"], made["sort_by"]) == (7, 99, [0])
+    assert "position" not in made["columns"][0]
+    plain = spec(splits, replace(CSV, format="CSV"), schema("UInt8"), settings, ["/p0"], ())
+    assert plain["columns"][0]["position"] == 0
+    assert plain["sort_by"] is None
+
+
+@pytest.mark.parametrize(
+    ("key", "wide", "columns"),
+    [
+        ("b, a", False, (1, 0)),
+        ("`b`", False, (1,)),
+        ("", False, ()),
+        ("toYYYYMM(a), b", False, ()),
+        ("c", False, ()),
+        ("a", True, ()),
+    ],
+)
+def test_blocks_are_sorted_where_it_is_worth_it(
+    key: str, wide: bool, columns: tuple[int, ...]
+) -> None:
+    table = Schema((Column("a", "UInt8"), Column("b", "UInt8")), row_bytes=500 if wide else 8)
+    assert sort_columns(key, table) == columns
