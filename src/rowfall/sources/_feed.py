@@ -28,6 +28,7 @@ from rowfall import formats
 from rowfall.errors import RowfallError, SourceError, UsageError
 from rowfall.model import Encoding, Kind, Split
 from rowfall.sources import _relation
+from rowfall.sources.base import EMBEDDED, Reader
 from rowfall.sqltext import SqlText
 
 Opener = Callable[[], Iterator[bytes]]
@@ -225,8 +226,12 @@ class Feeder:
             self._wake.notify_all()  # the engine opens its next pipe at once
 
 
-def choose(splits: Sequence[Split], encoding: Encoding | None) -> tuple[list[Split], list[Split]]:
+def choose(
+    splits: Sequence[Split], encoding: Encoding | None, reader: Reader = EMBEDDED
+) -> tuple[list[Split], list[Split]]:
     """The splits that have to be fed, and the others."""
+    if reader.bz2:
+        return [], list(splits)
     packed = encoding.compression if encoding else "none"
     if packed == formats.AUTO:
         fed = [split for split in splits if formats.by_name(path_of(split.uri))[1] == BZ2]

@@ -3,11 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from rowfall.model import Encoding, Listing, Schema, Split
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What the engine that reads a relation can do; the defaults are the embedded engine's.
+
+    Attributes:
+        bz2: it unpacks bz2 itself.
+        exact: ``s3('{a,b}')`` asks for each key, so a missing one is an error (ClickHouse 25.1).
+            Before, the bucket was listed, and what was not there was left out without a word.
+        arrays: ``file(['a', 'b'])`` is possible.
+    """
+
+    bz2: bool = False
+    exact: bool = True
+    arrays: bool = True
+
+
+EMBEDDED = Reader()
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A question about one object, for an engine that may see another one by that name.
+
+    Attributes:
+        query: gives one row of text; NULL where the engine does not know.
+        wanted: (what it is, what the text has to be) for each of its columns.
+    """
+
+    query: SqlText
+    wanted: tuple[tuple[str, str], ...]
+
+
+@runtime_checkable
+class Pullable(Protocol):
+    """A source that a server may be able to read itself; a copy with another ``reader`` is it."""
+
+    reader: Reader
+
+    def probe(self, split: Split) -> Probe:
+        """What the server has to find in this place.
+
+        Raises:
+            SourceError: the object cannot be read from here.
+        """
 
 
 class Source(Protocol):

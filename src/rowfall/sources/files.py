@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from rowfall.model import Encoding, Listing, Split
 from rowfall.options import Options
 from rowfall.secrets import Secret
 from rowfall.sources import _feed, _glob, _relation, _whole
+from rowfall.sources.base import EMBEDDED, Probe, Reader
 from rowfall.sql import literal
 from rowfall.sqltext import SqlText
 
@@ -32,6 +34,7 @@ class Files:
     secrets: tuple[Secret, ...] = ()
     fds: tuple[int, ...] = ()
     made = None
+    reader = EMBEDDED
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
         self.text = " ".join(texts)
@@ -70,16 +73,33 @@ class Files:
     def relation(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
-        fed, rest = _feed.choose(splits, encoding)
-        calls = _calls([split.uri for split in rest], encoding, structure)
+        fed, rest = _feed.choose(splits, encoding, self.reader)
+        calls = _calls([split.uri for split in rest], encoding, structure, self.reader)
         if fed:
             objects = [(split.uri, partial(_feed.read_file, split.uri)) for split in fed]
-            calls.append((self._feeder.call(objects, encoding, structure), None))
+            calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))
         return _relation.joined(calls, structure)
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
         answers = ((split, self._wrong(split)) for split in splits)
         return [(split, text) for split, text in answers if text]
+
+    def probe(self, split: Split) -> Probe:
+        """Size, time and first bytes: another machine may have a file of that name, too."""
+        try:
+            status = os.stat(split.uri)
+            with open(split.uri, "rb", buffering=0) as file:
+                head = file.read(_relation.HEAD)
+        except OSError as error:
+            raise SourceError(f"cannot read {split.uri}: {_cause(error)}") from error
+        (call,) = _calls([split.uri], *_relation.head(len(head)), self.reader)
+        columns = "toString(_size), toString(toUnixTimestamp(_time)), base64Encode(x)"
+        wanted = (
+            ("size", str(status.st_size)),
+            ("time", str(int(status.st_mtime))),
+            ("beginning", base64.b64encode(head).decode()),
+        )
+        return Probe(_relation.probe(call, columns), wanted)
 
     def _wrong(self, split: Split) -> str | None:
         packed = _whole.packed(split.uri, self._options)
@@ -96,22 +116,34 @@ class Files:
 
 def relation(paths: Sequence[str], encoding: Encoding | None, structure: str) -> SqlText:
     """``file(...)`` of exactly these absolute paths; a missing one makes the engine raise."""
-    return _relation.joined(_calls(paths, encoding, structure), structure)
+    return _relation.joined(_calls(paths, encoding, structure, EMBEDDED), structure)
 
 
 def _calls(
-    paths: Sequence[str], encoding: Encoding | None, structure: str
-) -> list[tuple[SqlText, str | None]]:
+    paths: Sequence[str], encoding: Encoding | None, structure: str, reader: Reader
+) -> list[_relation.Call]:
     """One call for all plain names, and one for each that the engine cannot quote."""
     tail = _relation.arguments(encoding, structure)
-    plain = [path for path in paths if not _UNQUOTABLE & set(path)]
-    calls: list[tuple[SqlText, str | None]] = []
-    if plain:
-        calls.append((SqlText.of(f"file({_relation.files(plain)}{tail})"), None))
+    census = _relation.arguments(_relation.ONE, _relation.ONE_COLUMN)
+    calls: list[_relation.Call] = []
+
+    def add(name: str, path: str | None, objects: int) -> None:
+        counted = None if reader.arrays else SqlText.of(f"file({name}{census})")
+        calls.append(_relation.Call(SqlText.of(f"file({name}{tail})"), path, counted, objects))
+
+    quotable = _UNQUOTABLE if reader.arrays else _UNQUOTABLE | {","}
+    plain = [path for path in paths if not quotable & set(path)]
+    if reader.arrays and plain:
+        add(_relation.files(plain), None, len(plain))
+    elif len(plain) > 1:
+        add(literal(_relation.braces(plain)), None, len(plain))
+    elif plain:
+        calls.append(_relation.Call(SqlText.of(f"file({literal(plain[0])}{tail})")))
     for path in paths:
         if _UNQUOTABLE & set(path):
-            call = SqlText.of(f"file({literal(_relation.wildcard(path))}{tail})")
-            calls.append((call, path))
+            add(literal(_relation.wildcard(path)), path, 1)
+        elif quotable & set(path):
+            add(literal(path), None, 1)
     return calls
 
 

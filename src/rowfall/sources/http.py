@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from rowfall.model import Encoding, Listing, Schema, Split
 from rowfall.options import Options
 from rowfall.secrets import Secret
 from rowfall.sources import _feed, _glob, _relation, _whole
+from rowfall.sources.base import EMBEDDED, Probe
 from rowfall.sql import literal
 from rowfall.sqltext import SqlText
 
@@ -47,6 +49,7 @@ class Http:
     replayable = True
     fds: tuple[int, ...] = ()
     made: Schema | None = None
+    reader = EMBEDDED
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
         self.text = " ".join(uri.mask(text) for text in texts)
@@ -98,26 +101,50 @@ class Http:
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
         """``url(...)`` of exactly these files; a missing one makes the engine raise."""
-        fed, rest = _feed.choose(splits, encoding)
+        fed, rest = _feed.choose(splits, encoding, self.reader)
         whole = {split.uri: self._urls.get(split.uri, split.uri) for split in rest}
         if not structure:
             # The engine ignores the settings of a subselect while it looks for the structure.
             whole |= {name: self._final[name] for name in whole if name in self._final}
         groups = _groups(list(whole), encoding)
-        calls: list[tuple[SqlText, str | None]] = []
-        for names, packed in groups:
-            address = _address([whole[name] for name in names])
-            hidden = any(whole[name] != name for name in names)
-            first = Secret(address) if hidden else literal(address)
-            tail: list[str | Secret] = [_relation.arguments(packed, structure)]
-            if self._signature:
-                tail += [", headers('Authorization' = ", self._signature, ")"]
-            calls.append((SqlText.of("url(", first, *tail, ")"), None))
+        calls = [
+            self._call([(name, whole[name]) for name in names], packed, structure)
+            for names, packed in groups
+        ]
         settings = self._settings(max(len(names) for names, _ in groups)) if groups else ""
         if fed:
             objects = [(split.uri, self._opener(split.uri)) for split in fed]
-            calls.append((self._feeder.call(objects, encoding, structure), None))
+            calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))
         return _relation.joined(calls, structure, settings=settings)
+
+    def _call(
+        self, urls: Sequence[tuple[str, str]], encoding: Encoding | None, structure: str
+    ) -> _relation.Call:
+        """``url(...)`` of (masked, whole) addresses."""
+        whole = [url for _, url in urls]
+        address = whole[0] if len(whole) == 1 else _relation.braces(whole)
+        hidden = any(masked != url for masked, url in urls)
+        tail: list[str | Secret] = [_relation.arguments(encoding, structure)]
+        if self._signature:
+            tail += [", headers('Authorization' = ", self._signature, ")"]
+        first = Secret(address) if hidden else literal(address)
+        return _relation.Call(SqlText.of("url(", first, *tail, ")"))
+
+    def probe(self, split: Split) -> Probe:
+        """Size and first bytes: behind another network the same address may be another server."""
+        url = self._urls.get(split.uri, split.uri)
+        length = min(_relation.HEAD, split.size or 1)
+        head = b""
+        with contextlib.suppress(_NoRangesError):
+            head = _range(url, self._signature, 0, length)
+        call = self._call([(split.uri, url)], *_relation.head(length))
+        # Some versions give the size 0 or NULL where they did not ask for it.
+        columns = "toString(nullIf(_size, 0)), base64Encode(x)"
+        wanted = (
+            ("size", "" if split.size is None else str(split.size)),
+            ("beginning", base64.b64encode(head).decode()),
+        )
+        return Probe(_relation.probe(call, columns, settings=self._settings(1)), wanted)
 
     def _settings(self, together: int) -> str:
         """What the calls need to follow redirects, to miss no file, and to take many at once."""
@@ -278,14 +305,6 @@ def _groups(
         for packed, group in together.items()
     ]
     return joined + alone
-
-
-def _address(urls: Sequence[str]) -> str:
-    """One address for all: what they differ in stands in braces."""
-    if len(urls) == 1:
-        return urls[0]
-    prefix, parts, suffix = _relation.factor(urls)
-    return f"{prefix}{{{','.join(parts)}}}{suffix}"
 
 
 def _read_facts(url: str, answer: http.client.HTTPResponse) -> _Facts:

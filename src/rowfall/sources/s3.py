@@ -15,6 +15,7 @@ from rowfall.s3access import Access, base_url, resolve, signature
 from rowfall.secrets import Secret
 from rowfall.sources import _feed, _glob, _relation, _whole
 from rowfall.sources._bucket import Bucket, Object
+from rowfall.sources.base import EMBEDDED, Probe
 from rowfall.sql import literal
 from rowfall.sqltext import SqlText
 
@@ -32,6 +33,7 @@ class S3:
     replayable = True
     fds: tuple[int, ...] = ()
     made: Schema | None = None
+    reader = EMBEDDED
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
         self.text = " ".join(texts)
@@ -85,24 +87,44 @@ class S3:
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
         """``s3(...)`` of exactly these objects; a missing one makes the engine raise."""
+        fed, rest = _feed.choose(splits, encoding, self.reader)
+        calls = self._calls(rest, encoding, structure)
+        if fed:
+            objects = [(split.uri, self._opener(split)) for split in fed]
+            calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))
+        return _relation.joined(calls, structure)
+
+    def _calls(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> list[_relation.Call]:
         access = self._access()
         groups: dict[str, list[str]] = {}
-        fed, rest = _feed.choose(splits, encoding)
-        for split in rest:
+        for split in splits:
             bucket, key = _place(split.uri)
             groups.setdefault(bucket, []).append(key)
         tail = _relation.arguments(encoding, structure)
+        census = _relation.arguments(_relation.ONE, _relation.ONE_COLUMN)
         keys = access.keys()
-        calls: list[tuple[SqlText, str | None]] = []
+        calls: list[_relation.Call] = []
         for bucket, names in groups.items():
-            for path, only in _paths(names):
+            for path, only, count in _paths(names):
                 url = literal(base_url(access, bucket) + path)
-                call = SqlText.of("s3(", url, *signature(keys), f"{tail})")
-                calls.append((call, None if only is None else f"{bucket}/{only}"))
-        if fed:
-            objects = [(split.uri, self._opener(split)) for split in fed]
-            calls.append((self._feeder.call(objects, encoding, structure), None))
-        return _relation.joined(calls, structure)
+                call, counted = (
+                    SqlText.of("s3(", url, *signature(keys), f"{end})") for end in (tail, census)
+                )
+                pattern = only is not None or count > 1  # a single key raises by itself
+                calls.append(_relation.Call(
+                    call, None if only is None else f"{bucket}/{only}",
+                    counted if pattern and not self.reader.exact else None, count,
+                ))  # fmt: skip
+        return calls
+
+    def probe(self, split: Split) -> Probe:
+        """Size and ETag: another service may have the same bucket and key."""
+        (call,) = self._calls([split], _relation.ONE, _relation.ONE_COLUMN)
+        columns = "toString(_size), replaceAll(_etag, '\"', '')"
+        wanted = (("size", str(split.size)), ("ETag", split.version))
+        return Probe(_relation.probe(call, columns), wanted)
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
         with ThreadPoolExecutor(_REQUESTS) as pool:
@@ -219,21 +241,19 @@ def _check(key: str, bucket: str) -> None:
         )
 
 
-def _paths(keys: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+def _paths(keys: Sequence[str]) -> Iterator[tuple[str, str | None, int]]:
     """Encoded URL paths that name exactly ``keys``: one for all plain ones, one a nasty one.
 
-    Yields (path, key to narrow it to by ``_path``, or None). The engine decodes the URL before it
-    looks for braces, so names are percent-encoded and the braces are not.
+    Yields (path, key to narrow it to by ``_path`` or None, number of keys). The engine decodes the
+    URL before it looks for braces, so names are percent-encoded and the braces are not.
     """
     plain = [key for key in keys if not (_GLOB | _IN_BRACES) & set(key)]
     if len(plain) == 1:
-        yield uri.encode(plain[0]), None
+        yield uri.encode(plain[0]), None, 1
     elif plain:
-        prefix, parts, suffix = _relation.factor(plain)
-        listed = ",".join(map(uri.encode, parts))
-        yield f"{uri.encode(prefix)}{{{listed}}}{uri.encode(suffix)}", None
+        yield _relation.braces(plain, uri.encode), None, len(plain)
     for key in keys:
         if _GLOB & set(key):
-            yield uri.encode(_relation.wildcard(key)), key
+            yield uri.encode(_relation.wildcard(key)), key, 1
         elif _IN_BRACES & set(key):
-            yield uri.encode(key), None
+            yield uri.encode(key), None, 1
