@@ -146,7 +146,8 @@ class Blocks(Stream):
 
     def send(self, query_id: str, lane: int) -> Outcome:
         self._query_id, self._lane = query_id, lane
-        with tempfile.TemporaryDirectory(prefix="rowfall-push-") as folder:
+        self._folder = tempfile.TemporaryDirectory(prefix="rowfall-push-")
+        with self._folder as folder:
             self._path = os.path.join(folder, "blocks")
             os.mkfifo(self._path, 0o600)
             self._pipe = _Pipe(self._path)
@@ -162,7 +163,11 @@ class Blocks(Stream):
 
     def body(self) -> Iterator[bytes]:
         """Blocks, and at their end what went wrong: half of them look like all of them."""
-        yield from _readings(self._pipe.read, self._run.check, self._maker.is_alive)
+        for data in _readings(self._pipe.read, self._run.check, self._maker.is_alive):
+            if data and os.path.exists(self._path):
+                # Both ends are open: without its name nothing is left when this process is killed.
+                self._folder.cleanup()
+            yield data
         self._maker.join()
         self._result()
 
