@@ -13,15 +13,17 @@ A lease is only about when to write ``expire``: a clock that jumps costs an atte
 from __future__ import annotations
 
 import json
+import secrets
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rowfall import owner, sql
 from rowfall.engines.base import Engine
-from rowfall.errors import EngineError, LedgerError, RowfallError
+from rowfall.errors import LedgerError, RowfallError
 from rowfall.ledger import Move
 from rowfall.model import Split, Statement
 from rowfall.sqltext import SqlText, quote
@@ -35,8 +37,16 @@ RENEW_SECONDS = 15.0
 SPLITS_PER_LINE = 10_000
 # A line whose fate is unknown after a lost connection is looked for, then written again.
 MOST_APPENDS = 3
+PAUSE_SECONDS = 0.2
 JOURNAL_LANE = 97
 UNKNOWN_TABLE = 60
+QUIT = "quit"
+# Part of the two seconds after Ctrl-C.
+QUIT_SECONDS = 0.4
+
+# Owners of the loads that this process runs now. A load that has ended in another way than by
+# the end of its process is as dead as any.
+_RUNNING: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +70,12 @@ class Claim:
 
 @dataclass(slots=True)
 class Entry:
-    """One attempt as the journal knows it; numbers are block numbers, 0 for "has not happened"."""
+    """One attempt as the journal knows it; numbers are block numbers, 0 for "has not happened".
+
+    Attributes:
+        splits: those that were asked about, each with the block of the line that claims it.
+        quit: its owner has ended and said so.
+    """
 
     attempt: str
     owner: str
@@ -73,7 +88,8 @@ class Entry:
     idle: float = 0.0
     rows: int = 0
     moves: tuple[Move, ...] = ()
-    splits: set[str] = field(default_factory=set)
+    splits: dict[str, int] = field(default_factory=dict)
+    quit: bool = False
 
     @property
     def binding(self) -> bool:
@@ -83,11 +99,12 @@ class Entry:
     @property
     def ended(self) -> bool:
         """Whether it holds nothing any more and never will."""
-        return bool(self.released or (self.expired and not self.binding))
+        return not self.landed and bool(self.released or (self.expired and not self.binding))
 
     @property
     def dead(self) -> bool:
-        return owner.dead(self.owner) or self.idle > LEASE_SECONDS
+        here = self.owner.startswith(f"{owner.me()} ") and self.owner not in _RUNNING
+        return self.quit or here or owner.dead(self.owner) or self.idle > LEASE_SECONDS
 
 
 class Claims(Protocol):
@@ -131,8 +148,9 @@ class Journal:
         self._engine = engine
         self._database = database
         self._into = into
-        self._owner = f"{owner.me()} {load_id}"
+        self._owner = f"{owner.me()} {load_id} {secrets.token_hex(4)}"
         self._salt = salt
+        self._held: set[str] = set()
         self._stop = threading.Event()
         self._beat: threading.Thread | None = None
 
@@ -159,6 +177,8 @@ class Journal:
 
     def claim(self, attempt: str, splits: Sequence[Split]) -> Claim:
         """Ask for splits. Only a claim that is ``whole`` may be used; release any other."""
+        _RUNNING.add(self._owner)
+        self._held.add(attempt)
         ids = [self._id(s.id) for s in splits]
         for start in range(0, len(ids), SPLITS_PER_LINE):
             self._append("claim", attempt, splits=ids[start : start + SPLITS_PER_LINE])
@@ -179,12 +199,14 @@ class Journal:
             if other.forgotten or other.ended:
                 continue
             if other.landed:
-                landed |= other.splits
-            elif other.binding or other.claimed < mine.claimed:
-                if other.dead:
-                    lost.append(other.attempt)
-                else:
-                    busy |= other.splits
+                landed |= other.splits.keys()
+                continue
+            # Split by split: of two long claims, whose lines alternate, neither is the earlier.
+            held = {i for i, at in other.splits.items() if other.binding or at < mine.splits[i]}
+            if held and other.dead:
+                lost.append(other.attempt)
+            else:
+                busy |= held
         strip = len(self._salt)
         back = [frozenset(i[: len(i) - strip] for i in found) for found in (landed, busy - landed)]
         return Claim(back[0], back[1], tuple(lost))
@@ -200,15 +222,20 @@ class Journal:
         ])  # fmt: skip
         self._append("commit", attempt, rows=rows, detail=detail)
         entry = self._entries(attempts=[attempt]).get(attempt)
-        return entry is not None and entry.binding and not entry.released
+        bound = entry is not None and entry.binding and not entry.released
+        if not bound:
+            self._held.discard(attempt)
+        return bound
 
     def landed(self, attempt: str) -> None:
         """All rows of a committed attempt are visible."""
         self._append("landed", attempt)
+        self._held.discard(attempt)
 
     def release(self, attempt: str) -> None:
         """Give up what an attempt holds; its rows are not and will not be visible."""
         self._append("release", attempt)
+        self._held.discard(attempt)
 
     def expire(self, attempt: str) -> Entry:
         """End an attempt of a dead process. If the entry is ``binding``, publish it instead."""
@@ -280,7 +307,7 @@ class Journal:
             (f"WITH [{asked}] AS asked " if touching else "")
             + "SELECT event, attempt, owner, _block_number, rows, detail, "
             f"{hits}, dateDiff('millisecond', max(at) OVER (PARTITION BY owner), now64(3)) / 1000 "
-            f"FROM {self._name} WHERE {into} AND ({chosen} OR event = 'alive') "
+            f"FROM {self._name} WHERE {into} AND ({chosen} OR event IN ('alive', 'quit')) "
             "ORDER BY _block_number"
         )
         return _entries(rows)
@@ -294,23 +321,32 @@ class Journal:
         self, event: str, attempt: str, *, splits: Sequence[str] = (), rows: int = 0,
         detail: str = "",
     ) -> None:  # fmt: skip
+        text = self._line(event, attempt, splits, rows, detail)
+        for left in reversed(range(MOST_APPENDS)):
+            try:
+                self._run(text)
+                return
+            except RowfallError as error:
+                if not error.transient or not left:
+                    raise
+                self._recover(error)
+                # Twice the same line changes nothing: the first one of a kind counts.
+                with suppress(RowfallError):
+                    if self._written(event, attempt, splits):
+                        return
+
+    def _line(
+        self, event: str, attempt: str, splits: Sequence[str] = (), rows: int = 0, detail: str = ""
+    ) -> str:
         ids = ", ".join(map(quote, splits))
-        text = SqlText.of(
+        return (
             f"INSERT INTO {self._name} (event, into, owner, attempt, splits, rows, detail) SELECT "
             f"{quote(event)}, toUUID({quote(self._into)}), {quote(self._owner)}, "
             f"{quote(attempt)}, CAST([{ids}], 'Array(String)'), {rows}, {quote(detail)}"
         )
-        for left in reversed(range(MOST_APPENDS)):
-            try:
-                self._engine.run(Statement(text), lane=JOURNAL_LANE)
-                return
-            except EngineError as error:
-                if not error.transient or not left:
-                    raise
-                # Twice the same line changes nothing; only a claim's first line counts.
-                with suppress(EngineError):
-                    if self._written(event, attempt, splits):
-                        return
+
+    def _run(self, text: str, lane: int = JOURNAL_LANE) -> None:
+        self._engine.run(Statement(SqlText.of(text)), lane=lane)
 
     def _written(self, event: str, attempt: str, splits: Sequence[str]) -> bool:
         first = f" AND has(splits, {quote(splits[0])})" if splits else ""
@@ -326,8 +362,22 @@ class Journal:
             {"output_format_json_quote_64bit_integers": 0},
             format="JSONCompactEachRow",
         )
-        data = self._engine.run(statement, lane=JOURNAL_LANE).data
+        for left in reversed(range(MOST_APPENDS)):
+            try:
+                data = self._engine.run(statement, lane=JOURNAL_LANE).data
+                break
+            except RowfallError as error:
+                if not error.transient or not left:
+                    raise
+                self._recover(error)
         return [json.loads(line) for line in data.splitlines() if line]
+
+    def _recover(self, error: RowfallError) -> None:
+        """The journal decides what becomes of committed rows: it waits for a server that is
+        away rather than to leave that open."""
+        time.sleep(PAUSE_SECONDS)
+        if not error.code:
+            self._engine.revive()
 
     # --- the lease ----------------------------------------------------------------------------
 
@@ -338,6 +388,17 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        _RUNNING.discard(self._owner)
+        if self._held:
+            # Others may have at once what this load still holds. They find out by themselves
+            # when this does not get through.
+            last = threading.Thread(target=self._quit, name="quit", daemon=True)
+            last.start()
+            last.join(QUIT_SECONDS)
+
+    def _quit(self) -> None:
+        with suppress(RowfallError):
+            self._run(self._line(QUIT, ""), lane=JOURNAL_LANE + 1)
 
     def _renew(self) -> None:
         while not self._stop.wait(RENEW_SECONDS):
@@ -359,11 +420,13 @@ _EVENTS = {
 def _entries(rows: Iterable[Sequence[Any]]) -> dict[str, Entry]:
     found: dict[str, Entry] = {}
     # An owner may write expire and landed for another's attempt: the claim says whose it is.
-    idle: Mapping[str, float] = {}
-    idle = {}
+    idle: dict[str, float] = {}
+    quit: set[str] = set()
     for event, attempt, who, block, count, detail, splits, seconds in rows:
         idle[who] = seconds
-        if event == "alive":
+        if event == QUIT:
+            quit.add(who)
+        if event in ("alive", QUIT):
             continue
         entry = found.setdefault(attempt, Entry(attempt, who))
         name = _EVENTS[event]
@@ -371,10 +434,12 @@ def _entries(rows: Iterable[Sequence[Any]]) -> dict[str, Entry]:
         setattr(entry, name, getattr(entry, name) or int(block))
         if event == "claim":
             entry.owner = who
-            entry.splits.update(splits)
+            for split in splits:
+                entry.splits.setdefault(split, int(block))
         elif event == "commit":
             entry.rows = int(count)
             entry.moves = tuple(Move(*move) for move in json.loads(detail))
     for entry in found.values():
         entry.idle = idle.get(entry.owner, 0.0)
+        entry.quit = entry.owner in quit
     return found

@@ -6,13 +6,14 @@ under one lock. ``--replace`` exchanges the two tables. Either way readers see n
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rowfall import sql, staging
+from rowfall import retry, sql, staging
 from rowfall.engines.base import Engine
-from rowfall.errors import LedgerError
+from rowfall.errors import LedgerError, RowfallError
 from rowfall.journal import Claims
 from rowfall.ledger import Ledger
 from rowfall.model import Split, Statement
@@ -22,6 +23,7 @@ from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX
 from rowfall.twins import Twins
 
 SWAP = "swap"
+TABLE_EXISTS = 57
 
 
 def shadow_name(load_id: str) -> str:
@@ -101,12 +103,12 @@ class Shadow:
 
     def swapped(self) -> bool:
         """Whether a stopped run has exchanged the tables already; finishes what is left of it."""
-        if self._ledger.steps(self._load_id).get(SWAP) != "started":
+        step = self._ledger.steps(self._load_id).get(SWAP)
+        known = self._ledger.table_uuid(self._key if step == "started" else self._into)
+        if not step or not known or self._target() != known:
             return False
-        known = self._ledger.table_uuid(self._key)
-        if not known or table_uuid(self._engine, self._database, self._table) != known:
-            return False
-        self._finish_swap(known)
+        if step == "started":
+            self._finish_swap(known)
         return True
 
     def swap(self) -> None:
@@ -114,13 +116,31 @@ class Shadow:
         known = table_uuid(self._engine, self._database, self.name)
         self._ledger.set_table(self._key, known)
         self._ledger.step(self._load_id, SWAP, "started")
+        for tries in range(retry.MOST_TRANSIENT + 1):
+            try:
+                # Twice would bring the old rows back: what the first try did is looked up.
+                if self._target() != known:
+                    self._exchange()
+                break
+            except RowfallError as error:
+                made_meanwhile = error.code == TABLE_EXISTS
+                if tries == retry.MOST_TRANSIENT or not (error.transient or made_meanwhile):
+                    raise
+                time.sleep(retry.pause(tries))
+                if not error.code:
+                    self._engine.revive()
+        self._finish_swap(known)
+
+    def _exchange(self) -> None:
         target = sql.qualified(self._database, self._table)
         shadow = sql.qualified(self._database, self.name)
-        if table_uuid(self._engine, self._database, self._table):
+        if self._target():
             self._run(f"EXCHANGE TABLES {shadow} AND {target}")
         else:
             self._run(f"RENAME TABLE {shadow} TO {target}")
-        self._finish_swap(known)
+
+    def _target(self) -> str:
+        return table_uuid(self._engine, self._database, self._table)
 
     def _finish_swap(self, uuid: str) -> None:
         self.drop()
@@ -128,6 +148,14 @@ class Shadow:
         self._ledger.step(self._load_id, SWAP, "done")
 
     # --- both ---------------------------------------------------------------------------------
+
+    def drop_foreign(self) -> None:
+        """Remove a table that has the shadow's name and is not the shadow: the target of old,
+        where a swap was interrupted and somebody has changed the target since."""
+        known = self._ledger.table_uuid(self._key)
+        found = table_uuid(self._engine, self._database, self.name)
+        if known and found and found != known:
+            self.drop()
 
     def drop(self) -> None:
         """Remove the shadow tables (after a swap: the old table)."""

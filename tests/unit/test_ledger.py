@@ -131,3 +131,18 @@ class TestRefuses:
         (tmp_path / "file").write_text("")
         with pytest.raises(LedgerError, match="cannot create"):
             Ledger(tmp_path / "file" / "x" / "rowfall.ledger")
+
+
+def test_one_of_two_processes_takes_an_unfinished_load_up(tmp_path: Path) -> None:
+    """Both have seen it unfinished; two runs of one load would use the same staging names."""
+    path = tmp_path / "rowfall.ledger"
+    ledger, other = Ledger(path), Ledger(path)
+    ledger.begin("a", "print", "src", "tgt", INTO, "{}")
+    ledger.end("a", "interrupted", "{}")
+    seen = [ledger.unfinished("print"), other.unfinished("print")]
+    assert seen[0] is not None
+    assert seen[1] is not None
+    assert ledger.take_up(seen[0], "{}")
+    assert not other.take_up(seen[1], "{}")
+    ledger.close()
+    other.close()

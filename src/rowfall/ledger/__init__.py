@@ -169,15 +169,28 @@ class Ledger:
     def begin(
         self, load_id: str, fingerprint: str, source: str, target: str, into: str, request: str
     ) -> None:
-        """Write a new load, or take an unfinished one up again. ``request``: JSON, no secrets."""
+        """Write a new load. ``request``: JSON, no secrets."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._change() as db:
             db.execute(
-                "INSERT INTO load VALUES (?, ?, ?, ?, ?, 'running', ?, ?, NULL, ?) "
-                "ON CONFLICT (id) DO UPDATE SET state = 'running', request = excluded.request, "
-                "owner = excluded.owner",
+                "INSERT INTO load VALUES (?, ?, ?, ?, ?, 'running', ?, ?, NULL, ?)",
                 (load_id, fingerprint, source, target, into, now, request, owner.me()),
             )
+
+    def take_up(self, old: LoadRow, request: str) -> bool:
+        """Go on with an unfinished load; False when another process has just done so."""
+        with self._change() as db:
+            taken = db.execute(
+                "UPDATE load SET state = 'running', request = ?, owner = ? "
+                "WHERE id = ? AND state = ? AND owner = ?",
+                (request, owner.me(), old.id, old.state, old.owner),
+            )
+            return taken.rowcount == 1
+
+    def others_load(self, load_id: str, into: str) -> bool:
+        """Whether another living process, or another load of this one, loads into a table."""
+        rows = self.loads("WHERE into_table = ? AND state = 'running' AND id <> ?", into, load_id)
+        return any(not owner.dead(row.owner) for row in rows)
 
     def end(self, load_id: str, state: str, report: str) -> None:
         with self._change() as db:
