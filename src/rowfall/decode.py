@@ -1,4 +1,7 @@
-"""Runs rowfall-decode beside the embedded engine: one named pipe a writer, Native blocks in it."""
+"""Runs rowfall-decode beside an engine: one named pipe a writer, Native blocks in it.
+
+The embedded engine reads the pipes itself; for a server each is the body of an INSERT.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowfall import decoding, sql
 from rowfall.delivery import Delivery, Order
@@ -21,10 +25,16 @@ from rowfall.model import Encoding, Outcome, Split, Statement
 from rowfall.sqltext import SqlText
 from rowfall.targets.base import Target
 
+if TYPE_CHECKING:
+    from rowfall.engines.server import Server
+
 DECLINED, BROKEN = 3, 4
 PIPES = "rowfall.pipes"
 # A reader that comes after the decoder has gone would wait for a writer for ever.
 LOOK_SECONDS = 0.1
+# A pipe holds 64 KiB unless it is asked for more; reads give what is there.
+CHUNK = 1 << 20
+_LANES = 1000  # of the streams to a server, clear of all others
 # The decoder writes its last line when its pipes are closed; it has nothing else to do then.
 END_SECONDS = 30.0
 
@@ -78,9 +88,12 @@ class Decode:
             self._running.pop(order.attempt, None)
             shutil.rmtree(folder, ignore_errors=True)
 
+    def _writers(self, order: Order) -> int:
+        return max(1, int(order.settings.get("max_insert_threads", 1)))
+
     def _insert(self, order: Order, lane: int, on_tick: Tick, folder: Path) -> Outcome:
-        writers = max(1, int(order.settings.get("max_insert_threads", 1)))
-        pipes = [str(folder / str(n)) for n in range(min(writers, len(order.splits)))]
+        writers = min(self._writers(order), len(order.splits))
+        pipes = [str(folder / str(n)) for n in range(writers)]
         for pipe in pipes:
             os.mkfifo(pipe, 0o600)
         asked = decoding.spec(
@@ -100,7 +113,7 @@ class Decode:
             on_tick({**progress, "sent_bytes": _bytes_read(child.pid)})
 
         try:
-            outcome = self._engine.run(self._statement(order, pipes), lane=lane, on_tick=tick)
+            outcome = self._feed(order, pipes, lane, tick)
         except BaseException as error:
             child.kill()
             self._judge(child, order)  # what the decoder says explains what the engine met
@@ -120,7 +133,8 @@ class Decode:
             helper_seconds=float(said["cpu_seconds"]),
         )
 
-    def _statement(self, order: Order, pipes: list[str]) -> Statement:
+    def _feed(self, order: Order, pipes: list[str], lane: int, tick: Tick) -> Outcome:
+        """Insert what comes out of the pipes, and return when all of them have ended."""
         columns = order.schema.columns
         structure = sql.structure((c.name, c.type) for c in columns)
         names = ", ".join(sql.name(c.name) for c in columns)
@@ -130,7 +144,8 @@ class Decode:
             "INSERT INTO ", self._target.into(order.staging, order.schema), f" ({names})\n",
             f"SELECT {names}\nFROM file([{files}], 'Native', {sql.literal(structure)})",
         )  # fmt: skip
-        return Statement(text, order.settings, query_id=order.attempt)
+        statement = Statement(text, order.settings, query_id=order.attempt)
+        return self._engine.run(statement, lane=lane, on_tick=tick)
 
     def _judge(self, child: subprocess.Popen[bytes], order: Order) -> dict[str, Any]:
         """What the decoder said at its end.
@@ -164,6 +179,69 @@ class Decode:
         if child is not None:
             child.kill()
         self._reader.kill(attempt)
+
+
+class DecodePush(Decode):
+    """The same for a server: each pipe is the body of an INSERT ... FORMAT Native."""
+
+    def __init__(
+        self, program: str, server: Server, target: Target, encoding: Encoding,
+        sort_by: tuple[int, ...], reader: Delivery, streams: int,
+    ) -> None:  # fmt: skip
+        super().__init__(program, server, target, encoding, sort_by, reader)
+        self._server = server
+        self._streams = streams
+
+    def _writers(self, order: Order) -> int:
+        return self._streams
+
+    def _feed(self, order: Order, pipes: list[str], lane: int, tick: Tick) -> Outcome:
+        names = ", ".join(sql.name(c.name) for c in order.schema.columns)
+        into = self._target.into(order.staging, order.schema)
+        text = SqlText.of("INSERT INTO ", into, f" ({names}) FORMAT Native")
+        known = self._server.facts.settings
+        # A row that waits in the server's queue would be missing when staging is counted.
+        settings = {k: v for k, v in {**order.settings, "async_insert": 0}.items() if k in known}
+        seen: list[Mapping[str, int]] = [{} for _ in pipes]
+
+        def send(number: int) -> Outcome:
+            def own(progress: Mapping[str, int]) -> None:
+                seen[number] = progress
+                tick({k: sum(p.get(k, 0) for p in seen) for k in progress})
+
+            return self._server.run(
+                Statement(text, settings, query_id=f"{order.attempt}_{number}"),
+                lane=_LANES + number, on_tick=own, body=_chunks(pipes[number]),
+            )  # fmt: skip
+
+        with ThreadPoolExecutor(len(pipes)) as pool:
+            sent = [pool.submit(send, number) for number in range(len(pipes))]
+            wait(sent, return_when=FIRST_EXCEPTION)
+            if any(s.done() and s.exception() for s in sent):
+                # Without the decoder the other bodies end, and with them their statements.
+                child = self._running.get(order.attempt)
+                if child is not None:
+                    child.kill()
+            found = [s.result() for s in sent]
+        return Outcome(
+            rows_read=sum(o.rows_read for o in found),
+            rows_written=sum(o.rows_written for o in found),
+            seconds=max(o.seconds for o in found),
+            cpu_seconds=sum(o.cpu_seconds for o in found),
+            peak_memory=sum(o.peak_memory for o in found),
+        )
+
+    def kill(self, attempt: str) -> None:
+        super().kill(attempt)
+        for number in range(self._streams):
+            self._server.kill(f"{attempt}_{number}")
+
+
+def _chunks(pipe: str) -> Iterator[bytes]:
+    """What is written into a pipe until its writer closes it."""
+    with open(pipe, "rb", buffering=0) as end:
+        while chunk := end.read(CHUNK):
+            yield chunk
 
 
 def _release(child: subprocess.Popen[bytes], pipes: list[str], done: threading.Event) -> None:

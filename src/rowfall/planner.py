@@ -380,6 +380,8 @@ def _why(inputs: Inputs, schema: Schema, groups: Sequence[Group]) -> str:
     group = next((g for g in groups if g.indexes), None)
     if inputs.delivery != "push" or group is None:
         return inputs.why
+    if not inputs.undecoded:
+        return f"{inputs.why}; parsed here and sent as blocks of columns"
     splits = list(inputs.listing.splits("", group.indexes))
     return f"{inputs.why}; {_sends(inputs, schema, splits).reason}"
 
@@ -395,7 +397,8 @@ def _example(
     clause = sql.settings_clause({s.name: s.value for s in settings})
     if inputs.delivery == "push":
         into = inputs.target.into(staging, schema)
-        if _sends(inputs, schema, splits).raw and inputs.encoding is not None:
+        raw = inputs.undecoded and _sends(inputs, schema, splits).raw
+        if raw and inputs.encoding is not None:
             text = bodies.raw_statement(into, inputs.encoding, schema)
         else:
             text = bodies.blocks_statement(into, schema.columns)

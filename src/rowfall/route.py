@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowfall import decoding
-from rowfall.decode import Decode
+from rowfall.decode import Decode, DecodePush
 from rowfall.delivery import Delivery, Pull, Push
 from rowfall.jobs import Job
 from rowfall.model import Plan
@@ -13,23 +13,31 @@ from rowfall.sqltext import quote
 
 def deliver(job: Job, plan: Plan) -> Delivery:
     """The delivery of a load."""
+    program = decoding.program() if plan.decoder == decoding.PROGRAM else None
     if plan.delivery == "push":
         from rowfall.engines.server import Server
         from rowfall.push import Pusher
 
         assert isinstance(job.engine, Server)  # noqa: S101 - nothing else is pushed to
-        return Push(Pusher(job.engine, streams=plan.streams, reader=lambda: job.reader), job)
-    pull = Pull(job.engine, job.source, job.target, job.encoding)
-    program = decoding.program()
-    if plan.decoder != decoding.PROGRAM or program is None or job.encoding is None:
-        return pull
-    key = ""
-    if job.target.table:
-        rows = ask(
-            job.engine,
-            "SELECT sorting_key FROM system.tables WHERE "
-            f"database = {quote(job.target.database)} AND name = {quote(job.home)}",
+        push = Push(Pusher(job.engine, streams=plan.streams, reader=lambda: job.reader), job)
+        if program is None or job.encoding is None:
+            return push
+        return DecodePush(
+            program, job.engine, job.target, job.encoding, _sorted_by(job, plan), push, plan.streams
         )
-        key = str(rows[0][0]) if rows else ""
-    order = decoding.sort_columns(key, plan.schema)
-    return Decode(program, job.engine, job.target, job.encoding, order, pull)
+    pull = Pull(job.engine, job.source, job.target, job.encoding)
+    if program is None or job.encoding is None:
+        return pull
+    return Decode(program, job.engine, job.target, job.encoding, _sorted_by(job, plan), pull)
+
+
+def _sorted_by(job: Job, plan: Plan) -> tuple[int, ...]:
+    """Columns that blocks are sorted by before they are sent."""
+    if not job.target.table:
+        return ()
+    rows = ask(
+        job.engine,
+        "SELECT sorting_key FROM system.tables WHERE "
+        f"database = {quote(job.target.database)} AND name = {quote(job.home)}",
+    )
+    return decoding.sort_columns(str(rows[0][0]), plan.schema) if rows else ()
