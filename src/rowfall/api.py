@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from rowfall.cleanup import Leftover, clean_target, forget_load
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import Interrupted, RowfallError, TargetError, UsageError
 from rowfall.events import Event, Listener, silent
-from rowfall.jobs import connect, open_job, plan_job
+from rowfall.jobs import connect, open_job, plan_job, refusal
 from rowfall.loader import load_job
 from rowfall.model import Plan, Report, Statement
 from rowfall.options import Options, restored
@@ -54,7 +55,12 @@ def plan(
     """
     with open_job(sources, to, table, options or Options(), silent, dry=True,
                   password=password) as job:  # fmt: skip
-        return plan_job(job)[0]
+        made = plan_job(job)[0]
+        refused = refusal(job)
+        if refused is not None:
+            advice = (*made.forecast.advice, f"It would fail: {refused.message}. {refused.hint}")
+            made = replace(made, forecast=replace(made.forecast, advice=advice))
+        return made
 
 
 def load(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from rowfall import complaint, decoding, infer, planner, sql, staging, views
+from rowfall import bodies, complaint, decoding, infer, planner, staging, views
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import DATA_CODES
 from rowfall.engines.embedded import Embedded
@@ -18,7 +18,7 @@ from rowfall.errors import DataError, RowfallError, TargetError, UsageError
 from rowfall.events import Listener, Note
 from rowfall.journal import Journal
 from rowfall.ledger import Ledger, into_key
-from rowfall.model import Encoding, Listing, Plan, Schema, Statement
+from rowfall.model import Encoding, Kind, Listing, Plan, Schema, Statement
 from rowfall.options import Options
 from rowfall.publish import ask, read_rows
 from rowfall.reach import Reach, reach
@@ -157,19 +157,26 @@ def _check_place(server: Server, target: Target, options: Options, dry: bool) ->
     def asks(text: str) -> list[list[Any]]:
         return ask(server, text)
 
+    if server.readonly == 1 or not dry:  # 1: not even the settings of our questions may change
+        server.check_writes()
     database = target.database
     names = [str(name) for (name,) in asks("SELECT name FROM system.databases ORDER BY name")]
     if database not in names:
         shown = [n for n in names if n.lower() not in ("system", "information_schema")]
         raise TargetError(
             f"the server has no database {database!r} that this user may see",
-            hint=f"Create it first: CREATE DATABASE {sql.name(database)}"
-            + (f"; there are {', '.join(shown[:MOST_NAMES])}" if shown else "")
-            + (f" and {len(shown) - MOST_NAMES} more." if len(shown) > MOST_NAMES else "."),
+            hint=f"Create it first, or name another one in --to or --table: {_some(shown)}.",
         )
     facts = staging.facts(asks, database, target.table)
     if not dry and not options.direct and (facts is None or facts.publish_kind == "attach"):
         server.check_rights(database, target.table)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return (", ".join(names[:MOST_NAMES]) or "there is none yet") + (
+        f" and {more} more" if more > 0 else ""
+    )
 
 
 def refusal(job: Job) -> TargetError | None:
@@ -260,8 +267,19 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         why=job.how.reason if job.how else "",
         views=fed,
         undecoded=_undecoded(job, schema),
+        exact=_reads_exactly(job),
     )
     return planner.make_plan(inputs), landed
+
+
+def _reads_exactly(job: Job) -> bool:
+    """Whether the engine that stores takes floats of text exactly: not 24.10, for one."""
+    if job.target.server is None or job.encoding is None or job.encoding.kind is Kind.TYPED:
+        return True
+    statement = Statement(
+        SqlText.of(bodies.FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV"
+    )
+    return job.engine.run(statement).data == b"1\n"
 
 
 def _undecoded(job: Job, schema: Schema) -> str:
@@ -272,8 +290,8 @@ def _undecoded(job: Job, schema: Schema) -> str:
     """
     wish = job.options.decoder
     why = "--decoder never" if wish == "never" else ""
-    if not why and job.target.server is not None:
-        why = "files go to the server as they are"
+    if not why and job.how is not None and job.how.pull:
+        why = "the server reads the source itself"
     why = why or decoding.refusal(job.listing, job.encoding, schema, job.engine.facts)
     if not why and decoding.program() is None:
         why = f"{decoding.PROGRAM} is not installed"

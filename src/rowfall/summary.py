@@ -123,10 +123,12 @@ def limited_by(
         objects: objects that were read side by side (1: nothing to spread over cores).
         waited: see :func:`cpu_wait`.
     """
-    if not seconds or not (phases or cpu_seconds):
+    if not seconds:
         return "The load was too short to tell."
     if seconds < 0.5:
         return f"Start-up and bookkeeping: the rows themselves took {seconds:.2f} s."
+    if not (phases or cpu_seconds):
+        return "Not known: only the server's query_log tells, and this user may not read it."
     used = cpu_seconds / seconds
     if not phases:
         busy = f"{used:.1f} of {cores} cores were busy with the load"

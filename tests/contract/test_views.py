@@ -609,7 +609,7 @@ def test_a_lookup_that_only_the_definer_may_read(
     )
     loader = as_user(service, server, f"{RIGHTS} ON {database}.*")
     run(loader, f"INSERT INTO {database}.t SELECT 1, 1")  # would do
-    with pytest.raises(TargetError, match=rf"view {database}\.v: .*Not enough privileges"):
+    with pytest.raises(TargetError, match=rf"view {database}\.v: .*lacks the grant SELECT"):
         discover(asking(loader), database, "t")
     loader.close()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rowfall.engines import _rights
 from rowfall.engines._connect import Connections
 from rowfall.engines._http import Answer, Exchange, Lost
 from rowfall.engines.codes import translate
@@ -19,7 +20,7 @@ from rowfall.secrets import Secret, redact
 from rowfall.sqltext import quote
 
 # ErrorCodes.cpp of the server.
-UNKNOWN_TABLE, SAME_ID_RUNS, ACCESS_DENIED = 60, 216, 497
+UNKNOWN_TABLE, SAME_ID_RUNS = 60, 216
 REFUSED_USER = frozenset({192, 193, 194, 516})
 # What the server says about data that stopped in the middle: end of file, time-out, network,
 # cancelled by our own kill, and what its decoders say about half a stream.
@@ -35,8 +36,8 @@ KILL_SECONDS = 60.0
 # While a lost statement still runs: soon at first, then as rarely as a person would look.
 PAUSE_FIRST, PAUSE_LAST = 0.3, 3.0
 
-_VERSION = re.compile(r" \(version [\d.]+.*\)\s*\Z")
-_GRANT = re.compile(r"necessary to have (?:the )?grant (.+?)\.?(?: \([A-Z_]+\)|\. |\Z)")
+# Formats of rows put an exception into brackets and quotes of their own.
+_VERSION = re.compile(r" \(version [\d.]+.*\Z", re.DOTALL)
 
 
 class UnknownOutcome(EngineError):  # noqa: N818 - what is known, not what went wrong
@@ -136,9 +137,8 @@ class Evidence:
                 hint=error.hint,
                 code=error.code,
             )
-        grant = _GRANT.search(error.message) if error.code == ACCESS_DENIED else None
-        if grant:
-            error.hint = f"An administrator can run: GRANT {grant[1]} TO {user}"
+        if error.code == _rights.ACCESS_DENIED and (rights := _rights.lacking(error.message)):
+            return _rights.refused(rights, user)
         return error
 
     def look(self, query_id: str) -> Seen | None:
@@ -151,7 +151,7 @@ class Evidence:
                 f"ProfileEvents FROM system.processes WHERE query_id = {quote(query_id)}"
             )
         except RowfallError as error:
-            if error.code != ACCESS_DENIED:
+            if error.code != _rights.ACCESS_DENIED:
                 raise
             self._processes_hidden = True
             return None
@@ -197,7 +197,7 @@ class Evidence:
                     tries=1,
                 )
             except RowfallError as error:
-                if error.code != ACCESS_DENIED:
+                if error.code != _rights.ACCESS_DENIED:
                     raise
                 # What a user may always do: put another statement in its place.
                 self.ask("SELECT 1", query_id=query_id, replace_running_query="1")
@@ -287,7 +287,7 @@ class Evidence:
                 if entry is not None:
                     return entry, ""
             except RowfallError as error:
-                if error.code in (UNKNOWN_TABLE, ACCESS_DENIED):
+                if error.code in (UNKNOWN_TABLE, _rights.ACCESS_DENIED):
                     return None, "its query_log is off or may not be read"
                 why = error.message
             except Lost as lost:

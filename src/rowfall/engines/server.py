@@ -15,7 +15,9 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from rowfall.engines import _rights
 from rowfall.engines._connect import Address, Connections
 from rowfall.engines._evidence import (
     Evidence,
@@ -154,6 +156,15 @@ class Server:
         if "log_queries" in self.facts.settings:
             # Our own questions stay out of its log: two a second would drown everybody else's.
             self.evidence.own = {"log_queries": "0"}
+        try:
+            values: dict[str, Any] = dict(options)
+            self.evidence.ask("SELECT 1", **values)
+        except RowfallError as error:
+            given = "&".join(f"{name}={value}" for name, value in options.items())
+            raise UsageError(
+                f"the server at {self._address} does not take ?{given}: {error.message}",
+                hint="What follows the ? of the target are settings of the server.",
+            ) from None
         return dict(options)
 
     def run(
@@ -328,14 +339,32 @@ class Server:
             self._cpu += cpu
             self._highest = max(self._highest, peak)
 
+    def check_writes(self) -> None:
+        """Raises TargetError for a user whose profile sets ``readonly``."""
+        if self.readonly:
+            raise self._may_only_read(f"its profile sets readonly = {self.readonly}")
+
+    def check_rights(self, database: str, table: str) -> None:
+        """Whether this user may load into ``database.table`` by way of staging tables.
+
+        Raises:
+            TargetError: no; names everything that is missing.
+        """
+        try:
+            _rights.check(self.evidence.ask, self._address.user or "default", database, table)
+        except Lost as lost:
+            raise no_clickhouse(str(self._address), lost.cause) from None
+
+    def _may_only_read(self, why: str) -> TargetError:
+        return TargetError(
+            f"the user {self._address.user or 'default'!r} may only read on {self._address}: {why}",
+            hint="Give a user whose profile does not set readonly.",
+            code=READONLY,
+        )
+
     def _in_words(self, error: RowfallError, statement: Statement) -> RowfallError:
         if error.code == READONLY and self.readonly and "readonly" not in statement.settings:
-            return TargetError(
-                f"the user {self._address.user or 'default'!r} may only read on "
-                f"{self._address}: {error.message}",
-                hint="Give a user whose profile does not set readonly.",
-                code=READONLY,
-            )
+            return self._may_only_read(error.message)
         return error
 
     def logged(self, query_ids: Sequence[str], days: int = 1) -> dict[str, Logged]:
