@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from rowfall import formats, sql
 from rowfall.bodies.cutting import SCAN, Read, cuts
-from rowfall.codec import BOM, TAG, parse_type, reader_settings
+from rowfall.codec import BOM, MISSING, TAG, parse_type, reader_settings
 from rowfall.model import Column, Encoding, Facts, Kind, Schema, Split
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText
@@ -39,6 +39,9 @@ LONGEST_SQL = 200 << 10
 _HELD = frozenset({"Parquet", "ORC", "Arrow"})
 # Their first bytes cannot be unpacked by the standard library of Python 3.11.
 _SEALED = frozenset({"zstd", "lz4"})
+FLOAT_PROBE = "SELECT x = toFloat64('1.239') FROM format('TSV', 'x Float64', '1.239')"
+"""Says 1 where the reader of text takes floats exactly; see :func:`for_server`."""
+
 _TRIM_END = ", ' \\t')"  # of what codec writes around padded values
 _MARK = BOM.encode()
 # What belongs to the server's machine and not to the one that reads for it.
@@ -164,7 +167,9 @@ def _carefully(column: Column) -> Column:
         value = value if parse_type(column.type).nullable else f"assumeNotNull({value})"
         message = sql.literal(f"{TAG}a value does not fit {column.name} {column.type}")
         expression = f"tupleElement(({value}, throwIf({bad}, {message})), 1)"
-        read = "Nullable(String)"
+        # Infinity stood for a column that the header lacks; it has to be wrong as text, too.
+        lacking = f" DEFAULT {sql.literal(MISSING)}" if " DEFAULT " in read else ""
+        read = f"Nullable(String){lacking}"
     elif _TRIM_END in expression:
         # The same servers know trimBoth with one argument only; TRIM is a slow regular expression.
         expression = expression.replace("trimBoth(", "trim(BOTH ' \\t' FROM ")
