@@ -73,6 +73,8 @@ class Inputs:
     views: tuple[str, ...] = ()
     undecoded: str = "the rows are not text on this machine"
     """Why rowfall-decode does not parse them; "" if it does."""
+    exact: bool = True
+    """The engine that stores takes floats of text exactly (see bodies.for_server)."""
 
 
 def make_plan(inputs: Inputs) -> Plan:
@@ -84,6 +86,8 @@ def make_plan(inputs: Inputs) -> Plan:
     listing, schema, options = inputs.listing, inputs.schema, inputs.options
     if not inputs.source.replayable:
         schema = _once_only(inputs)
+    if inputs.placement != "embedded" and inputs.encoding is not None:
+        schema = bodies.for_server(schema, inputs.encoding, exact=inputs.exact)
     todo = [i for i in range(len(listing)) if i not in inputs.landed]
     groups = _groups(inputs, todo)
     lanes = _lanes(inputs, groups)

@@ -217,6 +217,11 @@ class Exchange:
                     connection.send(b"0\r\n\r\n")
                     self.complete = True
                     return
+                if not piece:
+                    # A leading zero of the next chunk's size: nothing, but a sign of life. The
+                    # server gives up a body that is silent for 30 s, whatever it is asked to do.
+                    connection.send(b"0")
+                    continue
                 connection.send(b"%x\r\n" % len(piece))
                 connection.send(piece)
                 connection.send(b"\r\n")
@@ -247,8 +252,7 @@ def _pieces(body: Body) -> Iterator[bytes]:
         while piece := body.read(PIECE):
             yield piece
     else:
-        # An empty chunk would end the body.
-        yield from (piece for piece in body if piece)
+        yield from body
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -15,6 +15,7 @@ MEMORY_LIMIT = 241
 # What a value or a row that does not fit raises; badrows looks for the place.
 DATA_CODES = frozenset(
     {
+        3,  # UNEXPECTED_END_OF_FILE: a bz2 file that was cut
         6,  # CANNOT_PARSE_TEXT
         25,  # CANNOT_PARSE_ESCAPE_SEQUENCE
         26,  # CANNOT_PARSE_QUOTED_STRING

@@ -32,7 +32,6 @@ CANCELLED = 394  # the server's code for a statement that somebody has ended
 HEADER = 1 << 16
 # Killing waits for a block of work to end; a server that does not answer is left alone after it.
 STOP_SECONDS = 60.0
-FLOAT_PROBE = "SELECT x = toFloat64('1.239') FROM format('TSV', 'x Float64', '1.239')"
 _LANES = 1000  # of the streams, clear of all others
 
 
@@ -172,7 +171,7 @@ class Pusher:
         """Whether the server's reader of text takes floats exactly; see bodies.for_server."""
         if self._exact is None:
             answer = self._server.run(
-                Statement(SqlText.of(FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV"),
+                Statement(SqlText.of(bodies.FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV"),
                 lane=_LANES,
             )
             self._exact = answer.data == b"1\n"
