@@ -3,20 +3,28 @@ or pushed from here."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from rowfall import planner, sql
-from rowfall.engines.base import Engine, Tick
+from rowfall import bodies, planner, sql
+from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
+from rowfall.errors import RowfallError
 from rowfall.jobs import Job
 from rowfall.model import Encoding, Outcome, Schema, Split, Statement
+from rowfall.publish import ask
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText
 from rowfall.targets.base import Target
+from rowfall.watch import WATCH_LANE, stored_bytes
 
 if TYPE_CHECKING:
     from rowfall.push import Pusher
+
+# Every stream ticks twice a second; the local engine is asked once for all of them.
+LOOK_SECONDS = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,7 @@ class Push:
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         job = self._job
+        on_tick = _Reading(job, order).over(on_tick)
         into = job.target.into(order.staging, order.schema)
         known = job.engine.facts.settings
         settings = {k: v for k, v in order.settings.items() if not known or k in known}
@@ -105,3 +114,44 @@ class Push:
 
     def kill(self, attempt: str) -> None:
         self._pusher.kill(attempt)
+
+
+class _Reading:
+    """Adds the source's bytes to the ticks of a push: what was sent of files that go as they are,
+    and what the local engine has read of the others."""
+
+    def __init__(self, job: Job, order: Order) -> None:
+        self._job = job
+        self._mark = f"/* {order.attempt}_"
+        self._stored: dict[str, int] = {}
+        self._looked = 0.0
+        once = not job.source.replayable
+        raw: Sequence[Split] = ()
+        if order.select is None:
+            raw = bodies.deliver(order.splits, job.encoding, order.schema, stream=once).raw
+        sizes = [split.size for split in raw]
+        # Of a stream nobody knows the size: all that is sent counts.
+        self._raw = None if None in sizes else sum(size or 0 for size in sizes)
+        self._blocks = len(raw) < len(order.splits)
+
+    def over(self, on_tick: Tick) -> Tick:
+        def tick(progress: Mapping[str, int]) -> None:
+            sent = progress.get("sent_bytes", 0)
+            stored = sent if self._raw is None else min(sent, self._raw)
+            if self._blocks:
+                stored += self._read_here()
+            on_tick({**progress, "sent_bytes": 0, SOURCE_BYTES: stored})
+
+        return tick
+
+    def _read_here(self) -> int:
+        if time.monotonic() - self._looked > LOOK_SECONDS:
+            self._looked = time.monotonic()
+            with suppress(RowfallError):
+                self._stored |= {
+                    query.split(" */")[0]: int(size)
+                    for query, size in ask(
+                        self._job.reader, stored_bytes(self._mark), lane=WATCH_LANE
+                    )
+                }
+        return sum(self._stored.values())

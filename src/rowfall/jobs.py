@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ class Job:
     Attributes:
         engine: stores the rows. ``reader`` reads the source from here; the same when embedded.
         home: the table whose columns count when it exists: the target, or its shadow.
+        cpu_before: :attr:`cpu_here` when the plan was made.
         how: whether a server reads the source itself, and why; None for the embedded engine.
     """
 
@@ -62,6 +64,7 @@ class Job:
     emit: Listener
     home: str = ""
     how: Reach | None = None
+    cpu_before: float = 0.0
 
     @property
     def into(self) -> str:
@@ -73,6 +76,11 @@ class Job:
     def table_text(self) -> str:
         """``database.table`` for people, "" where there is no table."""
         return f"{self.target.database}.{self.target.table}" if self.target.table else ""
+
+    @property
+    def cpu_here(self) -> float:
+        """CPU seconds of this process and of the engine that reads here."""
+        return self.reader.cpu_seconds() + time.process_time()
 
     @property
     def remote(self) -> bool:
@@ -269,7 +277,9 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         undecoded=_undecoded(job, schema),
         exact=_reads_exactly(job),
     )
-    return planner.make_plan(inputs), landed
+    made = planner.make_plan(inputs)
+    job.cpu_before = job.cpu_here
+    return made, landed
 
 
 def _reads_exactly(job: Job) -> bool:

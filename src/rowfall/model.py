@@ -394,7 +394,8 @@ class Report:
         bytes_raw: the same after decompression, as the engine counted them.
         bytes_written: bytes on disk of the parts written.
         seconds: wall seconds from the first statement to the last publish.
-        cpu_seconds: of the engine process.
+        cpu_seconds: of the engine process; on a server, of the load's statements.
+        cpu_seconds_here: of this machine, where rows were read here and pushed.
         parts_written, parts_active: parts staged by this run; active in the target at the end.
         peak_memory: bytes resident in the engine process at its highest; on a server, bytes
             that the load's statements held.
@@ -422,6 +423,7 @@ class Report:
     bytes_written: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    cpu_seconds_here: float = 0.0
     parts_written: int = 0
     parts_active: int = 0
     peak_memory: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 
 from rowfall import __version__, summary
 from rowfall.errors import RowfallError
@@ -13,12 +14,43 @@ from rowfall.pressure import Waited
 from rowfall.publish import ask
 from rowfall.sqltext import quote
 
+# Ticks miss up to half a second at the end of each statement.
+LONG_SECONDS = 5.0
 
-def _limit(job: Job, made: Plan, shares: dict[str, float], cpu: float, seconds: float) -> str:
+
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """CPU seconds of the engine and of this machine (for a push), and bytes at the highest."""
+
+    cpu: float
+    here: float
+    peak: int
+
+
+def _costs(job: Job, made: Plan, tally: Tally, load_id: str, seconds: float, cpu: float) -> _Costs:
+    """Args: cpu: what the engine itself has seen."""
+    _, peak = job.engine.resident()
+    if job.target.server is None:
+        return _Costs(cpu + tally.helper_seconds, 0.0, peak)
+    here = 0.0
+    if made.delivery == "push":
+        here = max(0.0, job.cpu_here - job.cpu_before) + tally.helper_seconds
+    logged = summary.server_costs(job.engine, load_id, seconds, len(set(tally.query_ids)))
+    if logged is not None:  # without the right to flush the log, its last lines may be missing
+        return _Costs(max(cpu, logged[0]), here, max(peak, logged[1]))
+    return _Costs(cpu if seconds > LONG_SECONDS else 0.0, here, peak)
+
+
+def _limit(job: Job, made: Plan, shares: dict[str, float], costs: _Costs, seconds: float) -> str:
+    if job.target.server is not None and not shares:
+        here = costs.here if made.delivery == "push" else None
+        return summary.limited_on_server(
+            costs.cpu, seconds, job.engine.facts.cores, here, job.reader.facts.cores
+        )
     most = max((len(g.indexes) for g in made.groups), default=1)
     made_here = job.encoding is None
     return summary.limited_by(
-        shares, cpu, seconds, job.engine.facts.cores, remote=job.remote,
+        shares, costs.cpu, seconds, job.engine.facts.cores, remote=job.remote,
         objects=made.facts.cores if made_here else most * made.lanes,
         waited=summary.cpu_wait(job.engine) if job.target.server is None else 0.0,
     )  # fmt: skip
@@ -38,14 +70,13 @@ def make_report(
 ) -> Report:
     """The :class:`rowfall.model.Report` of one run that took ``seconds``."""
     alive = outcome in ("done", "partial", "failed")
-    _, peak = job.engine.resident()
     # Less than at the beginning: the engine died and its successor counts from zero.
-    cpu = max(0.0, job.engine.cpu_seconds() - cpu_before) + tally.helper_seconds
+    cpu = max(0.0, job.engine.cpu_seconds() - cpu_before)
+    costs = _Costs(cpu + tally.helper_seconds, 0.0, job.engine.resident()[1])
     shares: dict[str, float] = {}
     if alive and tally.rows:
         own = tally.query_ids if job.target.server else ()
-        if job.target.server and (costs := summary.server_costs(job.engine, load_id, seconds)):
-            cpu, peak = costs
+        costs = _costs(job, made, tally, load_id, seconds, cpu)
         shares = summary.phases(job.engine, tally.publish_seconds, own)
     active = 0
     if job.target.table and alive:
@@ -72,15 +103,16 @@ def make_report(
         bytes_raw=tally.raw,
         bytes_written=tally.written,
         seconds=round(seconds, 3),
-        cpu_seconds=round(cpu, 3),
+        cpu_seconds=round(costs.cpu, 3),
+        cpu_seconds_here=round(costs.here, 3),
         parts_written=tally.parts,
         parts_active=active,
-        peak_memory=peak,
+        peak_memory=costs.peak,
         merge_seconds=round(waited.seconds, 3) if waited else 0.0,
         attempts=tally.attempts,
         retries=tally.retries,
         phases=shares,
-        limited_by=_limit(job, made, shares, cpu, seconds) if tally.rows and alive else "",
+        limited_by=_limit(job, made, shares, costs, seconds) if tally.rows and alive else "",
         settings={s.name: s.value for s in tally.settings},
         failures=tuple(tally.failures),
         notes=tuple(tally.notes),

@@ -19,6 +19,7 @@ from rowfall.model import Report
 REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 1
 DEFAULT_TARGETS = ("", "rowfall-data", "./rowfall-data")  # what needs no --to
 SHOWN_FAILURES = 20
+LEAST_CPU = 0.05  # seconds: less would be shown as 0.0
 _PHASE_BAR = 40
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z")
 
@@ -125,11 +126,7 @@ def _numbers(report: Report) -> RenderableType:
             ("rejected", units.exact(report.rows_rejected), f"{units.percent(share)} of all")
         )
     rows += _bytes(report)
-    cores = ""
-    if report.cpu_seconds and report.seconds:
-        busy = report.cpu_seconds / report.seconds
-        cores = f"{report.cpu_seconds:,.1f} CPU seconds, {busy:.1f} cores busy"
-    rows.append(("time", units.duration(report.seconds), cores))
+    rows.append(("time", units.duration(report.seconds), _cores(report)))
     if report.parts_written or report.parts_active:
         active = f"{units.exact(report.parts_active)} active in the table now"
         rows.append(("parts", units.exact(report.parts_written), f"written, {active}"))
@@ -138,12 +135,24 @@ def _numbers(report: Report) -> RenderableType:
     return grid(rows, right={1})
 
 
+def _cores(report: Report) -> str:
+    """CPU time, as far as it is known and more than nothing."""
+    cpu, here = report.cpu_seconds, report.cpu_seconds_here
+    if here >= LEAST_CPU:
+        there = f"{cpu:,.1f} CPU seconds on the server, " if cpu >= LEAST_CPU else ""
+        return f"{there}{here:,.1f} here" if there else f"{here:,.1f} CPU seconds here"
+    if cpu >= LEAST_CPU and report.seconds:
+        return f"{cpu:,.1f} CPU seconds, {cpu / report.seconds:.1f} cores busy"
+    return ""
+
+
 def _row_rates(report: Report) -> str:
     words = []
     if report.rows and report.seconds:
         words.append(units.row_rate(report.rows / report.seconds))
-    if report.rows and report.cpu_seconds:
-        words.append(f"{units.count(report.rows / report.cpu_seconds)} rows per CPU second")
+    cpu = report.cpu_seconds + report.cpu_seconds_here
+    if report.rows and report.cpu_seconds >= LEAST_CPU:
+        words.append(f"{units.count(report.rows / cpu)} rows per CPU second")
     return ", ".join(words)
 
 

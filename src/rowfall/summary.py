@@ -29,6 +29,8 @@ _PHASES = {
     "StorageFileSink": "insert",
     "PartitionedSink": "insert",
 }
+# Below this, a load says nothing about what is fast and what is slow.
+SHORT_SECONDS = 0.5
 _SOURCES = ("File", "S3", "URL", "Numbers", "ObjectStorage", "Storage")
 
 
@@ -72,14 +74,17 @@ def phases(
     return {p: round(totals.get(p, 0.0) / everything, 4) for p in order}
 
 
-def server_costs(engine: Engine, load_id: str, since: float) -> tuple[float, int] | None:
+def server_costs(
+    engine: Engine, load_id: str, since: float, attempts: int
+) -> tuple[float, int] | None:
     """CPU seconds, and bytes at the highest point of any statement, of one run on a server.
 
     Args:
         since: seconds since the run began: earlier runs of the same load do not count.
+        attempts: how many of them there were.
 
     Returns:
-        None when its query_log is off or may not be read.
+        None when its query_log is off, may not be read, or does not have all of them yet.
     """
     with suppress(RowfallError):
         # Otherwise lines reach the log up to 7.5 s later; ordinary users may not.
@@ -87,7 +92,8 @@ def server_costs(engine: Engine, load_id: str, since: float) -> tuple[float, int
     try:
         ((statements, micros, memory),) = ask(
             engine,
-            "SELECT count(), sum(ProfileEvents['UserTimeMicroseconds'] + "
+            "SELECT uniqExact(extract(query_id, '^[^_]+_[0-9]+')), "
+            "sum(ProfileEvents['UserTimeMicroseconds'] + "
             "ProfileEvents['SystemTimeMicroseconds']), max(memory_usage) FROM system.query_log "
             f"WHERE event_date >= toDate(now() - {since:.0f}) AND type != 'QueryStart' AND "
             f"query_start_time >= now() - {since + 1:.0f} AND is_initial_query AND "
@@ -95,7 +101,7 @@ def server_costs(engine: Engine, load_id: str, since: float) -> tuple[float, int
         )
     except RowfallError:
         return None
-    return (micros / 1e6, memory) if statements else None
+    return (micros / 1e6, memory) if statements >= attempts > 0 else None
 
 
 def cpu_wait(engine: Engine) -> float:
@@ -123,18 +129,11 @@ def limited_by(
         objects: objects that were read side by side (1: nothing to spread over cores).
         waited: see :func:`cpu_wait`.
     """
-    if not seconds:
+    if not seconds or not (phases or cpu_seconds):
         return "The load was too short to tell."
-    if seconds < 0.5:
+    if seconds < SHORT_SECONDS:
         return f"Start-up and bookkeeping: the rows themselves took {seconds:.2f} s."
-    if not (phases or cpu_seconds):
-        return "Not known: only the server's query_log tells, and this user may not read it."
     used = cpu_seconds / seconds
-    if not phases:
-        busy = f"{used:.1f} of {cores} cores were busy with the load"
-        if used > 0.75 * cores:
-            return f"The server's CPU: {busy}."
-        return f"Not the server's CPU: {busy}; the source, the network or its disk held it up."
     read = phases.get("read", 0.0) + phases.get("convert", 0.0)
     insert = phases.get("insert", 0.0)
     if phases.get("publish", 0.0) > 0.4:
@@ -156,6 +155,34 @@ def limited_by(
         where = "the network or the object store" if remote else "the source disk"
         return f"Waiting for {where}: {used:.1f} of {cores} cores were busy while rows were read."
     return f"The target disk: {used:.1f} of {cores} cores were busy while parts were written."
+
+
+def limited_on_server(
+    cpu_seconds: float, seconds: float, cores: int, here: float | None, cores_here: int
+) -> str:
+    """The same for a server that does not say what its threads were doing.
+
+    Args:
+        here: CPU seconds of this machine where it read the rows, None where the server did.
+    """
+    if seconds < SHORT_SECONDS:
+        return f"Start-up and bookkeeping: the rows themselves took {seconds:.2f} s."
+    used, used_here = cpu_seconds / seconds, (here or 0.0) / seconds
+    there = f"{used:.1f} of {cores} cores of the server were busy with the load"
+    mine = f"{used_here:.1f} of {cores_here} cores were busy reading and sending"
+    if not cpu_seconds:
+        there = "how busy the server was is not known, as this user may not read its query_log"
+    if here is not None and used_here > 0.75 * cores_here:
+        return f"The CPU of this machine: {mine}; {there}."
+    if used > 0.75 * cores:
+        return f"The server's CPU: {there}."
+    if here is None:
+        if not cpu_seconds:
+            return "Not known: this user may not read the server's query_log."
+        return f"Not the server's CPU: {there}; the source, the network or its disk held it up."
+    if not cpu_seconds:
+        return f"Not the CPU of this machine: {mine}; {there}."
+    return f"Neither CPU: here {mine}; {there}. The network, a disk or others held it up."
 
 
 def to_json(report: Report) -> str:

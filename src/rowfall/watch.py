@@ -6,22 +6,34 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
-from rowfall.engines.base import Engine
+from rowfall.engines.base import READ_EVENTS, SOURCE_BYTES, Engine
 from rowfall.errors import RowfallError
 from rowfall.events import Listener, Progressed
-from rowfall.publish import ask
-from rowfall.sqltext import quote
+from rowfall.model import Statement
+from rowfall.publish import read_rows
+from rowfall.sqltext import SqlText, quote
 
 # Often enough for a steady line; each look costs the engine about a millisecond.
 EVERY_SECONDS = 0.5
 WATCH_LANE = 98
-# Which counters hold bytes as stored, by how the engine reads.
-_READ_EVENTS = (
-    "ReadBufferFromFileDescriptorReadBytes",
-    "ReadBufferFromS3Bytes",
-    "ReadWriteBufferFromHTTPBytes",
-)
+
+
+@dataclass(slots=True)
+class _Running:
+    """How far one statement is; ``limit``: the stored bytes that it reads at most, if known."""
+
+    limit: int | None
+    rows: int = 0
+    stored: int = 0
+    told: bool = False  # its ticks say how many bytes it has read
+
+    def reads(self, stored: int) -> None:
+        # Never back: where several statements feed one, those that have ended are not seen.
+        most = stored if self.limit is None else min(stored, self.limit)
+        self.stored = max(self.stored, most)
 
 
 class Watch:
@@ -45,7 +57,7 @@ class Watch:
         self._begin = clock()
         self._done_rows = 0
         self._done_bytes = 0
-        self._running: dict[str, tuple[int, int]] = {}
+        self._running: dict[str, _Running] = {}
         self._parts = 0
         self._stop = threading.Event()
         self._guard = threading.Lock()
@@ -63,13 +75,20 @@ class Watch:
     def ticker(self, query_id: str, limit: int | None) -> Callable[[Mapping[str, int]], None]:
         """A tick receiver for one statement that reads at most ``limit`` stored bytes."""
 
+        mine = _Running(limit)
+        with self._guard:
+            self._running[query_id] = mine
+
         def tick(progress: Mapping[str, int]) -> None:
             with self._guard:
-                _, stored = self._running.get(query_id, (0, 0))
-                self._running[query_id] = (int(progress.get("read_rows", 0)), stored)
+                mine.rows = int(progress.get("read_rows", 0))
+                # sent_bytes: what a program beside the engine has read.
+                told = [int(progress[k]) for k in (SOURCE_BYTES, "sent_bytes") if k in progress]
+                if told:
+                    mine.told = True
+                    mine.reads(max(told))
             self._tell()
 
-        self._limits = {**getattr(self, "_limits", {}), query_id: limit}
         return tick
 
     def finished(self, query_id: str, rows: int, stored: int) -> None:
@@ -87,8 +106,8 @@ class Watch:
 
     def _tell(self) -> None:
         with self._guard:
-            rows = self._done_rows + sum(r for r, _ in self._running.values())
-            stored = self._done_bytes + sum(b for _, b in self._running.values())
+            rows = self._done_rows + sum(r.rows for r in self._running.values())
+            stored = self._done_bytes + sum(r.stored for r in self._running.values())
         memory, _ = self._engine.resident()
         self._emit(Progressed(rows, stored, self._parts, memory, self._clock() - self._begin))
 
@@ -97,28 +116,41 @@ class Watch:
             # An engine that just died is the executor's business, not the watch's.
             with suppress(RowfallError, ValueError, OSError):
                 self._look_once()
+            with suppress(RowfallError, ValueError, OSError):
                 self._tell()
 
     def _look_once(self) -> None:
-        counters = " + ".join(f"ProfileEvents[{quote(e)}]" for e in _READ_EVENTS)
-        for query, stored in ask(
-            self._engine,
-            f"SELECT substring(query, 1, 80), {counters} FROM system.processes "
-            "WHERE startsWith(query, '/* ')",
-            lane=WATCH_LANE,
-        ):
-            with self._guard:
-                for query_id, (rows, _) in self._running.items():
-                    if query.startswith(f"/* {query_id} */"):
-                        limit = self._limits.get(query_id)
-                        seen = int(stored) if limit is None else min(int(stored), limit)
-                        self._running[query_id] = (rows, seen)
+        with self._guard:
+            silent = {f"/* {i} */": r for i, r in self._running.items() if not r.told}
+        if silent:
+            for query, stored in self._ask(stored_bytes("/* ")):
+                for mark, running in silent.items():
+                    if query.startswith(mark):
+                        with self._guard:
+                            running.reads(int(stored))
         if self._tables is not None:
             database, prefixes = self._tables
             match = " OR ".join(f"startsWith(table, {quote(p)})" for p in prefixes)
-            ((self._parts,),) = ask(
-                self._engine,
+            ((self._parts,),) = self._ask(
                 f"SELECT count() FROM system.parts WHERE active AND rows > 0 "
-                f"AND database = {quote(database)} AND ({match})",
-                lane=WATCH_LANE,
+                f"AND database = {quote(database)} AND ({match})"
             )
+
+    def _ask(self, text: str) -> list[list[Any]]:
+        # Not into the log of a server: two lines a second would drown everybody else's.
+        own = {"log_queries": 0} if "log_queries" in self._engine.facts.settings else {}
+        quiet = {"output_format_json_quote_64bit_integers": 0, **own}
+        statement = Statement(SqlText.of(text), quiet, format="JSONCompactEachRow")
+        return read_rows(self._engine.run(statement, lane=WATCH_LANE).data)
+
+
+def stored_bytes(mark: str) -> str:
+    """A SELECT of running statements that begin with ``mark``, and the stored bytes each has read.
+
+    For an engine of our own, whose statements have their id as a comment in front.
+    """
+    counters = " + ".join(f"ProfileEvents[{quote(event)}]" for event in READ_EVENTS)
+    return (
+        f"SELECT substring(query, 1, 80), {counters} FROM system.processes "
+        f"WHERE startsWith(query, {quote(mark)})"
+    )

@@ -8,7 +8,16 @@ from typing import Protocol
 from rowfall.model import Facts, Outcome, Statement
 
 Tick = Callable[[Mapping[str, int]], None]
-"""Called a few times a second with ``read_rows``, ``read_bytes`` and ``written_rows`` so far."""
+"""Called a few times a second with ``read_rows``, ``read_bytes`` and ``written_rows`` so far, and
+with ``source_bytes`` where they are known."""
+
+SOURCE_BYTES = "source_bytes"
+# Which counters hold bytes of a source as stored, by how the engine reads.
+READ_EVENTS = (
+    "ReadBufferFromFileDescriptorReadBytes",
+    "ReadBufferFromS3Bytes",
+    "ReadWriteBufferFromHTTPBytes",
+)
 
 
 class Engine(Protocol):

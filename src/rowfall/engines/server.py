@@ -28,7 +28,7 @@ from rowfall.engines._evidence import (
     no_clickhouse,
 )
 from rowfall.engines._http import Answer, Body, Exchange, Lost
-from rowfall.engines.base import Tick
+from rowfall.engines.base import READ_EVENTS, SOURCE_BYTES, Tick
 from rowfall.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.model import Facts, Outcome, Statement
 from rowfall.secrets import Secret
@@ -182,7 +182,8 @@ class Server:
         Args:
             statement: with ``body``, an INSERT ... FORMAT without its data.
             lane: one lane runs one statement at a time.
-            on_tick: called twice a second from this thread.
+            on_tick: called twice a second from this thread; empty where the user may not see
+                what runs.
             body: the data of an insert, streamed from another thread; not read again. It must
                 not pause for 30 s: the server's ``http_receive_timeout`` would end the insert.
             encoding: of ``body``: ``gzip``, ``zstd``, ``lz4``, ``bz2``, ``xz``, ``br``,
@@ -301,6 +302,8 @@ class Server:
         """Whether the statement can be seen running; remembers how far it is and says so."""
         seen = self.evidence.look(query_id)
         if seen is None:
+            if on_tick is not None and not self.evidence.sees:
+                on_tick({})  # whoever sends the rows knows more
             return False
         with self._guard:
             self._running[query_id] = seen
@@ -311,6 +314,7 @@ class Server:
                     "read_rows": seen.read_rows,
                     "read_bytes": seen.read_bytes,
                     "written_rows": seen.written_rows,
+                    SOURCE_BYTES: sum(seen.events.get(event, 0) for event in READ_EVENTS),
                 }
             )
         return True
