@@ -354,9 +354,10 @@ def _load_id(job: Job, ledger: Ledger) -> str:
     Raises:
         UsageError: it has landed something and was run with options that read otherwise.
     """
-    where = os.getcwd() if any("://" not in s for s in job.sources) else ""
+    # By absolute paths: rowfall resume knows the load again from any folder.
+    sources = [os.path.abspath(s) if "://" not in s and s != "-" else s for s in job.sources]
     # A forced load is another one: it loads what the others have landed.
-    text = json.dumps([where, sorted(job.sources), job.into, job.options.force])
+    text = json.dumps([sorted(sources), job.into, job.options.force])
     job_print = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
     given = changed(job.options)
     old = ledger.unfinished(job_print) if job.source.replayable else None
@@ -365,8 +366,7 @@ def _load_id(job: Job, ledger: Ledger) -> str:
     if old is not None:
         _same_options(old, given, ledger)
     request = json.dumps({
-        "sources": [os.path.abspath(s) if "://" not in s and s != "-" else s
-                    for s in job.sources],
+        "sources": sources,
         "folder": os.getcwd(),
         "to": str(job.target.folder or job.target.text),
         "table": f"{job.target.database}.{job.target.table}" if job.target.table else None,
