@@ -47,9 +47,11 @@ IMPATIENT = {
     "http_send_timeout": "4",
     "max_execution_time": "5",
     "max_threads": "1",
+    "http_write_exception_in_output_format": "0",
 }
 ACCESS_DENIED, OUTSIDE, NO_FILE = 497, 291, 107
 
+FLOAT_PROBE = "SELECT x = toFloat64('1.239') FROM format('TSV', 'x Float64', '1.239')"
 _ANY = Encoding("One", "none", Kind.TYPED)
 _MARK = "rowfall-mark-"  # stands for a secret when the server shows what it would log
 _INSIDE = re.compile(r"is not inside `([^`]+)`")
@@ -74,12 +76,14 @@ class Reach:
         reason: why, for the plan; one clause, holds no secrets.
         source: write the FROM clauses that run on the server with this one: a copy of the source
             that knows the server's ways. The embedded engine keeps reading the original.
+        exact: the server's reader of text takes floats exactly; see ``bodies.for_server``.
         seconds: what finding out took.
     """
 
     pull: bool
     reason: str
     source: Source
+    exact: bool = True
     seconds: float = 0.0
 
 
@@ -110,11 +114,12 @@ def reach(
         if found is None:
             count = "its only object" if len(listing) == 1 else "first and last object"
             text = f"the server can read {_place(listing)} itself ({count} seen"
-            return Reach(True, f"{text} in {1e3 * seconds:.0f} ms)", pulled, seconds)
+            reason = f"{text} in {1e3 * seconds:.0f} ms)"
+            return Reach(True, reason, pulled, _reads_floats(server, encoding), seconds)
         why = found
     if options.pull:
         raise TargetError(f"the server cannot pull: {why.text}", hint=why.hint)
-    return Reach(False, why.text, source, time.monotonic() - started)
+    return Reach(False, why.text, source, seconds=time.monotonic() - started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +154,14 @@ def _obstacle(server: Server, source: Source, listing: Listing, deadline: float)
         if wrong:
             return wrong
     return None
+
+
+def _reads_floats(server: Server, encoding: Encoding | None) -> bool:
+    """24.10 reads 1.239 as 1.2389999999999999, whatever ``precise_float_parsing`` says."""
+    if encoding is None or encoding.kind not in (Kind.TEXT, Kind.JSON):
+        return True
+    rows = server.evidence.ask(FLOAT_PROBE, precise_float_parsing="1")
+    return bool(int(rows[0][0]))
 
 
 # --- secrets ------------------------------------------------------------------------------------

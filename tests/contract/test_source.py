@@ -3,56 +3,25 @@
 from __future__ import annotations
 
 import gzip
-import itertools
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from contract.stores import NASTY, Store, files_store, http_store, s3_store
 from lab.http import Web
 from lab.seaweed import Seaweed
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import RowfallError, SourceError, UsageError
-from rowfall.model import Encoding, Listing, Split, Statement
+from rowfall.model import Encoding, Split, Statement
 from rowfall.options import Options
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText
 
 STRUCTURE = "`a` Int64, `b` String"
-NASTY = (
-    "a.csv", "b.csv", "abc.csv", "a b.csv", " lead.csv", "a{b}.csv", "{1..3}.csv", "1..3.csv",
-    "a*.csv", "a?c.csv", "a,b.csv", "a,{x}.csv", "a'b.csv", '"q".csv', "a#b.csv", "a%41.csv",
-    "a%2Cb.csv", "%.csv", "a+b.csv", "a&b=c;d.csv", "a[b].csv", "x|y.csv", "p::q.csv", "~t.csv",
-    "^.csv", "é.csv", "日本😀.csv",
-)  # fmt: skip
-_numbers = itertools.count()
-
-
-@dataclass
-class Store:
-    """One kind of object source: where to put objects and how to name them.
-
-    Attributes:
-        put, remove: by key.
-        at: the URI of a key or, where ``globs``, a pattern.
-        globs: whether wildcards can be listed.
-    """
-
-    put: Callable[[str, bytes], object]
-    remove: Callable[[str], object]
-    at: Callable[[str], str]
-    globs: bool = True
-    options: Options = field(default_factory=Options)
-
-    def open(self, *keys: str) -> tuple[Source, Listing, Encoding | None]:
-        source = open_source([self.at(key) for key in keys], self.options)
-        listing = source.listing()
-        return source, listing, source.encoding(listing)
 
 
 @pytest.fixture(scope="module")
@@ -62,44 +31,13 @@ def engine() -> Iterator[Embedded]:
     engine.close()
 
 
-def _files(tmp_path: Path) -> Store:
-    def put(key: str, body: bytes) -> None:
-        path = tmp_path / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(body)
-
-    return Store(put, lambda key: (tmp_path / key).unlink(), lambda key: str(tmp_path / key))
-
-
-def _s3(service: Seaweed, monkeypatch: pytest.MonkeyPatch) -> Store:
-    for key, value in service.env.items():
-        monkeypatch.setenv(key, value)
-    bucket = f"source-{os.getpid()}-{next(_numbers)}"
-    service.create_bucket(bucket)
-    return Store(
-        lambda key, body: service.put(bucket, key, body),
-        lambda key: service.delete(bucket, key),
-        lambda key: f"s3://{bucket}/{key}",
-    )
-
-
-def _http(server: Web) -> Store:
-    folder = f"source-{next(_numbers)}"
-    return Store(
-        lambda key, body: server.put(f"{folder}/{key}", body),
-        lambda key: (server.root / folder / key).unlink(),
-        lambda key: f"{server.endpoint}/{folder}/{key}",
-        globs=False,
-    )
-
-
 @pytest.fixture(params=["files", "s3", "http"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     if request.param == "files":
-        return _files(tmp_path)
+        return files_store(tmp_path)
     if request.param == "s3":
-        return _s3(request.getfixturevalue("s3"), monkeypatch)
-    return _http(request.getfixturevalue("web"))
+        return s3_store(request.getfixturevalue("s3"), monkeypatch)
+    return http_store(request.getfixturevalue("web"))
 
 
 def run(engine: Embedded, *parts: str | SqlText) -> list[list[str]]:
@@ -233,9 +171,9 @@ def test_many_objects_in_one_statement(store: Store, engine: Embedded) -> None:
 @pytest.fixture(params=["files", "s3"])
 def tree(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     if request.param == "files":
-        store = _files(tmp_path)
+        store = files_store(tmp_path)
     else:
-        store = _s3(request.getfixturevalue("s3"), monkeypatch)
+        store = s3_store(request.getfixturevalue("s3"), monkeypatch)
     for key in ("t/1/01.csv", "t/1/02.csv", "t/1/deep/10.csv", "t/2/20.csv", "t/_tmp/x.csv",
                 "t/.git/y.csv", "t/notes.md", "tt/z.csv"):  # fmt: skip
         store.put(key, b"1,x\n")
@@ -290,7 +228,7 @@ def _s3_error(monkeypatch: pytest.MonkeyPatch, text: str, **env: str) -> Rowfall
 
 @pytest.mark.parametrize("key", ["a.csv", "*.csv", ""])
 def test_s3_wrong_secret(s3: Seaweed, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
-    store = _s3(s3, monkeypatch)
+    store = s3_store(s3, monkeypatch)
     wrong = "wrong-secret-0123456789"
     error = _s3_error(monkeypatch, store.at(key), AWS_SECRET_ACCESS_KEY=wrong)
     assert "access denied" in error.message
@@ -313,7 +251,7 @@ def test_s3_wrong_endpoints(s3: Seaweed, web: Web, monkeypatch: pytest.MonkeyPat
 
 
 def test_s3_secret_is_masked_in_sql(s3: Seaweed, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = _s3(s3, monkeypatch)
+    store = s3_store(s3, monkeypatch)
     store.put("a.csv", b"1,x\n")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "a-token-of-some-length")
     source = open_source([store.at("a.csv")], store.options)
@@ -330,7 +268,7 @@ def test_s3_secret_is_masked_in_sql(s3: Seaweed, monkeypatch: pytest.MonkeyPatch
 def test_s3_key_with_control_characters(
     s3: Seaweed, monkeypatch: pytest.MonkeyPatch, engine: Embedded
 ) -> None:
-    store = _s3(s3, monkeypatch)
+    store = s3_store(s3, monkeypatch)
     store.put("w/a\tb.csv", b"1,x\n")
     store.put("w/c.csv", b"2,x\n")
     source, listing, encoding = store.open("w/")
@@ -341,7 +279,7 @@ def test_s3_key_with_control_characters(
 
 
 def test_http_password_is_a_header_and_masked(web: Web, engine: Embedded) -> None:
-    store = _http(web)
+    store = http_store(web)
     store.put("a.csv", b"5,x\n")
     address = store.at("a.csv").replace("://", "://bob:s3cr%40et@") + "?token=abcdef"
     source = open_source([address], Options())

@@ -30,6 +30,7 @@ ONE = Encoding("One", "none", Kind.TYPED)
 ONE_COLUMN = "dummy UInt8"
 HEAD = 4096
 """Bytes of an object that a probe compares."""
+_FIXED = 256
 _MANY = 8  # beyond it, what the paths have in common is written once
 
 
@@ -106,9 +107,10 @@ def _narrowed(call: Call, structure: str, settings: str) -> SqlText:
     only = "" if call.path is None else f"_path = {literal(call.path)}"
     tests: list[str | SqlText] = [f" WHERE {only}" if only else ""]
     if call.census is not None and structure:
-        # Scalar subqueries come first: nothing is read when an object is missing.
-        tests += [" AND " if only else " WHERE ", "NOT throwIf((SELECT count() FROM ", call.census]
-        tests.append(f"{tests[0]}) != {call.objects}, 'an object is missing')")
+        # A scalar subquery is evaluated first, and even where nothing matches and nothing is read.
+        tests += [" AND " if only else " WHERE "]
+        tests += [f"(SELECT throwIf(count() != {call.objects}, 'an object is missing') FROM "]
+        tests += [call.census, f"{tests[0]}) = 0"]
     return SqlText.of(f"(SELECT {columns} FROM ", call.text, *tests, f"{settings})")
 
 
@@ -119,8 +121,19 @@ def probe(call: Call, columns: str, *, settings: str = "") -> SqlText:
 
 
 def head(length: int) -> tuple[Encoding, str]:
-    """Encoding and structure that give the first ``length`` bytes of an object as ``x``."""
-    return Encoding("RowBinary", "none", Kind.TYPED), f"x FixedString({length})"
+    """Encoding and structure that give the first ``length`` bytes of an object; see :func:`base64`.
+
+    Longer strings of a fixed length need a setting that not every user may change.
+    """
+    sizes = [min(_FIXED, length - start) for start in range(0, length, _FIXED)]
+    columns = ", ".join(f"x{n} FixedString({size})" for n, size in enumerate(sizes))
+    return Encoding("RowBinary", "none", Kind.TYPED), columns
+
+
+def base64(length: int) -> str:
+    """The expression for what :func:`head` reads, as text."""
+    parts = ", ".join(f"x{n}" for n in range(-(-length // _FIXED)))
+    return f"base64Encode(concat('', {parts}))"
 
 
 def arguments(encoding: Encoding | None, structure: str) -> str:

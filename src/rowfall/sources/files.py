@@ -93,7 +93,9 @@ class Files:
         except OSError as error:
             raise SourceError(f"cannot read {split.uri}: {_cause(error)}") from error
         (call,) = _calls([split.uri], *_relation.head(len(head)), self.reader)
-        columns = "toString(_size), toString(toUnixTimestamp(_time)), base64Encode(x)"
+        columns = "toString(_size), toString(toUnixTimestamp(_time)), " + _relation.base64(
+            len(head)
+        )
         wanted = (
             ("size", str(status.st_size)),
             ("time", str(int(status.st_mtime))),
@@ -126,25 +128,35 @@ def _calls(
     tail = _relation.arguments(encoding, structure)
     census = _relation.arguments(_relation.ONE, _relation.ONE_COLUMN)
     calls: list[_relation.Call] = []
-
-    def add(name: str, path: str | None, objects: int) -> None:
-        counted = None if reader.arrays else SqlText.of(f"file({name}{census})")
-        calls.append(_relation.Call(SqlText.of(f"file({name}{tail})"), path, counted, objects))
-
-    quotable = _UNQUOTABLE if reader.arrays else _UNQUOTABLE | {","}
-    plain = [path for path in paths if not quotable & set(path)]
-    if reader.arrays and plain:
-        add(_relation.files(plain), None, len(plain))
-    elif len(plain) > 1:
-        add(literal(_relation.braces(plain)), None, len(plain))
-    elif plain:
-        calls.append(_relation.Call(SqlText.of(f"file({literal(plain[0])}{tail})")))
-    for path in paths:
-        if _UNQUOTABLE & set(path):
-            add(literal(_relation.wildcard(path)), path, 1)
-        elif quotable & set(path):
-            add(literal(path), None, 1)
+    for name, only, count in _names(paths, reader):
+        pattern = only is not None or count > 1  # a single file raises by itself
+        counted = SqlText.of(f"file({name}{census})") if pattern and not reader.arrays else None
+        calls.append(_relation.Call(SqlText.of(f"file({name}{tail})"), only, counted, count))
     return calls
+
+
+def _names(paths: Sequence[str], reader: Reader) -> Iterator[tuple[str, str | None, int]]:
+    """First arguments of ``file()``, the path to narrow it to or None, and how many it names."""
+    odd = {path: _is_odd(path, reader) for path in paths}
+    plain = [path for path in paths if not odd[path]]
+    if reader.arrays and plain:
+        yield _relation.files(plain), None, len(plain)
+    elif not reader.arrays:
+        listed = [path for path in plain if "," not in path]
+        if len(listed) > 1:
+            yield literal(_relation.braces(listed)), None, len(listed)
+            plain = [path for path in plain if "," in path]
+        for path in plain:
+            yield literal(path), None, 1
+    for path in paths:
+        if odd[path]:
+            yield literal(_relation.wildcard(path).replace("::", "??")), path, 1
+
+
+def _is_odd(path: str, reader: Reader) -> bool:
+    """Whether the engine would not take the path letter by letter."""
+    # 24.10 looks for an archive before "::", chDB 26.9 takes it for letters.
+    return bool(_UNQUOTABLE & set(path)) or (not reader.arrays and "::" in path)
 
 
 def find(path: str, *, everything: bool = False) -> Iterator[str]:

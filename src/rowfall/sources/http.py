@@ -139,7 +139,7 @@ class Http:
             head = _range(url, self._signature, 0, length)
         call = self._call([(split.uri, url)], *_relation.head(length))
         # Some versions give the size 0 or NULL where they did not ask for it.
-        columns = "toString(nullIf(_size, 0)), base64Encode(x)"
+        columns = "toString(nullIf(_size, 0)), " + _relation.base64(length)
         wanted = (
             ("size", "" if split.size is None else str(split.size)),
             ("beginning", base64.b64encode(head).decode()),

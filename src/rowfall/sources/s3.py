@@ -21,7 +21,7 @@ from rowfall.sqltext import SqlText
 
 _REQUESTS = 32  # HEAD requests at a time
 _GLOB = frozenset("*?{}")  # no way to quote them for the engine
-_IN_BRACES = frozenset(",")  # quoted outside braces only
+_IN_BRACES = frozenset(",^")  # letters outside braces only; 24.10 takes ^ for a regular expression
 
 
 class S3:
