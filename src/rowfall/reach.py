@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 EXACT = (25, 1)
 # All questions together: a server that cannot reach the source must not keep the user waiting.
 BUDGET_SECONDS = 9.0
-# One look takes milliseconds; a second covers a store on another continent that lost a packet.
+# One look takes milliseconds; 5 s cover a store on another continent that lost packets twice.
 LOOK_SECONDS = 5.0
 # Objects that are looked at: the first and the last of some places (buckets, hosts, folders).
 MOST_LOOKS = 8
@@ -41,6 +41,7 @@ IMPATIENT = {
     "s3_max_single_read_retries": "1",
     "s3_connect_timeout_ms": "2000",
     "s3_request_timeout_ms": "4000",
+    "s3_use_adaptive_timeouts": "0",  # of a first try: 0.5 s, too short for a store far away
     "http_max_tries": "1",
     "http_connection_timeout": "2",
     "http_receive_timeout": "4",
@@ -49,9 +50,8 @@ IMPATIENT = {
     "max_threads": "1",
     "http_write_exception_in_output_format": "0",
 }
-ACCESS_DENIED, OUTSIDE, NO_FILE = 497, 291, 107
+ACCESS_DENIED = 497
 
-FLOAT_PROBE = "SELECT x = toFloat64('1.239') FROM format('TSV', 'x Float64', '1.239')"
 _ANY = Encoding("One", "none", Kind.TYPED)
 _MARK = "rowfall-mark-"  # stands for a secret when the server shows what it would log
 _INSIDE = re.compile(r"is not inside `([^`]+)`")
@@ -63,6 +63,8 @@ _CAUSES = (
     (re.compile(r"SSL Exception: [^(]+"), None),
     (re.compile(r"[Cc]onnection refused"), None),
     (re.compile(r"[Tt]imeout|timed out|Connect timed out"), "no answer in time"),
+    (re.compile(r"File .+ doesn't exist"), "the server finds no such file"),
+    (re.compile(r"filesystem error: in posix_stat"), "the server may not look there"),
     (re.compile(r"not allowed in configuration[^(]*"), None),
 )
 
@@ -76,14 +78,12 @@ class Reach:
         reason: why, for the plan; one clause, holds no secrets.
         source: write the FROM clauses that run on the server with this one: a copy of the source
             that knows the server's ways. The embedded engine keeps reading the original.
-        exact: the server's reader of text takes floats exactly; see ``bodies.for_server``.
         seconds: what finding out took.
     """
 
     pull: bool
     reason: str
     source: Source
-    exact: bool = True
     seconds: float = 0.0
 
 
@@ -115,11 +115,11 @@ def reach(
             count = "its only object" if len(listing) == 1 else "first and last object"
             text = f"the server can read {_place(listing)} itself ({count} seen"
             reason = f"{text} in {1e3 * seconds:.0f} ms)"
-            return Reach(True, reason, pulled, _reads_floats(server, encoding), seconds)
+            return Reach(True, reason, pulled, seconds)
         why = found
     if options.pull:
         raise TargetError(f"the server cannot pull: {why.text}", hint=why.hint)
-    return Reach(False, why.text, source, seconds=time.monotonic() - started)
+    return Reach(False, why.text, source, time.monotonic() - started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +154,6 @@ def _obstacle(server: Server, source: Source, listing: Listing, deadline: float)
         if wrong:
             return wrong
     return None
-
-
-def _reads_floats(server: Server, encoding: Encoding | None) -> bool:
-    """24.10 reads 1.239 as 1.2389999999999999, whatever ``precise_float_parsing`` says."""
-    if encoding is None or encoding.kind not in (Kind.TEXT, Kind.JSON):
-        return True
-    rows = server.evidence.ask(FLOAT_PROBE, precise_float_parsing="1")
-    return bool(int(rows[0][0]))
 
 
 # --- secrets ------------------------------------------------------------------------------------
@@ -271,12 +263,11 @@ def _refused(source: Source, split: Split, error: RowfallError) -> _Why:
         return _Why(f"its user may not read the source: GRANT {grant}", error.hint)
     if uri.scheme_of(split.uri) == uri.FILE:
         inside = _INSIDE.search(message)
-        where = f"; the server reads files of {inside[1]}" if inside else ""
-        if error.code in (OUTSIDE, NO_FILE):
-            return _Why(
-                f"only this machine can read {split.uri}{where}",
-                "Put the files into the server's user_files, or send the rows with --push.",
-            )
+        why = f"the server reads files of {inside[1]}" if inside else _short(message)
+        return _Why(
+            f"only this machine can read {split.uri}: {why}",
+            "Put the files into the server's user_files, or send the rows with --push.",
+        )
     return _unreachable(split, _short(message))
 
 
