@@ -27,6 +27,7 @@ from rowfall.loader import load_job
 from rowfall.model import Plan, Report, Statement
 from rowfall.options import Options, restored
 from rowfall.secrets import Secret
+from rowfall.shadow import shadow_name
 from rowfall.sqltext import SqlText
 from rowfall.targets import open_target
 from rowfall.verifier import Verification, verify_table
@@ -55,7 +56,10 @@ def plan(
     """
     with open_job(sources, to, table, options or Options(), silent, dry=True,
                   password=password) as job:  # fmt: skip
-        made = plan_job(job)[0]
+        anew = job.options.replace or job.options.force
+        if job.options.replace:
+            job.home = shadow_name("plan")  # no such table: it would be made anew
+        made = plan_job(job, set() if anew else None)[0]
         refused = refusal(job)
         if refused is not None:
             advice = (*made.forecast.advice, f"It would fail: {refused.message}. {refused.hint}")

@@ -70,11 +70,7 @@ def schema_for(
         wanted=_wanted(wish, existing),
     )
     if existing is not None:
-        if wish.columns or wish.types:
-            raise UsageError(
-                "the table exists already, its types cannot be chosen",
-                hint="Leave out --schema and --type, load into another --table, or --replace.",
-            )
+        _check_same(wish, existing)
         columns = _match(existing, seen)
         schema = Schema(columns, exists=True, notes=seen.notes)
     else:
@@ -82,6 +78,25 @@ def schema_for(
         schema = _laid_out(columns, seen, wish)
     schema = replace(schema, row_bytes=_row_bytes(columns, seen))
     return seen.encoding, _partitioned(schema, seen, source, ask)
+
+
+def _check_same(wish: Wish, existing: Sequence[Sequence[Any]]) -> None:
+    """The command that made a table may be run again; other types than it has cannot be chosen.
+
+    Raises:
+        UsageError: which differ.
+    """
+    there = {str(name): str(type) for name, type, *_ in existing}
+    differ = [
+        f"{name} is {there.get(name, 'not there')}, not {type}"
+        for name, type in {**dict(wish.columns), **wish.types}.items()
+        if there.get(name, "").replace(" ", "") != type.replace(" ", "")
+    ]
+    if differ:
+        raise UsageError(
+            f"the table exists already, its types cannot be chosen: {', '.join(differ)}",
+            hint="Leave out --schema and --type, load into another --table, or --replace.",
+        )
 
 
 def _wanted(wish: Wish, existing: Sequence[Sequence[Any]] | None) -> survey.Wanted:

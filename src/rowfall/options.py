@@ -137,7 +137,6 @@ class Options:
         "",
         "Replace the target table: rows gather in a new one, which takes its place at the end.",
         "Table",
-        (LOAD,),
     )
     atomic: bool = _opt(
         False,
@@ -145,7 +144,6 @@ class Options:
         "",
         "Make the whole load visible at once at its end, or nothing of it.",
         "Table",
-        (LOAD,),
     )
     direct: bool = _opt(
         False,
@@ -228,7 +226,6 @@ class Options:
         "Where the rows left out are kept, with file, line and reason. "
         "Default: rowfall-rejects.tsv here.",
         "Bad rows",
-        (LOAD,),
     )
     wait: str | None = _opt(
         None,
@@ -236,7 +233,6 @@ class Options:
         "merges=N",
         "At the end, wait until fewer than N parts of the table are active.",
         "Run",
-        (LOAD,),
     )
     force: bool = _opt(
         False,
@@ -244,7 +240,6 @@ class Options:
         "",
         "Load again what has landed before (rows will be there twice).",
         "Run",
-        (LOAD,),
     )
     verify: bool = _opt(
         False,
@@ -252,7 +247,6 @@ class Options:
         "",
         "Compare checksums of source and target after the load.",
         "Run",
-        (LOAD,),
     )
 
 
