@@ -12,7 +12,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -136,8 +135,9 @@ class Executor:
         self._serial = means.ledger.attempts(load_id)
         self._changed = threading.Condition()
         self._running: set[str] = set()
-        self._publishing: Future[None] | None = None
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="publish")
+        self._committing: set[str] = set()
+        self._publishing: threading.Thread | None = None
+        self._publish_turn = threading.Lock()
 
     def run(self) -> Tally:
         """Load every group. Failed splits are in the tally; what stops everything is raised.
@@ -171,8 +171,6 @@ class Executor:
                 raise Interrupted(
                     "interrupted", hint="Run the same command again to go on."
                 ) from None
-            finally:
-                self._pool.shutdown(wait=False)
         if self._fatal is not None:
             raise self._fatal
         return self.tally
@@ -265,10 +263,12 @@ class Executor:
             self._finish(done)
             return
         if self._publishing is not None:
-            self._publishing.result()
+            self._publishing.join()
         with self._changed:
             self._busy += 1  # the publisher's share, released in _finish_later
-        self._publishing = self._pool.submit(self._finish_later, done)
+        # A daemon: a statement that hangs does not keep the process from ending.
+        self._publishing = threading.Thread(target=self._finish_later, args=(done,), daemon=True)
+        self._publishing.start()
 
     def _claimed(self, work: Work, attempt: str) -> bool:
         """Whether all splits are ours; if not, what is free is queued again, the rest waits."""
@@ -325,7 +325,8 @@ class Executor:
 
     def _finish_later(self, done: Done) -> None:
         try:
-            self._finish(done)
+            with self._publish_turn:
+                self._finish(done)
         except Exception as error:
             with self._changed:
                 self._fatal = self._fatal or error
@@ -342,8 +343,8 @@ class Executor:
             rows = self._publish(done) if self._attaches else self._publish_file(done)
         except RowfallError as error:
             self._watch.forget(done.attempt)
-            if self.ledger.attempt_state(done.attempt) == "loaded":
-                # Its rows are partly visible: only publishing may go on, at the next run.
+            if done.attempt in self._committing:
+                # Its rows may be visible in part: only publishing may go on, at the next run.
                 raise
             self._recovery.failed(done.work, done.attempt, done.staging, error)
             return
@@ -381,11 +382,11 @@ class Executor:
         if self.tally.checksum is not None:
             self._add_checksum(done.staging)
         means.calm(staged)
+        # Even where the line's fate is unknown nothing may be taken back: others may have seen it.
+        self._committing.add(done.attempt)
         if not means.claims.commit(done.attempt, staged.rows, staged.moves):
-            self.note("warning", "this process was taken for dead: its last files are loaded again")
-            self.discard(done.staging)
-            self.ledger.attempt_ended(done.attempt, "lost", "its lease ran out")
-            self.again(done.work)
+            self._committing.discard(done.attempt)
+            self.lost(done.work, done.attempt, done.staging)
             return None
         self.ledger.attempt_loaded(done.attempt, staged.rows, staged.moves)
         self._recovery.publish(done.attempt, staged.moves)
@@ -396,6 +397,13 @@ class Executor:
             self.tally.parts += staged.parts
             self.tally.written += staged.bytes
         return staged.rows
+
+    def lost(self, work: Work, attempt: str, place: str) -> None:
+        """Somebody has expired an attempt of ours before its commit: load its splits again."""
+        self.note("warning", "this process was taken for dead: its last files are loaded again")
+        self.discard(place)
+        self.ledger.attempt_ended(attempt, "lost", "its lease ran out")
+        self.again(work)
 
     def _publish_file(self, done: Done) -> int:
         """Make a written file visible; returns its rows."""

@@ -19,6 +19,7 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Protocol
 
 from rowfall import owner, sql
@@ -107,13 +108,23 @@ class Entry:
         return self.quit or here or owner.dead(self.owner) or self.idle > LEASE_SECONDS
 
 
+class Fate(Enum):
+    """What others have made of an attempt that this process goes on with."""
+
+    OWN = "nothing"
+    TAKEN = "expired: another process took this one for dead"
+    LANDED = "published"
+
+
 class Claims(Protocol):
     """Who may load which split, as the executor asks it."""
 
     def claim(self, attempt: str, splits: Sequence[Split]) -> Claim: ...
     def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool: ...
     def landed(self, attempt: str) -> None: ...
+    def alone(self, attempt: str) -> bool: ...
     def release(self, attempt: str) -> None: ...
+    def fate(self, attempt: str) -> Fate: ...
 
 
 class Alone:
@@ -130,6 +141,12 @@ class Alone:
 
     def release(self, attempt: str) -> None:
         """Nothing is held."""
+
+    def fate(self, attempt: str) -> Fate:
+        return Fate.OWN
+
+    def alone(self, attempt: str) -> bool:
+        return True
 
 
 class Journal:
@@ -236,6 +253,18 @@ class Journal:
         """Give up what an attempt holds; its rows are not and will not be visible."""
         self._append("release", attempt)
         self._held.discard(attempt)
+
+    def alone(self, attempt: str) -> bool:
+        """Whether no other attempt has published anything here since this one was committed."""
+        entries = self._entries()
+        mine = entries.pop(attempt)
+        return not any(
+            e.binding and (not e.landed or e.landed > mine.committed) for e in entries.values()
+        )
+
+    def fate(self, attempt: str) -> Fate:
+        entry = self._entries(attempts=[attempt]).get(attempt, Entry(attempt, ""))
+        return Fate.LANDED if entry.landed else Fate.TAKEN if entry.expired else Fate.OWN
 
     def expire(self, attempt: str) -> Entry:
         """End an attempt of a dead process. If the entry is ``binding``, publish it instead."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from rowfall import sql
 from rowfall.engines.base import Engine
-from rowfall.errors import LedgerError
+from rowfall.errors import EngineError, LedgerError
 from rowfall.ledger import Ledger, Move
 from rowfall.model import Column, Pair, Statement
 from rowfall.sqltext import SqlText, quote
@@ -25,6 +25,7 @@ from rowfall.sqltext import SqlText, quote
 # What a part costs when it is attached, dropped and merged later.
 SECONDS_PER_PART = 0.0005
 MERGE_BYTES_PER_SECOND = 300e6
+UNKNOWN_TABLE = 60
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -158,11 +159,15 @@ class Publisher:
             self._run(statement, publish_id(attempt_id, pair))
             self.ledger.attached(attempt_id, pair.staging)
 
-    def settle(self, attempt_id: str, moves: Sequence[Move]) -> list[Move]:
+    def settle(self, attempt_id: str, moves: Sequence[Move], *, alone: bool = True) -> list[Move]:
         """Find out, after a crash or a lost answer, which parts of an attempt the target has.
 
         Those are dropped from staging, so that :meth:`publish` may be called with the result:
         moves of tables that are complete are marked ``attached``.
+
+        Args:
+            alone: no other load has attached anything there since the commit: what the target
+                has gained can be counted.
 
         Raises:
             LedgerError: the target was changed meanwhile, so nothing can be told for sure.
@@ -170,19 +175,22 @@ class Publisher:
         settled = [m for m in moves if m.state != "pending"]
         for pair in pairs_of(moves):
             own = [m for m in moves if m.pair == pair]
-            left = self._settle_pair(publish_id(attempt_id, pair), pair, own)
+            left = self._settle_pair(publish_id(attempt_id, pair), pair, own, alone=alone)
             if not left:
                 self.ledger.attached(attempt_id, pair.staging)
             settled += [replace(m, state="pending" if left else "attached") for m in own]
         return settled
 
-    def _settle_pair(self, query_id: str, pair: Pair, moves: Sequence[Move]) -> bool:
+    def _settle_pair(
+        self, query_id: str, pair: Pair, moves: Sequence[Move], *, alone: bool
+    ) -> bool:
         """Drop from staging what the target has; True when something is left to attach."""
         left = self._ask(
             "SELECT name, toString(uuid), partition_id, rows FROM system.parts "
             f"WHERE {_of(pair.database, pair.staging)} AND active AND rows > 0"
         )
         if not left:
+            self._check_there(pair)
             return False
         # Outdated parts (merged since) are still listed for some minutes.
         uuids = ", ".join(quote(uuid) for _, uuid, _, _ in left)
@@ -201,7 +209,7 @@ class Publisher:
             m.partition_id
             for m in moves
             if m.partition_id in missing
-            and self._was_merged(query_id, pair, m, known[m.partition_id])
+            and self._was_merged(query_id, pair, m, uuids, known[m.partition_id], alone=alone)
         }
         there = [x for x in left if x[1] in arrived or x[2] in merged]
         if len(there) == len(left):
@@ -212,36 +220,83 @@ class Publisher:
             )
         return True
 
-    def _was_merged(self, query_id: str, pair: Pair, move: Move, known: int) -> bool:
+    def _check_there(self, pair: Pair) -> None:
+        """A staging table without parts has given them all to the target. One that is gone says
+        nothing: somebody else may be about to attach what it held.
+
+        Raises:
+            EngineError: it is gone.
+        """
+        found = self._ask(
+            f"SELECT 1 FROM system.tables WHERE database = {quote(pair.database)} "
+            f"AND name = {quote(pair.staging)}"
+        )
+        if not found:
+            raise EngineError(
+                f"the staging table {pair.database}.{pair.staging} is gone", code=UNKNOWN_TABLE
+            )
+
+    def _was_merged(
+        self, query_id: str, pair: Pair, move: Move, own: str, known: int, *, alone: bool
+    ) -> bool:
         """Whether parts that are not listed came into the target, were merged and cleared away.
 
         Args:
+            own: uuids of the attempt's parts.
             known: rows of the attempt's parts in this partition that are listed.
+            alone: no other load has attached anything there since the commit.
         """
-        where = f"{_of(pair.database, pair.table)} AND partition_id = {quote(move.partition_id)}"
-        # Blocks newer than the intent: plain inserts are somebody else's, and say how many rows
-        # they brought; a merged part may hide ours.
-        newer = f"max_block_number > {move.highest_block} AND toString(uuid) = {quote(NO_UUID)}"
-        plain = "level = 0 AND data_version = min_block_number"
-        ((suspects, foreign, now),) = self._ask(
-            f"SELECT countIf(active AND {newer} AND NOT ({plain})), sumIf(rows, {newer} AND "
-            f"{plain}), sumIf(rows, active) FROM system.parts WHERE {where}"
-        )
-        gained = now - move.rows_before - foreign
-        if not suspects or gained == known:
+        if not self._hides_something(pair, move, own):
             return False
-        if gained == move.rows:
-            return True
         done = self.engine.finished(query_id)
         if done is not None:
             return done
+        gained = self._gained(pair, move)
+        if alone and gained in (known, move.rows):
+            return gained != known
         raise LedgerError(
             f"partition {move.partition_id} of {pair.database}.{pair.table} was changed after a "
             f"load was interrupted: {gained:,} rows were added, {known:,} or {move.rows:,} "
-            "expected",
+            f"expected{'' if alone else ', and other loads have added some, too'}",
             hint=f"The rows that are not yet visible are in {pair.database}.{pair.staging}; "
             "compare, then drop one of the two by hand.",
         )
+
+    def _hides_something(self, pair: Pair, move: Move, own: str) -> bool:
+        """Whether a merged part holds blocks from after the commit that no listed part explains.
+
+        Outdated parts (merged since) stay listed for some minutes, and whatever is inserted or
+        attached has a block of its own. A part of ours explains nothing: it may be listed only now,
+        because a table that was just opened lists its outdated parts bit by bit.
+
+        Args:
+            own: uuids of the attempt's parts.
+        """
+        rows = self._ask(
+            "SELECT min_block_number, max_block_number, active, toString(uuid) = "
+            f"{quote(NO_UUID)} AND NOT (level = 0 AND data_version = min_block_number), "
+            f"toString(uuid) IN ({own}) "
+            f"FROM system.parts WHERE {_of(pair.database, pair.table)} AND partition_id = "
+            f"{quote(move.partition_id)} AND max_block_number > {move.highest_block}"
+        )
+        known = {first for first, _, _, merged, ours in rows if not (merged or ours)}
+        return any(
+            block not in known
+            for first, last, active, merged, _ in rows
+            if active and merged
+            for block in range(max(first, move.highest_block + 1), last + 1)
+        )
+
+    def _gained(self, pair: Pair, move: Move) -> int:
+        """Rows that the partition has more than at the commit, less what plain inserts of others
+        have brought."""
+        ((foreign, now),) = self._ask(
+            f"SELECT sumIf(rows, max_block_number > {move.highest_block} AND toString(uuid) = "
+            f"{quote(NO_UUID)} AND level = 0 AND data_version = min_block_number), "
+            f"sumIf(rows, active) FROM system.parts WHERE {_of(pair.database, pair.table)} "
+            f"AND partition_id = {quote(move.partition_id)}"
+        )
+        return int(now - move.rows_before - foreign)
 
     def _ask(self, text: str) -> list[list[Any]]:
         return ask(self.engine, text, lane=self.lane)

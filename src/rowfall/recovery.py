@@ -12,6 +12,7 @@ from rowfall.decode import DeclinedError
 from rowfall.doctor import TooManyBadRowsError
 from rowfall.engines.codes import DATA_CODES, MEMORY_LIMIT
 from rowfall.errors import DataError, EngineError, RowfallError, SourceError, TargetError
+from rowfall.journal import Fate
 from rowfall.ledger import Move
 from rowfall.model import Schema, Setting, Split
 from rowfall.tune import lower
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 # The engine quotes whole buffers of data in some messages; a page is enough for anybody.
 MOST_TEXT = 2_000
+UNKNOWN_TABLE = 60
+# Attaching takes milliseconds a part; whoever does it for us is done or dead after this.
+RESCUE_SECONDS = 60.0
+LOOK_SECONDS = 0.3
 
 
 @dataclass(slots=True)
@@ -68,15 +73,30 @@ class Recovery:
         publisher = self._executor.publisher
         for tries in range(retry.MOST_TRANSIENT + 1):
             try:
+                if tries:
+                    alone = self._means.claims.alone(attempt)
+                    moves = publisher.settle(attempt, moves, alone=alone)
                 publisher.publish(attempt, moves)
+                self._deaths = 0
                 return
             except RowfallError as error:
+                if error.code == UNKNOWN_TABLE and self._rescued(attempt):
+                    return
                 if not error.transient or tries == retry.MOST_TRANSIENT or self._executor.stopping:
                     raise
                 self._executor.note("warning", f"{_line(error)}; going on")
                 time.sleep(retry.pause(tries))
                 self._revive(error)
-                moves = publisher.settle(attempt, moves)
+
+    def _rescued(self, attempt: str) -> bool:
+        """Whether somebody who took this process for dead has published the attempt: he has
+        given its staging tables other names."""
+        deadline = time.monotonic() + RESCUE_SECONDS
+        while (fate := self._means.claims.fate(attempt)) is Fate.TAKEN:
+            if time.monotonic() > deadline or self._executor.stopping:
+                return False
+            time.sleep(LOOK_SECONDS)
+        return fate is Fate.LANDED
 
     def failed(self, work: Work, attempt: str, place: str, error: RowfallError) -> None:
         """Clear away a failed attempt and decide what of it is tried again, and how."""
@@ -84,6 +104,10 @@ class Recovery:
         if executor.stopping:
             return  # the interrupt clears away; the engine may be gone already
         self._revive(error)
+        if error.code == UNKNOWN_TABLE and means.claims.fate(attempt) is Fate.TAKEN:
+            # Whoever took this process for dead has dropped the staging tables.
+            executor.lost(work, attempt, place)
+            return
         if isinstance(error, SourceError) or error.code in DATA_CODES:
             # Half of a file that is being written looks like bad data.
             changed = means.source.changed(work.splits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from rowfall.errors import EngineError, LedgerError
 from rowfall.events import Listener, Note
 from rowfall.journal import Entry, Journal
 from rowfall.ledger import Ledger, Move
-from rowfall.model import Statement
+from rowfall.model import Pair, Statement
 from rowfall.publish import Publisher, ask
 from rowfall.sqltext import SqlText, quote
 from rowfall.targets.base import STAGING_PREFIX
@@ -22,6 +23,8 @@ from rowfall.targets.base import STAGING_PREFIX
 # An ATTACH takes milliseconds a part; one that runs longer than this is stuck on a lock.
 MOST_WAIT = 120.0
 LOOK_SECONDS = 0.2
+# A table that is being renamed is listed under one of its names; this often it is not missed.
+LOOKS = 5
 UNKNOWN_TABLE = 60
 
 
@@ -48,7 +51,11 @@ class Rescue:
         Raises:
             LedgerError: journal and target contradict each other.
         """
-        self.these([e.attempt for e in self._journal.entries() if _open(e) and e.dead])
+        entries = self._journal.entries()
+        self.these([e.attempt for e in entries if _open(e) and e.dead])
+        ended = {e.attempt for e in entries if not _open(e) and (e.dead or e.expired)}
+        for attempt in ended & self._with_tables():
+            self._discard(attempt)  # it died between its last line and the drop
 
     def these(self, attempts: Sequence[str]) -> None:
         """End named attempts: publish what was committed, drop what was not."""
@@ -78,16 +85,24 @@ class Rescue:
             time.sleep(LOOK_SECONDS)
 
     def _go_on(self, entry: Entry) -> None:
+        """Publish what a dead process had committed. Others may do the same at this moment: who
+        fences last goes on, the one before finds its tables gone and looks again."""
+        deadline = time.monotonic() + MOST_WAIT
+        while not self._landed_meanwhile(entry.attempt):
+            try:
+                self._publish(entry)
+                return
+            except EngineError as error:
+                if error.code != UNKNOWN_TABLE or time.monotonic() > deadline:
+                    raise
+            # Of two that take turns, one has to be faster than the other's look.
+            time.sleep(LOOK_SECONDS * (1 + secrets.randbelow(10)))
+
+    def _publish(self, entry: Entry) -> None:
         moves = self._fence(entry)
-        if moves or not entry.moves:
-            self._publisher.publish(entry.attempt, self._publisher.settle(entry.attempt, moves))
-        elif not self._landed_meanwhile(entry.attempt):
-            raise LedgerError(
-                f"the staging tables of attempt {entry.attempt} with {entry.rows:,} loaded rows "
-                f"were dropped from {self._database} by somebody else",
-                hint="Check whether the target holds them; rowfall forget makes the load's files "
-                "be loaded again.",
-            )
+        alone = self._journal.alone(entry.attempt)
+        settled = self._publisher.settle(entry.attempt, moves, alone=alone)
+        self._publisher.publish(entry.attempt, settled)
         self._journal.landed(entry.attempt)
         for database, name in dict.fromkeys((m.database, m.staging) for m in moves):
             self._engine.run(Statement(staging.drop(database, name)))
@@ -98,30 +113,42 @@ class Rescue:
 
         A process that was only slow finds its staging table gone and can do no harm: what it has
         sent before is waited for, what it sends after fails.
+
+        Raises:
+            EngineError: another one has renamed some of them at the same moment (UNKNOWN_TABLE).
+            LedgerError: some of them are gone, and nobody has said that the attempt has landed.
         """
         self._drop([s for s in self._tables(entry.attempt) if s[1]])
-        names: dict[str, str] = {}
-        for old in dict.fromkeys(m.staging for m in entry.moves):
-            database = next(m.database for m in entry.moves if m.staging == old)
-            found = self._ask(
-                f"SELECT name FROM system.tables WHERE database = {quote(database)} AND "
-                f"(name = {quote(old)} OR startsWith(name, {quote(old + '_x')}))"
+        names: dict[Pair, str] = {}
+        for pair in dict.fromkeys(m.pair for m in entry.moves):
+            old = self._present(entry, pair)
+            names[pair] = f"{pair.staging}_x{secrets.token_hex(3)}"
+            self._run(
+                f"RENAME TABLE {sql.qualified(pair.database, old)} "
+                f"TO {sql.qualified(pair.database, names[pair])}"
             )
-            for (name,) in found:
-                new = f"{old}_x{secrets.token_hex(3)}"
-                try:
-                    self._run(
-                        f"RENAME TABLE {sql.qualified(database, name)} "
-                        f"TO {sql.qualified(database, new)}"
-                    )
-                except EngineError as error:
-                    if error.code != UNKNOWN_TABLE:
-                        raise
-                    continue  # another rescuer was faster
-                names[old] = new
-        for _, table in {(m.database, m.table) for m in entry.moves}:
-            self._quiet(entry.attempt, table)
-        return [replace(m, staging=names[m.staging]) for m in entry.moves if m.staging in names]
+        for pair in names:
+            self._quiet(entry.attempt, pair.table)
+        return [replace(m, staging=names[m.pair]) for m in entry.moves]
+
+    def _present(self, entry: Entry, pair: Pair) -> str:
+        """What a staging table is called now: others may have renamed it before."""
+        for _ in range(LOOKS):
+            found = self._ask(
+                f"SELECT name FROM system.tables WHERE database = {quote(pair.database)} AND "
+                f"match(name, {quote(f'^{re.escape(pair.staging)}(_x[0-9a-f]{{6}})?$')})"
+            )
+            if found:
+                return str(found[0][0])
+            if self._landed_meanwhile(entry.attempt):
+                raise EngineError("the attempt has landed meanwhile", code=UNKNOWN_TABLE)
+            time.sleep(LOOK_SECONDS)
+        raise LedgerError(
+            f"the staging table {pair.database}.{pair.staging} of attempt {entry.attempt} with "
+            f"{entry.rows:,} loaded rows was dropped by somebody else",
+            hint="Check whether the target holds them; rowfall forget makes the load's files "
+            "be loaded again.",
+        )
 
     def _quiet(self, attempt: str, table: str) -> None:
         for (query_id,) in self._ask(
@@ -133,6 +160,14 @@ class Rescue:
 
     def _landed_meanwhile(self, attempt: str) -> bool:
         return any(e.attempt == attempt and e.landed for e in self._journal.entries())
+
+    def _with_tables(self) -> set[str]:
+        """Attempts that tables of the server are named after."""
+        rows = self._ask(
+            f"SELECT DISTINCT name FROM system.tables WHERE startsWith(name, '{STAGING_PREFIX}')"
+        )
+        names = (str(name).removeprefix(STAGING_PREFIX).split("_") for (name,) in rows)
+        return {"_".join(parts[:2]) for parts in names}
 
     def _tables(self, attempt: str) -> list[tuple[str, bool]]:
         """Tables of an attempt: (name, is a view)."""

@@ -63,8 +63,9 @@ class Scene:
         """A new empty table in a new database; the last one is dropped."""
         if self.database:
             self.server.query(f"DROP DATABASE IF EXISTS {self.database} SYNC")
-        self.database = f"scene_{os.getpid()}_{next(_numbers)}"
-        self._create(self.server, self.database)
+        database = f"scene_{os.getpid()}_{next(_numbers)}"
+        self._create(self.server, database)
+        self.database = database
         self.proxy.reset_count()
         self.said = []
 
@@ -106,7 +107,7 @@ class Scene:
         self.proxy.script = nth(number, fault)
         running.append(self._start(self.proxy.port, self.database))
         known.set()
-        self._ended(running[0])
+        self.ended(running[0])
         self.finish()
         return met.is_set()
 
@@ -121,12 +122,12 @@ class Scene:
         running = process.poll() is None
         if running:
             hurt(process)
-        self._ended(process)
+        self.ended(process)
         return running
 
     def run(self) -> int:
         """The command once, as things are now. Returns its exit code."""
-        return self._ended(self._start(self.proxy.port, self.database))
+        return self.ended(self._start(self.proxy.port, self.database))
 
     def finish(self) -> None:
         """Repair what is broken, repeat the command until it succeeds, and check everything."""
@@ -150,7 +151,8 @@ class Scene:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ended(self, process: Process) -> int:
+    def ended(self, process: Process) -> int:
+        """Wait for a run; returns its exit code."""
         _, err = process.communicate(timeout=_RUN_SECONDS)
         self.said.append(f"[{process.returncode}] {err}")
         assert process.returncode in self.codes, err

@@ -133,7 +133,16 @@ class Ledger:
                 hint="Use that version, or another target.",
             )
         schema = files("rowfall.ledger").joinpath("schema.sql").read_text()
-        self._db.executescript(f"BEGIN IMMEDIATE;{schema};PRAGMA user_version={VERSION};COMMIT;")
+        try:
+            self._db.executescript(
+                f"BEGIN IMMEDIATE;{schema};PRAGMA user_version={VERSION};COMMIT;"
+            )
+        except sqlite3.OperationalError:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if self._db.execute("PRAGMA user_version").fetchone() != (VERSION,):
+                raise
+            # Another process has made it at the same moment.
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
