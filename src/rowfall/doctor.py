@@ -53,10 +53,14 @@ class Doctor:
 
     Args:
         engine: the embedded one of this machine, which reads the source once more.
+        loading: the source as the engine that loads has to name it.
     """
 
-    def __init__(self, source: Source, plan: Plan, engine: Embedded, options: Options) -> None:
+    def __init__(
+        self, source: Source, plan: Plan, engine: Embedded, options: Options, loading: Source
+    ) -> None:
         self._source = source
+        self._loading = loading
         self._plan = plan
         self._engine = engine
         self._options = options
@@ -179,7 +183,7 @@ class Doctor:
         assert encoding is not None  # noqa: S101 - generators hold no bad rows
         schema = fastpath.careful(self._plan.schema, encoding)
         headers = [complaint.header_of(self._source, s, encoding, self._ask) for s in splits]
-        good = badrows.good_rows(self._source, splits, encoding, schema, headers)
+        good = badrows.good_rows(self._loading, splits, encoding, schema, headers)
         names = ", ".join(sql.name(c.name) for c in schema.columns)
         select = SqlText.of(f"SELECT {names} FROM ", good)
         return select, badrows.settings(encoding, schema)

@@ -83,6 +83,11 @@ class Job:
         return self.reader.cpu_seconds() + time.process_time()
 
     @property
+    def puller(self) -> Source:
+        """The source as the engine that stores has to name it, where it reads it itself."""
+        return self.how.source if self.how is not None and self.how.pull else self.source
+
+    @property
     def remote(self) -> bool:
         return self.sources[0].startswith(("s3://", "http://", "https://"))
 
@@ -261,7 +266,7 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         fed = views.discover(lambda text: ask(job.engine, text), database, table).names
     pulls = job.how is None or job.how.pull
     inputs = planner.Inputs(
-        source=job.source,
+        source=job.puller,
         target=job.target,
         listing=job.listing,
         encoding=job.encoding,
@@ -289,7 +294,10 @@ def _reads_exactly(job: Job) -> bool:
     statement = Statement(
         SqlText.of(bodies.FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV"
     )
-    return job.engine.run(statement).data == b"1\n"
+    try:
+        return job.engine.run(statement).data == b"1\n"
+    except RowfallError:  # a right is missing that a load needs, too
+        return False
 
 
 def _undecoded(job: Job, schema: Schema) -> str:

@@ -244,7 +244,7 @@ class Load:
 
     def _execute(self, made: Plan, twins: Twins | None, delivery: Delivery, landed: int) -> Report:
         job, options = self.job, self.job.options
-        doctor = Doctor(job.source, made, job.reader, options)
+        doctor = Doctor(job.source, made, job.reader, options, job.puller)
         executor = Executor(
             Means(
                 engine=job.engine, source=job.source, target=job.target, ledger=self.ledger,

@@ -25,7 +25,7 @@ def deliver(job: Job, plan: Plan) -> Delivery:
         return DecodePush(
             program, job.engine, job.target, job.encoding, _sorted_by(job, plan), push, plan.streams
         )
-    pull = Pull(job.engine, job.source, job.target, job.encoding)
+    pull = Pull(job.engine, job.puller, job.target, job.encoding)
     if program is None or job.encoding is None:
         return pull
     return Decode(program, job.engine, job.target, job.encoding, _sorted_by(job, plan), pull)

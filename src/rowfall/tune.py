@@ -193,6 +193,11 @@ def _fixed() -> list[Setting]:
             # A pipe (stdin) has size 0: skipping would lose all of it without a word.
             ("engine_file_skip_empty_files", 0, "nothing is left out unsaid"),
             ("s3_skip_empty_files", 0, "nothing is left out unsaid"),
+            ("engine_url_skip_empty_files", 0, "nothing is left out unsaid"),
+            ("s3_ignore_file_doesnt_exist", 0, "nothing is left out unsaid"),
+            ("http_skip_not_found_url_for_globs", 0, "nothing is left out unsaid"),
+            # 100 in 24.10: a refused endpoint would hold a statement for more than two minutes.
+            ("s3_retry_attempts", 10, "an outage is answered by another attempt"),
             ("engine_file_truncate_on_insert", 1, "an export's own unfinished file"),
             ("s3_truncate_on_insert", 0, "an export overwrites only what is its own"),
             ("s3_create_new_file_on_insert", 0, "names are the plan's"),

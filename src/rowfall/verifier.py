@@ -48,7 +48,8 @@ def _source_checksum(job: Job, made: Plan, indexes: Sequence[int]) -> tuple[int,
     settings = {s.name: s.value for s in made.settings}
     for start in range(0, len(indexes), planner.MOST_SPLITS):
         splits = list(job.listing.splits(job.into, indexes[start : start + planner.MOST_SPLITS]))
-        relation = job.source.relation(splits, job.encoding, structure)
+        source = job.puller if made.delivery == "pull" else job.source
+        relation = source.relation(splits, job.encoding, structure)
         # Converted as the INSERT converts: a Float64 that becomes Float32 hashes as Float32.
         typed = ", ".join(
             f"CAST({c.expression or sql.name(c.source or c.name)}, {quote(c.type)}) "

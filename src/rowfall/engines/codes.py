@@ -77,6 +77,10 @@ _MEANINGS: dict[int, Meaning] = {
     74: Meaning(SourceError, "Check that the file can be read from beginning to end."),
     76: Meaning(TargetError, "Check free space and rights of the folder."),
     164: Meaning(UsageError, "Add --write to allow statements that change something."),
+    57: Meaning(
+        TargetError, "Somebody else has made it; run again: each attempt takes another name."
+    ),
+    60: Meaning(TargetError, "Check the names; rowfall query 'SHOW TABLES' lists them."),
     62: Meaning(TargetError, "Check the SQL that was given on the command line."),
     115: Meaning(TargetError, "This engine version does not know that setting."),
     # What only a server says.
@@ -104,9 +108,11 @@ _MEANINGS: dict[int, Meaning] = {
 }
 
 _NAME = re.compile(r"\([A-Z_]+\)\Z")
-_CODE = re.compile(r"Code: (\d+)\. DB::\w*Exception: ")
+_CODE = re.compile(r"Code: (\d+)(?:\. DB::\w*Exception: |, type: )")
 # The analyser repeats the whole statement, which may name thousands of files.
 _SCOPE = re.compile(r"[:.]? In scope (SELECT|INSERT|WITH)\b.*", re.DOTALL)
+# Every word of the language that might have stood there.
+_EXPECTED = re.compile(r"\. Expected one of: .*(?= \(SYNTAX_ERROR\))", re.DOTALL)
 _TRAILER = re.compile(r"\s*\(version [\d.]+[^)]*\)\s*$")
 # errno 28 arrives inside several codes (75, 76, 1001 std::exception): text is the only sign.
 _NO_SPACE = re.compile(r"No space left on device|errno: 28\b|NOT_ENOUGH_SPACE")
@@ -117,6 +123,7 @@ def translate(text: str) -> RowfallError:
     match = _CODE.search(text)
     code = int(match.group(1)) if match else 0
     message = _TRAILER.sub("", text[match.end() :] if match else text).strip()
+    message = _EXPECTED.sub("", message)
     name = _NAME.search(message)
     message = _SCOPE.sub("", message) + (f" {name[0]}" if name and "In scope" in message else "")
     if _NO_SPACE.search(text):
