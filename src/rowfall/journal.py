@@ -391,12 +391,13 @@ class Journal:
             {"output_format_json_quote_64bit_integers": 0},
             format="JSONCompactEachRow",
         )
-        for left in reversed(range(MOST_APPENDS)):
+        tries, data = 0, None
+        while data is None:
             try:
                 data = self._engine.run(statement, lane=JOURNAL_LANE).data
-                break
             except RowfallError as error:
-                if not error.transient or not left:
+                tries += 1
+                if not error.transient or tries == MOST_APPENDS:
                     raise
                 self._recover(error)
         return [json.loads(line) for line in data.splitlines() if line]

@@ -12,7 +12,7 @@ from lab.clickhouse import ClickHouse
 from rowfall import journal as journals
 from rowfall import owner
 from rowfall.engines.server import Server
-from rowfall.journal import Journal
+from rowfall.journal import Fate, Journal
 from rowfall.ledger import Move
 from rowfall.model import Split
 
@@ -115,7 +115,7 @@ def test_silent_owners_elsewhere_lose_their_lease(
     journal.claim("a_1", [split(1)])
     assert another(server).claim("b_1", [split(1)]).busy
     monkeypatch.setattr(journals, "LEASE_SECONDS", -1)
-    assert another(server).claim("b_2", [split(1)]).lost == ("a_1", "b_1")
+    assert another(server).claim("b_2", [split(1)]).lost == ("a_1",)
 
 
 def test_a_lease_is_renewed(
@@ -181,3 +181,51 @@ def test_forced_loads_have_names_of_their_own(server: Server, journal: Journal) 
     forced = Journal(server, "default", INTO, "b", salt="b")
     assert forced.claim("b_1", [split(1)]).whole
     assert forced.commit("b_1", 1, [])
+
+
+def test_of_two_long_claims_that_alternate_each_split_has_one_holder(
+    server: Server, journal: Journal
+) -> None:
+    """A claim of many splits is written in several lines, and others write between them."""
+    other = another(server)
+    one, two = split(1), split(2)
+    journal._held.add("a_1")
+    journals._RUNNING.update({journal._owner, other._owner})
+    for who, attempt, each in (
+        (journal, "a_1", one), (other, "b_1", two), (journal, "a_1", two), (other, "b_1", one),
+    ):  # fmt: skip
+        who._append("claim", attempt, splits=[each.id])
+    assert journal._judge("a_1", [one.id, two.id]).busy == {two.id}
+    assert other._judge("b_1", [one.id, two.id]).busy == {one.id}
+
+
+def test_what_a_load_still_holds_at_its_end_is_free_for_others(
+    server: Server, journal: Journal
+) -> None:
+    """Its process may live on, as that of a program that uses the library."""
+    with journal:
+        assert journal.claim("a_1", [split(1)]).whole
+        assert another(server).claim("b_1", [split(1)]).busy
+    (entry,) = [e for e in journal.entries() if e.attempt == "a_1"]
+    assert entry.quit
+    assert another(server, "c").claim("c_1", [split(1)]).lost == ("a_1",)
+
+
+def test_an_attempt_that_is_taken_over_hears_of_it(server: Server, journal: Journal) -> None:
+    assert journal.claim("a_1", [split(1)]).whole
+    assert journal.fate("a_1") is Fate.OWN
+    another(server).expire("a_1")
+    assert journal.fate("a_1") is Fate.TAKEN
+    journal.landed("a_1")
+    assert journal.fate("a_1") is Fate.LANDED
+
+
+def test_other_loads_that_publish_meanwhile_are_known(server: Server, journal: Journal) -> None:
+    """Then rows that a partition has gained say nothing about ours."""
+    other = another(server)
+    journal.claim("a_1", [split(1)])
+    other.claim("b_1", [split(2)])
+    assert journal.commit("a_1", 10, [MOVE])
+    assert journal.alone("a_1")
+    assert other.commit("b_1", 10, [MOVE])
+    assert not journal.alone("a_1")

@@ -13,6 +13,8 @@ from pathlib import Path
 Process = subprocess.Popen[str]
 
 ROUNDS = int(os.environ.get("ROWFALL_FAULT_ROUNDS", "5"))
+# Of tests that take a server and several seconds: a run by hand may ask for more.
+FEW = ROUNDS if ROUNDS > 5 else 2
 # What a hurt run may end with: done all the same, resumable, the engine's end, Ctrl-C, kill -9.
 CODES = (0, 1, 5, 6, 130, -9)
 
