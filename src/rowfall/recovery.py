@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 # The engine quotes whole buffers of data in some messages; a page is enough for anybody.
 MOST_TEXT = 2_000
 UNKNOWN_TABLE = 60
-# Attaching takes milliseconds a part; whoever does it for us is done or dead after this.
-RESCUE_SECONDS = 60.0
-LOOK_SECONDS = 0.3
 
 
 @dataclass(slots=True)
@@ -89,14 +86,12 @@ class Recovery:
                 self._revive(error)
 
     def _rescued(self, attempt: str) -> bool:
-        """Whether somebody who took this process for dead has published the attempt: he has
-        given its staging tables other names."""
-        deadline = time.monotonic() + RESCUE_SECONDS
-        while (fate := self._means.claims.fate(attempt)) is Fate.TAKEN:
-            if time.monotonic() > deadline or self._executor.stopping:
-                return False
-            time.sleep(LOOK_SECONDS)
-        return fate is Fate.LANDED
+        """Whether the attempt is published although its staging tables have got other names:
+        somebody took this process for dead. He may have died since, so it is not waited for."""
+        claims = self._means.claims
+        if claims.fate(attempt) is Fate.TAKEN:
+            self._means.rescue([attempt])
+        return claims.fate(attempt) is Fate.LANDED
 
     def failed(self, work: Work, attempt: str, place: str, error: RowfallError) -> None:
         """Clear away a failed attempt and decide what of it is tried again, and how."""

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from faults.fake import PARTITIONS, TARGET, TARGET_UUID, Fake, as_lines
-from rowfall import execute, journal, owner, recovery, rescue, retry
+from rowfall import execute, journal, owner, rescue, retry
 from rowfall.delivery import Order
 from rowfall.errors import EngineError, LedgerError
 from rowfall.execute import Done, Executor, Means
@@ -267,7 +267,6 @@ class Crashes(RuleBasedStateMachine):
         self.patch.setattr(owner, "dead", world.dead)
         for module, name in (
             (execute, "WAIT_SECONDS"), (rescue, "LOOK_SECONDS"), (journal, "PAUSE_SECONDS"),
-            (recovery, "LOOK_SECONDS"),
         ):  # fmt: skip
             self.patch.setattr(module, name, 0.0)
         self.patch.setattr(retry, "pause", lambda attempt: 0.0)
