@@ -1,4 +1,4 @@
-"""Specs of rowfall-decode for the benchmark tables: ``decoder_spec trips|taxi OUTPUT... FILE...``."""
+"""Specs of rowfall-decode for the benchmark: ``decoder_spec trips|taxi OUTPUT... FILE...``."""
 
 from __future__ import annotations
 

@@ -43,11 +43,11 @@ TUNED = {
 SERVER_MEMORY = 8_000_000_000
 HOW = """\
 One ClickHouse server, the S3 service, client and rowfall share this machine. The sides take turns
-into a table that is empty each time; medians with the fastest and the slowest round. CPU seconds are those of the
-client's side (all its processes) and of the server together, the S3 service not counted. Peak
-memory is the server's own high-water mark of that run. The files are in the page cache. All sides
-have to store the same rows (checksum over all columns). `clickhouse client` is the binary of the
-same version; "tuned" is INSERT SELECT with the settings of the 100-billion-row article."""
+into a table that is empty each time; medians with the fastest and the slowest round. CPU seconds
+are those of the client's side (all its processes) and of the server together, the S3 service not
+counted. Peak memory is the server's own high-water mark of that run. The files are in the page
+cache. All sides have to store the same rows (checksum over all columns). `clickhouse client` is of
+the same version; "tuned" is INSERT SELECT with the settings of the 100-billion-row article."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,7 @@ class Bench:
         )
         os.sync()
         pid = self.server.pid
+        assert pid is not None  # noqa: S101 - it runs
         Path(f"/proc/{pid}/clear_refs").write_text("5")  # the high-water mark starts anew
         before = _cpu(pid)
         # rowfall keeps its ledger apart, and finds the keys where any AWS tool would.
@@ -137,7 +138,7 @@ class Bench:
     def _stored(self) -> tuple[int, int, str]:
         names = ", ".join(f"`{name}`" for name, _ in self.table.columns)
         text = self.server.query(
-            f"SELECT count(), (SELECT count() FROM system.parts WHERE active AND database = 'bench' "
+            "SELECT count(), (SELECT count() FROM system.parts WHERE active AND database = 'bench' "
             f"AND table = 't'), sum(cityHash64(toString(tuple({names})))) FROM bench.t"
         )
         rows, parts, checksum = text.split()
@@ -182,15 +183,21 @@ def page(found: dict[str, Any]) -> str:
         by = {kind: [r for r in results if r.kind == kind] for kind in
               ("client", "select", "push", "pull")}  # fmt: skip
         (push,), (pull,) = by["push"], by["pull"]
-        lines += [f"## {case['title'].capitalize()}", "",
-                  f"{case['rows']:,} rows in {case['files']} files, {case['bytes'] / 1e6:.0f} MB as "
-                  f"stored; {case['rounds']} rounds; {case['date']}.", "",
-                  *table.sides_table(results, pull), "",
-                  f"Push takes {1 / ratio(fastest(by['client']), push):.2f} of the time of the "
-                  f"client's best way ({fastest(by['client']).name}); pull takes "
-                  f"{1 / ratio(fastest(by['select']), pull):.2f} of that of the best INSERT SELECT "
-                  f"({fastest(by['select']).name}), with "
-                  f"{median(pull.cpu) / median(fastest(by['select']).cpu):.2f} of its CPU.", ""]  # fmt: skip
+        client, select = fastest(by["client"]), fastest(by["select"])
+        lines += [
+            f"## {case['title'].capitalize()}",
+            "",
+            f"{case['rows']:,} rows in {case['files']} files, {case['bytes'] / 1e6:.0f} MB as "
+            f"stored; {case['rounds']} rounds; {case['date']}.",
+            "",
+            *table.sides_table(results, pull),
+            "",
+            f"Push takes {ratio(push, client):.2f} of the time of the client's best way "
+            f"({client.name}) and {median(push.cpu) / median(client.cpu):.2f} of its CPU; pull "
+            f"takes {ratio(pull, select):.2f} of the time of the best INSERT SELECT "
+            f"({select.name}) and {median(pull.cpu) / median(select.cpu):.2f} of its CPU.",
+            "",
+        ]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -179,7 +179,7 @@ def test_tracebacks_only_for_debugging(
         "load x --threads many",
         "load x --threads 0",
         "load x --max-error-ratio 2",
-        "plan x --force",
+        "query x --force",
         "query",
         "",
     ],

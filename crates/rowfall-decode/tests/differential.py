@@ -74,15 +74,24 @@ def value(rng: random.Random, t: Any) -> str:
     base = t.base
     if t.bits:
         top = 2 ** rng.randint(0, t.bits)
-        return str(rng.choice([top, top - 1, rng.randrange(top), -top, 1 - top, -rng.randrange(top)]))
+        near = [top, top - 1, rng.randrange(top), -top, 1 - top, -rng.randrange(top)]
+        return str(rng.choice(near))
     if base.startswith("Float"):
-        return rng.choice([
-            repr(rng.uniform(-200, 200)), f"{rng.uniform(-1e4, 1e4):.{rng.randint(0, 20)}f}",
-            repr(rng.random() * 10.0 ** rng.randint(-320, 308)), str(rng.randint(-(10**20), 10**20)),
-            f"{rng.randint(0, 10 ** rng.randint(1, 25))}.{rng.randint(0, 10 ** rng.randint(1, 25))}",
-            f"{rng.randint(-99, 99)}e{rng.randint(-45, 45)}", f"0.{rng.randint(0, 10**17):017d}",
-            "-0.0", f"{2**24 + rng.randint(-3, 3)}", f"{2**53 + rng.randint(-3, 3)}.5",
-        ])
+        return rng.choice(
+            [
+                repr(rng.uniform(-200, 200)),
+                f"{rng.uniform(-1e4, 1e4):.{rng.randint(0, 20)}f}",
+                repr(rng.random() * 10.0 ** rng.randint(-320, 308)),
+                str(rng.randint(-(10**20), 10**20)),
+                f"{rng.randint(0, 10 ** rng.randint(1, 25))}."
+                f"{rng.randint(0, 10 ** rng.randint(1, 25))}",
+                f"{rng.randint(-99, 99)}e{rng.randint(-45, 45)}",
+                f"0.{rng.randint(0, 10**17):017d}",
+                "-0.0",
+                f"{2**24 + rng.randint(-3, 3)}",
+                f"{2**53 + rng.randint(-3, 3)}.5",
+            ]
+        )
     if base == "Decimal":
         digits, scale = (int(a) for a in t.args.split(","))
         size = rng.randint(0, 10 ** rng.randint(1, digits + 1))
@@ -105,7 +114,8 @@ def value(rng: random.Random, t: Any) -> str:
     if base == "IPv6":
         parts = [f"{rng.choice([0, 0, rng.getrandbits(16)]):x}" for _ in range(8)]
         text = ":".join(parts)
-        return rng.choice([text, re.sub(r"(^|:)0(:0)+(:|$)", "::", text, count=1), "::ffff:1.2.3.4"])
+        short = re.sub(r"(^|:)0(:0)+(:|$)", "::", text, count=1)
+        return rng.choice([text, short, "::ffff:1.2.3.4"])
     if base.startswith("Enum"):
         return rng.choice(["a", "it's", "x", "y,z", "1", "2", "-5", "b", ""])
     if base == "Bool":
@@ -117,26 +127,37 @@ def value(rng: random.Random, t: Any) -> str:
 
 def mutate(rng: random.Random, text: str) -> str:
     at = rng.randint(0, len(text))
-    new = rng.choice(list("0123456789.-+eE :TZ,\"\\'xN\t\0_") + ["\\N", "  ", "nan", "inf", "0x"])
-    return rng.choice([
-        text[:at] + new + text[at:], text[:at] + text[at + 1 :], text[:at] + new + text[at + 1 :],
-        " " + text, text + " ", "", "\\N", "+" + text, "0" + text, text + "0", text + "\r",
-    ])
+    new = rng.choice([*"0123456789.-+eE :TZ,\"\\'xN\t\0_", "\\N", "  ", "nan", "inf", "0x"])
+    return rng.choice(
+        [
+            text[:at] + new + text[at:],
+            text[:at] + text[at + 1 :],
+            text[:at] + new + text[at + 1 :],
+            " " + text,
+            text + " ",
+            "",
+            "\\N",
+            "+" + text,
+            "0" + text,
+            text + "0",
+            text + "\r",
+        ]
+    )
 
 
 def row(way: Way, k: int, text: str) -> str | None:
     """The line that holds a text, or None where this way cannot write it."""
     end = "\r\n" if way.crlf else "\n"
     if way.encoding.kind is Kind.JSON:
-        return '{"k": %d, "v": %s}' % (k, text if way.bare else json.dumps(text)) + end
+        value = text if way.bare else json.dumps(text)
+        return f'{{"k": {k}, "v": {value}}}{end}'
     if way.encoding is TSV:
-        if not way.bare:
-            if text != "\\N":
-                text = text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+        if not way.bare and text != "\\N":
+            text = text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
         return f"{k}\t{text}{end}"
     if way.quoted:
         text = '"' + text.replace('"', '""') + '"'
-    return f"{text},{k}{end}" if k % 2 == 0 and way.crlf is False else f"{text},{k}{end}"
+    return f"{text},{k}{end}"
 
 
 class Side:
@@ -178,7 +199,8 @@ class Side:
     def decoded(self, way: Way, type_: str) -> list[list[Any]]:
         kinds = {"k": "UInt32", "v": type_}
         structure = sql.structure((n, kinds[n]) for n in self.names(way))
-        return self.rows(f"SELECT * FROM file('{self.native}', 'Native', {quote(structure)})", type_)
+        relation = f"file('{self.native}', 'Native', {quote(structure)})"
+        return self.rows(f"SELECT * FROM {relation}", type_)
 
     def rows(self, relation: str, type_: str, settings: str = "") -> list[list[Any]]:
         shown = f"SELECT k, hex(toString(CAST(v, {quote(type_)}))), isNull(v) FROM ({relation})"

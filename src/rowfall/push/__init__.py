@@ -171,7 +171,9 @@ class Pusher:
         """Whether the server's reader of text takes floats exactly; see bodies.for_server."""
         if self._exact is None:
             answer = self._server.run(
-                Statement(SqlText.of(bodies.FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV"),
+                Statement(
+                    SqlText.of(bodies.FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV"
+                ),
                 lane=_LANES,
             )
             self._exact = answer.data == b"1\n"
