@@ -255,11 +255,12 @@ class Journal:
         self._held.discard(attempt)
 
     def alone(self, attempt: str) -> bool:
-        """Whether no other attempt has published anything here since this one was committed."""
+        """Whether no other attempt has published anything here since this one's claim: what the
+        target held was counted after that, and before the commit."""
         entries = self._entries()
         mine = entries.pop(attempt)
         return not any(
-            e.binding and (not e.landed or e.landed > mine.committed) for e in entries.values()
+            e.binding and (not e.landed or e.landed > mine.claimed) for e in entries.values()
         )
 
     def fate(self, attempt: str) -> Fate:

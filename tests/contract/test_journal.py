@@ -229,3 +229,8 @@ def test_other_loads_that_publish_meanwhile_are_known(server: Server, journal: J
     assert journal.alone("a_1")
     assert other.commit("b_1", 10, [MOVE])
     assert not journal.alone("a_1")
+    journal.claim("a_2", [split(3)])
+    other.landed("b_1")
+    assert journal.commit("a_2", 10, [MOVE])
+    # Published after what the target held was counted for a_2, though before its commit.
+    assert not journal.alone("a_2")
