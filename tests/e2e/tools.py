@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import pty
 import subprocess
 import sys
 import tempfile
@@ -88,6 +90,34 @@ class Shell:
         assert done.code == code, f"{' '.join(args)}\n{done.out}\n{done.err}"
         assert "Traceback" not in done.err
         return done
+
+    def script(self, path: Path, *args: str) -> str:
+        """stdout of a Python script that uses the library."""
+        done = subprocess.run(
+            [sys.executable, str(path), *args], cwd=self.folder, capture_output=True, text=True,
+            env={**os.environ, "HOME": str(self.cli.home)}, check=False, timeout=100,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def typed(self, text: str, *args: str) -> str:
+        """What a terminal shows of a command that asks for ``text`` to be typed."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.folder)
+            env = {**os.environ, "HOME": str(self.cli.home)}
+            os.execve(sys.executable, [sys.executable, "-m", "rowfall", *args], env)  # noqa: S606
+        shown = b""
+        with contextlib.suppress(OSError):  # EIO: its end
+            while piece := os.read(terminal, 4096):
+                shown += piece
+                if text and shown.rstrip().endswith(b":"):
+                    os.write(terminal, text.encode())
+                    text = ""
+        os.close(terminal)
+        _, status = os.waitpid(pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 0, shown
+        return shown.decode()
 
     def rows(self, sql: str, *args: str) -> list[Row]:
         """The result of a query."""

@@ -78,9 +78,10 @@ class Connections:
         said = headers.get("keep-alive", "").partition("timeout=")[2].partition(",")[0]
         # Half of what the server promises: a request that crosses its close would be lost.
         seconds = int(said) / 2 if said.isdigit() else IDLE_SECONDS
-        keep = headers.get("connection", "").lower() != "close"
+        # http.client has taken the socket away where the answer ended with the connection.
+        closes = headers.get("connection", "").lower() == "close" or connection.sock is None
         with self._guard:
-            if keep and not self._closed and len(self._idle) < IDLE_CONNECTIONS:
+            if not (closes or self._closed) and len(self._idle) < IDLE_CONNECTIONS:
                 self._idle.append((time.monotonic() + seconds, connection))
                 return
         connection.close()

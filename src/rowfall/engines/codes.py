@@ -80,7 +80,7 @@ _MEANINGS: dict[int, Meaning] = {
     57: Meaning(
         TargetError, "Somebody else has made it; run again: each attempt takes another name."
     ),
-    60: Meaning(TargetError, "Check the names; rowfall query 'SHOW TABLES' lists them."),
+    60: Meaning(EngineError, "Check the names; rowfall query 'SHOW TABLES' lists them."),
     62: Meaning(TargetError, "Check the SQL that was given on the command line."),
     115: Meaning(TargetError, "This engine version does not know that setting."),
     # What only a server says.

@@ -84,11 +84,11 @@ def on_server(
     """
     where = uri.parse(text)
     path = where.path.strip("/")
-    if not where.host or "/" in path:
-        raise UsageError(
-            f"{where.text} does not say which server",
-            hint="Write clickhouse://user@host:8123/database.",
-        )
+    why = "" if where.host else f"{where.text} does not say which server"
+    if "/" in path:
+        why = f"{path!r} is not the name of a database"
+    if why:
+        raise UsageError(why, hint="Write clickhouse://user@host:8123/database.")
     tls = where.scheme == "clickhouses"
     port = where.port or (HTTPS_PORT if tls else HTTP_PORT)
     found = next((os.environ[v] for v in PASSWORD_VARIABLES if os.environ.get(v)), None)
