@@ -279,9 +279,16 @@ def test_wait_for_merges(lake: Lake) -> None:
     lake.shell.write("last.csv", rows(6, 7, *HEAD))
     wrong = lake.ends(2, "load", "last.csv", "--table", "t", "--wait", "parts=2")
     assert "--wait merges=3000" in wrong.talk
-    threading.Timer(1.5, lambda: lake.do("SYSTEM START MERGES {db}.t",
-                                         "OPTIMIZE TABLE {db}.t FINAL")).start()  # fmt: skip
+
+    def merge() -> None:
+        wait_until(lambda: lake.row("SELECT count() FROM {db}.t") == [7], 60, "the last row")
+        time.sleep(1)
+        lake.do("SYSTEM START MERGES {db}.t", "OPTIMIZE TABLE {db}.t FINAL")
+
+    merging = threading.Thread(target=merge)
+    merging.start()
     report = lake.load("last.csv", "--table", "t", "--wait", "merges=2")
+    merging.join()
     assert report["parts_active"] == 1
     assert report["merge_seconds"] > 0.5
     assert lake.row("SELECT count() FROM {db}.t") == [7]

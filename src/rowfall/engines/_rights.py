@@ -17,6 +17,8 @@ Ask = Callable[[str], list[list[Any]]]
 """Runs a small statement and gives its rows."""
 
 ACCESS_DENIED = 497
+# Those that a load reads and that a guarded server shows to nobody by itself.
+SYSTEM_TABLES = ("parts", "merge_tree_settings")
 LACKS = " lacks the grant "
 # What a load needs in the database of its table; CREATE implies CREATE TABLE, and so on.
 NEEDED: Mapping[str, tuple[str, ...]] = {
@@ -73,7 +75,7 @@ def check(ask: Ask, user: str, database: str, table: str) -> None:
 
 
 def _missing(ask: Ask, database: str, table: str) -> Iterator[tuple[list[str], str]]:
-    probes = ["SELECT 1 FROM system.parts LIMIT 0"]
+    probes = [f"SELECT 1 FROM system.{table} LIMIT 0" for table in SYSTEM_TABLES]
     if not _settled((row[0] for row in ask("SHOW GRANTS")), database):
         probe = sql.qualified(database, "_rowfall_probe")
         probes += [
