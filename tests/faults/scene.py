@@ -155,6 +155,6 @@ class Scene:
         """Wait for a run; returns its exit code."""
         _, err = process.communicate(timeout=_RUN_SECONDS)
         self.said.append(f"[{process.returncode}] {err}")
-        assert process.returncode in self.codes, err
+        assert process.returncode in self.codes, self.said[-1]
         assert "Traceback" not in err, err
         return int(process.returncode)
