@@ -31,13 +31,19 @@ def shadow_name(load_id: str) -> str:
 
 
 def table_uuid(engine: Engine, database: str, table: str) -> str:
-    """uuid of a table, "" when it does not exist."""
+    """uuid of a table, "" when it does not exist.
+
+    The embedded engine's default database shows no uuids; there the table's folder is named by it.
+    """
     rows = ask(
         engine,
-        f"SELECT toString(uuid) FROM system.tables WHERE database = {quote(database)} "
-        f"AND name = {quote(table)}",
+        "SELECT toString(uuid), extract(arrayElement(data_paths, 1), '/([0-9a-f-]{36})/$') "
+        f"FROM system.tables WHERE database = {quote(database)} AND name = {quote(table)}",
     )
-    return str(rows[0][0]) if rows else ""
+    if not rows:
+        return ""
+    uuid, folder = map(str, rows[0])
+    return folder if folder and not uuid.strip("0-") else uuid
 
 
 class Shadow:
