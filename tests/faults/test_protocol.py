@@ -224,6 +224,7 @@ def _executor(
         direct=False, databases=("d",), read=lambda rows, place: rows[place], views=(), settings={},
     )  # fmt: skip
     target: Any = nothing(
+        server=None,
         caps=nothing(publish=Publish.ATTACH), database="d", table=TARGET,
         staging_name=lambda attempt, number, encoding: f"_rowfall_{attempt}",
     )  # fmt: skip

@@ -48,6 +48,8 @@ class Seaweed(Service):
             f"-admin.port={self._admin}",
             "-admin.ui=false",
             "-webdav=false",
+            # Each bucket takes seven volumes; by itself it allows as many as free disk / 128 MB.
+            "-volume.max=10000",
             "-s3.port.iceberg=0",
             "-s3.port.lance=0",
             "-master.telemetry=false",
