@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,9 @@ def clickhouse() -> Iterator[ClickHouse]:
     """The ClickHouse server, started once; each test makes a database of its own."""
     with ClickHouse() as service:
         yield service
+
+
+_ROWFALL = (sys.executable, "-m", "rowfall")
 
 
 class Cli:
@@ -78,10 +81,11 @@ class Cli:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         stdin: int = subprocess.DEVNULL,
+        program: Sequence[str] = _ROWFALL,
     ) -> subprocess.Popen[str]:
         """Start and return at once: for tests that interrupt or kill. Ended after the test."""
         process = subprocess.Popen(
-            self._command(args),
+            self._command(args, program),
             cwd=cwd or self.cwd,
             env=self._environment(env),
             stdin=stdin,
@@ -102,8 +106,10 @@ class Cli:
                     stream.close()
             process.wait()
 
-    def _command(self, args: tuple[str | os.PathLike[str], ...]) -> list[str]:
-        return [sys.executable, "-m", "rowfall", *(os.fspath(arg) for arg in args)]
+    def _command(
+        self, args: tuple[str | os.PathLike[str], ...], program: Sequence[str] = _ROWFALL
+    ) -> list[str]:
+        return [*program, *(os.fspath(arg) for arg in args)]
 
     def _environment(self, extra: Mapping[str, str] | None) -> dict[str, str]:
         # Nothing of the user's own clouds or configuration may reach a test.

@@ -120,23 +120,27 @@ class Load:
                 job.home = self._shadow.name
         elif ledger.created_here(job.into) and not ledger.landed(job.into):
             _drop_own_empty_table(job, ledger, self.load_id)
-        places = {job.into: target.table}
+        self._settle_table(job.into, target.table)
         if self._gathers:
+            # Only now: the target's journal may say that the shadow's rows are there.
             self._shadow.drop_foreign()
-            places[self.into] = self._shadow.name
-        for key, name in places.items():
-            uuid = table_uuid(job.engine, target.database, name)
-            if uuid and target.server is not None:
-                self._rescue_all(uuid, key)
-            known = ledger.table_uuid(key)
-            if known is None or known == uuid:
-                continue
-            forgotten = ledger.set_table(key, uuid)
-            if forgotten and key == job.into:
-                job.emit(
-                    Note("info", f"{job.table_text} was dropped since the last load: "
-                                 f"loading all {forgotten:,} splits again")
-                )  # fmt: skip
+            self._settle_table(self.into, self._shadow.name)
+
+    def _settle_table(self, key: str, name: str) -> None:
+        """Settle what was published into one table; forget what its predecessor held."""
+        job, ledger = self.job, self.ledger
+        uuid = table_uuid(job.engine, job.target.database, name)
+        if uuid and job.target.server is not None:
+            self._rescue_all(uuid, key)
+        known = ledger.table_uuid(key)
+        if known is None or known == uuid:
+            return
+        forgotten = ledger.set_table(key, uuid)
+        if forgotten and key == job.into:
+            job.emit(
+                Note("info", f"{job.table_text} was dropped since the last load: "
+                             f"loading all {forgotten:,} splits again")
+            )  # fmt: skip
 
     def _all_landed(self) -> bool:
         landed = self.ledger.landed(self.job.into)
@@ -331,7 +335,6 @@ class Load:
             executor.publish_staged(attempt, staged)
 
         staged = self._shadow.gather(attempt, twins, splits, claims, publish)
-        self.ledger.set_table(self.into, "")
         self._calm(staged)
 
     def _wait(self) -> Waited | None:

@@ -150,17 +150,18 @@ class Shadow:
 
     def _finish_swap(self, uuid: str) -> None:
         self.drop()
-        self._ledger.swapped(self._key, self._into, uuid, keep=False)
+        self._ledger.swapped(self._key, self._into, uuid)
         self._ledger.step(self._load_id, SWAP, "done")
 
     # --- both ---------------------------------------------------------------------------------
 
     def drop_foreign(self) -> None:
         """Remove a table that has the shadow's name and is not the shadow: the target of old,
-        where a swap was interrupted and somebody has changed the target since."""
+        where a swap was interrupted and somebody has changed the target since; or a shadow whose
+        rows the target has (its uuid is "" in the ledger)."""
         known = self._ledger.table_uuid(self._key)
         found = table_uuid(self._engine, self._database, self.name)
-        if known and found and found != known:
+        if known is not None and found and found != known:
             self.drop()
 
     def drop(self) -> None:

@@ -1,14 +1,17 @@
-"""Where rowfall loads from and to in the fault tests: the command, its home, and the network."""
+"""Where rowfall loads from and to in the fault tests, and what may be done to it there."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from faults.kills import Process
+from faults.kills import Process, kill_rowfall, press_ctrl_c, press_ctrl_c_twice
+from faults.scene import Scene
 from lab.clickhouse import Account, ClickHouse
 from lab.proxy import Proxy
 
@@ -77,3 +80,67 @@ class Loader:
     def close(self) -> None:
         for network in self._networks.values():
             network.close()
+
+
+@dataclass
+class Place:
+    """A scene, and what loads in it."""
+
+    scene: Scene
+    loader: Loader
+
+    def close(self) -> None:
+        self.scene.close()
+        self.loader.close()
+
+
+Make = Callable[..., Place]
+Create = Callable[[ClickHouse, str], None]
+
+
+# --- ways to hurt ---------------------------------------------------------------------------------
+
+
+def restart_server(place: Place, process: Process) -> None:
+    """Back while rowfall still waits for it."""
+    place.scene.server.kill()
+    place.scene.server.start()
+
+
+def kill_server_and_rowfall(place: Place, process: Process) -> None:
+    process.kill()
+    place.scene.server.kill()
+
+
+def cut_network(place: Place, process: Process) -> None:
+    """For a second: what is open is reset, what is new is refused."""
+    cable = place.loader.network(place.scene.proxy.port)
+    cable.refuse()
+    cable.cut()
+    time.sleep(1)
+    cable.accept()
+
+
+def reset_once(place: Place, process: Process) -> None:
+    """Nothing but the reset of the request that a scene always does."""
+
+
+def fill_disk(place: Place, process: Process) -> None:
+    place.scene.server.refuse_space()
+    place.scene.mends.append(place.scene.server.allow_space)
+
+
+def only(hurt: Callable[[Process], object]) -> Callable[[Place, Process], object]:
+    return lambda place, process: hurt(process)
+
+
+HURTS: Mapping[str, Callable[[Place, Process], object]] = {
+    "kill -9 rowfall": only(kill_rowfall),
+    "kill -9 server": restart_server,
+    "kill -9 both": kill_server_and_rowfall,
+    "connection reset": reset_once,
+    "network cut": cut_network,
+    "disk full": fill_disk,
+    "Ctrl-C": only(press_ctrl_c),
+    "Ctrl-C twice": only(press_ctrl_c_twice),
+}

@@ -61,6 +61,8 @@ class Scene:
 
     def fresh(self) -> None:
         """A new empty table in a new database; the last one is dropped."""
+        self.proxy.script = None
+        self._mend()
         if self.database:
             self.server.query(f"DROP DATABASE IF EXISTS {self.database} SYNC")
         database = f"scene_{os.getpid()}_{next(_numbers)}"
@@ -72,13 +74,12 @@ class Scene:
     def steps(self) -> list[Request]:
         """Load without a fault, and return the requests that it took."""
         self.fresh()
-        self.proxy.script = None
         assert self.run() == 0, self.said
         taken = list(self.proxy.requests)
         check_exact(self.server, self.database, self.rows)
         return taken
 
-    def hurt_at(self, number: int, side: Side, hurt: Hurt) -> bool:
+    def hurt_at(self, number: int, side: Side, hurt: Hurt, *, fresh: bool = True) -> bool:
         """Start a fresh load, hurt it at one request, finish it, and check everything.
 
         Args:
@@ -86,6 +87,7 @@ class Scene:
             side: ``before`` it reaches the server, or ``after`` the server has answered; the
                 command sees a reset connection in both cases.
             hurt: called once with the process.
+            fresh: call :meth:`fresh` first.
 
         Returns:
             False when the load ended without so many requests; it is checked all the same.
@@ -103,7 +105,8 @@ class Scene:
             if side == "before"
             else Fault(after=act, reset="after")
         )
-        self.fresh()
+        if fresh:
+            self.fresh()
         self.proxy.script = nth(number, fault)
         running.append(self._start(self.proxy.port, self.database))
         known.set()
@@ -132,13 +135,16 @@ class Scene:
     def finish(self) -> None:
         """Repair what is broken, repeat the command until it succeeds, and check everything."""
         self.proxy.script = None
+        self._mend()
+        assert any(self.run() == 0 for _ in range(_TRIES)), "\n---\n".join(self.said)
+        check_exact(self.server, self.database, self.rows)
+        assert self.proxy.errors == []
+
+    def _mend(self) -> None:
         if self.server.pid is None:
             self.server.start()
         while self.mends:
             self.mends.pop()()
-        assert any(self.run() == 0 for _ in range(_TRIES)), "\n---\n".join(self.said)
-        check_exact(self.server, self.database, self.rows)
-        assert self.proxy.errors == []
 
     def close(self) -> None:
         self.proxy.close()

@@ -86,6 +86,23 @@ def test_another_table_of_the_same_name_forgets_what_its_predecessor_held(ledger
     assert ledger.landed(INTO) == set()
 
 
+def test_a_shadow_counts_for_nothing_once_the_target_has_its_rows(ledger: Ledger) -> None:
+    """A kill before the shadow is dropped: it must not be gathered a second time."""
+    shadow = into_key(INTO, "a")
+    ledger.set_table(shadow, "uuid-1")
+    ledger.add_splits("a", [split(1)])
+    for attempt, staging, into in (
+        ("a_1", "_rowfall_a_1", shadow), ("a_whole2", "_rowfall_a_whole", INTO),
+    ):  # fmt: skip
+        ledger.attempt_started(attempt, "a", staging, into, [split(1)])
+        ledger.attempt_loaded(attempt, 1, [])
+        assert ledger.table_uuid(shadow) == "uuid-1"
+        ledger.attempt_published(attempt, into)
+        assert ledger.landed(into) == {split(1).id}
+    assert ledger.landed(shadow) == set()
+    assert ledger.table_uuid(shadow) == ""
+
+
 def test_failed_splits_are_pending_again_on_the_next_run(ledger: Ledger) -> None:
     ledger.add_splits("a", [split(1)])
     ledger.split_failed("a", split(1).id, "bad", "fix it")

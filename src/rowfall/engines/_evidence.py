@@ -31,6 +31,8 @@ ASK_SECONDS = 15.0
 AWAY_SECONDS = 60.0
 # query_log is written every 7.5 s by default; then a little for a busy disk.
 LOG_SECONDS = 10.0
+# After a flush nothing is missing; a little for a request that the server had not begun to read.
+FLUSHED_SECONDS = 1.0
 # KILL ... SYNC returns when the statement has ended; one block of work can take many seconds.
 KILL_SECONDS = 60.0
 # While a lost statement still runs: soon at first, then as rarely as a person would look.
@@ -262,6 +264,18 @@ class Evidence:
             raise self.explain(entry.text, *secrets)
         return entry.outcome
 
+    def flush(self) -> bool:
+        """Have the server write its logs now; False where the user may not, or it does not answer.
+
+        A statement's end is handed to the log before it leaves ``system.processes``: after a flush
+        the log has it or never will.
+        """
+        try:
+            self.ask("SYSTEM FLUSH LOGS")
+        except (RowfallError, Lost):
+            return False
+        return True
+
     def _until_gone(self, lost: Lost, look: Callable[[], bool]) -> None:
         contact, pause, missing = time.monotonic(), PAUSE_FIRST, 0
         # Twice: the request itself may have been overtaken by the first look.
@@ -277,9 +291,9 @@ class Evidence:
                 pause = min(pause * 1.5, PAUSE_LAST)
 
     def _from_log(self, query_id: str, days: int, wait: float) -> tuple[Logged | None, str]:
+        if self.flush():
+            wait = min(wait, FLUSHED_SECONDS)
         deadline = time.monotonic() + wait
-        with contextlib.suppress(RowfallError, Lost):
-            self.ask("SYSTEM FLUSH LOGS")  # spares the wait where the user may do it
         why = "its query_log does not name the statement"
         while True:
             try:

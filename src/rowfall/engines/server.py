@@ -387,7 +387,11 @@ class Server:
         self.evidence.kill(query_id)
 
     def finished(self, query_id: str) -> bool | None:
-        """See :class:`rowfall.engines.base.Engine`: as ``system.query_log`` has it."""
+        """See :class:`rowfall.engines.base.Engine`: as ``system.query_log`` has it.
+
+        Where the logs may not be flushed, a statement of the last seconds counts as unknown.
+        """
+        self.evidence.flush()
         entry = self.logged([query_id], LOGGED_DAYS).get(query_id)
         return None if entry is None else not entry.code
 

@@ -344,6 +344,14 @@ class Ledger:
                 "SELECT ?, id, attempt_id FROM split WHERE attempt_id = ?",
                 (into, attempt_id),
             )
+            load_id, staging = db.execute(
+                "SELECT load_id, staging FROM attempt WHERE id = ?", (attempt_id,)
+            ).fetchone()
+            if staging.endswith(SHADOW_SUFFIX):
+                # A shadow whose rows the target has: one that outlives a crash is only dropped.
+                shadow = into_key(into, load_id)
+                db.execute("DELETE FROM landed WHERE into_table = ?", (shadow,))
+                db.execute("UPDATE target_table SET uuid = '' WHERE into_table = ?", (shadow,))
 
     def landed_elsewhere(self, load_id: str, ids: Iterable[str]) -> None:
         """Another process has landed these splits of the load."""
@@ -353,15 +361,10 @@ class Ledger:
                 ((load_id, i) for i in ids),
             )
 
-    def swapped(self, shadow: str, into: str, uuid: str, *, keep: bool) -> None:
-        """What landed in ``shadow`` is in ``into`` now, whose table has ``uuid``.
-
-        Args:
-            keep: what was in ``into`` before is still there (it was added to, not replaced).
-        """
+    def swapped(self, shadow: str, into: str, uuid: str) -> None:
+        """What landed in ``shadow`` is in ``into`` now, whose table has ``uuid``."""
         with self._change() as db:
-            if not keep:
-                db.execute("DELETE FROM landed WHERE into_table = ?", (into,))
+            db.execute("DELETE FROM landed WHERE into_table = ?", (into,))
             db.execute("UPDATE OR REPLACE landed SET into_table = ? WHERE into_table = ?",
                        (into, shadow))  # fmt: skip
             db.execute("DELETE FROM target_table WHERE into_table = ?", (shadow,))

@@ -1,0 +1,92 @@
+"""Runs ``rowfall``, and does something to it at one of its steps.
+
+A step is a statement of the embedded engine that changes something, or a transaction of the ledger.
+Every step is written to a file with its number, so that a run without a fault lists them.
+
+    python stepper.py STEPS NUMBER before|after KIND load ...
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kills import CHANGES, children  # beside this script
+
+from rowfall.cli import main
+from rowfall.engines.embedded import Embedded
+from rowfall.ledger import Ledger
+
+
+def kill_engine() -> None:
+    for child in children(os.getpid()):
+        os.kill(child, signal.SIGKILL)
+
+
+def hurt(kind: str) -> None:
+    if kind in ("kill -9 engine child", "kill -9 both"):
+        kill_engine()
+    if kind in ("kill -9 rowfall", "kill -9 both"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "Ctrl-C":
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+class Steps:
+    """Counts the steps of this process."""
+
+    def __init__(self, path: Path, number: int, side: str, kind: str) -> None:
+        self._path, self._hurt_at, self._side, self._kind = path, number, side, kind
+        self._numbers = itertools.count(1)
+        self._guard = threading.Lock()
+
+    def begin(self, text: str) -> int:
+        with self._guard:
+            number = next(self._numbers)
+            with self._path.open("a") as file:
+                file.write(f"{number} {' '.join(text.split())[:100]}\n")
+        return number
+
+    def at(self, number: int, side: str) -> None:
+        if (number, side) == (self._hurt_at, self._side):
+            self._path.with_suffix(".met").touch()
+            hurt(self._kind)
+
+
+def patch(steps: Steps) -> None:
+    run, change = Embedded.run, Ledger._change
+
+    def run_step(self: Embedded, statement: Any, **options: Any) -> Any:
+        text = statement.sql.reveal()
+        if not text.lstrip().startswith(CHANGES):
+            return run(self, statement, **options)
+        number = steps.begin(text)
+        steps.at(number, "before")
+        outcome = run(self, statement, **options)
+        steps.at(number, "after")
+        return outcome
+
+    @contextmanager
+    def change_step(self: Ledger) -> Iterator[Any]:
+        # The caller of the context manager: what is written down.
+        number = steps.begin(f"ledger: {sys._getframe(2).f_code.co_name}")
+        with change(self) as db:
+            yield db
+            steps.at(number, "before")
+        steps.at(number, "after")
+
+    Embedded.run, Ledger._change = run_step, change_step  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    path, number, side, kind, *arguments = sys.argv[1:]
+    patch(Steps(Path(path), int(number), side, kind))
+    sys.argv[1:] = arguments
+    sys.exit(main())
