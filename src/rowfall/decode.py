@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ from rowfall.delivery import Delivery, Order
 from rowfall.engines.base import Engine, Tick
 from rowfall.errors import EngineError, RowfallError
 from rowfall.model import Encoding, Outcome, Split, Statement
+from rowfall.secrets import Secret
+from rowfall.sources.base import Addressed, Source
 from rowfall.sqltext import SqlText
 from rowfall.targets.base import Target
 
@@ -56,21 +59,23 @@ class Decode:
 
     Args:
         program: path of rowfall-decode.
+        source: gives the addresses of what are no files.
         sort_by: see :func:`rowfall.decoding.spec`.
         reader: the delivery of orders that say ``engine_reads``, or read in a way of their own.
     """
 
     def __init__(
-        self, program: str, engine: Engine, target: Target, encoding: Encoding,
+        self, program: str, source: Source, engine: Engine, target: Target, encoding: Encoding,
         sort_by: tuple[int, ...], reader: Delivery,
     ) -> None:  # fmt: skip
         self._program = program
+        self._source = source
         self._engine = engine
         self._target = target
         self._encoding = encoding
         self._sort_by = sort_by
         self._reader = reader
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, _Child] = {}
         self._place: Path | None = None
         if target.folder is not None:
             # Nobody else uses the folder: what is there, a killed run has left.
@@ -96,21 +101,18 @@ class Decode:
         pipes = [str(folder / str(n)) for n in range(writers)]
         for pipe in pipes:
             os.mkfifo(pipe, 0o600)
+        source = self._source
         asked = decoding.spec(
-            order.splits, self._encoding, order.schema, order.settings, pipes, self._sort_by
-        )
-        path = folder / "spec.json"
-        path.write_text(json.dumps(asked))
-        child = subprocess.Popen(
-            [self._program, "run", "--spec", str(path)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            order.splits, self._encoding, order.schema, order.settings, pipes, self._sort_by,
+            source.addresses(order.splits) if isinstance(source, Addressed) else (),
         )  # fmt: skip
+        child = _Child(self._program, asked)
         self._running[order.attempt] = child
         done = threading.Event()
         threading.Thread(target=_release, args=(child, pipes, done), daemon=True).start()
 
         def tick(progress: Mapping[str, int]) -> None:
-            on_tick({**progress, "sent_bytes": _bytes_read(child.pid)})
+            on_tick({**progress, "sent_bytes": child.written})
 
         try:
             outcome = self._feed(order, pipes, lane, tick)
@@ -148,32 +150,27 @@ class Decode:
         statement = Statement(text, order.settings, query_id=order.attempt)
         return self._engine.run(statement, lane=lane, on_tick=tick)
 
-    def _judge(self, child: subprocess.Popen[bytes], order: Order) -> dict[str, Any]:
+    def _judge(self, child: _Child, order: Order) -> dict[str, Any]:
         """What the decoder said at its end.
 
         Raises:
             DeclinedError: it declined, or could not read.
             EngineError: it died.
         """
-        try:
-            _, text = child.communicate(timeout=END_SECONDS)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            _, text = child.communicate()
-        last = text.decode(errors="replace").strip().rpartition("\n")[2]
+        code, last = child.end()
         try:
             said: dict[str, Any] = json.loads(last)
         except ValueError:
             said = {}
-        if child.returncode == 0 and "rows" in said:
+        if code == 0 and "rows" in said:
             return said
-        if child.returncode in (DECLINED, BROKEN):
+        if code in (DECLINED, BROKEN):
             named = str(said.get("uri", ""))
             split = next((s for s in order.splits if s.uri == named), None)
             raise DeclinedError(f"{named}: {said.get('message', last)}", split)
-        if child.returncode == -9:
+        if code == -9:
             return {}  # ended by us: the engine's own error is the cause
-        raise DeclinedError(f"{decoding.PROGRAM} ended with {child.returncode}: {last[:300]}", None)
+        raise DeclinedError(f"{decoding.PROGRAM} ended with {code}: {last[:300]}", None)
 
     def kill(self, attempt: str) -> None:
         child = self._running.get(attempt)
@@ -186,10 +183,10 @@ class DecodePush(Decode):
     """The same for a server: each pipe is the body of an INSERT ... FORMAT Native."""
 
     def __init__(
-        self, program: str, server: Server, target: Target, encoding: Encoding,
+        self, program: str, source: Source, server: Server, target: Target, encoding: Encoding,
         sort_by: tuple[int, ...], reader: Delivery, streams: int,
     ) -> None:  # fmt: skip
-        super().__init__(program, server, target, encoding, sort_by, reader)
+        super().__init__(program, source, server, target, encoding, sort_by, reader)
         self._server = server
         self._streams = streams
 
@@ -245,7 +242,53 @@ def _chunks(pipe: str) -> Iterator[bytes]:
             yield chunk
 
 
-def _release(child: subprocess.Popen[bytes], pipes: list[str], done: threading.Event) -> None:
+class _Child:
+    """The running program; its spec, which may hold signed addresses, goes through stdin only.
+
+    Attributes:
+        written: bytes of the objects whose rows have gone into the pipes.
+    """
+
+    def __init__(self, program: str, spec: Mapping[str, Any]) -> None:
+        self._process = subprocess.Popen(
+            [program, "run", "--spec", "-"],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self.written = 0
+        self._last = b""
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        assert self._process.stdin is not None  # noqa: S101 - a pipe, see above
+        # A program that is dead already is judged by its end.
+        with suppress(BrokenPipeError), self._process.stdin as pipe:
+            pipe.write(json.dumps(spec, default=Secret.reveal).encode())
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None  # noqa: S101 - a pipe, see above
+        for line in self._process.stderr:
+            try:
+                self.written = int(json.loads(line)["written"])
+            except (ValueError, KeyError, TypeError):
+                self._last = line
+
+    def wait(self) -> None:
+        self._process.wait()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def end(self) -> tuple[int, str]:
+        """Exit status and last line, of a program that has nothing more to do."""
+        try:
+            code = self._process.wait(timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        self._listener.join()
+        return code, self._last.decode(errors="replace").strip()
+
+
+def _release(child: _Child, pipes: list[str], done: threading.Event) -> None:
     """After the decoder has gone: let go a reader that opens its pipe only now."""
     child.wait()
     while not done.wait(LOOK_SECONDS):
@@ -254,11 +297,3 @@ def _release(child: subprocess.Popen[bytes], pipes: list[str], done: threading.E
                 os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
             except OSError:
                 continue  # nobody waits there
-
-
-def _bytes_read(pid: int) -> int:
-    """Bytes that a process has read so far; 0 where the kernel does not tell."""
-    try:
-        return int(Path(f"/proc/{pid}/io").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0

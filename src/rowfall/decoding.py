@@ -14,17 +14,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rowfall import fastpath
+from rowfall import fastpath, uri
 from rowfall.codec import parse_type
 from rowfall.model import Encoding, Facts, Kind, Listing, Schema, Split
+from rowfall.sources.base import Address
 
 PROGRAM = "rowfall-decode"
+_PLACES = frozenset({uri.FILE, "s3", "http", "https"})
 _FORMATS = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
 _PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
 _UTC = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT"})
 # Sorting blocks before they are sent spares the engine its own sort. Of narrow rows that is most of
 # what inserting costs (trips: 4.1 CPU-seconds to 2.9); of wide ones it costs more than it saves.
 NARROW_ROW = 64.0
+# Progress is drawn four times a second.
+PROGRESS_MS = 250
 _NAME = re.compile(r"`([^`\\]+)`|([A-Za-z_]\w*)")
 
 
@@ -40,8 +44,8 @@ def refusal(listing: Listing, encoding: Encoding | None, schema: Schema, facts: 
         return "the rows are not text"
     if encoding.format not in _FORMATS or encoding.compression not in _PACKED:
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
-    if not len(listing) or "://" in listing.uri(0):
-        return f"{PROGRAM} reads files of this machine only"
+    if not len(listing) or uri.scheme_of(listing.uri(0)) not in _PLACES:
+        return f"{PROGRAM} reads files, S3 and HTTP only"
     for column in schema.columns:
         if column.shape is None:
             return f"only the engine reads the column {column.name} {column.type} strictly"
@@ -68,6 +72,7 @@ def spec(
     settings: Mapping[str, str | int | float],
     outputs: Sequence[str],
     sort_by: Sequence[int],
+    addresses: Sequence[Address] = (),
 ) -> dict[str, Any]:
     """The document for ``rowfall-decode run --spec`` (crates/rowfall-decode/src/spec.rs).
 
@@ -75,6 +80,8 @@ def spec(
         settings: of the INSERT: a block of the decoder is a block of the engine, so nothing is
             put together again.
         sort_by: columns to sort blocks by, as indexes; none to leave them as they come.
+        addresses: one a split where they are no files. The document then holds their secrets, as
+            :class:`rowfall.secrets.Secret`.
     """
     columns: list[dict[str, Any]] = [
         {"name": c.name, "source": c.source or c.name, "type": c.type, "shape": c.shape or ""}
@@ -83,9 +90,15 @@ def spec(
     if not encoding.has_names:
         for position, column in enumerate(columns):
             column["position"] = position
+    inputs: list[dict[str, Any]] = [
+        {"path": s.uri, "start": s.start or 0, "stop": s.stop} for s in splits
+    ]
+    for input_, split, address in zip(inputs, splits, addresses, strict=False):
+        input_ |= {"url": address.url, "headers": dict(address.headers)}
+        input_ |= {"size": split.size, "version": split.version}
     return {
         "version": 1,
-        "inputs": [{"path": s.uri, "start": s.start or 0, "stop": s.stop} for s in splits],
+        "inputs": inputs,
         "compression": encoding.compression,
         "format": encoding.format,
         "delimiter": encoding.delimiter,
@@ -98,6 +111,7 @@ def spec(
         "block_bytes": int(settings.get("min_insert_block_size_bytes", 256 << 20)),
         "sort_by": list(sort_by) or None,
         "outputs": list(outputs),
+        "progress_ms": PROGRESS_MS,
     }
 
 

@@ -23,12 +23,15 @@ def deliver(job: Job, plan: Plan) -> Delivery:
         if program is None or job.encoding is None:
             return push
         return DecodePush(
-            program, job.engine, job.target, job.encoding, _sorted_by(job, plan), push, plan.streams
-        )
+            program, job.source, job.engine, job.target, job.encoding, _sorted_by(job, plan), push,
+            plan.streams,
+        )  # fmt: skip
     pull = Pull(job.engine, job.puller, job.target, job.encoding)
     if program is None or job.encoding is None:
         return pull
-    return Decode(program, job.engine, job.target, job.encoding, _sorted_by(job, plan), pull)
+    return Decode(
+        program, job.source, job.engine, job.target, job.encoding, _sorted_by(job, plan), pull
+    )
 
 
 def _sorted_by(job: Job, plan: Plan) -> tuple[int, ...]:

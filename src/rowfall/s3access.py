@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import ipaddress
 import os
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote as percent
 from urllib.parse import urlsplit
 
 from rowfall.errors import SourceError, UsageError
 from rowfall.options import Options
 from rowfall.secrets import Secret
 from rowfall.sqltext import quote
+
+# An attempt is 20 s of work, but one object of 5 TB at 100 MB/s is 14 hours. S3 allows a week.
+SIGNED_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,3 +192,33 @@ def signature(keys: Keys | None) -> tuple[str | Secret, ...]:
         return (", NOSIGN",)
     token = (", ", keys.token) if keys.token else ()
     return (f", {quote(keys.key_id)}, ", keys.secret, *token)
+
+
+def signed(url: str, keys: Keys | None, region: str, now: datetime | None = None) -> Secret:
+    """The URL with a signature that lets anybody read this object for a day (SigV4 in the query).
+
+    Args:
+        url: percent-encoded, without a query.
+        keys: None leaves it unsigned.
+        now: for tests.
+    """
+    if keys is None:
+        return Secret(url)
+    stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
+    scope = f"{stamp[:8]}/{region}/s3/aws4_request"
+    query = {
+        "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+        "X-Amz-Credential": f"{keys.key_id}/{scope}",
+        "X-Amz-Date": stamp,
+        "X-Amz-Expires": str(SIGNED_SECONDS),
+        **({"X-Amz-Security-Token": keys.token.reveal()} if keys.token else {}),
+        "X-Amz-SignedHeaders": "host",
+    }
+    canonical = "&".join(f"{name}={percent(value, safe='-_.~')}" for name, value in query.items())
+    parts = urlsplit(url)
+    request = f"GET\n{parts.path}\n{canonical}\nhost:{parts.netloc}\n\nhost\nUNSIGNED-PAYLOAD"
+    digest = hashlib.sha256(request.encode()).hexdigest()
+    key = b"AWS4" + keys.secret.reveal().encode()
+    for part in (*scope.split("/"), f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return Secret(f"{url}?{canonical}&X-Amz-Signature={key.hex()}")

@@ -30,6 +30,9 @@ LEAST_BLOCK_BYTES = 8 << 20
 # Each partition of a block is written by a stream of its own: buffers of about 1 MiB per column
 # file are held at once, see max_insert_delayed_streams_for_parallel_write.
 BYTES_PER_PARTITION_STREAM = 1 << 20
+# What rowfall-decode has fetched of remote objects and not yet parsed, for each writer: 16 MiB of
+# the object that it is in, and as much of those whose turn comes next.
+FETCHED_AHEAD = 32 << 20
 
 # Rows of a block that is read or made: the engine's own size, and the least that is worth it.
 READ_ROWS = 65_409
@@ -131,6 +134,8 @@ def block(facts: Facts, shape: Shape) -> tuple[int, int]:
     """
     writers = insert_threads(facts, shape)
     buffers = min(shape.partitions, 1000) * len(shape.columns) * BYTES_PER_PARTITION_STREAM // 8
+    if shape.decoded and shape.remote:
+        buffers += writers * FETCHED_AHEAD
     copies = COPIES_PER_BLOCK + shape.decoded
     room = max(facts.memory - ENGINE_BASE - buffers, 0) // (copies * writers)
     size = max(LEAST_BLOCK_BYTES, min(MOST_BLOCK_BYTES, room))

@@ -7,12 +7,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from e2e.tools import Shell
+from lab.faulty import Fault, Faulty, Request, first, internal_error, slow_down
+from lab.http import Web
+from lab.seaweed import Seaweed
 from rowfall import decoding
 
 CHECK = "SELECT count(), sum(cityHash64(*)), uniqExact(id) FROM t"
@@ -171,3 +178,190 @@ def test_killed_in_the_middle(shell: Shell, victim: str) -> None:
         assert not Path(f"/proc/{child}").exists(), "the decoder outlived rowfall"
     shell.ok("load", "in/*.csv", "--table", "t")
     assert shell.ok("query", "SELECT count() FROM t").out == "count()\n6000000\n"
+
+
+# --- objects behind HTTP --------------------------------------------------------------------------
+
+ROWS, OBJECTS = 40_000, 4
+NAMES = "name String, price Decimal(9, 2), day Date, at DateTime, flag Bool, maybe Nullable(UInt32)"
+TYPES = ("--schema", f"id UInt32, {NAMES}")
+
+
+def packed(start: int, rows: int) -> bytes:
+    lines = [
+        f"{i},n {i % 7},{i % 100}.{i % 90 + 10},2024-01-1{i % 9},2024-01-01 10:00:{i % 50 + 10},"
+        f"{'true' if i % 2 else 'false'},{'' if i % 3 else i}\n"
+        for i in range(start, start + rows)
+    ]
+    return gzip.compress(b"id,name,price,day,at,flag,maybe\n" + "".join(lines).encode(), 1)
+
+
+@pytest.fixture(scope="module")
+def objects() -> list[bytes]:
+    return [packed(n * ROWS + 1, ROWS) for n in range(OBJECTS)]
+
+
+@pytest.fixture
+def lake(shell: Shell, s3: Seaweed, bucket: str, objects: list[bytes]) -> Iterator[Faulty]:
+    """Objects in S3, and the proxy in front of it that the shell's commands use."""
+    for n, body in enumerate(objects):
+        s3.put(bucket, f"in/{n}.csv.gz", body)
+    with Faulty(s3.port) as proxy:
+        shell.env |= {**s3.env, "AWS_ENDPOINT_URL": proxy.endpoint, "BUCKET": bucket}
+        yield proxy
+
+
+def source(shell: Shell) -> str:
+    return f"s3://{shell.env['BUCKET']}/in/*.csv.gz"
+
+
+def by_decoder(request: Request) -> bool:
+    """The engine's reader and the listing sign in a header."""
+    return request.method == "GET" and "X-Amz-Signature" in request.query
+
+
+def same_rows(shell: Shell, objects: list[bytes]) -> None:
+    for n, body in enumerate(objects):
+        shell.write(f"wanted/{n}.csv.gz", body)
+    shell.ok("load", "wanted/*.csv.gz", "--table", "t", *TYPES, "--decoder", "never", "--to", "w")
+    assert shell.ok("query", CHECK).out == shell.ok("query", CHECK, "--to", "w").out
+
+
+def test_objects_in_s3(shell: Shell, lake: Faulty, objects: list[bytes]) -> None:
+    assert plan(shell, source(shell)) == ("rowfall-decode", "")
+    done = shell.ok("load", source(shell), "--table", "t", *TYPES, "--decoder", "always")
+    assert "read by the engine instead" not in done.talk
+    same_rows(shell, objects)
+    assert sum(map(by_decoder, lake.requests)) == OBJECTS
+
+
+def test_files_on_a_web_server(shell: Shell, web: Web, objects: list[bytes]) -> None:
+    for n, body in enumerate(objects):
+        web.put(f"decode/{n} +é.csv.gz", body)
+    url = web.url("decode/0 +é.csv.gz").replace("/0%20", "/{0..3}%20")
+    done = shell.ok("load", url, "--table", "t", *TYPES, "--decoder", "always")
+    assert "read by the engine instead" not in done.talk
+    same_rows(shell, objects)
+
+
+def test_a_web_server_without_ranges(shell: Shell, objects: list[bytes]) -> None:
+    # More than one piece of 4 MiB, and more than are held at a time.
+    body = b"".join(b"%d,%d\n" % (i, i * 7919) for i in range(2_000_000))
+    folder = shell.folder / "www"
+    folder.mkdir()
+    (folder / "a.csv").write_bytes(body)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/a.csv"
+        done = shell.ok(
+            "load", url, "--table", "t", "--schema", "id UInt32, n UInt64", "--format", "CSV",
+            "--decoder", "always",
+        )  # fmt: skip
+        server.shutdown()
+    assert len(body) > 16 << 20
+    assert "read by the engine instead" not in done.talk
+    assert shell.row("SELECT count(), sum(id), sum(n) FROM t") == [
+        2_000_000, 1_999_999_000_000, 1_999_999_000_000 * 7919,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [internal_error(), slow_down(), Fault(reset="before"), Fault(reset="after"),
+     Fault(truncate=70_000), Fault(truncate=1000), Fault(stall_answer=17)],
+    ids=["500", "503", "reset", "reset after", "truncated", "truncated early", "stalled"],
+)  # fmt: skip
+def test_a_store_that_stumbles(
+    shell: Shell, lake: Faulty, objects: list[bytes], fault: Fault
+) -> None:
+    lake.script = first(3, fault, by_decoder)
+    done = shell.ok("load", source(shell), "--table", "t", *TYPES)
+    assert "read by the engine instead" not in done.talk
+    same_rows(shell, objects)
+    assert sum(map(by_decoder, lake.requests)) == OBJECTS + 3
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault(status=403), slow_down(), Fault(reset="before"), Fault(truncate=1000)],
+    ids=["403", "503", "reset", "truncated"],
+)
+def test_a_store_that_refuses_the_decoder(
+    shell: Shell, lake: Faulty, objects: list[bytes], fault: Fault
+) -> None:
+    """The engine reads instead, and everything is there once."""
+    lake.script = lambda request: fault if by_decoder(request) else None
+    done = shell.ok("load", source(shell), "--table", "t", *TYPES)
+    assert "read by the engine instead" in done.talk
+    assert "X-Amz" not in done.err
+    assert "lab-secret" not in done.err
+    same_rows(shell, objects)
+
+
+@pytest.mark.parametrize("what", ["gone", "changed"])
+def test_an_object_that_is_another_one_meanwhile(
+    shell: Shell, lake: Faulty, s3: Seaweed, objects: list[bytes], what: str
+) -> None:
+    bucket = shell.env["BUCKET"]
+
+    def change() -> None:
+        if what == "gone":
+            s3.delete(bucket, "in/2.csv.gz")
+        else:
+            s3.put(bucket, "in/2.csv.gz", packed(7, 100))
+
+    lake.script = first(1, Fault(before=change), by_decoder)
+    done = shell.run("load", source(shell), "--table", "t", *TYPES)
+    assert done.code == 1
+    assert f"s3://{bucket}/in/2.csv.gz" in done.talk
+    assert ("is gone" if what == "gone" else "changed from") in done.talk
+    assert shell.row("SELECT count() FROM t") == [(OBJECTS - 1) * ROWS]
+    assert shell.row("SELECT countIf(id BETWEEN 80001 AND 120000) FROM t") == [0]
+
+
+def test_a_big_object_that_changes_is_no_mixture(shell: Shell, lake: Faulty, s3: Seaweed) -> None:
+    bucket = shell.env["BUCKET"]
+    lines = b"".join(b"%09d,%010d\n" % (i, i) for i in range(1_200_000))  # 25 MB: seven ranges
+    s3.put(bucket, "big/a.csv", lines)
+    seen = iter(range(1000))
+
+    def change() -> None:
+        if next(seen) == 5:  # one row in the middle of what has not been asked for yet
+            s3.put(bucket, "big/a.csv", lines[:-21] + b"999999999,9999999999\n")
+
+    lake.script = lambda request: Fault(before=change) if by_decoder(request) else None
+    done = shell.run(
+        "load", f"s3://{bucket}/big/*.csv", "--table", "t", "--format", "CSV",
+        "--schema", "id UInt32, n UInt64", "--decoder", "always",
+    )  # fmt: skip
+    assert done.code in (1, 4)
+    assert "changed from" in done.talk
+    assert shell.rows("SELECT name FROM system.tables WHERE name = 't' AND total_rows > 0") == []
+
+
+def test_keys_are_nowhere_to_be_seen(shell: Shell, lake: Faulty, s3: Seaweed) -> None:
+    lake.script = first(1, Fault(stall=2.0), by_decoder)
+    command = [sys.executable, "-m", "rowfall", "load", source(shell), "--table", "t", *TYPES]
+    environment = {**os.environ, **shell.env}
+    process = subprocess.Popen(
+        command, cwd=shell.folder, env=environment, stderr=subprocess.PIPE, text=True
+    )
+    child = 0
+    while not child and process.poll() is None:
+        child = decoder_of(process.pid)
+        time.sleep(0.005)
+    assert child, "the load was over before the decoder was seen"
+    shown = Path(f"/proc/{child}/cmdline").read_bytes()
+    while sum(map(by_decoder, lake.requests)) == 0:
+        time.sleep(0.01)
+    for path in shell.folder.rglob("*"):
+        if path.is_file() and path.stat().st_size < 1 << 20:
+            held = path.read_bytes()
+            assert b"X-Amz-Signature" not in held, path
+            assert s3.secret_key.encode() not in held, path
+    _, talk = process.communicate(timeout=60)
+    assert process.returncode == 0, talk
+    for text in (shown.decode(), talk):
+        assert "X-Amz" not in text
+        assert s3.secret_key not in text

@@ -42,7 +42,7 @@ def test_what_it_reads(type_: str) -> None:
         ("server's zone", (listing(), CSV, schema("DateTime"), replace(FACTS, timezone="CET"))),
         ("padded", (listing(), CSV, schema("UInt8", Evidence(padded=True)), FACTS)),
         ("epoch", (listing(), CSV, schema("DateTime", Evidence(shape="epoch")), FACTS)),
-        ("remote", (listing("s3://b/a.csv.gz"), CSV, schema("UInt8"), FACTS)),
+        ("stdin", (listing("-"), CSV, schema("UInt8"), FACTS)),
         ("format", (listing(), replace(CSV, format="TSKV"), schema("UInt8"), FACTS)),
         ("snappy", (listing(), replace(CSV, compression="snappy"), schema("UInt8"), FACTS)),
         ("Parquet", (listing(), Encoding("Parquet", "none", Kind.TYPED), schema("UInt8"), FACTS)),

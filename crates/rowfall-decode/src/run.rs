@@ -1,7 +1,9 @@
 //! A run: one worker a thread and output takes inputs from the shared list until none is left.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -9,6 +11,7 @@ use crate::cells::{Column, Rules, Style};
 use crate::delimited::{self, Bad, Layout, Problem, Text};
 use crate::error::{Decline, Fail, shorten};
 use crate::header;
+use crate::inputs::{Inputs, Raw};
 use crate::json;
 use crate::native::Output;
 use crate::scan::{Scan, Simd, scan};
@@ -28,8 +31,10 @@ pub struct Done {
 struct Shared<'a> {
     spec: &'a Spec,
     simd: Simd,
-    next: AtomicUsize,
+    inputs: Inputs<'a>,
     stop: AtomicBool,
+    /// Bytes of the inputs whose rows have been written.
+    written: AtomicU64,
     done: Mutex<Vec<Option<Done>>>,
     /// Of the first input that failed, in the order of the spec.
     failed: Mutex<Option<(usize, Fail)>>,
@@ -42,17 +47,24 @@ pub fn run(spec: &Spec) -> Result<Value, Fail> {
         spec,
         simd: Simd::choose(simd)
             .ok_or_else(|| Fail::spec(format!("this machine has no {simd} instructions")))?,
-        next: AtomicUsize::new(0),
+        inputs: Inputs::new(&spec.inputs, spec.outputs.len()),
         stop: AtomicBool::new(false),
+        written: AtomicU64::new(0),
         done: Mutex::new(vec![None; spec.inputs.len()]),
         failed: Mutex::new(None),
     };
     spec.types()?;
-    std::thread::scope(|scope| {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let teller = scope.spawn(|| shared.tell(&over));
+        let (shared, mut others) = (&shared, Vec::new());
         for path in &spec.outputs[1..] {
-            scope.spawn(|| shared.work(path));
+            others.push(scope.spawn(move || shared.work(path)));
         }
         shared.work(&spec.outputs[0]);
+        others.into_iter().for_each(|other| other.join().expect("no worker panics"));
+        over.store(true, Ordering::Relaxed);
+        teller.thread().unpark();
     });
     if let Some((_, fail)) = shared.failed.into_inner().expect("no worker panics") {
         return Err(fail);
@@ -98,18 +110,28 @@ impl Shared<'_> {
         }
     }
 
+    /// Print how far the run is, until it is over.
+    fn tell(&self, over: &AtomicBool) {
+        let mut told = 0;
+        while self.spec.progress_ms > 0 && !over.load(Ordering::Relaxed) {
+            thread::park_timeout(Duration::from_millis(self.spec.progress_ms));
+            let written = self.written.load(Ordering::Relaxed);
+            if written != told {
+                told = written;
+                eprintln!("{}", json!({"written": written}));
+            }
+        }
+    }
+
     fn work(&self, path: &str) {
         let last = self.spec.inputs.len();
         let mut worker = match Output::open(path) {
-            Ok(output) => Worker::new(self.spec, self.simd, output),
+            Ok(output) => Worker::new(self.spec, self.simd, output, &self.written),
             Err(error) => return self.fail(last, Fail::output(path, &error)),
         };
         while !self.stop.load(Ordering::Relaxed) {
-            let input = self.next.fetch_add(1, Ordering::Relaxed);
-            if input >= last {
-                break;
-            }
-            match worker.read(&self.spec.inputs[input]) {
+            let Some((input, raw)) = self.inputs.take() else { break };
+            match worker.read(&self.spec.inputs[input], raw) {
                 Ok(done) => self.done.lock().expect("no worker panics")[input] = Some(done),
                 Err(fail) => return self.fail(input, fail),
             }
@@ -125,9 +147,12 @@ pub struct Worker<'a> {
     spec: &'a Spec,
     simd: Simd,
     output: Output,
+    written: &'a AtomicU64,
     names: Vec<String>,
     columns: Vec<Column>,
     rows: usize,
+    /// Bytes of inputs read since a block was written.
+    unwritten: u64,
     rules: Rules,
     window: Window,
     scan: Scan,
@@ -146,7 +171,7 @@ struct Place<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(spec: &'a Spec, simd: Simd, output: Output) -> Worker<'a> {
+    fn new(spec: &'a Spec, simd: Simd, output: Output, written: &'a AtomicU64) -> Worker<'a> {
         let types = spec.types().expect("checked before workers start");
         let sources: Vec<String> = spec.columns.iter().map(|c| c.source().to_owned()).collect();
         let nullable = types.iter().map(|t| t.nullable).collect();
@@ -156,6 +181,8 @@ impl<'a> Worker<'a> {
             spec,
             simd,
             output,
+            written,
+            unwritten: 0,
             names: spec.columns.iter().map(|c| c.name.clone()).collect(),
             columns: types.into_iter().map(Column::new).collect(),
             rows: 0,
@@ -182,17 +209,21 @@ impl<'a> Worker<'a> {
         written.map_err(|error| Fail::output(&self.output.path, &error))?;
         self.columns.iter_mut().for_each(Column::clear);
         self.rows = 0;
+        self.written.fetch_add(std::mem::take(&mut self.unwritten), Ordering::Relaxed);
         Ok(())
     }
 
-    fn read(&mut self, input: &Input) -> Result<Done, Fail> {
+    fn read(&mut self, input: &Input, raw: std::io::Result<Raw>) -> Result<Done, Fail> {
         let io = |error: &std::io::Error| Fail::io(input.name(), error);
-        let mut source = Opened::open(input, self.spec.compression).map_err(|e| io(&e))?;
+        let opened = raw.and_then(|raw| Opened::new(raw, self.spec.compression));
+        let mut source = opened.map_err(|e| io(&e))?;
         self.window.reset(input.start);
         let mut place = Place { input, lines: 0, rows: 0, layout: self.fixed_layout() };
         let mut chunk = self.spec.chunk_bytes;
         loop {
+            let read = source.bytes_read();
             self.window.advance(&mut source, chunk).map_err(|e| io(&e))?;
+            self.unwritten += source.bytes_read() - read;
             if self.window.ended {
                 let (start, end) = (self.window.start, self.window.end);
                 let open = start < end && self.window.text()[end - 1] != b'\n';

@@ -1,5 +1,8 @@
 //! What a run is asked to do: the JSON document of `--spec`, checked.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use serde::Deserialize;
 
 use crate::error::Fail;
@@ -42,6 +45,9 @@ pub struct Spec {
     #[serde(default)]
     pub sort_by: Option<Vec<usize>>,
     pub outputs: Vec<String>,
+    /// A line about the progress on stderr every so often, in milliseconds; 0 for none.
+    #[serde(default)]
+    pub progress_ms: u64,
     #[serde(default)]
     pub output_compression: OutputCompression,
     /// Bytes of text looked at together; for tests.
@@ -52,6 +58,8 @@ pub struct Spec {
     pub simd: Option<String>,
 }
 
+/// One object. A path is a file here, `-` is stdin, an address of HTTP is read from there; with
+/// `url` the path is only the name that messages say, `s3://bucket/key` for one.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
@@ -62,11 +70,45 @@ pub struct Input {
     pub start: u64,
     #[serde(default)]
     pub stop: Option<u64>,
+    /// Where HTTP gets it; may hold a signature.
+    #[serde(default)]
+    pub url: Option<Secret>,
+    /// Of the requests: who asks.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Secret>,
+    /// What the listing said about it; another object is an error.
+    #[serde(default)]
+    pub size: Option<u64>,
+    /// Its ETag, without quotes.
+    #[serde(default)]
+    pub version: Option<String>,
 }
 
 impl Input {
     pub fn name(&self) -> &str {
         self.uri.as_deref().unwrap_or(&self.path)
+    }
+
+    /// Where HTTP gets it; None for files.
+    pub fn url(&self) -> Option<Secret> {
+        let plain = ["http://", "https://"].iter().any(|s| self.path.starts_with(s));
+        self.url.clone().or_else(|| plain.then(|| Secret(self.path.clone())))
+    }
+}
+
+/// A text that no message shows.
+#[derive(Clone, Deserialize)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[HIDDEN]")
     }
 }
 
@@ -206,6 +248,10 @@ impl Spec {
             self.compression == Compression::None
                 || self.inputs.iter().all(|i| i.start == 0 && i.stop.is_none()),
             "byte ranges are for uncompressed files",
+        );
+        need(
+            self.inputs.iter().all(|i| i.url().is_some() || !i.path.contains("://")),
+            "an object in a store is named by its url, signed where it has to be",
         );
         let named = self.format.has_names() || self.format == Format::Json;
         need(

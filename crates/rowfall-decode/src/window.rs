@@ -1,10 +1,10 @@
 //! The text that is looked at: a buffer that slides over the decompressed input.
 
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
 
 use crate::inflate::{Gzip, HISTORY, SLACK};
-use crate::spec::{Compression, Input};
+use crate::inputs::Raw;
+use crate::spec::Compression;
 
 /// Bytes before the text: index entries may point at the byte before the first one.
 const FRONT: usize = 64;
@@ -15,7 +15,7 @@ pub const LONGEST: usize = 48 << 20;
 
 pub enum Source {
     Plain(Box<dyn Read + Send>),
-    Gzip(Box<Gzip<File>>),
+    Gzip(Box<Gzip<Raw>>),
 }
 
 /// What counts bytes that pass.
@@ -39,17 +39,12 @@ pub struct Opened {
 }
 
 impl Opened {
-    pub fn open(input: &Input, compression: Compression) -> io::Result<Opened> {
-        let mut file = File::open(&input.path)?;
+    pub fn new(raw: Raw, compression: Compression) -> io::Result<Opened> {
         let bytes = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
         if compression == Compression::Gzip {
-            return Ok(Opened { source: Source::Gzip(Box::new(Gzip::new(file))), bytes });
+            return Ok(Opened { source: Source::Gzip(Box::new(Gzip::new(raw))), bytes });
         }
-        if input.start > 0 {
-            file.seek(SeekFrom::Start(input.start))?;
-        }
-        let most = input.stop.map_or(u64::MAX, |stop| stop.saturating_sub(input.start));
-        let counted = Counted { reader: file.take(most), bytes: bytes.clone() };
+        let counted = Counted { reader: raw, bytes: bytes.clone() };
         let reader = crate::unpack::reader(Box::new(counted), compression)?;
         Ok(Opened { source: Source::Plain(reader), bytes })
     }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from rowfall.model import Encoding, Listing, Schema, Split
@@ -54,6 +54,31 @@ class Pullable(Protocol):
 
         Raises:
             SourceError: the object cannot be read from here.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where plain HTTP gets an object: all that a program needs that knows nothing of stores.
+
+    Attributes:
+        url: signed where the store wants that; good for a day, of this object, for reading.
+        headers: of each request; never sent to another host than the URL's.
+    """
+
+    url: Secret
+    headers: Mapping[str, Secret] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Addressed(Protocol):
+    """A source whose objects can be read by plain HTTP."""
+
+    def addresses(self, splits: Sequence[Split]) -> list[Address]:
+        """One for each.
+
+        Raises:
+            SourceError: the credentials cannot be renewed.
         """
 
 

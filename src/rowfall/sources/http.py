@@ -20,7 +20,7 @@ from rowfall.model import Encoding, Listing, Schema, Split
 from rowfall.options import Options
 from rowfall.secrets import Secret
 from rowfall.sources import _feed, _glob, _relation, _whole
-from rowfall.sources.base import EMBEDDED, Probe
+from rowfall.sources.base import EMBEDDED, Address, Probe
 from rowfall.sql import literal
 from rowfall.sqltext import SqlText
 
@@ -145,6 +145,10 @@ class Http:
             ("beginning", base64.b64encode(head).decode()),
         )
         return Probe(_relation.probe(call, columns, settings=self._settings(1)), wanted)
+
+    def addresses(self, splits: Sequence[Split]) -> list[Address]:
+        headers = {"Authorization": self._signature} if self._signature else {}
+        return [Address(Secret(self._urls.get(s.uri, s.uri)), headers) for s in splits]
 
     def _settings(self, together: int) -> str:
         """What the calls need to follow redirects, to miss no file, and to take many at once."""

@@ -11,11 +11,11 @@ from rowfall import formats, uri
 from rowfall.errors import SourceError, UsageError
 from rowfall.model import Encoding, Listing, Schema, Split
 from rowfall.options import Options
-from rowfall.s3access import Access, base_url, resolve, signature
+from rowfall.s3access import Access, base_url, resolve, signature, signed
 from rowfall.secrets import Secret
 from rowfall.sources import _feed, _glob, _relation, _whole
 from rowfall.sources._bucket import Bucket, Object
-from rowfall.sources.base import EMBEDDED, Probe
+from rowfall.sources.base import EMBEDDED, Address, Probe
 from rowfall.sql import literal
 from rowfall.sqltext import SqlText
 
@@ -125,6 +125,13 @@ class S3:
         columns = "toString(_size), replaceAll(_etag, '\"', '')"
         wanted = (("size", str(split.size)), ("ETag", split.version))
         return Probe(_relation.probe(call, columns), wanted)
+
+    def addresses(self, splits: Sequence[Split]) -> list[Address]:
+        access = self._access()
+        keys = access.keys()
+        places = [_place(split.uri) for split in splits]
+        urls = [base_url(access, bucket) + uri.encode(key) for bucket, key in places]
+        return [Address(signed(url, keys, access.region)) for url in urls]
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
         with ThreadPoolExecutor(_REQUESTS) as pool:

@@ -1,0 +1,205 @@
+//! One HTTP request for an object or a range of it, and whether the answer is about that object.
+
+use std::io::{self, Read};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use ureq::http::{HeaderMap, Response, StatusCode};
+use ureq::{Agent, Body};
+
+use crate::spec::{Input, Secret};
+
+/// Nothing for so long is a stall: stores answer within a second, or say 503.
+const SILENCE: Duration = Duration::from_secs(15);
+/// Hosts that do not answer at all; a packet lost twice takes 3 s.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Connections that wait for their next request: all that a run uses, on 32 cores.
+const IDLE: usize = 256;
+
+/// Connections for all objects of a run.
+pub fn agent() -> Agent {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_connect(Some(CONNECT))
+        .timeout_recv_response(Some(SILENCE))
+        .timeout_per_read(Some(SILENCE))
+        .redirect_auth_headers(ureq::config::RedirectAuthHeaders::SameHost)
+        .max_idle_connections(IDLE)
+        .max_idle_connections_per_host(IDLE)
+        .user_agent(concat!("rowfall-decode/", env!("CARGO_PKG_VERSION")))
+        .build();
+    config.into()
+}
+
+/// Why a request failed. Messages never hold the address, which may be signed.
+pub enum Trouble {
+    /// Worth another try.
+    Passing(io::Error),
+    Final(io::Error),
+}
+
+impl Trouble {
+    pub fn broken(what: &str) -> Trouble {
+        Trouble::Final(io::Error::other(format!("the server sent {what}")))
+    }
+
+    fn changed() -> Trouble {
+        let message = "the object is not the one that was listed: it has changed";
+        Trouble::Final(io::Error::other(message))
+    }
+}
+
+/// What tells two versions of an object apart.
+#[derive(Clone, PartialEq)]
+struct Seen {
+    etag: Option<String>,
+    modified: Option<String>,
+    size: Option<u64>,
+}
+
+/// Where an object is, and what is known about it.
+pub struct Place {
+    agent: Agent,
+    url: Secret,
+    headers: Vec<(String, Secret)>,
+    /// What the listing knew.
+    size: Option<u64>,
+    version: Option<String>,
+    /// What the first answer said.
+    seen: Mutex<Option<Seen>>,
+}
+
+pub enum Answer {
+    Range(Body),
+    /// All of the object, and how long it should be: the server knows no ranges.
+    Whole(Body, Option<u64>),
+}
+
+impl Place {
+    /// None for files.
+    pub fn new(agent: &Agent, input: &Input) -> Option<Place> {
+        Some(Place {
+            agent: agent.clone(),
+            url: input.url()?,
+            headers: input.headers.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            size: input.size,
+            version: input.version.clone(),
+            seen: Mutex::default(),
+        })
+    }
+
+    /// Ask for `[from, to)`, or for everything.
+    pub fn ask(&self, range: Option<(u64, u64)>) -> Result<Answer, Trouble> {
+        let mut request = self.agent.get(self.url.reveal()).header("Accept-Encoding", "identity");
+        for (name, value) in &self.headers {
+            request = request.header(name, value.reveal());
+        }
+        if let Some((from, to)) = range {
+            request = request.header("Range", format!("bytes={from}-{}", to - 1));
+        }
+        let answer = request.call().map_err(unanswered)?;
+        match answer.status().as_u16() {
+            200 => {
+                let promised = number(answer.headers(), "content-length");
+                self.check(answer.headers(), promised)?;
+                Ok(Answer::Whole(answer.into_body(), promised))
+            }
+            206 => self.range(range.map(|(from, _)| from), answer),
+            code @ (408 | 425 | 429 | 500 | 502 | 503 | 504) => Err(Trouble::Passing(said(code))),
+            // No such range: the object has become shorter.
+            416 => Err(Trouble::changed()),
+            code => Err(Trouble::Final(said(code))),
+        }
+    }
+
+    fn range(&self, from: Option<u64>, answer: Response<Body>) -> Result<Answer, Trouble> {
+        let (first, size) = content_range(answer.headers())
+            .ok_or_else(|| Trouble::broken("a range without its Content-Range"))?;
+        if Some(first) != from {
+            return Err(Trouble::broken("another range than the one asked for"));
+        }
+        self.check(answer.headers(), size)?;
+        Ok(Answer::Range(answer.into_body()))
+    }
+
+    /// All answers have to be about the object of the listing.
+    fn check(&self, headers: &HeaderMap, size: Option<u64>) -> Result<(), Trouble> {
+        let text = |name| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        let tag: Option<String> = text("etag");
+        let etag = tag.map(|tag| tag.trim_start_matches("W/").trim_matches('"').to_owned());
+        let now = Seen { etag, modified: text("last-modified"), size };
+        if differ(&now.etag, &self.version) || differ(&now.size, &self.size) {
+            return Err(Trouble::changed());
+        }
+        let mut seen = self.seen.lock().expect("no thread panics");
+        if *seen.get_or_insert_with(|| now.clone()) == now {
+            Ok(())
+        } else {
+            Err(Trouble::changed())
+        }
+    }
+}
+
+/// Both are known, and not the same.
+fn differ<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
+    one.is_some() && other.is_some() && one != other
+}
+
+/// Append exactly `want` bytes of an answer; what came before a trouble is kept.
+pub fn receive(mut body: Body, want: u64, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
+    let had = bytes.len();
+    // One byte more, so that the end is seen and the connection can be used again.
+    let read = body.as_reader().take(want + 1).read_to_end(bytes);
+    let got = (bytes.len() - had) as u64;
+    if got > want {
+        return Err(Trouble::broken("more than it was asked for"));
+    }
+    read.map_err(|error| Trouble::Passing(interrupted(error)))?;
+    if got < want { Err(Trouble::Passing(cut(want - got))) } else { Ok(()) }
+}
+
+pub fn cut(missing: u64) -> io::Error {
+    let message = format!("the connection broke {missing} bytes before the end");
+    io::Error::new(io::ErrorKind::UnexpectedEof, message)
+}
+
+/// An error in the middle of a body.
+pub fn interrupted(error: io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>());
+    if matches!(inner, Some(ureq::Error::Timeout(_))) || error.kind() == io::ErrorKind::TimedOut {
+        return silent();
+    }
+    error
+}
+
+fn silent() -> io::Error {
+    let message = format!("no answer for {} s", SILENCE.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, message)
+}
+
+fn said(code: u16) -> io::Error {
+    let reason = StatusCode::from_u16(code).ok().and_then(|s| s.canonical_reason());
+    io::Error::other(format!("the server answered {code} {}", reason.unwrap_or("")))
+}
+
+/// A request that got no answer.
+fn unanswered(error: ureq::Error) -> Trouble {
+    use ureq::Error::{BadUri, Http, InvalidProxyUrl, Rustls, Timeout, Tls};
+    match error {
+        BadUri(_) | Http(_) => Trouble::Final(io::Error::other("the address is not one of HTTP")),
+        Rustls(_) | Tls(_) | InvalidProxyUrl => Trouble::Final(io::Error::other(error)),
+        Timeout(_) => Trouble::Passing(silent()),
+        other => Trouble::Passing(interrupted(other.into_io())),
+    }
+}
+
+/// First byte and size of the whole object (None: `*`) of a `Content-Range`.
+fn content_range(headers: &HeaderMap) -> Option<(u64, Option<u64>)> {
+    let text = headers.get("content-range")?.to_str().ok()?.strip_prefix("bytes ")?;
+    let (span, size) = text.split_once('/')?;
+    Some((span.split_once('-')?.0.parse().ok()?, size.parse().ok()))
+}
+
+fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.parse().ok()
+}
