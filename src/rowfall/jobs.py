@@ -35,7 +35,6 @@ from rowfall.units import parse_size
 if TYPE_CHECKING:
     from rowfall.engines.server import Server
 
-STDIN = "-"
 # Databases that an error names; some servers have thousands.
 MOST_NAMES = 8
 
@@ -112,9 +111,7 @@ def open_job(
     if not texts:
         raise UsageError("no source given", hint="Name files, a glob, or generate://trips.")
     _check_choices(options)
-    if STDIN not in texts:
-        # It imports while the source is listed; stdin's descriptor has to be inherited.
-        prestart()
+    prestart(texts, to)  # it imports while the source is listed
     source = open_source(texts, options)
     target = open_target(to, table or default_table(texts[0]), options, password)
     _check_target(target, options)
@@ -129,7 +126,9 @@ def open_job(
         if folder is not None and dry and not folder.is_dir():
             folder = None
         memory = parse_size(options.memory) if options.memory and server is None else None
-        reader = Embedded(folder, memory=memory, threads=options.threads, fds=source.fds)
+        reader = Embedded(
+            folder, memory=memory, threads=options.threads, fds=source.fds, idle=server is not None
+        )
         stack.callback(reader.close)
         ledger = None
         if not dry or target.ledger_path.exists():
@@ -381,16 +380,22 @@ def _warn_of_new_versions(job: Job, ledger: Ledger, landed: set[int]) -> None:
 def _schema(job: Job) -> Schema:
     """The existing table's columns, the generator's own, or what the data says."""
 
+    # What a server pulls it can look at, too: the engine here is then not even started.
+    pulls = job.how is not None and job.how.pull and job.source.made is None
+    engine, source = (job.engine, job.puller) if pulls else (job.reader, job.source)
+
     def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
         fixed = {"output_format_json_quote_64bit_integers": 0}
-        statement = Statement(text, {**settings, **fixed}, format="JSONCompactEachRow")
-        return read_rows(job.reader.run(statement).data)
+        known = engine.facts.settings
+        values = {k: v for k, v in {**settings, **fixed}.items() if not known or k in known}
+        statement = Statement(text, values, format="JSONCompactEachRow")
+        return read_rows(engine.run(statement).data)
 
     listing, existing = job.listing, _existing(job)
     while True:
         try:
             job.encoding, schema = infer.schema_for(
-                job.source, listing, job.encoding, job.options, asks, existing
+                source, listing, job.encoding, job.options, asks, existing
             )
             return schema
         except RowfallError as error:

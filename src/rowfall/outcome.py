@@ -45,7 +45,7 @@ def _limit(job: Job, made: Plan, shares: dict[str, float], costs: _Costs, second
     if job.target.server is not None and not shares:
         here = costs.here if made.delivery == "push" else None
         return summary.limited_on_server(
-            costs.cpu, seconds, job.engine.facts.cores, here, job.reader.facts.cores
+            costs.cpu, seconds, job.engine.facts.cores, here, job.reader.cores
         )
     most = max((len(g.indexes) for g in made.groups), default=1)
     made_here = job.encoding is None

@@ -226,7 +226,7 @@ def _broken_line(
         relation = source.relation([split], lines, "`line` String")
         query = SqlText.of(
             "SELECT n, substringUTF8(line, 1, 60) FROM (SELECT rowNumberInAllBlocks() + 1 AS n, "
-            "line FROM ", relation, ") WHERE notEmpty(trimBoth(line, ' \\t\\r')) "
+            "line FROM ", relation, ") WHERE notEmpty(trim(BOTH ' \\t\\r' FROM line)) "
             "AND NOT (isValidJSON(line) AND JSONType(line) = 'Object') LIMIT 1",
         )  # fmt: skip
         for number, text in ask(query, {"max_threads": 1, "input_format_parallel_parsing": 0}):
@@ -360,7 +360,7 @@ def _aggregates(groups: Groups, columns: Sequence[Found], encoding: Encoding) ->
     for number, ((_, facts), members) in enumerate(groups.items()):
         x, t = f"x{number}", f"t{number}"
         inner.append(f"[{', '.join(_value(columns[m]) for m in members)}] AS {x}")
-        inner.append(f"arrayMap(x -> trimBoth(x, ' \\t'), {x}) AS {t}" if text else f"{x} AS {t}")
+        inner.append(f"arrayMap(x -> trim(BOTH ' \\t' FROM x), {x}) AS {t}" if text else f"{x} AS {t}")
         for fact in facts:
             aggregate, each = everything[fact]
             outer.append(f"{aggregate}ForEach(arrayMap((x, t) -> {each}, {x}, {t}))")

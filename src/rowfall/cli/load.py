@@ -32,8 +32,7 @@ def load(
     """
     from rowfall.engines.prestart import prestart
 
-    if "-" not in sources:
-        prestart()  # before the imports below: the two take as long as each other
+    prestart(sources, to)  # before the imports below: the two take as long as each other
     from rowfall import api
 
     with output.listener() as listener:

@@ -34,8 +34,7 @@ def plan(
     """
     from rowfall.engines.prestart import prestart
 
-    if "-" not in sources:
-        prestart()  # before the imports below: the two take as long as each other
+    prestart(sources, to)  # before the imports below: the two take as long as each other
     from rowfall import api
     from rowfall.planview import plan_document, plan_text
 

@@ -17,7 +17,7 @@ from typing import IO, Any
 from rowfall.engines.base import Tick
 from rowfall.engines.codes import translate
 from rowfall.engines.machine import free_memory, usable_cores
-from rowfall.engines.prestart import take
+from rowfall.engines.prestart import Child, take
 from rowfall.errors import EngineError, TargetError
 from rowfall.model import Facts, Outcome, Statement
 from rowfall.secrets import Secret, redact
@@ -45,10 +45,13 @@ class Embedded:
         memory: bytes the load may use altogether; default half of what is free.
         threads: override of the usable cores.
         fds: descriptors that the child inherits (stdin sources, output of queries).
+        idle: start the child only when there is something to run.
+
+    The folder is opened while the caller goes on: what is wrong with it is said by the first
+    statement (EngineError), or by :meth:`opened`.
 
     Raises:
         TargetError: the folder cannot be created or written, or another process uses it.
-        EngineError: chDB cannot open it.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Embedded:
         memory: int | None = None,
         threads: int | None = None,
         fds: Sequence[int] = (),
+        idle: bool = False,
     ) -> None:
         self.folder = folder
         self._fds = tuple(fds)
@@ -66,30 +70,47 @@ class Embedded:
         self._guard = threading.Lock()
         self._next = 0
         self._highest = 0
-        self._cores = threads or usable_cores()
+        self.cores = threads or usable_cores()
         self._memory = memory or free_memory() // 2
-        self._start()
+        self._process: Child | None = None
+        self._opening = threading.RLock()  # guards the process and the two that follow
+        self._version = self._timezone = ""
+        if not idle:
+            self._start()
 
-    def _start(self) -> None:
-        taken = take(self._fds)
-        self._child, self._stderr = taken.process, taken.stderr
-        ready: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._pending[0] = ready
-        assert self._child.stdout is not None  # noqa: S101 - asked for above
-        threading.Thread(target=self._listen, args=(self._child.stdout,), daemon=True).start()
-        self._send({"path": str(self.folder or ""), "lock": LOCK_NAME})
-        try:
-            answer = ready.get(timeout=START_TIMEOUT)
-        except queue.Empty:
-            self._child.kill()
-            raise EngineError(
-                f"the engine did not open {self.folder} within {START_TIMEOUT:.0f} seconds"
-            ) from None
-        if "ok" not in answer:
-            self.close()
-            raise self._start_error(answer.get("error", ""))
-        self._version: str = answer["ok"]["version"]
-        self._timezone: str = answer["ok"]["timezone"]
+    def _start(self) -> Child:
+        """Start a child that opens the folder."""
+        child = self._process = take(self._fds)
+        self._pending[0] = queue.SimpleQueue()
+        assert child.process.stdout is not None  # noqa: S101 - asked for there
+        threading.Thread(target=self._listen, args=(child.process.stdout,), daemon=True).start()
+        self._send(child, {"path": str(self.folder or ""), "lock": LOCK_NAME})
+        return child
+
+    def opened(self) -> Child:
+        """Wait until the folder is open.
+
+        Raises:
+            EngineError: chDB cannot open it.
+        """
+        with self._opening:
+            child = self._process or self._start()
+            if self._version:
+                return child
+            try:
+                answer = self._pending[0].get(timeout=START_TIMEOUT)
+            except queue.Empty:
+                child.process.kill()
+                raise EngineError(
+                    f"the engine did not open {self.folder} within {START_TIMEOUT:.0f} seconds"
+                ) from None
+            if "ok" not in answer:
+                self._pending[0].put(answer)  # for whoever asks again
+                self.close()
+                raise self._start_error(answer.get("error", ""))
+            self._timezone = answer["ok"]["timezone"]
+            self._version = answer["ok"]["version"]
+            return child
 
     def _start_error(self, text: str) -> EngineError:
         first = text.strip().splitlines()[0] if text.strip() else "its process ended at once"
@@ -101,13 +122,14 @@ class Embedded:
 
     @property
     def facts(self) -> Facts:
+        self.opened()
         if not hasattr(self, "_settings"):
             rows = self.run(
                 Statement(SqlText.of("SELECT name FROM system.settings"), format="TabSeparatedRaw"),
                 lane=CONTROL_LANE,
             ).data
             self._settings = frozenset(rows.decode().split())
-        return Facts(self._version, self._cores, self._memory, self._settings, self._timezone)
+        return Facts(self._version, self.cores, self._memory, self._settings, self._timezone)
 
     def run(
         self,
@@ -122,6 +144,7 @@ class Embedded:
         if statement.query_id:
             # chDB takes no query id; a comment makes the statement findable in system.processes.
             sql = f"/* {statement.query_id} */ {sql}"
+        child = self.opened()
         answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         with self._guard:
             self._next += 1
@@ -131,25 +154,26 @@ class Embedded:
                 "id": tag, "op": "run", "lane": lane, "sql": sql,
                 "format": statement.format, "out_fd": out_fd,
             }  # fmt: skip
-            self._send(request)
+            self._send(child, request)
         try:
             secrets = [p for p in statement.sql.parts if isinstance(p, Secret)]
             # The engine quotes statements in its errors: a secret may show in its escaped form.
             secrets += [Secret(quote(p.reveal())[1:-1]) for p in secrets]
-            return self._await(answers, on_tick, secrets)
+            return self._await(child, answers, on_tick, secrets)
         finally:
             self._pending.pop(tag, None)
 
-    def _send(self, request: Mapping[str, Any]) -> None:
-        assert self._child.stdin is not None  # noqa: S101 - a pipe since _start
+    def _send(self, child: Child, request: Mapping[str, Any]) -> None:
+        assert child.process.stdin is not None  # noqa: S101 - asked for by prestart
         try:
-            self._child.stdin.write(json.dumps(request).encode() + b"\n")
-            self._child.stdin.flush()
+            child.process.stdin.write(json.dumps(request).encode() + b"\n")
+            child.process.stdin.flush()
         except OSError:
-            raise self._death() from None
+            raise self._death(child) from None
 
     def _await(
         self,
+        child: Child,
         answers: queue.SimpleQueue[dict[str, Any]],
         on_tick: Tick | None,
         secrets: Sequence[Secret],
@@ -162,18 +186,18 @@ class Embedded:
             elif "error" in answer:
                 raise translate(redact(answer["error"], *secrets))
             elif "death" in answer:
-                raise self._death()
+                raise self._death(child)
             else:
                 return Outcome(data=answer["data"], **answer["ok"])
 
-    def _death(self) -> EngineError:
-        code = self._child.wait()
+    def _death(self, child: Child) -> EngineError:
+        code = child.process.wait()
         cause = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
         hint = "Run the same command again: what has landed is not loaded twice."
         if code == -9:
             hint = "Signal 9 often means that the machine ran out of memory; lower --memory."
-        self._stderr.seek(0)
-        last = self._stderr.read()[-400:].decode(errors="replace").strip().splitlines()
+        child.stderr.seek(0)
+        last = child.stderr.read()[-400:].decode(errors="replace").strip().splitlines()
         said = f" ({last[-1]})" if last and code > 0 else ""
         return EngineError(f"the engine's process {cause}{said}", hint=hint, transient=True)
 
@@ -210,7 +234,7 @@ class Embedded:
         """Bytes resident in the child now, and the highest (kernel's high-water mark)."""
         now = 0
         with contextlib.suppress(OSError, ValueError):
-            for line in Path(f"/proc/{self._child.pid}/status").read_text().splitlines():
+            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
                 if line.startswith("VmRSS:"):
                     now = int(line.split()[1]) * 1024
                 elif line.startswith("VmHWM:"):
@@ -221,13 +245,14 @@ class Embedded:
         """User and system seconds that the child has used so far (0 when it is gone)."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             # Fields 14 and 15 of proc(5), counted after the command name in parentheses.
-            fields = Path(f"/proc/{self._child.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
             return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         return 0.0
 
     @property
     def pid(self) -> int:
-        return self._child.pid
+        """Of the child; 0 where none was needed yet."""
+        return self._process.process.pid if self._process else 0
 
     def finished(self, query_id: str) -> bool | None:
         """Not known: a folder has no log that outlives its process."""
@@ -235,35 +260,42 @@ class Embedded:
 
     def abandon(self) -> None:
         """End the child now; what it was doing is lost, what it had written is not."""
-        self._child.kill()
-        self._child.wait()
+        if self._process is not None:
+            self._process.process.kill()
+            self._process.process.wait()
 
     def revive(self) -> None:
         """A new child on the same folder after the old one died."""
-        self._child.kill()
-        self._child.wait()
-        self._pending.clear()
-        self._start()
+        with self._opening:
+            self.abandon()
+            self._pending.clear()
+            self._version = ""
+            self._start()
+            self.opened()
 
     def close(self) -> None:
         """Ask the child to go, then make it; give the folder back."""
         self.resident()
-        if self._child.poll() is None:
-            with contextlib.suppress(OSError, EngineError):
-                self._send({"op": "quit"})
-            try:
-                self._child.wait(CLOSE_TIMEOUT)
-            except subprocess.TimeoutExpired:
-                self._child.kill()
-                self._child.wait()
-        for pipe in (self._child.stdin, self._child.stdout):
-            with contextlib.suppress(OSError, ValueError):
-                if pipe is not None:
-                    pipe.close()
+        if self._process is not None:
+            self._end(self._process)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-        self._stderr.close()
+
+    def _end(self, child: Child) -> None:
+        process = child.process
+        if process.poll() is None:
+            with contextlib.suppress(OSError, EngineError):
+                self._send(child, {"op": "quit"})
+            try:
+                process.wait(CLOSE_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for pipe in (process.stdin, process.stdout, child.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                if pipe is not None:
+                    pipe.close()
 
 
 def _take_folder(folder: Path) -> int:

@@ -23,11 +23,17 @@ class Child:
 
 
 _waiting: list[Child] = []
+_SERVERS = ("clickhouse://", "clickhouses://")
 
 
-def prestart() -> None:
-    """Start a child for the next :func:`take`. One that nobody takes ends with this process."""
-    if not _waiting:
+def prestart(sources: Sequence[str], to: str | None) -> None:
+    """Start a child for the next :func:`take`, where the command will want one.
+
+    stdin's descriptor has to be inherited, so its child cannot start early; a server most often
+    reads remote sources by itself. A child that nobody takes ends with this process.
+    """
+    served = to is not None and to.startswith(_SERVERS)
+    if not _waiting and "-" not in sources and not (served and all("://" in s for s in sources)):
         _waiting.append(_spawn(()))
 
 
