@@ -389,7 +389,7 @@ class Executor:
             self.lost(done.work, done.attempt, done.staging)
             return None
         self.ledger.attempt_loaded(done.attempt, staged.rows, staged.moves)
-        self._recovery.publish(done.attempt, staged.moves)
+        self._recovery.publish(done.attempt, staged.moves, means)
         means.claims.landed(done.attempt)
         self.ledger.attempt_published(done.attempt, means.into)
         self.discard(done.staging)
@@ -495,9 +495,9 @@ class Executor:
         self.tally.notes.append(text)
         self.emit(Note(level, text))
 
-    def publish_staged(self, attempt: str, staged: Staged) -> None:
+    def publish_staged(self, attempt: str, staged: Staged, means: Means) -> None:
         """Attach a committed attempt, see :meth:`rowfall.recovery.Recovery.publish`."""
-        self._recovery.publish(attempt, staged.moves)
+        self._recovery.publish(attempt, staged.moves, means)
 
     def discard(self, place: str) -> None:
         """Remove what an attempt left; harmless when there is nothing."""

@@ -75,6 +75,7 @@ class Entry:
 
     Attributes:
         splits: those that were asked about, each with the block of the line that claims it.
+        idle: seconds since its owner's last line, by the server's clock.
         quit: its owner has ended and said so.
     """
 
@@ -105,7 +106,10 @@ class Entry:
     @property
     def dead(self) -> bool:
         here = self.owner.startswith(f"{owner.me()} ") and self.owner not in _RUNNING
-        return self.quit or here or owner.dead(self.owner) or self.idle > LEASE_SECONDS
+        # A last line from the far future: the clock has jumped back, and a living owner would
+        # have written since, or will lose an attempt.
+        silent = abs(self.idle) > LEASE_SECONDS
+        return self.quit or here or owner.dead(self.owner) or silent
 
 
 class Fate(Enum):
@@ -336,7 +340,10 @@ class Journal:
         rows = self._ask(
             (f"WITH [{asked}] AS asked " if touching else "")
             + "SELECT event, attempt, owner, _block_number, rows, detail, "
-            f"{hits}, dateDiff('millisecond', max(at) OVER (PARTITION BY owner), now64(3)) / 1000 "
+            # The last line's time, not the latest: after a jump back of the server's clock the
+            # older lines of a living owner lie in the future.
+            f"{hits}, dateDiff('millisecond', argMax(at, _block_number) OVER (PARTITION BY owner), "
+            "now64(3)) / 1000 "
             f"FROM {self._name} WHERE {into} AND ({chosen} OR event IN ('alive', 'quit')) "
             "ORDER BY _block_number"
         )

@@ -7,8 +7,9 @@ import json
 import os
 import secrets as random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -254,7 +255,7 @@ class Load:
                 engine=job.engine, source=job.source, target=job.target, ledger=self.ledger,
                 claims=self._claims, delivery=delivery, doctor=doctor, twins=twins,
                 into=self.into, identity=job.into, emit=job.emit, allowed=self._allowed(),
-                rescue=self._rescue_these,
+                rescue=self._rescuer(self._claims),
                 calm=self._calm,
             ),
             made, self.load_id, verify=options.verify,
@@ -291,9 +292,10 @@ class Load:
         server = self.job.target.server is not None
         return staging.allowances(self.job.engine.facts.settings) if server else {}
 
-    def _rescue_these(self, attempts: Sequence[str]) -> None:
-        if isinstance(self._claims, Journal):
-            self._rescue(self._claims).these(attempts)
+    def _rescuer(self, claims: Claims) -> Callable[[Sequence[str]], None]:
+        if isinstance(claims, Journal):
+            return self._rescue(claims).these
+        return lambda attempts: None  # nobody else can have died
 
     def _calm(self, staged: Staged) -> None:
         if self.job.target.server is not None:
@@ -322,19 +324,24 @@ class Load:
         splits = [s for s in job.listing.splits(job.into) if s.id in gathered]
         attempt = f"{self.load_id}_whole{self.ledger.attempts(self.load_id) + 1}"
         claims: Claims = self._whole or Alone()
+        # Before the claim: after a crash the next run's attempt must have another name.
+        self.ledger.attempt_started(attempt, self.load_id, self._shadow.name, job.into, splits)
         claim = claims.claim(attempt, splits)
         if not claim.whole:
             claims.release(attempt)
+            self.ledger.attempt_ended(attempt, "lost", "other processes hold some of its files")
             raise LedgerError(
                 f"{len(claim.landed) + len(claim.busy) or 'some'} of these files were loaded into "
                 f"{job.table_text} by another rowfall meanwhile, so nothing was made visible",
                 hint="rowfall clean drops what this load has gathered; then run it again.",
             )
 
-        def publish(attempt: str, staged: Staged) -> None:
-            executor.publish_staged(attempt, staged)
+        means = replace(executor.means, claims=claims, rescue=self._rescuer(claims))
 
-        staged = self._shadow.gather(attempt, twins, splits, claims, publish)
+        def publish(attempt: str, staged: Staged) -> None:
+            executor.publish_staged(attempt, staged, means)
+
+        staged = self._shadow.gather(attempt, twins, claims, publish)
         self._calm(staged)
 
     def _wait(self) -> Waited | None:

@@ -18,7 +18,7 @@ from rowfall.model import Schema, Setting, Split
 from rowfall.tune import lower
 
 if TYPE_CHECKING:
-    from rowfall.execute import Executor
+    from rowfall.execute import Executor, Means
 
 # The engine quotes whole buffers of data in some messages; a page is enough for anybody.
 MOST_TEXT = 2_000
@@ -60,9 +60,12 @@ class Recovery:
         self._deaths = 0
         self._declined = 0
 
-    def publish(self, attempt: str, moves: Sequence[Move]) -> None:
+    def publish(self, attempt: str, moves: Sequence[Move], means: Means) -> None:
         """Attach a committed attempt, whatever it takes: engine and connection may be lost
         meanwhile, and what the target has already is found out before the next try.
+
+        Args:
+            means: with the claims among which the attempt has committed.
 
         Raises:
             RowfallError: it cannot be done now; the next run goes on.
@@ -71,27 +74,19 @@ class Recovery:
         for tries in range(retry.MOST_TRANSIENT + 1):
             try:
                 if tries:
-                    alone = self._means.claims.alone(attempt)
+                    alone = means.claims.alone(attempt)
                     moves = publisher.settle(attempt, moves, alone=alone)
                 publisher.publish(attempt, moves)
                 self._deaths = 0
                 return
             except RowfallError as error:
-                if error.code == UNKNOWN_TABLE and self._rescued(attempt):
+                if error.code == UNKNOWN_TABLE and _rescued(attempt, means):
                     return
                 if not error.transient or tries == retry.MOST_TRANSIENT or self._executor.stopping:
                     raise
                 self._executor.note("warning", f"{_line(error)}; going on")
                 time.sleep(retry.pause(tries))
                 self._revive(error)
-
-    def _rescued(self, attempt: str) -> bool:
-        """Whether the attempt is published although its staging tables have got other names:
-        somebody took this process for dead. He may have died since, so it is not waited for."""
-        claims = self._means.claims
-        if claims.fate(attempt) is Fate.TAKEN:
-            self._means.rescue([attempt])
-        return claims.fate(attempt) is Fate.LANDED
 
     def failed(self, work: Work, attempt: str, place: str, error: RowfallError) -> None:
         """Clear away a failed attempt and decide what of it is tried again, and how."""
@@ -208,6 +203,14 @@ class Recovery:
         half = len(work.splits) // 2
         first, second = work.splits[:half], work.splits[half:]
         self._executor.again(replace(work, splits=first), replace(work, splits=second))
+
+
+def _rescued(attempt: str, means: Means) -> bool:
+    """Whether the attempt is published although its staging tables have got other names: somebody
+    took this process for dead. He may have died since, so it is not waited for."""
+    if means.claims.fate(attempt) is Fate.TAKEN:
+        means.rescue([attempt])
+    return means.claims.fate(attempt) is Fate.LANDED
 
 
 def _line(error: RowfallError) -> str:

@@ -7,7 +7,7 @@ under one lock. ``--replace`` exchanges the two tables. Either way readers see n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from rowfall.engines.base import Engine
 from rowfall.errors import LedgerError, RowfallError
 from rowfall.journal import Claims
 from rowfall.ledger import Ledger
-from rowfall.model import Split, Statement
+from rowfall.model import Statement
 from rowfall.publish import Publisher, Staged, ask
 from rowfall.sqltext import SqlText, quote
 from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX
@@ -74,20 +74,18 @@ class Shadow:
             self._engine.run(Statement(statement, allowed))
 
     def gather(
-        self, attempt: str, twins: Twins, splits: Iterable[Split], claims: Claims,
-        publish: Callable[[str, Staged], None],
-    ) -> Staged:  # fmt: skip
+        self, attempt: str, twins: Twins, claims: Claims, publish: Callable[[str, Staged], None]
+    ) -> Staged:
         """Make everything in the shadows visible, as the work of ``attempt``.
 
         Args:
-            splits: what the shadow holds.
+            attempt: in the ledger, with the splits that the shadow holds.
             claims: of the target, where ``attempt`` holds the splits.
             publish: attaches a committed attempt.
 
         Raises:
             LedgerError: another process has taken this one for dead.
         """
-        self._ledger.attempt_started(attempt, self._load_id, self.name, self._into, splits)
         pairs = twins.gathered()
         fixed = [p.staging for p in pairs]
         staged = Publisher(self._engine, self._ledger).staged(pairs, 0.0, fixed)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from contract.engines import connect
 from lab.clickhouse import ClickHouse
+from lab.process import wait_until
+from lab.proxy import Proxy
 from rowfall import journal as journals
 from rowfall import owner
 from rowfall.engines.server import Server
@@ -118,6 +121,55 @@ def test_silent_owners_elsewhere_lose_their_lease(
     other.release("b_1")
     monkeypatch.setattr(journals, "LEASE_SECONDS", -1)
     assert another(server).claim("b_2", [split(1)]).lost == ("a_1",)
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+def test_a_clock_that_jumps_costs_an_owner_elsewhere_one_attempt(
+    clickhouse: ClickHouse, server: Server, journal: Journal, hours: int
+) -> None:
+    """As if the server's clock had jumped by so many hours after the claim."""
+    journal._owner = "elsewhere 1 1 a"
+    journal.claim("a_1", [split(1)])
+    clickhouse.query(
+        f"ALTER TABLE default.{journals.TABLE} UPDATE at = at - INTERVAL {hours} HOUR WHERE 1",
+        settings={"mutations_sync": 1},
+    )
+    other = another(server)
+    assert other.claim("b_1", [split(1)]).lost == ("a_1",)
+    assert not other.expire("a_1").binding
+    assert not journal.commit("a_1", 1, [])  # told, before anything is published
+    # Its lines of before the jump are no longer its last ones.
+    other.release("b_1")
+    assert journal.claim("a_2", [split(1)]).whole
+    assert another(server).claim("b_2", [split(1)]).busy == {split(1).id}
+    assert journal.commit("a_2", 1, [])
+
+
+def test_a_lease_is_renewed_after_the_server_was_away(
+    clickhouse: ClickHouse, server: Server, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "RENEW_SECONDS", 0.05)
+    with Proxy(clickhouse.http_port) as proxy:
+        engine = connect(clickhouse, database="default", port=proxy.port)
+        mine = Journal(engine, "default", INTO, "c")
+        mine.claim("c_1", [split(1)])
+        with mine:
+            wait_until(lambda: signs(server) > 0, 10, "a sign of life")
+            proxy.refuse()
+            proxy.cut()
+            time.sleep(1)
+            before = signs(server)
+            proxy.accept()
+            wait_until(lambda: signs(server) > before, 10, "a sign of life after the restart")
+            assert another(server).claim("b_1", [split(1)]).busy == {split(1).id}
+        engine.close()
+
+
+def signs(server: Server) -> int:
+    """Lines that say no more than that their writer lives."""
+    return len(
+        another(server)._ask(f"SELECT 1 FROM default.{journals.TABLE} WHERE event = 'alive'")
+    )
 
 
 def test_a_lease_is_renewed(

@@ -58,16 +58,22 @@ class Line:
     splits: tuple[str, ...]
     rows: int
     detail: str
+    at: float
 
 
 @dataclass
 class Fake:
-    """The server's state; :meth:`run` takes one statement."""
+    """The server's state; :meth:`run` takes one statement.
+
+    Attributes:
+        clock: the server's, in seconds. It stands, and jumps when the test wants it to.
+    """
 
     tables: dict[str, list[Part]] = field(default_factory=lambda: {TARGET: []})
     journal: list[Line] = field(default_factory=list)
     log: dict[str, bool] = field(default_factory=dict)
     torn: bool = False
+    clock: float = 0.0
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -147,7 +153,7 @@ def _append(
     fake: Fake, event: str, owner: str, attempt: str, splits: str, rows: str, detail: str
 ) -> Found:
     fake.journal.append(
-        Line(fake.block(), event, owner, attempt, _words(splits), int(rows), detail)
+        Line(fake.block(), event, owner, attempt, _words(splits), int(rows), detail, fake.clock)
     )
     return iter(())
 
@@ -164,11 +170,12 @@ def _entries(fake: Fake, asked: str | None, chosen: str) -> Found:
         names = {line.attempt for line in fake.journal}
     else:
         names = set(_words(chosen))
-    for line in fake.journal:
-        if line.attempt in names or line.event in ("alive", "quit"):
-            hits = [s for s in line.splits if s in wanted]
-            yield [line.event, line.attempt, line.owner, line.block, line.rows, line.detail,
-                   hits, 0.0]  # fmt: skip
+    read = [x for x in fake.journal if x.attempt in names or x.event in ("alive", "quit")]
+    last = {line.owner: line.at for line in read}
+    for line in read:
+        hits = [s for s in line.splits if s in wanted]
+        yield [line.event, line.attempt, line.owner, line.block, line.rows, line.detail,
+               hits, fake.clock - last[line.owner]]  # fmt: skip
 
 
 def _ids(fake: Fake, event: str) -> Found:
@@ -321,7 +328,9 @@ STATEMENTS: list[tuple[str, Callable[..., Found]]] = [
     (rf"INSERT INTO {_J} \(.*?\) SELECT '(\w+)', toUUID\('{TARGET_UUID}'\), '([^']*)', '([^']*)', "
      r"CAST\(\[(.*?)\], 'Array\(String\)'\), (\d+), '(.*)'", _append),
     (r"(?:WITH \[(.*?)\] AS asked )?SELECT event, attempt, owner, _block_number, rows, detail, "
-     rf"(?:\[\]|arrayIntersect\(splits, asked\)), dateDiff\(.*? FROM {_J} WHERE {_INTO} AND "
+     rf"(?:\[\]|arrayIntersect\(splits, asked\)), dateDiff\('millisecond', "
+     rf"argMax\(at, _block_number\) OVER \(PARTITION BY owner\), now64\(3\)\) / 1000 "
+     rf"FROM {_J} WHERE {_INTO} AND "
      r"\((.*) OR event IN \('alive', 'quit'\)\) ORDER BY _block_number", _entries),
     (rf"SELECT DISTINCT arrayJoin\(splits\) FROM {_J} WHERE {_INTO} AND event = 'claim' AND "
      rf"attempt IN \(SELECT attempt FROM {_J} WHERE {_INTO} AND event = '(\w+)'.*\)", _ids),

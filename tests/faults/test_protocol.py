@@ -3,8 +3,8 @@
 Several processes load the same splits. Each stops before every statement that it sends; the test
 lets it go on, loses its connection before or after the statement, kills it there, or makes the
 others take it for dead although it goes on (a zombie). In between parts are merged and cleared
-away. At any time every row is visible at most once; in the end, after a run that nobody disturbs,
-exactly once.
+away, and the clocks of the server and of the machines jump by hours. At any time every row is
+visible at most once; in the end, after a run that nobody disturbs, exactly once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import random
 import tempfile
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,6 +43,7 @@ ROUNDS = int(os.environ.get("ROWFALL_FAULT_ROUNDS", "25"))
 INTO = into_key("d", TARGET)
 SPLITS = [Split(f"{n:032x}", f"/{n}.csv", "1-1", 10) for n in range(4)]
 ROWS = Counter((s.id, p) for s in SPLITS for p in PARTITIONS)
+_time = time.time
 # A turn takes microseconds; a process that does not come back hangs.
 _TURN_SECONDS = 20.0
 _MOST_TURNS = 5_000
@@ -60,6 +62,10 @@ class World:
         self.processes: list[Process] = []
         self.taken_for_dead: set[str] = set()
         self.current: Process | None = None
+        self.clock = 0.0
+
+    def time(self) -> float:
+        return _time() + self.clock
 
     def me(self) -> str:
         assert self.current is not None
@@ -255,6 +261,10 @@ HOWS = st.sampled_from([
 ])  # fmt: skip
 
 
+# Within a lease, just out of it, hours.
+JUMPS = st.sampled_from([-86_400.0, -7_200.0, -61.0, -5.0, 5.0, 61.0, 7_200.0, 86_400.0])
+
+
 class Crashes(RuleBasedStateMachine):
     """Processes of two machines that are crashed anywhere."""
 
@@ -267,6 +277,7 @@ class Crashes(RuleBasedStateMachine):
         world = self.world = World(Path(self.folder.name))
         self.patch.setattr(owner, "me", world.me)
         self.patch.setattr(owner, "dead", world.dead)
+        self.patch.setattr(time, "time", world.time)
         for module, name in (
             (execute, "WAIT_SECONDS"), (rescue, "LOOK_SECONDS"), (journal, "PAUSE_SECONDS"),
         ):  # fmt: skip
@@ -301,6 +312,16 @@ class Crashes(RuleBasedStateMachine):
     def take_for_dead(self, data: st.DataObject) -> None:
         """A lease that ran out while its process was only slow."""
         self.world.taken_for_dead.add(data.draw(st.sampled_from(self.alive())).name)
+
+    @rule(seconds=JUMPS)
+    def jump(self, seconds: float) -> None:
+        """The server's clock: whoever has not written since looks dead, or as if from later."""
+        self.world.fake.clock += seconds
+
+    @rule(seconds=JUMPS)
+    def jump_here(self, seconds: float) -> None:
+        """The clock of the machines that rowfall runs on."""
+        self.world.clock += seconds
 
     @rule(partition=st.sampled_from(PARTITIONS))
     def merge(self, partition: str) -> None:
