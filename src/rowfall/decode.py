@@ -112,7 +112,7 @@ class Decode:
         threading.Thread(target=_release, args=(child, pipes, done), daemon=True).start()
 
         def tick(progress: Mapping[str, int]) -> None:
-            on_tick({**progress, "sent_bytes": child.written})
+            on_tick({**progress, "sent_bytes": child.stored(progress.get("read_rows"))})
 
         try:
             outcome = self._feed(order, pipes, lane, tick)
@@ -243,18 +243,14 @@ def _chunks(pipe: str) -> Iterator[bytes]:
 
 
 class _Child:
-    """The running program; its spec, which may hold signed addresses, goes through stdin only.
-
-    Attributes:
-        written: bytes of the objects whose rows have gone into the pipes.
-    """
+    """The running program; its spec, which may hold signed addresses, goes through stdin only."""
 
     def __init__(self, program: str, spec: Mapping[str, Any]) -> None:
         self._process = subprocess.Popen(
             [program, "run", "--spec", "-"],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
-        self.written = 0
+        self._written = (0, 0)
         self._last = b""
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -265,11 +261,19 @@ class _Child:
 
     def _listen(self) -> None:
         assert self._process.stderr is not None  # noqa: S101 - a pipe, see above
-        for line in self._process.stderr:
-            try:
-                self.written = int(json.loads(line)["written"])
-            except (ValueError, KeyError, TypeError):
-                self._last = line
+        with self._process.stderr as pipe:
+            for line in pipe:
+                try:
+                    said = json.loads(line)
+                    self._written = (said["written_rows"], said["written_bytes"])
+                except (ValueError, KeyError, TypeError):
+                    self._last = line
+
+    def stored(self, rows: int | None) -> int:
+        """Bytes of the objects behind the first ``rows`` rows: megabytes of those that have gone
+        into the pipes are still on their way to a server."""
+        written, stored = self._written
+        return stored if rows is None or rows >= written else stored * rows // written
 
     def wait(self) -> None:
         self._process.wait()

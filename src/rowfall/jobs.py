@@ -22,7 +22,7 @@ from rowfall.ledger import Ledger, into_key
 from rowfall.model import Encoding, Kind, Listing, Plan, Schema, Statement
 from rowfall.options import Options
 from rowfall.publish import ask, read_rows
-from rowfall.reach import Reach, reach
+from rowfall.reach import Reach, reach, same_machine
 from rowfall.secrets import Secret
 from rowfall.shadow import table_uuid
 from rowfall.sources import open_source
@@ -263,6 +263,7 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
     if job.target.table and schema.exists and not job.options.direct:
         database, table = job.target.database, job.target.table
         fed = views.discover(lambda text: ask(job.engine, text), database, table).names
+    job.how = _nearer(job, schema)
     pulls = job.how is None or job.how.pull
     inputs = planner.Inputs(
         source=job.puller,
@@ -297,6 +298,27 @@ def _reads_exactly(job: Job) -> bool:
         return job.engine.run(statement).data == b"1\n"
     except RowfallError:  # a right is missing that a load needs, too
         return False
+
+
+def _nearer(job: Job, schema: Schema) -> Reach | None:
+    """How rows get to a server, now that the decoder's part is known.
+
+    Where the CPU is this machine's either way, pushing decoded blocks takes less than half of what
+    a server needs to parse by itself (50 M rows of csv.gz: 3.4 CPU-seconds, 8.2 when it pulls).
+    """
+    how, wish = job.how, job.options.decoder
+    if how is None or not how.pull or job.options.pull or wish == "never":
+        return how
+    if decoding.refusal(job.listing, job.encoding, schema, job.engine.facts):
+        return how
+    if decoding.program() is None or job.target.server is None:
+        return how
+    if wish == "always":
+        return Reach(False, f"{decoding.PROGRAM} reads here, as asked for", job.source)
+    if not same_machine(cast("Server", job.engine), job.target.server.host):
+        return how
+    why = "the server is on this machine, where rowfall-decode parses for less than half the CPU"
+    return Reach(False, why, job.source, how.seconds)
 
 
 def _undecoded(job: Job, schema: Schema) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ipaddress
 import re
+import socket
 import time
 import uuid
 from collections.abc import Sequence
@@ -20,6 +22,7 @@ from rowfall import uri
 from rowfall.errors import RowfallError, TargetError
 from rowfall.model import Encoding, Kind, Listing, Split
 from rowfall.options import Options
+from rowfall.publish import ask
 from rowfall.secrets import Secret, redact
 from rowfall.sources.base import Pullable, Reader, Source
 from rowfall.sqltext import SqlText, quote
@@ -120,6 +123,19 @@ def reach(
     if options.pull:
         raise TargetError(f"the server cannot pull: {why.text}", hint=why.hint)
     return Reach(False, why.text, source, time.monotonic() - started)
+
+
+def same_machine(server: Server, host: str) -> bool:
+    """Whether the server shares this machine's CPU: a loopback address may also be a tunnel's end
+    or a container's, so it has to have our name, too."""
+    try:
+        near = ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        near = host == "localhost"
+    if not near:
+        return False
+    named = str(ask(server, "SELECT hostName()")[0][0])
+    return named.partition(".")[0] == socket.gethostname().partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)

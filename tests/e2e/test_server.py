@@ -113,9 +113,9 @@ def test_stdin(lake: Lake) -> None:
 def test_http_is_pulled(lake: Lake, web: Web) -> None:
     body = gzip.compress(rows(0, 1000, *HEAD).encode())
     urls = [web.put(f"{lake.database}/f{n}.csv.gz", body) for n in (1, 2)]
-    plan = lake.ok("plan", *urls, "--table", "t", "--json").document
+    plan = lake.ok("plan", *urls, "--table", "t", "--pull", "--json").document
     assert (plan["delivery"], plan["placement"], plan["streams"]) == ("pull", "server", 0)
-    report = lake.load(*urls, "--table", "t", "--verify")
+    report = lake.load(*urls, "--table", "t", "--pull", "--verify")
     assert (report["rows"], report["splits_landed"]) == (2000, 2)
     pushed = lake.load(*urls, "--table", "u", "--push")
     assert pushed["rows"] == 2000
@@ -126,14 +126,34 @@ def test_s3_is_pulled(lake: Lake, s3: Seaweed, bucket: str) -> None:
     for number in (1, 2, 3):
         s3.put(bucket, f"in/{number}.csv", rows(number, number + 1, *HEAD).encode())
     source = f"s3://{bucket}/in/*.csv"
-    report = lake.load(source, "--table", "t", "--verify", env=s3.env)
+    report = lake.load(source, "--table", "t", "--pull", "--verify", env=s3.env)
     assert (report["rows"], report["splits"]) == (3, 3)
     assert lake.row("SELECT sum(id) FROM {db}.t") == [6]
-    plan = lake.ok("plan", source, "--table", "fresh", env=s3.env).out
+    plan = lake.ok("plan", source, "--table", "fresh", "--pull", env=s3.env).out
     assert s3.secret_key not in plan
     lake.do("SYSTEM FLUSH LOGS")
     assert lake.row(f"SELECT countIf(position(query, '{s3.secret_key[:12]}') > 0 AND "
                     "query NOT LIKE '%countIf%') FROM system.query_log") == [0]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "delivery", "decoder"),
+    [((), "push", "rowfall-decode"), (("--decoder", "never"), "pull", "engine"),
+     (("--pull",), "pull", "engine"), (("--decoder", "always"), "push", "rowfall-decode")],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_server_of_this_machine_is_spared_parsing(
+    lake: Lake, s3: Seaweed, bucket: str, options: tuple[str, ...], delivery: str, decoder: str
+) -> None:
+    for number in (1, 2, 3):
+        s3.put(bucket, f"in/{number}.csv", rows(number, number + 1, *HEAD).encode())
+    source = f"s3://{bucket}/in/*.csv"
+    plan = lake.ok("plan", source, "--table", "t", *options, "--json", env=s3.env).document
+    assert (plan["delivery"], plan["decoder"]) == (delivery, decoder)
+    assert ("on this machine" in plan["why"]) == (not options)
+    report = lake.load(source, "--table", "t", *options, "--verify", env=s3.env)
+    assert (report["rows"], report["splits"]) == (3, 3)
+    assert lake.row("SELECT sum(id) FROM {db}.t") == [6]
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -404,7 +424,9 @@ def test_progress(lake: Lake, web: Web, how: str) -> None:
     """Rows and bytes of the source grow before anything is published."""
     body = rows(0, 1_000_000, *HEAD).encode()
     source = str(lake.shell.write("in.csv", body))
-    options = [] if "decoded" in how else ["--decoder", "never"]
+    # A block counts when it has gone: ten of them.
+    small = ["--set", "min_insert_block_size_rows=100000"]
+    options = small if "decoded" in how else ["--decoder", "never"]
     service = lake.server.http_port
     if how == "pull":
         web.put(f"{lake.database}/in.csv", body)
@@ -421,8 +443,10 @@ def test_progress(lake: Lake, web: Web, how: str) -> None:
             to = lake.server.uri(lake.database, port=network.port)
         seen = progress(lake, to, source, *options)
     assert any(size and count < 1_000_000 for size, count in seen), seen
-    if how in ("pull", "push as it is"):  # others read ahead of what they send
+    if how != "push read here":  # reads ahead of what it sends
         assert any(0 < size < len(body) for size, _ in seen), seen
+    if how == "push decoded":  # not what has been read, but what of it the server has
+        assert all(size <= len(body) * (count + 100_000) / 1e6 for size, count in seen), seen
     assert seen[-1] == (len(body), 1_000_000)
 
 

@@ -27,14 +27,20 @@ pub struct Done {
     pub bytes_raw: u64,
 }
 
+/// Rows that have gone into the outputs, and bytes of the inputs that they were.
+#[derive(Default)]
+struct Written {
+    rows: AtomicU64,
+    bytes: AtomicU64,
+}
+
 /// What the workers share.
 struct Shared<'a> {
     spec: &'a Spec,
     simd: Simd,
     inputs: Inputs<'a>,
     stop: AtomicBool,
-    /// Bytes of the inputs whose rows have been written.
-    written: AtomicU64,
+    written: Written,
     done: Mutex<Vec<Option<Done>>>,
     /// Of the first input that failed, in the order of the spec.
     failed: Mutex<Option<(usize, Fail)>>,
@@ -49,7 +55,7 @@ pub fn run(spec: &Spec) -> Result<Value, Fail> {
             .ok_or_else(|| Fail::spec(format!("this machine has no {simd} instructions")))?,
         inputs: Inputs::new(&spec.inputs, spec.outputs.len()),
         stop: AtomicBool::new(false),
-        written: AtomicU64::new(0),
+        written: Written::default(),
         done: Mutex::new(vec![None; spec.inputs.len()]),
         failed: Mutex::new(None),
     };
@@ -115,10 +121,11 @@ impl Shared<'_> {
         let mut told = 0;
         while self.spec.progress_ms > 0 && !over.load(Ordering::Relaxed) {
             thread::park_timeout(Duration::from_millis(self.spec.progress_ms));
-            let written = self.written.load(Ordering::Relaxed);
-            if written != told {
-                told = written;
-                eprintln!("{}", json!({"written": written}));
+            let rows = self.written.rows.load(Ordering::Relaxed);
+            if rows != told {
+                told = rows;
+                let bytes = self.written.bytes.load(Ordering::Relaxed);
+                eprintln!("{}", json!({"written_rows": rows, "written_bytes": bytes}));
             }
         }
     }
@@ -147,7 +154,7 @@ pub struct Worker<'a> {
     spec: &'a Spec,
     simd: Simd,
     output: Output,
-    written: &'a AtomicU64,
+    written: &'a Written,
     names: Vec<String>,
     columns: Vec<Column>,
     rows: usize,
@@ -171,7 +178,7 @@ struct Place<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(spec: &'a Spec, simd: Simd, output: Output, written: &'a AtomicU64) -> Worker<'a> {
+    fn new(spec: &'a Spec, simd: Simd, output: Output, written: &'a Written) -> Worker<'a> {
         let types = spec.types().expect("checked before workers start");
         let sources: Vec<String> = spec.columns.iter().map(|c| c.source().to_owned()).collect();
         let nullable = types.iter().map(|t| t.nullable).collect();
@@ -208,8 +215,10 @@ impl<'a> Worker<'a> {
         let written = self.output.write(&self.names, &self.columns, self.rows);
         written.map_err(|error| Fail::output(&self.output.path, &error))?;
         self.columns.iter_mut().for_each(Column::clear);
+        let bytes = std::mem::take(&mut self.unwritten);
+        self.written.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.written.rows.fetch_add(self.rows as u64, Ordering::Relaxed);
         self.rows = 0;
-        self.written.fetch_add(std::mem::take(&mut self.unwritten), Ordering::Relaxed);
         Ok(())
     }
 
