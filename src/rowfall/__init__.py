@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rowfall.api import Verification, load, loads, plan, query, report, verify
+    from rowfall.api import load, loads, plan, query, report, verify
     from rowfall.errors import RowfallError
-    from rowfall.model import Plan, Report
+    from rowfall.model import Plan, Report, Verification
     from rowfall.options import Options
 
 __version__ = "0.1.0"
@@ -23,7 +23,7 @@ _HOMES = {
     "query": "api",
     "report": "api",
     "verify": "api",
-    "Verification": "api",
+    "Verification": "model",
     "Options": "options",
     "Plan": "model",
     "Report": "model",

@@ -24,13 +24,13 @@ from rowfall.errors import Interrupted, RowfallError, TargetError, UsageError
 from rowfall.events import Event, Listener, silent
 from rowfall.jobs import connect, open_job, plan_job, refusal
 from rowfall.loader import load_job
-from rowfall.model import Plan, Report, Statement
+from rowfall.model import Plan, Report, Statement, Verification
 from rowfall.options import Options, restored
 from rowfall.secrets import Secret
 from rowfall.shadow import shadow_name
 from rowfall.sqltext import SqlText
 from rowfall.targets import open_target
-from rowfall.verifier import Verification, verify_table
+from rowfall.verifier import verify_table
 
 if TYPE_CHECKING:
     from rowfall.engines.server import Server
@@ -266,9 +266,11 @@ def verify(
 ) -> Verification:
     """Read the source of a finished load again and compare it with the table.
 
+    Where the table as it is now says nothing about the load (it holds rows of others, or its
+    engine collapses rows), the rows counted before they became visible are compared.
+
     Raises:
         UsageError: no such load. SourceError: the source is gone or changed.
-        LedgerError: the table holds rows of other loads, so it cannot be compared as a whole.
     """
     known = report(load_id, to=to)
     request = history.request(known.load_id, to)

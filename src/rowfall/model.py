@@ -437,3 +437,45 @@ class Report:
     notes: tuple[str, ...] = ()
     engine_version: str = ""
     rowfall_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedSplit:
+    """One split on both sides.
+
+    Attributes:
+        split: the object, with its range where it has one.
+        source_checksum: as in :class:`Verification`, of this split alone.
+        landed_rows: its rows in the target; None where it cannot be told, because rows that are
+            missing (or there too often) are in other splits as well.
+    """
+
+    split: str
+    source_rows: int
+    source_checksum: str
+    landed_rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Source and target compared by the engine: rows, and a checksum that ignores their order.
+
+    Attributes:
+        source_checksum, target_checksum: sum over all rows of a 64-bit hash of all columns;
+            ``target_checksum`` is "" where only rows could be counted.
+        scope: what was compared, in words.
+        seconds: how long it took.
+        splits: each of the load's splits.
+        foreign_rows: rows of the target that no split holds.
+    """
+
+    load_id: str
+    ok: bool
+    source_rows: int
+    target_rows: int
+    source_checksum: str
+    target_checksum: str
+    scope: str
+    seconds: float
+    splits: tuple[VerifiedSplit, ...] = ()
+    foreign_rows: int = 0

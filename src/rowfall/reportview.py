@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -14,7 +14,7 @@ from rich.text import Text
 from rowfall import sql, units
 from rowfall.cleanup import Leftover
 from rowfall.layout import WIDTH, bar, facts, grid, render, wrap
-from rowfall.model import Report
+from rowfall.model import Report, Verification, VerifiedSplit
 
 REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 1
 DEFAULT_TARGETS = ("", "rowfall-data", "./rowfall-data")  # what needs no --to
@@ -34,25 +34,8 @@ _OUTCOMES = {
 }
 
 
-class Verified(Protocol):
-    """What this module reads of :class:`rowfall.api.Verification`, which lives above it."""
-
-    @property
-    def load_id(self) -> str: ...
-    @property
-    def ok(self) -> bool: ...
-    @property
-    def source_rows(self) -> int: ...
-    @property
-    def target_rows(self) -> int: ...
-    @property
-    def source_checksum(self) -> str: ...
-    @property
-    def target_checksum(self) -> str: ...
-    @property
-    def scope(self) -> str: ...
-    @property
-    def seconds(self) -> float: ...
+# Splits that differ are listed up to here; a table loaded twice differs in all of them.
+MOST_SPLITS = 20
 
 
 def report_document(report: Report) -> dict[str, Any]:
@@ -65,19 +48,9 @@ def loads_document(reports: Sequence[Report]) -> dict[str, Any]:
     return {"rowfall_loads": LOADS_VERSION, "loads": [asdict(r) for r in reports]}
 
 
-def verification_document(result: Verified) -> dict[str, Any]:
+def verification_document(result: Verification) -> dict[str, Any]:
     """The JSON document of ``rowfall verify``."""
-    return {
-        "rowfall_verification": VERIFICATION_VERSION,
-        "load_id": result.load_id,
-        "ok": result.ok,
-        "source_rows": result.source_rows,
-        "target_rows": result.target_rows,
-        "source_checksum": result.source_checksum,
-        "target_checksum": result.target_checksum,
-        "scope": result.scope,
-        "seconds": result.seconds,
-    }
+    return {"rowfall_verification": VERIFICATION_VERSION, **asdict(result)}
 
 
 def report_text(
@@ -253,18 +226,41 @@ def leftovers_text(found: Sequence[Leftover]) -> str:
     return render([grid([head, *rows], right={2, 3}, indent=0)])
 
 
-def verification_text(result: Verified, *, color: bool = False, width: int = WIDTH) -> str:
+def verification_text(
+    result: Verification, *, color: bool = False, verbose: bool = False, width: int = WIDTH
+) -> str:
     """The result of ``rowfall verify``: both sides below each other, so a difference is seen."""
     word, style = ("equal", "green") if result.ok else ("different", "red")
     rows = (
         ("", "rows", "checksum"),
         ("source", units.exact(result.source_rows), result.source_checksum),
-        ("target", units.exact(result.target_rows), result.target_checksum),
+        ("target", units.exact(result.target_rows), result.target_checksum or "-"),
     )
     parts: list[RenderableType] = [_title(result.load_id, word, style), "", grid(rows, right={1})]
     if result.source_rows != result.target_rows:
         missing = result.source_rows - result.target_rows
         word = "missing in" if missing > 0 else "too many in"
         parts += ["", Text(f"  {units.exact(abs(missing))} rows {word} the target", "red")]
+    if result.foreign_rows:
+        count = units.exact(result.foreign_rows)
+        parts += ["", Text(f"  {count} rows of the target are in no file of the source", "red")]
+    shown = [s for s in result.splits if verbose or s.landed_rows != s.source_rows]
+    if shown and (verbose or not result.ok):
+        parts += ["", _verified_splits(shown if verbose else shown[:MOST_SPLITS])]
+        if not verbose and len(shown) > MOST_SPLITS:
+            parts += [f"  and {len(shown) - MOST_SPLITS:,} more; -v shows all"]
     compared = f"Compared: {result.scope}, in {units.duration(result.seconds)}."
     return render([*parts, "", wrap(compared, indent="  ", width=width)], color=color, width=width)
+
+
+def _verified_splits(splits: Sequence[VerifiedSplit]) -> RenderableType:
+    head = ("split", "in the source", "in the target")
+    rows = [
+        (
+            one.split.rpartition("/")[2] or one.split,
+            units.exact(one.source_rows),
+            "cannot be told" if one.landed_rows is None else units.exact(one.landed_rows),
+        )
+        for one in splits
+    ]
+    return grid([head, *rows], right={1, 2})

@@ -360,7 +360,8 @@ def _aggregates(groups: Groups, columns: Sequence[Found], encoding: Encoding) ->
     for number, ((_, facts), members) in enumerate(groups.items()):
         x, t = f"x{number}", f"t{number}"
         inner.append(f"[{', '.join(_value(columns[m]) for m in members)}] AS {x}")
-        inner.append(f"arrayMap(x -> trim(BOTH ' \\t' FROM x), {x}) AS {t}" if text else f"{x} AS {t}")
+        bare = f"arrayMap(x -> trim(BOTH ' \\t' FROM x), {x})" if text else x
+        inner.append(f"{bare} AS {t}")
         for fact in facts:
             aggregate, each = everything[fact]
             outer.append(f"{aggregate}ForEach(arrayMap((x, t) -> {each}, {x}, {t}))")

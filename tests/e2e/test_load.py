@@ -372,10 +372,59 @@ def test_verify_last(shell: Shell) -> None:
     assert document["rowfall_verification"] == 1
     assert (document["ok"], document["source_rows"], document["target_rows"]) == (True, 10, 10)
     assert document["source_checksum"] == document["target_checksum"]
+    assert [(s["source_rows"], s["landed_rows"]) for s in document["splits"]] == [(1, 1)] * 10
+    total = sum(int(s["source_checksum"], 16) for s in document["splits"])
+    assert document["source_checksum"] == f"{total % 2**64:016x}"
     shell.ok("query", "ALTER TABLE t UPDATE name = 'changed' WHERE id = 3 "
              "SETTINGS mutations_sync = 2", "--write")  # fmt: skip
     differ = shell.ends(7, "verify", "last")
     assert "differ" in differ.out.lower()
+    document = shell.ends(7, "verify", "last", "--json").document
+    landed = {Path(s["split"]).name: s["landed_rows"] for s in document["splits"]}
+    assert (landed.pop("f3.csv"), set(landed.values())) == (0, {1})
+    assert document["foreign_rows"] == 1
+
+
+def test_verify_says_which_files_are_short(shell: Shell) -> None:
+    shell.write("in/a.csv", "id,x\n1,own\n2,own\n3,both\n")
+    shell.write("in/b.csv", "id,x\n4,own\n3,both\n5,own\n")
+    shell.write("in/c.csv", "id,x\n6,own\n")
+    shell.ok("load", "in/*.csv", "--table", "t")
+
+    def landed() -> list[int | None]:
+        return [
+            s["landed_rows"] for s in shell.ends(7, "verify", "last", "--json").document["splits"]
+        ]
+
+    shell.ok("query", "INSERT INTO t VALUES (4, 'own'), (4, 'own')", "--write")
+    assert landed() == [3, 5, 1]
+    shell.ok("query", "ALTER TABLE t DELETE WHERE id = 6 SETTINGS mutations_sync = 2", "--write")
+    assert landed() == [3, 5, 0]
+    assert "c.csv" in shell.ends(7, "verify", "last").out
+    shell.ok("query", "INSERT INTO t VALUES (3, 'both')", "--write")
+    assert landed() == [None, None, 0], "the row is in two files"
+
+
+def test_verify_counts_where_rows_are_collapsed_or_mixed(shell: Shell) -> None:
+    shell.write("in/a.csv", "id,x\n1,a\n1,b\n2,c\n")
+    shell.write("in/b.csv", "id,x\n2,d\n3,e\n")
+    engine = ("--engine", "ReplacingMergeTree", "--order-by", "id")
+    shell.ok("load", "in/*.csv", "--table", "t", *engine)
+    shell.ok("query", "OPTIMIZE TABLE t FINAL", "--write")
+    assert shell.row("SELECT count() FROM t") == [3]
+    document = shell.ok("verify", "last", "--json").document
+    assert (document["source_rows"], document["target_rows"]) == (5, 5)
+    assert [s["landed_rows"] for s in document["splits"]] == [3, 2]
+    assert "ReplacingMergeTree makes fewer rows of them" in document["scope"]
+    assert document["target_checksum"] == ""
+    # A file that has changed since is another source than the one that was loaded.
+    shell.write("more/a.csv", "id,x\n7,a\n8,b\n")
+    shell.write("more/b.csv", "id,x\n9,a\n")
+    shell.ok("load", "in/*.csv", "--table", "two", "--order-by", "id")
+    shell.ok("load", "more/*.csv", "--table", "two")
+    document = shell.ok("verify", "last", "--json").document
+    assert (document["source_rows"], document["target_rows"]) == (3, 3)
+    assert "also holds 2 splits of other loads" in document["scope"]
 
 
 # --- plan and reports -----------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import rowfall
 from rowfall import errors, events
 from rowfall.cli import COMMANDS, cli, reference, run
 from rowfall.errors import Exit
-from rowfall.model import Failure, Report
+from rowfall.model import Failure, Report, Verification
 from rowfall.options import Options, flags_of
 
 SRC = Path(rowfall.__file__).parents[1]
@@ -229,11 +229,8 @@ def test_status_and_report_are_data(api: Api, capsys: Captured) -> None:
 
 @pytest.mark.parametrize(("ok", "code"), [(True, Exit.DONE), (False, Exit.VERIFY)])
 def test_verify(api: Api, ok: bool, code: Exit, capsys: Captured) -> None:
-    values = {
-        "load_id": "3f2a", "ok": ok, "source_rows": 2, "target_rows": 2, "source_checksum": "a",
-        "target_checksum": "a" if ok else "b", "scope": "all rows", "seconds": 0.1,
-    }  # fmt: skip
-    api.answers["verify"] = type("Verification", (), values)()
+    found = Verification("3f2a", ok, 2, 2, "a", "a" if ok else "b", "all rows", 0.1)
+    api.answers["verify"] = found
     assert run(["verify", "last"]) == code
     assert ("equal" if ok else "different") in capsys.readouterr().out
 

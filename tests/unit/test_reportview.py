@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 import pytest
 
-from rowfall.model import Failure, Report
+from rowfall.model import Failure, Report, Verification, VerifiedSplit
 from rowfall.reportview import (
     SHOWN_FAILURES,
     loads_document,
@@ -57,18 +57,17 @@ PARTIAL = replace(
 )
 
 
-@dataclass(frozen=True)
-class Verification:
-    """Shaped as the library's."""
-
-    load_id: str = "3f2a9c1e77aa4b10"
-    ok: bool = True
-    source_rows: int = 100
-    target_rows: int = 100
-    source_checksum: str = "00c0ffee"
-    target_checksum: str = "00c0ffee"
-    scope: str = "all rows of the table"
-    seconds: float = 1.5
+EQUAL = Verification(
+    load_id="3f2a9c1e77aa4b10",
+    ok=True,
+    source_rows=100,
+    target_rows=100,
+    source_checksum="00c0ffee",
+    target_checksum="00c0ffee",
+    scope="the whole table",
+    seconds=1.5,
+    splits=tuple(VerifiedSplit(f"s3://bucket/part_{n}.csv", 50, "0", 50) for n in range(2)),
+)
 
 
 def test_report_of_a_finished_load() -> None:
@@ -179,14 +178,33 @@ def test_loads_as_table_and_json() -> None:
     ("target_rows", "words"), [(90, "10 rows missing"), (103, "3 rows too many")]
 )
 def test_verification_that_differs(target_rows: int, words: str) -> None:
-    text = verification_text(Verification(ok=False, target_rows=target_rows))
+    text = verification_text(replace(EQUAL, ok=False, target_rows=target_rows))
     assert "different" in text
     assert words in text
 
 
 def test_verification_that_agrees() -> None:
-    text = verification_text(Verification())
+    text = verification_text(EQUAL)
     assert "load 3f2a9c1e  equal" in text
-    assert "Compared: all rows of the table, in 1.5 s." in text
-    document = verification_document(Verification())
-    assert document == {"rowfall_verification": 1, **asdict(Verification())}
+    assert "Compared: the whole table, in 1.5 s." in text
+    assert "part_" not in text
+    assert "part_1.csv" in verification_text(EQUAL, verbose=True)
+    document = verification_document(EQUAL)
+    assert document == {"rowfall_verification": 1, **asdict(EQUAL)}
+
+
+def test_verification_names_the_splits_that_differ() -> None:
+    short = (EQUAL.splits[0], VerifiedSplit("in/part_1.csv", 50, "0", 45))
+    text = verification_text(replace(EQUAL, ok=False, target_rows=95, splits=short))
+    assert text.split("\n")[-5:-2] == [
+        "  split       in the source  in the target",
+        "  part_1.csv             50             45",
+        "",
+    ]
+    unclear = tuple(VerifiedSplit(f"in/part_{n}.csv", 50, "0", None) for n in range(30))
+    text = verification_text(
+        replace(EQUAL, ok=False, target_rows=95, splits=unclear, foreign_rows=7)
+    )
+    assert "7 rows of the target are in no file of the source" in text
+    assert "part_19.csv             50  cannot be told" in text
+    assert "and 10 more; -v shows all" in text

@@ -17,7 +17,8 @@ from rowfall.secrets import Secret
 def verify(output: Output, load_id: str, to: str | None, password: Secret | None) -> int:
     """Read the source of a load again and compare it with the target.
 
-    LOAD is the id of a load, its first digits, or 'last'. Exit code 7 means that they differ.
+    LOAD is the id of a load, its first digits, or 'last'. Splits that differ are listed, with -v
+    all of them. Exit code 7 means that source and target differ.
     """
     from rowfall import api
     from rowfall.reportview import verification_document, verification_text
@@ -27,5 +28,9 @@ def verify(output: Output, load_id: str, to: str | None, password: Secret | None
     if output.json:
         output.document(verification_document(result))
     else:
-        output.data(verification_text(result, color=output.data_color, width=output.columns))
+        output.data(
+            verification_text(
+                result, color=output.data_color, verbose=output.verbose, width=output.columns
+            )
+        )
     return Exit.DONE if result.ok else Exit.VERIFY

@@ -444,6 +444,18 @@ class Ledger:
         )
         return int(str(rows[0][0]))
 
+    def landed_attempts(self, into: str) -> list[tuple[int, list[str]]]:
+        """(rows, split ids) of the attempts whose splits count as landed in ``into``."""
+        found: dict[str, tuple[int, list[str]]] = {}
+        rows = self._rows(
+            "SELECT l.id, a.id, a.rows FROM landed l JOIN attempt a ON a.id = l.attempt_id "
+            "WHERE l.into_table = ? AND a.state = 'published'",
+            into,
+        )
+        for split, attempt, count in rows:
+            found.setdefault(str(attempt), (int(str(count)), []))[1].append(str(split))
+        return list(found.values())
+
     def close(self) -> None:
         self._db.close()
 
