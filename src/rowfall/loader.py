@@ -47,6 +47,8 @@ from rowfall.verifier import compare_staged
 # The user may not create tables (497) or is read-only (164): what the server says is the cause.
 RIGHTS = (497, 164)
 
+UNKNOWN_TABLE = 60
+
 # Loads that this process runs now: another thread's load is no unfinished one.
 _ACTIVE: set[str] = set()
 
@@ -82,8 +84,23 @@ class Load:
         self._whole: Journal | None = None
         # --replace that a stopped run has brought to its end but for the report.
         self._swapped = False
+        # uuid of the target: a table of the same name made meanwhile is not the one we load into.
+        self._own = ""
 
     def run(self) -> Report:
+        """Run it to its end.
+
+        Raises:
+            RowfallError: what stopped it; failed splits alone are in the report.
+        """
+        try:
+            return self._run()
+        except EngineError as error:
+            if error.code == UNKNOWN_TABLE and self._own:
+                self._check_target()
+            raise
+
+    def _run(self) -> Report:
         job, ledger = self.job, self.ledger
         self._settle_past()
         made, landed = plan_job(job, self._known())
@@ -119,29 +136,52 @@ class Load:
             self._swapped = self._shadow.swapped() and self._all_landed()
             if not self._swapped:
                 job.home = self._shadow.name
-        elif ledger.created_here(job.into) and not ledger.landed(job.into):
+        elif ledger.created_here(job.into) and not (
+            ledger.landed(job.into) or ledger.landed(self.into)
+        ):
             _drop_own_empty_table(job, ledger, self.load_id)
-        self._settle_table(job.into, target.table)
+        if self._settle_table(job.into, target.table) and job.options.atomic:
+            self._shadow.drop()  # made like a table that is gone
         if self._gathers:
             # Only now: the target's journal may say that the shadow's rows are there.
             self._shadow.drop_foreign()
             self._settle_table(self.into, self._shadow.name)
 
-    def _settle_table(self, key: str, name: str) -> None:
-        """Settle what was published into one table; forget what its predecessor held."""
+    def _settle_table(self, key: str, name: str) -> bool:
+        """Settle what was published into one table; forget what its predecessor held.
+
+        Returns:
+            Whether it had one that is gone.
+        """
         job, ledger = self.job, self.ledger
         uuid = table_uuid(job.engine, job.target.database, name)
         if uuid and job.target.server is not None:
             self._rescue_all(uuid, key)
         known = ledger.table_uuid(key)
         if known is None or known == uuid:
-            return
+            return False
+        if known and job.target.server is not None:
+            old = self._journal(known)
+            if old.there():
+                self._rescue(old).table_gone()
         forgotten = ledger.set_table(key, uuid)
         if forgotten and key == job.into:
             job.emit(
                 Note("info", f"{job.table_text} was dropped since the last load: "
                              f"loading all {forgotten:,} splits again")
             )  # fmt: skip
+        return bool(known)
+
+    def _check_target(self) -> None:
+        """Rows are only made visible in the table that the load began with: what has landed in it
+        would be missing in another.
+
+        Raises:
+            TargetError: somebody has dropped it, or replaced it.
+        """
+        job = self.job
+        if table_uuid(job.engine, job.target.database, job.target.table) != self._own:
+            raise _dropped(job.table_text)
 
     def _all_landed(self) -> bool:
         landed = self.ledger.landed(self.job.into)
@@ -213,7 +253,7 @@ class Load:
 
         facts = staging.facts(asks, database, job.home)
         if facts is None:
-            raise TargetError(f"the table {database}.{job.home} was dropped by somebody else")
+            raise _dropped(f"{database}.{job.home}")
         if job.options.direct:
             return Twins(facts, views.Views(database, job.target.table), straight=True)
         found = views.discover(asks, database, job.target.table)
@@ -233,6 +273,8 @@ class Load:
         """Which tables these are, in the ledger; and the journals of a shared target."""
         job, ledger, database = self.job, self.ledger, self.job.target.database
         own = table_uuid(job.engine, database, job.target.table)
+        if not job.options.replace:
+            self._own = own
         if own and not job.options.replace:
             ledger.set_table(job.into, own)
         home = own
@@ -298,6 +340,8 @@ class Load:
         return lambda attempts: None  # nobody else can have died
 
     def _calm(self, staged: Staged) -> None:
+        if self._own:
+            self._check_target()
         if self.job.target.server is not None:
             self._pressure.calm(staged.moves, staged.parts)
 
@@ -341,6 +385,7 @@ class Load:
         def publish(attempt: str, staged: Staged) -> None:
             executor.publish_staged(attempt, staged, means)
 
+        self._check_target()
         staged = self._shadow.gather(attempt, twins, claims, publish)
         self._calm(staged)
 
@@ -356,6 +401,14 @@ class Load:
                 Note("warning", f"{found.parts:,} parts are still active: nothing is being merged")
             )
         return found
+
+
+def _dropped(table: str) -> TargetError:
+    return TargetError(
+        f"the table {table} was dropped by somebody else during the load",
+        hint="Run the same command again: it loads everything into the table that is there then, "
+        "or into a new one.",
+    )
 
 
 def _load_id(job: Job, ledger: Ledger) -> str:

@@ -57,6 +57,14 @@ class Rescue:
         for attempt in ended & self._with_tables():
             self._discard(attempt)  # it died between its last line and the drop
 
+    def table_gone(self) -> None:
+        """Drop what dead processes had staged for a table that does not exist any more."""
+        entries = self._journal.entries()
+        left = {e.attempt for e in entries if e.dead and not e.landed} & self._with_tables()
+        for attempt in left:
+            self._kill(attempt)
+            self._discard(attempt)
+
     def these(self, attempts: Sequence[str]) -> None:
         """End named attempts: publish what was committed, drop what was not."""
         for attempt in attempts:

@@ -122,8 +122,9 @@ class Shadow:
         self._ledger.step(self._load_id, SWAP, "started")
         for tries in range(retry.MOST_TRANSIENT + 1):
             try:
-                # Twice would bring the old rows back: what the first try did is looked up.
-                if self._target() != known:
+                # Twice would bring the old rows back: what the first try did is looked up, where
+                # no other load that replaces the table can have changed it meanwhile.
+                if table_uuid(self._engine, self._database, self.name) == known:
                     self._exchange()
                 break
             except RowfallError as error:

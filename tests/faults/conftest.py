@@ -64,6 +64,12 @@ def rows(server: ClickHouse, tmp_path_factory: pytest.TempPathFactory) -> Rows:
 
 
 @pytest.fixture(scope="session")
+def few(server: ClickHouse, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    """Two files: two attempts."""
+    return make_rows(server, tmp_path_factory.mktemp("few") / "files", files=2, rows=3000)
+
+
+@pytest.fixture(scope="session")
 def bucket(rows: Rows) -> Iterator[Seaweed]:
     """An S3 service that may be killed, with the files in the bucket ``files``."""
     with Seaweed() as service:

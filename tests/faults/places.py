@@ -30,6 +30,7 @@ class Loader:
         account: who loads; the configured user by default.
 
     Attributes:
+        home: see above.
         options: may be changed between two loads.
     """
 
@@ -42,7 +43,7 @@ class Loader:
         env: Mapping[str, str] | None = None,
         account: Account | None = None,
     ) -> None:
-        self._server, self._home, self._sources = server, home, sources
+        self._server, self.home, self._sources = server, home, sources
         self.options = (*OPTIONS, *options)
         self._env = dict(env or {})
         self._account = account
@@ -50,7 +51,7 @@ class Loader:
 
     def __call__(self, port: int, database: str, *, home: str = "") -> Process:
         """``home``: another one has a ledger of its own, as another machine would."""
-        own = self._home / (home or database)
+        own = self.home / (home or database)
         own.mkdir(exist_ok=True)
         kept = {
             key: value

@@ -23,12 +23,13 @@ from faults.scene import Scene, Side
 from lab.clickhouse import ClickHouse
 from lab.faulty import Request
 from lab.process import ServiceError
-from lab.rows import COLUMNS, Rows, checksum, create_target, make_rows
+from lab.rows import COLUMNS, Rows, checksum, create_target
 from lab.seaweed import Seaweed
 
 SIDES: tuple[Side, Side] = ("before", "after")
 # A new table in place of the old one has the types that it is given.
-REPLACE = ("--replace", *(w for c in re.split(r", (?=[a-z])", COLUMNS) for w in ("--type", c)))
+TYPES = tuple(w for c in re.split(r", (?=[a-z])", COLUMNS) for w in ("--type", c))
+REPLACE = ("--replace", *TYPES)
 # Every step of a kind of load, of one that is hurt in one way: some 50 loads of 3 to 8 seconds.
 LONG = pytest.mark.timeout(1800)
 
@@ -40,12 +41,6 @@ def with_old_rows(server: ClickHouse, database: str) -> None:
 
 
 with_views = partial(create_target, views=True)
-
-
-@pytest.fixture(scope="session")
-def few(server: ClickHouse, tmp_path_factory: pytest.TempPathFactory) -> Rows:
-    """Two files: two attempts."""
-    return make_rows(server, tmp_path_factory.mktemp("few") / "files", files=2, rows=3000)
 
 
 @pytest.fixture(scope="session")
