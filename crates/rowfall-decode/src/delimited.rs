@@ -1,8 +1,8 @@
 //! CSV and TSV: rows of the index are checked, then each column is decoded by itself.
 
-use crate::cells::{Cells, Column, Delimited, Rules};
+use crate::block::{self, Bad, Sorting};
+use crate::cells::{Cells, Column, Delimited, Page, Rules};
 use crate::scan::Scan;
-use crate::types;
 
 /// Where the columns stand in the lines of a file.
 #[derive(Debug, Clone)]
@@ -81,15 +81,6 @@ fn count(text: &[u8], scan: &Scan, width: usize) -> (usize, Option<Problem>) {
     (rows, None)
 }
 
-/// A value that is declined: where it stands, quotes included.
-pub struct Bad {
-    pub row: usize,
-    /// Index of the column; None where it is one that nobody wants.
-    pub column: Option<usize>,
-    pub start: usize,
-    pub end: usize,
-}
-
 /// What decoding needs besides the index.
 pub struct Text<'a> {
     pub text: &'a [u8],
@@ -102,42 +93,37 @@ pub fn decode<const CSV: bool>(
     columns: &mut [Column],
     layout: &Layout,
     source: &Text<'_>,
-    first: usize,
-    count: usize,
+    (first, count): (usize, usize),
+    sorting: &mut Sorting,
 ) -> Result<(), Bad> {
     let mut cells = Delimited::<CSV> {
-        text: source.text,
+        page: Page {
+            text: source.text,
+            rows: count,
+            width: layout.width,
+            order: &[],
+            escapes: source.scan.escapes,
+            broken: source.scan.broken,
+            rules: source.rules,
+        },
         index: &source.scan.index[first * layout.width..=(first + count) * layout.width],
-        width: layout.width,
-        column: 0,
-        rows: count,
+        places: &layout.places,
+        crlf: source.scan.cr,
+        place: 0,
         cr: false,
-        escapes: source.scan.escapes,
-        broken: source.scan.broken,
-        rules: source.rules,
     };
     cells.check();
-    assert!(layout.places.iter().all(|&place| place < layout.width));
-    let mut bad = None;
-    for (number, (column, &place)) in columns.iter_mut().zip(&layout.places).enumerate() {
-        cells.column = place;
-        cells.cr = source.scan.cr && place + 1 == layout.width;
-        if let Err(row) = types::decode(column, &cells) {
-            let (start, end) = cells.get(row);
-            bad = Some(Bad { row: first + row, column: Some(number), start, end });
-            // Only an earlier row matters now.
-            cells.rows = row;
-        }
+    let decoded = block::decode(columns, &mut cells, sorting);
+    if CSV || !source.scan.escapes {
+        return decoded;
     }
-    if !CSV && source.scan.escapes {
-        for &place in &layout.skipped {
-            cells.column = place;
-            cells.cr = source.scan.cr && place + 1 == layout.width;
-            if let Some(row) = (0..cells.rows).find(|&row| dangling(&cells, row)) {
-                let (start, end) = cells.get(row);
-                bad = Some(Bad { row: first + row, column: None, start, end });
-                cells.rows = row;
-            }
+    let mut bad = decoded.err();
+    for &place in &layout.skipped {
+        cells.turn(place);
+        let rows = bad.as_ref().map_or(count, |bad| bad.row);
+        if let Some(row) = (0..rows).find(|&row| dangling(&cells, row)) {
+            let (start, end) = cells.get(row);
+            bad = Some(Bad { row, column: None, start, end });
         }
     }
     bad.map_or(Ok(()), Err)
@@ -146,5 +132,5 @@ pub fn decode<const CSV: bool>(
 /// A cell of TSV whose last backslash would take the delimiter with it.
 fn dangling<const CSV: bool>(cells: &Delimited<'_, CSV>, row: usize) -> bool {
     let (start, end) = cells.get(row);
-    cells.text[start..end].iter().rev().take_while(|c| **c == b'\\').count() % 2 == 1
+    cells.page.text[start..end].iter().rev().take_while(|c| **c == b'\\').count() % 2 == 1
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::cells::{Cells, Column, Null, Rules, Style};
-use crate::delimited::Bad;
+use crate::block::{self, Bad, Sorting};
+use crate::cells::{self, Cells, Column, Null, Page, Style};
 use crate::types::{self, load8};
 
 /// Where values stand: start and end, quotes included; `(0, 0)` where the key is missing.
@@ -331,82 +331,60 @@ pub fn decode(
     columns: &mut [Column],
     rows: &Rows,
     text: &[u8],
-    rules: &Rules,
+    rules: &cells::Rules,
     (first, count): (usize, usize),
+    sorting: &mut Sorting,
 ) -> Result<(), Bad> {
     let width = columns.len();
+    let page =
+        Page { text, rows: count, width, order: &[], escapes: rows.escapes, broken: false, rules };
     let spans = &rows.spans[first * width..(first + count) * width];
-    let mut cells =
-        Objects { text, spans, width, column: 0, rows: count, escapes: rows.escapes, rules };
-    let mut bad = None;
-    for (number, column) in columns.iter_mut().enumerate() {
-        cells.column = number;
-        if let Err(row) = types::decode(column, &cells) {
-            let (start, end) = cells.get(row);
-            bad = Some(Bad { row: first + row, column: Some(number), start, end });
-            // Only an earlier row matters now.
-            cells.rows = row;
-        }
-    }
-    bad.map_or(Ok(()), Err)
+    block::decode(columns, &mut Objects { page, spans, column: 0 }, sorting)
 }
 
 /// The values of one column.
-pub struct Objects<'a> {
-    pub text: &'a [u8],
-    pub spans: &'a [Span],
-    pub width: usize,
-    pub column: usize,
-    pub rows: usize,
-    pub escapes: bool,
-    pub rules: &'a Rules,
+struct Objects<'a> {
+    page: Page<'a>,
+    spans: &'a [Span],
+    column: usize,
 }
 
-impl Cells for Objects<'_> {
+impl<'a> Cells<'a> for Objects<'a> {
     const STYLE: Style = Style::Json;
 
     #[inline(always)]
-    fn rows(&self) -> usize {
-        self.rows
+    fn page(&self) -> &Page<'a> {
+        &self.page
+    }
+
+    fn page_mut(&mut self) -> &mut Page<'a> {
+        &mut self.page
+    }
+
+    fn choose(&mut self, column: usize) {
+        self.column = column;
     }
 
     #[inline(always)]
-    fn text(&self) -> &[u8] {
-        self.text
-    }
-
-    #[inline(always)]
-    fn get(&self, row: usize) -> (usize, usize) {
-        let (start, end) = self.spans[row * self.width + self.column];
+    fn get(&self, number: usize) -> (usize, usize) {
+        let (start, end) = self.spans[self.page.row(number) * self.page.width + self.column];
         (start as usize, end as usize)
     }
 
     #[inline(always)]
     fn unquote(&self, from: usize, to: usize) -> (usize, usize) {
         // A missing value is at 0, where no text ever is.
-        let quoted = usize::from(self.text[from] == b'"' && from > 0);
+        let quoted = usize::from(self.page.text[from] == b'"' && from > 0);
         (from + quoted, to - quoted)
     }
 
     fn null(&self, from: usize, to: usize) -> Null {
-        let missing = from == 0 || &self.text[from..to] == b"null";
+        let missing = from == 0 || &self.page.text[from..to] == b"null";
         if missing { Null::Yes } else { Null::No }
     }
 
     fn span(&self) -> usize {
-        let mine = self.spans[..self.rows * self.width].iter();
-        mine.skip(self.column).step_by(self.width).map(|s| (s.1 - s.0) as usize).sum()
-    }
-
-    fn rules(&self) -> &Rules {
-        self.rules
-    }
-
-    fn escapes(&self) -> bool {
-        self.escapes
-    }
-
-    fn broken(&self) -> bool {
-        false
+        let mine = self.spans.iter().skip(self.column).step_by(self.page.width);
+        mine.map(|s| (s.1 - s.0) as usize).sum()
     }
 }

@@ -1,8 +1,10 @@
 //! Text files in, ClickHouse Native blocks out. See README.md for how it is used and what it costs.
 
+pub mod block;
 pub mod cells;
 pub mod delimited;
 pub mod error;
+pub mod gather;
 pub mod header;
 pub mod inflate;
 pub mod inputs;

@@ -25,8 +25,9 @@ impl Hasher for Quick {
     }
 }
 
-/// The column's data in the layout of LowCardinality; `column` holds plain strings.
-pub fn encode(column: &Column, rows: usize) -> Vec<u8> {
+/// The column's data in the layout of LowCardinality; `column` holds plain strings. The rows come
+/// in `order`, if there is one.
+pub fn encode(column: &Column, rows: usize, order: Option<&[u32]>) -> Vec<u8> {
     let mut numbers: HashMap<&[u8], u32, BuildHasherDefault<Quick>> = HashMap::default();
     let mut keys = Vec::new();
     let mut count = 0u32;
@@ -47,6 +48,9 @@ pub fn encode(column: &Column, rows: usize) -> Vec<u8> {
             count - 1
         });
         indexes.push(number);
+    }
+    if let Some(order) = order {
+        indexes = order.iter().map(|row| indexes[*row as usize]).collect();
     }
     let code: u64 = match count {
         0..=0x100 => 0,

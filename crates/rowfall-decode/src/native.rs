@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 
 use crate::cells::Column;
+use crate::gather::{Sink, gather};
 use crate::low;
 use crate::types::append_text;
 
@@ -31,6 +32,21 @@ fn put_number(out: &mut Vec<u8>, mut value: usize) {
 pub struct Output {
     pub path: String,
     file: File,
+    buffer: Vec<u8>,
+}
+
+/// Bytes that are gathered before they are written: they stay in the cache.
+const PIECE: usize = 256 << 10;
+
+impl Sink for Output {
+    fn room(&mut self, more: usize) -> io::Result<&mut Vec<u8>> {
+        if self.buffer.len() + more > PIECE {
+            self.file.write_all(&self.buffer)?;
+            self.buffer.clear();
+        }
+        self.buffer.reserve(more);
+        Ok(&mut self.buffer)
+    }
 }
 
 impl Output {
@@ -43,17 +59,35 @@ impl Output {
             OpenOptions::new().write(true).create(true).truncate(true).open(path)?
         };
         widen(&file);
-        Ok(Output { path: path.to_owned(), file })
+        Ok(Output { path: path.to_owned(), file, buffer: Vec::new() })
     }
 
-    /// Write one block of all columns.
-    pub fn write(&mut self, names: &[String], columns: &[Column], rows: usize) -> io::Result<()> {
+    /// Write one block of all columns, its rows in `order` if there is one.
+    pub fn write(
+        &mut self,
+        names: &[String],
+        columns: &[Column],
+        rows: usize,
+        order: Option<&[u32]>,
+    ) -> io::Result<()> {
         let parts = columns.iter().zip(names).enumerate();
         let heads: Vec<Vec<u8>> = parts
             .map(|(n, (c, name))| head(n == 0, columns.len(), rows, name, &c.kind.name))
             .collect();
         let low: Vec<Option<Vec<u8>>> =
-            columns.iter().map(|c| c.kind.low.then(|| low::encode(c, rows))).collect();
+            columns.iter().map(|c| c.kind.low.then(|| low::encode(c, rows, order))).collect();
+        if let Some(order) = order {
+            for ((head, column), low) in heads.iter().zip(columns).zip(&low) {
+                self.room(head.len())?.extend_from_slice(head);
+                match low {
+                    Some(data) => self.room(data.len())?.extend_from_slice(data),
+                    None => gather(column.values(), order, self)?,
+                }
+            }
+            self.file.write_all(&self.buffer)?;
+            self.buffer.clear();
+            return Ok(());
+        }
         let mut slices = Vec::with_capacity(columns.len() * 3);
         for ((head, column), low) in heads.iter().zip(columns).zip(&low) {
             let (nulls, data) = match low {

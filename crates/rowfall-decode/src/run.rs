@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::block::{Bad, Sorting};
 use crate::cells::{Column, Rules, Style};
-use crate::delimited::{self, Bad, Layout, Problem, Text};
+use crate::delimited::{self, Layout, Problem, Text};
 use crate::error::{Decline, Fail, shorten};
 use crate::header;
 use crate::inputs::{Inputs, Raw};
 use crate::json;
 use crate::native::Output;
 use crate::scan::{Scan, Simd, scan};
-use crate::sort::Sorter;
 use crate::spec::{Format, Input, Spec, Unknown};
 use crate::window::{LONGEST, Opened, Window};
 
@@ -163,7 +163,7 @@ pub struct Worker<'a> {
     rules: Rules,
     window: Window,
     scan: Scan,
-    sorter: Sorter,
+    sorting: Sorting,
     keys: json::Keys,
     objects: json::Rows,
 }
@@ -182,6 +182,8 @@ impl<'a> Worker<'a> {
         let types = spec.types().expect("checked before workers start");
         let sources: Vec<String> = spec.columns.iter().map(|c| c.source().to_owned()).collect();
         let nullable = types.iter().map(|t| t.nullable).collect();
+        let mut columns: Vec<Column> = types.into_iter().map(Column::new).collect();
+        let sorting = Sorting::new(spec.sort_by.as_deref().unwrap_or(&[]), &mut columns);
         Worker {
             keys: json::Keys::new(&sources, nullable, spec.unknown == Unknown::Skip),
             objects: json::Rows::default(),
@@ -191,7 +193,7 @@ impl<'a> Worker<'a> {
             written,
             unwritten: 0,
             names: spec.columns.iter().map(|c| c.name.clone()).collect(),
-            columns: types.into_iter().map(Column::new).collect(),
+            columns,
             rows: 0,
             rules: Rules {
                 null_is_empty: spec.null.is_empty(),
@@ -200,7 +202,7 @@ impl<'a> Worker<'a> {
             },
             window: Window::default(),
             scan: Scan::default(),
-            sorter: Sorter::default(),
+            sorting,
         }
     }
 
@@ -209,10 +211,8 @@ impl<'a> Worker<'a> {
         if self.rows == 0 {
             return Ok(());
         }
-        if let Some(keys) = &self.spec.sort_by {
-            self.sorter.sort(&mut self.columns, keys, self.rows);
-        }
-        let written = self.output.write(&self.names, &self.columns, self.rows);
+        let order = self.sorting.sort(&mut self.columns, self.rows);
+        let written = self.output.write(&self.names, &self.columns, self.rows, order);
         written.map_err(|error| Fail::output(&self.output.path, &error))?;
         self.columns.iter_mut().for_each(Column::clear);
         let bytes = std::mem::take(&mut self.unwritten);
@@ -331,11 +331,12 @@ impl<'a> Worker<'a> {
         while taken < rows {
             let count = (rows - taken).min(self.spec.block_rows - self.rows);
             let source = Text { text: self.window.text(), scan: &self.scan, rules: &self.rules };
-            let decoded = if self.spec.format.is_csv() {
-                delimited::decode::<true>(&mut self.columns, layout, &source, taken, count)
-            } else {
-                delimited::decode::<false>(&mut self.columns, layout, &source, taken, count)
+            let decode = match self.spec.format.is_csv() {
+                true => delimited::decode::<true>,
+                false => delimited::decode::<false>,
             };
+            let (columns, sorting) = (&mut self.columns, &mut self.sorting);
+            let decoded = decode(columns, layout, &source, (taken, count), sorting);
             if let Err(Bad { column, start, end, .. }) = decoded {
                 return Err(self.decline(place, (start, end), column, ""));
             }
@@ -384,8 +385,8 @@ impl<'a> Worker<'a> {
         while taken < self.objects.count {
             let count = (self.objects.count - taken).min(self.spec.block_rows - self.rows);
             let text = self.window.text();
-            let decoded =
-                json::decode(&mut self.columns, &self.objects, text, &self.rules, (taken, count));
+            let (columns, sorting, rows) = (&mut self.columns, &mut self.sorting, (taken, count));
+            let decoded = json::decode(columns, &self.objects, text, &self.rules, rows, sorting);
             if let Err(Bad { column, start, end, .. }) = decoded {
                 return Err(self.decline(place, (start, end), column, ""));
             }

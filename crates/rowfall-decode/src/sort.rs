@@ -5,89 +5,65 @@
 
 use std::cmp::Ordering;
 
-use crate::cells::Column;
-use crate::types::{Base, starts_of, strings_of};
+use crate::cells::Values;
+use crate::types::{Base, strings_of};
+
+/// Bits of a pass: as many counters as fit into the nearest cache.
+const DIGIT: u32 = 12;
+
+/// What a sort has found.
+pub enum Order<'a> {
+    Sorted,
+    /// The numbers of the rows in their order.
+    Rows(&'a [u32]),
+    /// Where each row goes.
+    Slots(&'a [u32]),
+}
 
 /// Memory that is kept from block to block: fresh pages cost more than the sorting.
 #[derive(Default)]
 pub struct Sorter {
-    bytes: Vec<u8>,
     keys: Vec<u64>,
     other: Vec<u64>,
-    /// Row numbers in their order.
-    order: Vec<u32>,
-    /// Where each row goes; filled instead by sorts of one pass.
-    slots: Vec<u32>,
+    found: Vec<u32>,
 }
 
 impl Sorter {
-    /// Sort the rows of a block by its key columns, those with equal keys in the order they have.
-    pub fn sort(&mut self, columns: &mut [Column], keys: &[usize], rows: usize) {
-        if self.order(columns, keys, rows) {
-            for column in columns {
-                self.permute(column);
-            }
-        }
-    }
-
-    /// Bring a column's rows into the order.
-    fn permute(&mut self, column: &mut Column) {
-        let width = column.kind.width();
-        if column.kind.nullable {
-            self.apply(&mut column.nulls, 1);
-        }
-        self.apply(&mut column.data, width);
-    }
-
-    fn apply(&mut self, data: &mut Vec<u8>, width: usize) {
-        self.bytes.clear();
-        if self.slots.is_empty() || !scatter(data, width, &self.slots, &mut self.bytes) {
-            if self.order.is_empty() {
-                self.order.resize(self.slots.len(), 0);
-                for (row, &slot) in self.slots.iter().enumerate() {
-                    self.order[slot as usize] = row as u32;
-                }
-            }
-            gather(data, width, &self.order, &mut self.bytes);
-        }
-        std::mem::swap(data, &mut self.bytes);
-    }
-
-    /// Put the numbers of the rows into their order; false when they are sorted already.
-    fn order(&mut self, columns: &[Column], keys: &[usize], rows: usize) -> bool {
+    /// Sort rows by their keys, those with equal keys in the order they have. Slots are found where
+    /// they are asked for and one pass is enough.
+    pub fn sort(&mut self, keys: &[Values<'_>], rows: usize, slots: bool) -> Order<'_> {
         self.keys.clear();
         self.keys.resize(rows, 0);
         let low = usize::BITS - rows.saturating_sub(1).leading_zeros();
         let mut bits = 0;
-        for &key in keys {
-            let Some(more) = push(&columns[key], &mut self.keys, bits, 64 - low) else {
-                self.slots.clear();
-                return by_comparison(columns, keys, rows, &mut self.order);
+        for key in keys {
+            let Some(more) = push(key, &mut self.keys, bits, 64 - low) else {
+                let sorted = !by_comparison(keys, rows, &mut self.found);
+                return if sorted { Order::Sorted } else { Order::Rows(&self.found) };
             };
             bits += more;
         }
         if self.keys.is_sorted() {
-            return false;
+            return Order::Sorted;
+        }
+        self.found.resize(rows, 0);
+        if slots && bits <= DIGIT {
+            self.one_pass(bits);
+            return Order::Slots(&self.found);
         }
         self.radix(bits, low);
-        true
+        Order::Rows(&self.found)
     }
 
-    /// Radix sort by the key's bits only, 12 at most a pass; the last pass writes row numbers.
+    /// Radix sort by the key's bits only; the last pass writes row numbers.
     fn radix(&mut self, bits: u32, low: u32) {
-        let passes = bits.div_ceil(12).max(1);
+        let passes = bits.div_ceil(DIGIT).max(1);
         let digit_bits = bits.div_ceil(passes);
         let mask = (1usize << digit_bits) - 1;
-        self.order.clear();
-        self.slots.clear();
-        if passes == 1 {
-            return self.one_pass(mask);
-        }
         for (row, key) in self.keys.iter_mut().enumerate() {
             *key = *key << low | row as u64;
         }
         self.other.resize(self.keys.len(), 0);
-        self.order.resize(self.keys.len(), 0);
         for pass in 0..passes {
             let shift = low + pass * digit_bits;
             let digit = |key: u64| (key >> shift) as usize & mask;
@@ -96,7 +72,7 @@ impl Sorter {
             for &key in &self.keys {
                 let slot = &mut starts[digit(key)];
                 if pass + 1 == passes {
-                    self.order[*slot as usize] = (key & rows) as u32;
+                    self.found[*slot as usize] = (key & rows) as u32;
                 } else {
                     self.other[*slot as usize] = key;
                 }
@@ -106,21 +82,21 @@ impl Sorter {
         }
     }
 
-    fn one_pass(&mut self, mask: usize) {
-        let digit = |key: u64| key as usize & mask;
+    fn one_pass(&mut self, bits: u32) {
+        let digit = |key: u64| key as usize & ((1usize << bits) - 1);
         let mut starts = starts(&self.keys, digit);
-        self.slots.extend(self.keys.iter().map(|key| {
+        for (place, key) in self.found.iter_mut().zip(&self.keys) {
             let slot = &mut starts[digit(*key)];
+            *place = *slot;
             *slot += 1;
-            *slot - 1
-        }));
+        }
     }
 }
 
 /// Where the rows of each digit start.
 #[inline(always)]
-fn starts(keys: &[u64], digit: impl Fn(u64) -> usize) -> [u32; 1 << 12] {
-    let mut starts = [0u32; 1 << 12];
+fn starts(keys: &[u64], digit: impl Fn(u64) -> usize) -> [u32; 1 << DIGIT] {
+    let mut starts = [0u32; 1 << DIGIT];
     keys.iter().for_each(|key| starts[digit(*key)] += 1);
     let mut sum = 0;
     for start in &mut starts {
@@ -131,9 +107,9 @@ fn starts(keys: &[u64], digit: impl Fn(u64) -> usize) -> [u32; 1 << 12] {
 
 /// Append a key column to the keys, as numbers in the order of its type that are as small as they
 /// can be; the bits they take. None when they do not fit into `most` bits, or the type is wider.
-fn push(column: &Column, keys: &mut [u64], used: u32, most: u32) -> Option<u32> {
-    let data = &column.data[..];
-    let mut join = Join { keys, nulls: &column.nulls, used, most };
+fn push(column: &Values<'_>, keys: &mut [u64], used: u32, most: u32) -> Option<u32> {
+    let data = column.data;
+    let mut join = Join { keys, nulls: column.nulls, used, most };
     let signed = |n: i64| (n as u64) ^ (1 << 63);
     match (&column.kind.base, column.kind.width()) {
         (Base::Float32, _) => join.all::<4>(data, |b| float(f32::from_le_bytes(b).into())),
@@ -205,23 +181,16 @@ fn float(value: f64) -> u64 {
 }
 
 /// The same for keys that are wider; false when the rows are sorted already.
-fn by_comparison(columns: &[Column], keys: &[usize], rows: usize, order: &mut Vec<u32>) -> bool {
-    let strings: Vec<Vec<&[u8]>> = keys
-        .iter()
-        .map(|&k| match columns[k].kind.base {
-            Base::String => strings_of(&columns[k].data).collect(),
-            _ => columns[k].data.chunks_exact(columns[k].kind.width().max(1)).collect(),
-        })
-        .collect();
+fn by_comparison(keys: &[Values<'_>], rows: usize, order: &mut Vec<u32>) -> bool {
+    let values: Vec<_> = keys.iter().map(|key| (key, split(*key))).collect();
     let compare = |a: &u32, b: &u32| {
         let (a, b) = (*a as usize, *b as usize);
-        keys.iter().zip(&strings).fold(Ordering::Equal, |found, (&key, values)| {
+        values.iter().fold(Ordering::Equal, |found, (key, values)| {
             found.then_with(|| {
-                let column = &columns[key];
-                let null = |row: usize| column.nulls.get(row).copied().unwrap_or(0);
+                let null = |row: usize| key.nulls.get(row).copied().unwrap_or(0);
                 null(a).cmp(&null(b)).then_with(|| match null(a) {
                     1 => Ordering::Equal,
-                    _ => compare_values(&column.kind.base, values[a], values[b]),
+                    _ => compare_values(&key.kind.base, values[a], values[b]),
                 })
             })
         })
@@ -233,6 +202,14 @@ fn by_comparison(columns: &[Column], keys: &[usize], rows: usize, order: &mut Ve
     }
     order.sort_by(compare);
     true
+}
+
+/// The values one by one.
+fn split(values: Values<'_>) -> Vec<&[u8]> {
+    match values.kind.base {
+        Base::String => strings_of(values.data).collect(),
+        _ => values.data.chunks_exact(values.kind.width().max(1)).collect(),
+    }
 }
 
 /// Two values as the Native format has them.
@@ -260,94 +237,4 @@ fn compare_values(base: &Base, a: &[u8], b: &[u8]) -> Ordering {
     let flip = if signed { 128 } else { 0 };
     let top = |v: &[u8]| v[v.len() - 1] ^ flip;
     top(a).cmp(&top(b)).then_with(|| a.iter().rev().cmp(b.iter().rev()))
-}
-
-/// Put each value into its slot: of a sort of one pass these are a few thousand places that move
-/// on slowly, so that all of them stay in the cache. False for widths that are rare.
-fn scatter(data: &[u8], width: usize, slots: &[u32], out: &mut Vec<u8>) -> bool {
-    fn fixed<const N: usize>(data: &[u8], slots: &[u32], out: &mut Vec<u8>) -> bool {
-        out.resize(data.len(), 0);
-        let to = out.as_chunks_mut::<N>().0;
-        for (value, &slot) in data.as_chunks::<N>().0.iter().zip(slots) {
-            to[slot as usize] = *value;
-        }
-        true
-    }
-    match width {
-        1 => fixed::<1>(data, slots, out),
-        2 => fixed::<2>(data, slots, out),
-        4 => fixed::<4>(data, slots, out),
-        8 => fixed::<8>(data, slots, out),
-        16 => fixed::<16>(data, slots, out),
-        _ => false,
-    }
-}
-
-fn gather(data: &mut Vec<u8>, width: usize, order: &[u32], out: &mut Vec<u8>) {
-    fn fixed<const N: usize>(data: &[u8], order: &[u32], out: &mut Vec<u8>) {
-        let (values, _) = data.as_chunks::<N>();
-        out.reserve(order.len() * N);
-        let to = out.as_mut_ptr();
-        for (n, &row) in order.iter().enumerate() {
-            let value = values[row as usize];
-            // SAFETY: n < order.len(), and that many values were reserved.
-            unsafe { to.add(n * N).cast::<[u8; N]>().write_unaligned(value) };
-        }
-        // SAFETY: all of them were written.
-        unsafe { out.set_len(order.len() * N) };
-    }
-    match width {
-        0 => strings(data, order, out),
-        1 => fixed::<1>(data, order, out),
-        2 => fixed::<2>(data, order, out),
-        4 => fixed::<4>(data, order, out),
-        8 => fixed::<8>(data, order, out),
-        16 => fixed::<16>(data, order, out),
-        32 => fixed::<32>(data, order, out),
-        n => order.iter().for_each(|&r| out.extend_from_slice(&data[r as usize * n..][..n])),
-    }
-}
-
-/// Strings with their lengths before them, copied 16 bytes at once.
-fn strings(data: &mut Vec<u8>, order: &[u32], out: &mut Vec<u8>) {
-    let starts = starts_of(data, order.len());
-    let used = data.len();
-    data.resize(used + 16, 0);
-    out.reserve(used + 16);
-    let to = out.as_mut_ptr();
-    let mut at = 0;
-    for (n, &row) in order.iter().enumerate() {
-        // The string of 16 rows further on is on its way while this one is copied.
-        let ahead = starts[order[(n + 16).min(order.len() - 1)] as usize] as usize;
-        prefetch(&data[ahead..]);
-        let (start, end) = (starts[row as usize] as usize, starts[row as usize + 1] as usize);
-        let from = data[start..end].as_ptr();
-        let mut done = 0;
-        while done < end - start {
-            // SAFETY: 16 bytes follow the data, and as many more were reserved in `out`, which
-            // holds each string once: `order` is a permutation.
-            unsafe {
-                let word = from.add(done).cast::<u128>().read_unaligned();
-                to.add(at + done).cast::<u128>().write_unaligned(word);
-            }
-            done += 16;
-        }
-        at += end - start;
-    }
-    assert_eq!(at, used, "each string was copied once");
-    // SAFETY: everything up to `at` was written.
-    unsafe { out.set_len(at) };
-    data.truncate(used);
-}
-
-#[inline(always)]
-fn prefetch(data: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing, wherever it points; SSE is part of x86-64.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(data.as_ptr().cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = data;
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{block, native, string};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const COLUMNS: [(&str, &str); 3] = [("n", "Int32"), ("s", "String"), ("m", "Nullable(UInt64)")];
 
@@ -22,13 +22,20 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
 
 /// The block that the rows have to become.
 fn wanted(rows: &[Row]) -> Vec<u8> {
+    repeated(rows, 1)
+}
+
+/// The same with each column several times.
+fn repeated(rows: &[Row], times: usize) -> Vec<u8> {
     let numbers = rows.iter().flat_map(|r| r.0.to_le_bytes()).collect();
     let mut texts = Vec::new();
     rows.iter().for_each(|r| string(&mut texts, &r.1));
     let mut most: Vec<u8> = rows.iter().map(|r| u8::from(r.2.is_none())).collect();
     most.extend(rows.iter().flat_map(|r| r.2.unwrap_or(0).to_le_bytes()));
-    let datas = [numbers, texts, most];
-    let columns: Vec<_> = COLUMNS.iter().zip(datas).map(|((n, t), d)| (*n, *t, d)).collect();
+    let datas: [Vec<u8>; 3] = [numbers, texts, most];
+    let columns: Vec<_> = (0..3 * times)
+        .map(|n| (COLUMNS[n % 3].0, COLUMNS[n % 3].1, datas[n % 3].clone()))
+        .collect();
     block(rows.len(), &columns)
 }
 
@@ -46,6 +53,15 @@ fn csv(rows: &[Row], end: &str, last: bool) -> Vec<u8> {
         }
     }
     out
+}
+
+/// Each of the columns four times.
+fn wide_native(data: &[u8], mut more: Value) -> Result<Vec<u8>, Value> {
+    let columns = COLUMNS.repeat(4).into_iter().enumerate();
+    more["columns"] = columns
+        .map(|(n, (name, kind))| json!({"name": name, "position": n % 3, "type": kind}))
+        .collect();
+    native(data, "CSV", &COLUMNS, more)
 }
 
 fn tsv(rows: &[Row]) -> Vec<u8> {
@@ -147,6 +163,25 @@ proptest! {
         prop_assert_eq!(native(&data, "CSV", &COLUMNS, more), Ok(wanted(&rows)));
     }
 
+    // From some columns on the rows of each window are sorted, too.
+    #[test]
+    fn wide_blocks_are_sorted(mut rows in rows(), chunk in 1usize..200, block in 1usize..60, by in prop::sample::select(vec![vec![0], vec![1], vec![2, 1, 0]])) {
+        let data = csv(&rows, "\n", true);
+        let more = json!({"sort_by": by, "breaks": true, "chunk_bytes": chunk, "block_rows": block});
+        let mut blocks = Vec::new();
+        for rows in rows.chunks_mut(block) {
+            rows.sort_by(|a, b| {
+                by.iter().map(|key| match key {
+                    0 => a.0.cmp(&b.0),
+                    1 => a.1.cmp(&b.1),
+                    _ => (a.2.is_none(), a.2).cmp(&(b.2.is_none(), b.2)),
+                }).find(|o| o.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+            });
+            blocks.extend(repeated(rows, 4));
+        }
+        prop_assert_eq!(wide_native(&data, more), Ok(blocks));
+    }
+
     #[test]
     fn floats_are_the_nearest(text in "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,25})?([eE][-+]?[0-9]{1,2})?") {
         let got = native(format!("{text}\n").as_bytes(), "CSV", &[("a", "Float64")], json!({}));
@@ -190,6 +225,15 @@ fn errors_name_the_first_bad_value() {
         assert_eq!(wrong["column"], "m");
         assert_eq!(wrong["value"], "x5");
         assert_eq!(wrong["type"], "Nullable(UInt64)");
+    }
+}
+
+#[test]
+fn errors_are_the_same_where_rows_are_sorted() {
+    let data = b"5,a,2\n4,b,3\n3,c,x\n2,d,y\n1,e,5\n";
+    for by in [json!([0]), json!([2]), json!(null)] {
+        let wrong = wide_native(data, json!({"sort_by": by})).expect_err("x is no number");
+        assert_eq!((&wrong["line"], &wrong["value"]), (&json!(3), &json!("x")));
     }
 }
 

@@ -275,7 +275,7 @@ pub trait Fixed {
 }
 
 /// Decode all cells of a column; the row of the first that is declined otherwise.
-pub fn decode<C: Cells>(column: &mut Column, cells: &C) -> Result<(), usize> {
+pub fn decode<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), usize> {
     let kind = column.kind.clone();
     match &kind.base {
         Base::Int(1, true) => fixed(column, cells, int::Signed::<i8>::default()),
@@ -309,7 +309,11 @@ pub fn decode<C: Cells>(column: &mut Column, cells: &C) -> Result<(), usize> {
     }
 }
 
-fn fixed<C: Cells, P: Fixed>(column: &mut Column, cells: &C, parser: P) -> Result<(), usize> {
+fn fixed<'a, C: Cells<'a>, P: Fixed>(
+    column: &mut Column,
+    cells: &C,
+    parser: P,
+) -> Result<(), usize> {
     if column.kind.nullable {
         run::<C, P, true>(column, cells, parser)
     } else {
@@ -319,16 +323,16 @@ fn fixed<C: Cells, P: Fixed>(column: &mut Column, cells: &C, parser: P) -> Resul
 
 /// The loop of all types of fixed width: find the cell, drop its quotes, parse, store.
 #[inline(always)]
-fn run<C: Cells, P: Fixed, const NULLS: bool>(
+fn run<'a, C: Cells<'a>, P: Fixed, const NULLS: bool>(
     column: &mut Column,
     cells: &C,
     mut parser: P,
 ) -> Result<(), usize> {
-    let rows = cells.rows();
+    let rows = cells.page().rows;
     let width = size_of::<P::Out>();
     column.data.reserve(rows * width);
     column.nulls.reserve(rows);
-    let text = cells.text();
+    let text = cells.page().text;
     let values = column.data.as_mut_ptr_range().start;
     // SAFETY: `len` bytes are in use, and `rows * width` more were reserved behind them.
     let values = unsafe { values.add(column.data.len()) };
@@ -364,7 +368,7 @@ fn run<C: Cells, P: Fixed, const NULLS: bool>(
 }
 
 #[inline(never)]
-fn is_null<C: Cells, P: Fixed>(cells: &C, from: usize, to: usize) -> bool {
+fn is_null<'a, C: Cells<'a>, P: Fixed>(cells: &C, from: usize, to: usize) -> bool {
     match cells.null(from, to) {
         Null::Yes => true,
         Null::Loose => P::LOOSE_NULL,

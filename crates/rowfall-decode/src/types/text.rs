@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::cells::{Cells, Column, Style};
+use crate::cells::{Cells, Column, Style, Values};
 
 /// Undo the escapes of a cell's content into `out`; None for one that is not surely understood.
 pub fn unescape(style: Style, content: &[u8], out: &mut Vec<u8>) -> Option<()> {
@@ -56,13 +56,13 @@ enum Found<'a> {
 
 /// Look at a cell in every way that text can be unusual.
 #[inline(always)]
-fn look<'a, C: Cells>(
+fn look<'a, 't, C: Cells<'t>>(
     cells: &C,
     row: usize,
     nullable: bool,
     scratch: &'a mut Vec<u8>,
 ) -> Option<Found<'a>> {
-    let text = cells.text();
+    let text = cells.page().text;
     let (from, to) = cells.get(row);
     let (start, end) = cells.unquote(from, to);
     let quoted = start != from;
@@ -76,18 +76,21 @@ fn look<'a, C: Cells>(
             return (nullable && !quoted).then_some(Found::Null);
         }
         if C::STYLE == Style::Csv && !quoted {
-            if start == end && nullable && cells.rules().null_is_empty {
+            if start == end && nullable && cells.page().rules.null_is_empty {
                 return Some(Found::Null);
             }
-            if start < end && cells.rules().trim && (blank(text[start]) || blank(text[end - 1])) {
+            if start < end
+                && cells.page().rules.trim
+                && (blank(text[start]) || blank(text[end - 1]))
+            {
                 return None;
             }
         }
     }
-    if cells.broken() && !cells.rules().breaks && text[start..end].contains(&b'\n') {
+    if cells.page().broken && !cells.page().rules.breaks && text[start..end].contains(&b'\n') {
         return None;
     }
-    if cells.escapes() && (C::STYLE != Style::Csv || quoted) {
+    if cells.page().escapes && (C::STYLE != Style::Csv || quoted) {
         let mark = if C::STYLE == Style::Csv { b'"' } else { b'\\' };
         if text[start..end].contains(&mark) {
             scratch.clear();
@@ -137,10 +140,10 @@ pub fn append(data: &mut Vec<u8>, value: &[u8]) {
 }
 
 /// Strings: each one copied behind its length, 16 bytes at once where it is short.
-pub fn strings<C: Cells>(column: &mut Column, cells: &C) -> Result<(), usize> {
+pub fn strings<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), usize> {
     let nullable = column.kind.nullable;
-    let rows = cells.rows();
-    let text = cells.text();
+    let rows = cells.page().rows;
+    let text = cells.page().text;
     let mut scratch = Vec::new();
     if rows == 0 {
         return Ok(());
@@ -153,6 +156,7 @@ pub fn strings<C: Cells>(column: &mut Column, cells: &C) -> Result<(), usize> {
     let limit = at + most;
     for row in 0..rows {
         let found = look(cells, row, nullable, &mut scratch);
+        let start = at;
         if nullable {
             column.nulls.push(u8::from(matches!(found, Some(Found::Null))));
         }
@@ -160,10 +164,10 @@ pub fn strings<C: Cells>(column: &mut Column, cells: &C) -> Result<(), usize> {
         // text is shorter than its cell. 64 bytes are readable behind any position of the text.
         unsafe {
             match found {
-                Some(Found::Plain(start, end)) => {
-                    let len = end - start;
+                Some(Found::Plain(from, end)) => {
+                    let len = end - from;
                     at += put_length(base.add(at), len);
-                    let from = text.as_ptr().add(start);
+                    let from = text.as_ptr().add(from);
                     debug_assert!(at + len + 16 <= limit && end + 16 <= text.len());
                     if len <= 16 {
                         let word = from.cast::<u128>().read_unaligned();
@@ -188,6 +192,9 @@ pub fn strings<C: Cells>(column: &mut Column, cells: &C) -> Result<(), usize> {
                 None => return Err(row),
             }
         }
+        if column.keeps_sizes {
+            column.sizes.push(u8::try_from(at - start).unwrap_or(0));
+        }
     }
     // SAFETY: everything up to `at` was written.
     unsafe { column.data.set_len(at) };
@@ -211,12 +218,16 @@ unsafe fn copy64(from: *const u8, to: *mut u8, len: usize) {
 }
 
 /// Strings of `n` bytes, filled up with zero bytes; longer ones are declined.
-pub fn fixed_strings<C: Cells>(column: &mut Column, cells: &C, n: usize) -> Result<(), usize> {
+pub fn fixed_strings<'a, C: Cells<'a>>(
+    column: &mut Column,
+    cells: &C,
+    n: usize,
+) -> Result<(), usize> {
     let nullable = column.kind.nullable;
-    let text = cells.text();
+    let text = cells.page().text;
     let mut scratch = Vec::new();
-    column.data.reserve(cells.rows() * n);
-    for row in 0..cells.rows() {
+    column.data.reserve(cells.page().rows * n);
+    for row in 0..cells.page().rows {
         let found = look(cells, row, nullable, &mut scratch).ok_or(row)?;
         if nullable {
             column.nulls.push(u8::from(matches!(found, Found::Null)));
@@ -257,16 +268,16 @@ impl Code for i16 {
 }
 
 /// Enums by their names only: their numbers are declined, as rowfall reads names.
-pub fn enums<C: Cells, T: Code>(
+pub fn enums<'a, C: Cells<'a>, T: Code>(
     column: &mut Column,
     cells: &C,
     elements: &[(Vec<u8>, i16)],
 ) -> Result<(), usize> {
     let nullable = column.kind.nullable;
     let numbers: HashMap<&[u8], i16> = elements.iter().map(|(n, v)| (n.as_slice(), *v)).collect();
-    let text = cells.text();
+    let text = cells.page().text;
     let mut scratch = Vec::new();
-    for row in 0..cells.rows() {
+    for row in 0..cells.page().rows {
         let found = look(cells, row, nullable, &mut scratch).ok_or(row)?;
         if nullable {
             column.nulls.push(u8::from(matches!(found, Found::Null)));
@@ -316,14 +327,19 @@ pub fn strings_of(data: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Where each string starts, length included, and where the last one ends.
-pub fn starts_of(data: &[u8], rows: usize) -> Vec<u32> {
-    let mut starts = Vec::with_capacity(rows + 1);
+pub fn starts_of(values: Values<'_>, rows: usize) -> Vec<u32> {
+    let mut starts = vec![0; rows + 1];
     let mut at = 0;
-    for _ in 0..rows {
-        starts.push(at as u32);
-        let (len, used) = length(&data[at..]);
-        at += used + len;
+    for (row, start) in starts[..rows].iter_mut().enumerate() {
+        *start = at as u32;
+        at += match values.sizes.get(row) {
+            None | Some(0) => {
+                let (len, used) = length(&values.data[at..]);
+                len + used
+            }
+            Some(&size) => usize::from(size),
+        };
     }
-    starts.push(at as u32);
+    starts[rows] = at as u32;
     starts
 }
