@@ -214,6 +214,8 @@ def _check_choices(options: Options) -> None:
             raise UsageError(f"--{one} and --{other} exclude each other")
     if options.decoder not in ("auto", "always", "never"):
         raise UsageError(f"--decoder {options.decoder} is not one of auto, always, never")
+    if options.presort not in ("auto", "never"):
+        raise UsageError(f"--presort {options.presort} is not one of auto, never")
     if options.wait and not re.fullmatch(r"merges=[1-9]\d*", options.wait):
         raise UsageError(
             f"--wait {options.wait} is not something to wait for",

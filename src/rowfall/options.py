@@ -167,6 +167,14 @@ class Options:
         "Whether rowfall-decode parses text, where it can. Default: auto.",
         "Tuning",
     )
+    presort: str = _opt(
+        "auto",
+        "--presort",
+        "auto|never",
+        "Whether rowfall-decode sorts blocks by the table's key before they are sent, which spares "
+        "the engine its own sort. Default: auto.",
+        "Tuning",
+    )
     streams: int | None = _opt(
         None,
         "--streams",

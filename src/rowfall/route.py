@@ -36,7 +36,7 @@ def deliver(job: Job, plan: Plan) -> Delivery:
 
 def _sorted_by(job: Job, plan: Plan) -> tuple[int, ...]:
     """Columns that blocks are sorted by before they are sent."""
-    if not job.target.table:
+    if not job.target.table or job.options.presort == "never":
         return ()
     rows = ask(
         job.engine,

@@ -72,18 +72,15 @@ def test_spec_takes_blocks_from_the_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "wide", "columns"),
+    ("key", "columns"),
     [
-        ("b, a", False, (1, 0)),
-        ("`b`", False, (1,)),
-        ("", False, ()),
-        ("toYYYYMM(a), b", False, ()),
-        ("c", False, ()),
-        ("a", True, ()),
+        ("b, a", (1, 0)),
+        ("`b`", (1,)),
+        ("", ()),
+        ("toYYYYMM(a), b", ()),
+        ("c", ()),
     ],
 )
-def test_blocks_are_sorted_where_it_is_worth_it(
-    key: str, wide: bool, columns: tuple[int, ...]
-) -> None:
-    table = Schema((Column("a", "UInt8"), Column("b", "UInt8")), row_bytes=500 if wide else 8)
+def test_blocks_are_sorted_by_keys_of_columns(key: str, columns: tuple[int, ...]) -> None:
+    table = Schema((Column("a", "UInt8"), Column("b", "UInt8")))
     assert sort_columns(key, table) == columns
