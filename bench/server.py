@@ -46,8 +46,9 @@ One ClickHouse server, the S3 service, client and rowfall share this machine. Th
 into a table that is empty each time; medians with the fastest and the slowest round. CPU seconds
 are those of the client's side (all its processes) and of the server together, the S3 service not
 counted. Peak memory is the server's own high-water mark of that run. The files are in the page
-cache. All sides have to store the same rows (checksum over all columns). `clickhouse client` is of
-the same version; "tuned" is INSERT SELECT with the settings of the 100-billion-row article."""
+cache. All sides have to store the same rows (checksum over all columns). `--direct` inserts into
+the table itself, without staging. `clickhouse client` is of the same version; "tuned" is INSERT
+SELECT with the settings of the 100-billion-row article."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,12 @@ class Bench:
             Side("client, 4 at once", "client", lambda: self._client(4)),
             Side("INSERT SELECT FROM s3(), defaults", "select", lambda: self._select({})),
             Side("INSERT SELECT FROM s3(), tuned", "select", lambda: self._select(TUNED)),
-            Side("rowfall push (files here)", "push", lambda: self._rowfall("--push")),
-            Side("rowfall pull (S3)", "pull", lambda: self._rowfall("--pull")),
-        ]
+            Side("rowfall --push (files here)", "push", lambda: self._rowfall("--push")),
+            Side("rowfall (S3), as it plans", "plan", lambda: self._rowfall()),
+            Side("rowfall --pull (S3)", "pull", lambda: self._rowfall("--pull")),
+            Side("rowfall --pull --direct (S3)", "direct",
+                 lambda: self._rowfall("--pull", "--direct")),
+        ]  # fmt: skip
 
     def _base(self) -> list[str | Path]:
         return [binary(), "client", "--port", str(self.server.tcp_port), "--user",
@@ -99,12 +103,12 @@ class Bench:
         query = f"INSERT INTO bench.t SELECT * FROM s3({place}){settings_clause(settings)}"
         return [*self._base(), "--query", query]
 
-    def _rowfall(self, how: str) -> list[str | Path]:
+    def _rowfall(self, *how: str) -> list[str | Path]:
         source = f"s3://{BUCKET}/part_*.{self.case.suffix}"
-        if how == "--push":
+        if "--push" in how:
             source = str(self.files[0].parent / f"part_*.{self.case.suffix}")
-        return [ROWFALL, "load", source, how, "--to", f"{self.server.uri('bench')}", "--table", "t",
-                "--json"]  # fmt: skip
+        to = self.server.uri("bench")
+        return [ROWFALL, "load", source, *how, "--to", to, "--table", "t", "--json"]
 
     def once(self, side: Side, result: Result) -> None:
         """Run a side once into the empty table, and add what was measured and stored."""
@@ -127,9 +131,10 @@ class Bench:
         except BenchError as error:
             raise BenchError(f"{side.name}: {error}") from None
         server = _cpu(pid) - before
-        if side.kind in ("push", "pull"):
+        if side.kind not in ("client", "select"):
             told = report(sample.output)
-            result.notes.append({name: told.get(name) for name in ("seconds", "phases")})
+            kept = ("seconds", "phases", "limited_by")
+            result.notes.append({name: told.get(name) for name in kept})
         rows, parts, checksum = self._stored()
         result.add(Sample(sample.wall, sample.cpu + server, _peak(pid), 0, b""), rows)
         result.parts.append(parts)
@@ -181,8 +186,8 @@ def page(found: dict[str, Any]) -> str:
     for case in found["cases"].values():
         results = [Result.from_json(side) for side in case["sides"]]
         by = {kind: [r for r in results if r.kind == kind] for kind in
-              ("client", "select", "push", "pull")}  # fmt: skip
-        (push,), (pull,) = by["push"], by["pull"]
+              ("client", "select", "push", "plan", "pull", "direct")}  # fmt: skip
+        (push,), (plan,), (pull,), (direct,) = by["push"], by["plan"], by["pull"], by["direct"]
         client, select = fastest(by["client"]), fastest(by["select"])
         lines += [
             f"## {case['title'].capitalize()}",
@@ -190,15 +195,21 @@ def page(found: dict[str, Any]) -> str:
             f"{case['rows']:,} rows in {case['files']} files, {case['bytes'] / 1e6:.0f} MB as "
             f"stored; {case['rounds']} rounds; {case['date']}.",
             "",
-            *table.sides_table(results, pull),
+            *table.sides_table(results, plan),
             "",
-            f"Push takes {ratio(push, client):.2f} of the time of the client's best way "
-            f"({client.name}) and {median(push.cpu) / median(client.cpu):.2f} of its CPU; pull "
-            f"takes {ratio(pull, select):.2f} of the time of the best INSERT SELECT "
-            f"({select.name}) and {median(pull.cpu) / median(select.cpu):.2f} of its CPU.",
+            f"Push takes {_share(push, client)} of the client's best way ({client.name}); from S3 "
+            f"rowfall takes {_share(plan, select)} of the best INSERT SELECT ({select.name}) as it "
+            f"plans, {_share(pull, select)} where it has to pull. Staging, checks and publishing: "
+            f"pull takes {_share(pull, direct)} of what it takes with `--direct`, which does "
+            "without them.",
             "",
         ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _share(one: Result, other: Result) -> str:
+    return (f"{ratio(one, other):.2f} of the time and "
+            f"{median(one.cpu) / median(other.cpu):.2f} of the CPU")  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
