@@ -240,6 +240,8 @@ class Load:
                     hint="Check --order-by, --engine and the other options of the table.",
                 ) from None
             ledger.step(self.load_id, "create", "done")
+        if not job.options.replace:
+            self._own = table_uuid(job.engine, target.database, target.table)
         twins = self._twins()
         self._remember_uuids()
         return twins
@@ -272,12 +274,9 @@ class Load:
     def _remember_uuids(self) -> None:
         """Which tables these are, in the ledger; and the journals of a shared target."""
         job, ledger, database = self.job, self.ledger, self.job.target.database
-        own = table_uuid(job.engine, database, job.target.table)
-        if not job.options.replace:
-            self._own = own
-        if own and not job.options.replace:
-            ledger.set_table(job.into, own)
-        home = own
+        home = self._own or table_uuid(job.engine, database, job.target.table)
+        if self._own:
+            ledger.set_table(job.into, self._own)
         if self._gathers and not self._swapped:
             home = table_uuid(job.engine, database, self._shadow.name)
             ledger.set_table(self.into, home)
@@ -285,7 +284,7 @@ class Load:
             self._claims = self._journal(home)
             self._claims.create()
             if job.options.atomic:
-                self._whole = self._journal(own)
+                self._whole = self._journal(self._own)
 
     # --- the load -----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import select
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Protocol
@@ -51,7 +52,7 @@ class Run(Protocol):
         """Takes the ticks of one stream."""
 
 
-class Stream:
+class Stream(ABC):
     """One INSERT and where its body comes from."""
 
     def __init__(self, run: Run, insert: Statement, packed: str = "none") -> None:
@@ -72,8 +73,9 @@ class Stream:
         finally:
             self.end()
 
+    @abstractmethod
     def body(self) -> Iterator[bytes]:
-        raise NotImplementedError
+        """What is sent; read once."""
 
     def end(self) -> None:
         """The INSERT has ended: let go of what the body was read from."""
