@@ -4,7 +4,9 @@ use std::io::{self, Read};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use ureq::config::RedirectAuthHeaders;
 use ureq::http::{HeaderMap, Response, StatusCode};
+use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
 use crate::spec::{Input, Secret};
@@ -18,12 +20,15 @@ const IDLE: usize = 256;
 
 /// Connections for all objects of a run.
 pub fn agent() -> Agent {
+    // What the machine trusts, as all its programs: stores inside companies have their own roots.
+    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     let config = Agent::config_builder()
+        .tls_config(tls)
         .http_status_as_error(false)
         .timeout_connect(Some(CONNECT))
         .timeout_recv_response(Some(SILENCE))
         .timeout_per_read(Some(SILENCE))
-        .redirect_auth_headers(ureq::config::RedirectAuthHeaders::SameHost)
+        .redirect_auth_headers(RedirectAuthHeaders::SameHost)
         .max_idle_connections(IDLE)
         .max_idle_connections_per_host(IDLE)
         .user_agent(concat!("rowfall-decode/", env!("CARGO_PKG_VERSION")))
@@ -184,11 +189,13 @@ fn said(code: u16) -> io::Error {
 
 /// A request that got no answer.
 fn unanswered(error: ureq::Error) -> Trouble {
-    use ureq::Error::{BadUri, Http, InvalidProxyUrl, Rustls, Timeout, Tls};
+    use ureq::Error::{BadUri, Http, InvalidProxyUrl, Io, Rustls, Timeout, Tls};
     match error {
         BadUri(_) | Http(_) => Trouble::Final(io::Error::other("the address is not one of HTTP")),
         Rustls(_) | Tls(_) | InvalidProxyUrl => Trouble::Final(io::Error::other(error)),
         Timeout(_) => Trouble::Passing(silent()),
+        // A certificate that is not trusted, an answer that is not HTTP.
+        Io(error) if error.kind() == io::ErrorKind::InvalidData => Trouble::Final(error),
         other => Trouble::Passing(interrupted(other.into_io())),
     }
 }
