@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rowfall import sql, staging, summary, views
+from rowfall import sql, staging, summary, units, views
 from rowfall.delivery import Delivery
 from rowfall.doctor import Doctor
 from rowfall.errors import (
@@ -168,7 +168,7 @@ class Load:
         if forgotten and key == job.into:
             job.emit(
                 Note("info", f"{job.table_text} was dropped since the last load: "
-                             f"loading all {forgotten:,} splits again")
+                             f"loading {units.splits(forgotten)} again")
             )  # fmt: skip
         return bool(known)
 
@@ -305,8 +305,10 @@ class Load:
         start, cpu = time.monotonic(), job.engine.cpu_seconds()
         outcome, problem, waited = "done", None, None
         if not any(g.indexes for g in made.groups):
-            text = f"nothing to load: all {len(job.listing):,} splits have landed before"
-            executor.note("info", f"{text} (--force loads them again)")
+            one = len(job.listing) == 1
+            what = "the split has" if one else f"all {len(job.listing):,} splits have"
+            again = f"--force loads {'it' if one else 'them'} again"
+            executor.note("info", f"nothing to load: {what} landed before ({again})")
         try:
             tally = executor.run()
             if tally.failures:
@@ -450,8 +452,7 @@ def _same_options(old: LoadRow, given: Mapping[str, Any], ledger: Ledger) -> Non
         return
     before = json.loads(old.request)["options"]
     differ = [
-        f"--{name.replace('_', '-')} was {before.get(name, 'not given')}, is "
-        f"{given.get(name, 'not given')}"
+        _difference(f"--{name.replace('_', '-')}", before.get(name), given.get(name))
         for name in _BINDING
         if before.get(name) != given.get(name)
     ]
@@ -461,6 +462,14 @@ def _same_options(old: LoadRow, given: Mapping[str, Any], ledger: Ledger) -> Non
             + "; ".join(differ),
             hint=f"Give the same options to go on, or begin anew after rowfall forget {old.id}.",
         )
+
+
+def _difference(option: str, before: object, now: object) -> str:
+    """An option that was given otherwise, in words; flags are True, None is "not given"."""
+    if True in (before, now):
+        return f"{option} was {'' if before else 'not '}given, now it is{'' if now else ' not'}"
+    was = "not given" if before is None else before
+    return f"{option} was {was}, now it is {'not given' if now is None else now}"
 
 
 def _drop_own_empty_table(job: Job, ledger: Ledger, load_id: str) -> None:

@@ -201,7 +201,7 @@ class Talk:
             case events.LoadEnded():
                 self.close()
                 if (more := self._failures - SHOWN_FAILURES) > 0:
-                    self.say(f"failed: {_splits(more)} more", "red")
+                    self.say(f"failed: {units.splits(more)} more", "red")
             case events.LoadStarted() if self._level >= 0:
                 self.say(_opening(event))
             case events.Note(level="warning"):
@@ -212,11 +212,11 @@ class Talk:
                 self._failed(event)
             case events.AttemptStarted() if self._level > 0:
                 size = "" if event.bytes is None else f", {units.size(event.bytes)}"
-                self.say(f"attempt {event.attempt_id}: {_splits(event.splits)}{size}")
+                self.say(f"attempt {event.attempt_id}: {units.splits(event.splits)}{size}")
             case events.AttemptPublished() if self._level > 0:
                 self.say(
                     f"attempt {event.attempt_id}: published {units.exact(event.rows)} rows of "
-                    f"{_splits(event.splits)} in {units.duration(event.seconds)}"
+                    f"{units.splits(event.splits)} in {units.duration(event.seconds)}"
                 )
             case _:
                 pass
@@ -273,14 +273,10 @@ class Live(Talk):
         self._live.stop()
 
 
-def _splits(number: int) -> str:
-    return f"{units.exact(number)} split" + ("" if number == 1 else "s")
-
-
 def _opening(event: events.LoadStarted) -> str:
     size = f", {units.size(event.total_bytes)}" if event.total_bytes else ""
     if event.total_bytes is None and event.total_rows:
         size = f", {units.exact(event.total_rows)} rows"
     before = f" ({units.exact(event.resumed)} landed before)" if event.resumed else ""
     into = units.printable(event.table or event.target)
-    return f"load {event.load_id[:8]}: {_splits(event.splits)}{size}{before} into {into}"
+    return f"load {event.load_id[:8]}: {units.splits(event.splits)}{size}{before} into {into}"

@@ -44,6 +44,11 @@ def exact(value: int) -> str:
     return f"{value:,}"
 
 
+def splits(number: int) -> str:
+    """``1 split``, ``2,000 splits``."""
+    return f"{exact(number)} split" + ("" if number == 1 else "s")
+
+
 def size(value: float) -> str:
     """Stored or moved bytes in powers of ten: ``4.20 GB``."""
     digits, power = _scaled(value, 1000.0, len(_SI))

@@ -274,7 +274,7 @@ def test_atomic_shows_all_or_nothing(lake: Lake, tmp_path: Path) -> None:
     assert lake.row("SELECT count() FROM {db}.t") == [0]
     # Half a load in each way is no load.
     other = lake.ends(2, *command)
-    assert "is unfinished and was run with other options: --atomic was" in other.talk
+    assert "was run with other options: --atomic was given, now it is not" in other.talk
     assert "rowfall forget" in other.talk
     lake.shell.write("in/f2.csv", rows(2, 3, *HEAD))
     elsewhere = tmp_path / "elsewhere"

@@ -18,10 +18,10 @@ def forget(output: Output, load_id: str, to: str | None, password: Secret | None
 
     LOAD is the id of a load, its first digits, or 'last'. Rows in the table stay where they are.
     """
-    from rowfall import api
+    from rowfall import api, units
 
     splits = api.forget(load_id, to=to, password=password)
     if output.json:
         output.document({"rowfall_forget": 1, "load": load_id, "splits": splits})
     else:
-        output.talk(f"{splits:,} splits will be loaded again; no row was touched")
+        output.talk(f"{units.splits(splits)} will be loaded again; no row was touched")
