@@ -24,6 +24,22 @@ _PLACES = frozenset({uri.FILE, "s3", "http", "https"})
 _FORMATS = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
 _PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
 _UTC = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT"})
+# Other zones that the decoder reads: those of crates/rowfall-decode/src/types/zone.rs.
+ZONES = frozenset((
+    "Africa/Johannesburg", "Africa/Lagos", "Africa/Nairobi", "America/Anchorage",
+    "America/Argentina/Buenos_Aires", "America/Chicago", "America/Denver",
+    "America/Halifax", "America/Lima", "America/Los_Angeles", "America/New_York",
+    "America/Phoenix", "America/Sao_Paulo", "America/Toronto", "Asia/Bangkok", "Asia/Calcutta",
+    "Asia/Dubai", "Asia/Hong_Kong", "Asia/Jakarta", "Asia/Jerusalem", "Asia/Karachi",
+    "Asia/Kolkata", "Asia/Seoul", "Asia/Shanghai", "Asia/Singapore", "Asia/Taipei", "Asia/Tokyo",
+    "Australia/Adelaide", "Australia/Brisbane", "Australia/Melbourne", "Australia/Perth",
+    "Australia/Sydney", "Europe/Amsterdam", "Europe/Athens", "Europe/Berlin", "Europe/Brussels",
+    "Europe/Bucharest", "Europe/Budapest", "Europe/Copenhagen", "Europe/Dublin",
+    "Europe/Helsinki", "Europe/Istanbul", "Europe/Lisbon", "Europe/London", "Europe/Madrid",
+    "Europe/Moscow", "Europe/Oslo", "Europe/Paris", "Europe/Prague", "Europe/Rome",
+    "Europe/Stockholm", "Europe/Vienna", "Europe/Warsaw", "Europe/Zurich", "Pacific/Auckland",
+    "Pacific/Honolulu",
+))  # fmt: skip
 # Progress is drawn four times a second.
 PROGRESS_MS = 250
 _NAME = re.compile(r"`([^`\\]+)`|([A-Za-z_]\w*)")
@@ -46,10 +62,10 @@ def refusal(listing: Listing, encoding: Encoding | None, schema: Schema, facts: 
     for column in schema.columns:
         if column.shape is None:
             return f"only the engine reads the column {column.name} {column.type} strictly"
-        if _zone(column.type) not in (None, *_UTC) and not (
+        if _zone(column.type) not in (None, *_UTC, *ZONES) and not (
             _zone(column.type) == "" and facts.timezone in _UTC
         ):
-            return f"times of {column.name} are not in UTC"
+            return f"{PROGRAM} does not know the time zone of {column.name}"
     return ""
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from rowfall import decoding
+from rowfall.sqltext import quote
+from unit.memory import Chdb
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "crates/rowfall-decode/tests/differential.py"
@@ -32,3 +39,58 @@ def test_what_it_accepts_the_engine_reads_the_same() -> None:
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     accepted = ran.stdout.rsplit("{", 1)[-1]
     assert "accepted" in accepted, ran.stdout[-500:]
+
+
+FIRST, LAST, QUARTER = 86_400, 2_145_830_400, 900
+
+
+@pytest.fixture(scope="module")
+def engine() -> Chdb:
+    return Chdb()
+
+
+@pytest.mark.parametrize("zone", sorted(decoding.ZONES))
+def test_local_times_are_the_engines(zone: str, engine: Chdb, tmp_path: Path) -> None:
+    """Around every change of the clocks and on every day: the engine's time, or declined."""
+    step = int(os.environ.get("ROWFALL_ZONE_STEP", 86_400 + QUARTER))
+    text = engine.run(
+        "SELECT t, o FROM (SELECT number * 900 AS t, timezoneOffset(toDateTime(t, "
+        f"'{zone}')) AS o, lagInFrame(o, 1, o) OVER (ORDER BY t) AS before "
+        f"FROM numbers(0, {LAST // QUARTER})) WHERE o != before OR t = 0 ORDER BY t",
+        "TSV",
+    )
+    changes = [(int(t), int(o)) for t, o in (line.split("\t") for line in text.splitlines())]
+    once, others = set(range(FIRST, LAST, step)), set()
+    for (_, before), (at, after) in pairwise(changes):
+        low, high = at + min(before, after), at + max(before, after)
+        others |= set(range(low, high, QUARTER))
+        once |= set(range(low - 8 * QUARTER, high + 8 * QUARTER, QUARTER))
+    once = {t for t in once - others if FIRST <= t < LAST}
+    assert _decoded(zone, once, tmp_path) is None
+    structure = f"s String, a DateTime('{zone}'), b DateTime64(3, '{zone}')"
+    right = f"toString(a) = s AND a = toDateTime(s, '{zone}') AND b = a"
+    relation = f"file('{tmp_path / 'native'}', 'Native', {quote(structure)})"
+    found = engine.run(f"SELECT count(), countIf({right}) FROM {relation}", "TSV")
+    assert found.split() == [str(len(once))] * 2
+    for moment in sorted(others)[:: max(1, len(others) // 8)]:
+        said = _decoded(zone, {moment}, tmp_path)
+        assert said, f"{moment} comes twice or never"
+        assert said["error"] == "value"
+
+
+def _decoded(zone: str, moments: set[int], folder: Path) -> dict[str, object] | None:
+    """What the decoder says of a file of local times, None when it accepts all of them."""
+    texts = [f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%S}" for t in sorted(moments)]
+    (folder / "rows").write_text("".join(f"{t}\t{t}\t{t}\n" for t in texts))
+    kinds = ("String", f"DateTime('{zone}')", f"DateTime64(3, '{zone}')")
+    spec = {
+        "version": 1, "inputs": [{"path": str(folder / "rows")}], "format": "TSV",
+        "columns": [{"name": n, "position": p, "type": t}
+                    for p, (n, t) in enumerate(zip("sab", kinds, strict=True))],
+        "outputs": [str(folder / "native")],
+    }  # fmt: skip
+    done = subprocess.run(
+        [os.environ.get("ROWFALL_DECODE") or str(decoding.program()), "run", "--spec", "-"],
+        input=json.dumps(spec).encode(), capture_output=True, check=False,
+    )  # fmt: skip
+    return None if done.returncode == 0 else json.loads(done.stderr.splitlines()[-1])

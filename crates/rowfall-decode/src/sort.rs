@@ -120,7 +120,7 @@ fn push(column: &Values<'_>, keys: &mut [u64], used: u32, most: u32) -> Option<u
         (Base::Int(2, false) | Base::Date, _) => {
             join.all::<2>(data, |b| u16::from_le_bytes(b).into())
         }
-        (Base::Int(4, false) | Base::DateTime | Base::Ipv4, _) => {
+        (Base::Int(4, false) | Base::DateTime(_) | Base::Ipv4, _) => {
             join.all::<4>(data, |b| u32::from_le_bytes(b).into())
         }
         (Base::Int(8, false), _) => join.all::<8>(data, u64::from_le_bytes),
@@ -133,7 +133,7 @@ fn push(column: &Values<'_>, keys: &mut [u64], used: u32, most: u32) -> Option<u
         (Base::Int(..) | Base::Decimal(..) | Base::Date32, 4) => {
             join.all::<4>(data, |b| signed(i32::from_le_bytes(b).into()))
         }
-        (Base::Int(..) | Base::Decimal(..) | Base::DateTime64(_), 8) => {
+        (Base::Int(..) | Base::Decimal(..) | Base::DateTime64(..), 8) => {
             join.all::<8>(data, |b| signed(i64::from_le_bytes(b)))
         }
         _ => None,
@@ -231,8 +231,8 @@ fn compare_values(base: &Base, a: &[u8], b: &[u8]) -> Ordering {
             return of(a).cmp(&of(b));
         }
         Base::Int(_, signed) => *signed,
-        Base::Decimal(..) | Base::Date32 | Base::DateTime64(_) | Base::Enum(..) => true,
-        Base::Bool | Base::Date | Base::DateTime | Base::Ipv4 => false,
+        Base::Decimal(..) | Base::Date32 | Base::DateTime64(..) | Base::Enum(..) => true,
+        Base::Bool | Base::Date | Base::DateTime(_) | Base::Ipv4 => false,
     };
     let flip = if signed { 128 } else { 0 };
     let top = |v: &[u8]| v[v.len() - 1] ^ flip;

@@ -37,6 +37,7 @@ TYPES = [
     "Decimal(9, 9)", "Decimal(18, 4)", "Decimal(18, 0)", "Decimal(38, 10)", "Decimal(76, 0)",
     "Decimal(76, 30)", "Date", "Date32", "DateTime", "DateTime('UTC')", "DateTime64(3)",
     "DateTime64(0)", "DateTime64(9, 'UTC')", "DateTime64(6, 'UTC')",
+    "DateTime('Europe/Berlin')", "DateTime64(3, 'America/New_York')",
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ mod text;
 pub use text::{append as append_text, starts_of, strings_of};
 mod time;
 mod wide;
+mod zone;
 
 pub use float::ordinary as is_number;
 pub use int::load8;
@@ -27,8 +28,9 @@ pub enum Base {
     FixedString(usize),
     Date,
     Date32,
-    DateTime,
-    DateTime64(u8),
+    /// Its zone, None for UTC.
+    DateTime(Option<String>),
+    DateTime64(u8, Option<String>),
     Uuid,
     Ipv4,
     Ipv6,
@@ -84,6 +86,8 @@ pub const SUPPORTED: &[&str] = &[
     "DateTime('UTC')",
     "DateTime64(P)",
     "DateTime64(P, 'UTC')",
+    "DateTime('Zone/Name')",
+    "DateTime64(P, 'Zone/Name')",
     "UUID",
     "IPv4",
     "IPv6",
@@ -137,7 +141,7 @@ impl Type {
             "Z" => Shape::Z,
             _ => return Err(format!("times written as {shape:?} are not supported")),
         };
-        let moment = matches!(base, Base::DateTime | Base::DateTime64(_));
+        let moment = matches!(base, Base::DateTime(_) | Base::DateTime64(..));
         if shape != Shape::Plain && !moment {
             return Err(format!("type {name} has no shape"));
         }
@@ -150,8 +154,8 @@ impl Type {
             Base::Int(n, _) | Base::Decimal(n, ..) | Base::Enum(n, _) => usize::from(n),
             Base::Bool => 1,
             Base::Date => 2,
-            Base::Float32 | Base::Date32 | Base::DateTime | Base::Ipv4 => 4,
-            Base::Float64 | Base::DateTime64(_) => 8,
+            Base::Float32 | Base::Date32 | Base::DateTime(_) | Base::Ipv4 => 4,
+            Base::Float64 | Base::DateTime64(..) => 8,
             Base::Uuid | Base::Ipv6 => 16,
             Base::FixedString(n) => n,
             Base::String => 0,
@@ -182,11 +186,11 @@ fn parse_base(base: &str, args: &str, zone: Option<&str>) -> Parsed {
         "Decimal64" => decimal_of(18, number(args)?),
         "Decimal128" => decimal_of(38, number(args)?),
         "Decimal256" => decimal_of(76, number(args)?),
-        "DateTime" | "DateTime32" => Some(utc(args, zone).map(|()| Base::DateTime)),
+        "DateTime" | "DateTime32" => Some(zone_of(args, zone).map(Base::DateTime)),
         "DateTime64" => {
             let (digits, own) = args.split_once(',').unwrap_or((args, ""));
             let digits = if args.is_empty() { 3 } else { number(digits).filter(|n| *n <= 9)? };
-            Some(utc(own, zone).map(|()| Base::DateTime64(digits as u8)))
+            Some(zone_of(own, zone).map(|zone| Base::DateTime64(digits as u8, zone)))
         }
         "Enum8" => parse_enum(args, 1),
         "Enum16" => parse_enum(args, 2),
@@ -199,16 +203,16 @@ fn parse_base(base: &str, args: &str, zone: Option<&str>) -> Parsed {
     }
 }
 
-fn utc(own: &str, zone: Option<&str>) -> Result<(), String> {
+/// The zone that a type names, or else the spec; None for UTC.
+fn zone_of(own: &str, zone: Option<&str>) -> Result<Option<String>, String> {
     let own = own.trim();
     let name = if own.is_empty() { zone.unwrap_or("") } else { own.trim_matches('\'') };
-    if matches!(name, "UTC" | "Etc/UTC") {
-        return Ok(());
+    match name {
+        "UTC" | "Etc/UTC" => Ok(None),
+        "" => Err("a DateTime without a time zone needs the spec's timezone".into()),
+        _ if zone::ZONES.contains(&name) => Ok(Some(name.to_owned())),
+        _ => Err(format!("times in {name} are not supported")),
     }
-    Err(match name {
-        "" => "a DateTime without a time zone needs the spec's timezone".into(),
-        _ => format!("times in {name} are not supported, only UTC"),
-    })
 }
 
 fn parse_decimal(args: &str) -> Parsed {
@@ -297,8 +301,10 @@ pub fn decode<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), us
         Base::Bool => fixed(column, cells, net::Bool),
         Base::Date => fixed(column, cells, time::Date::default()),
         Base::Date32 => fixed(column, cells, time::Date32::default()),
-        Base::DateTime => fixed(column, cells, time::DateTime::new(kind.shape)),
-        Base::DateTime64(p) => fixed(column, cells, time::DateTime64::new(*p, kind.shape)),
+        Base::DateTime(zone) => moments(column, cells, time::DateTime::new(kind.shape), zone),
+        Base::DateTime64(p, zone) => {
+            moments(column, cells, time::DateTime64::new(*p, kind.shape), zone)
+        }
         Base::Uuid => fixed(column, cells, net::Uuid),
         Base::Ipv4 => fixed(column, cells, net::Ipv4),
         Base::Ipv6 => fixed(column, cells, net::Ipv6),
@@ -318,6 +324,22 @@ fn fixed<'a, C: Cells<'a>, P: Fixed>(
         run::<C, P, true>(column, cells, parser)
     } else {
         run::<C, P, false>(column, cells, parser)
+    }
+}
+
+/// Points in time of UTC, or of a zone; a `Z` behind them says UTC whatever the zone is.
+fn moments<'a, C: Cells<'a>, P: Fixed + time::Moment>(
+    column: &mut Column,
+    cells: &C,
+    parser: P,
+    zone: &Option<String>,
+) -> Result<(), usize> {
+    match zone.as_deref().filter(|_| column.kind.shape != Shape::Z) {
+        None => fixed(column, cells, parser),
+        Some(name) => {
+            let zone = zone::Zone::new(name).expect("checked when the type was parsed");
+            fixed(column, cells, time::Local { parser, zone })
+        }
     }
 }
 

@@ -1,6 +1,7 @@
-//! Dates and points in time in UTC: ten or nineteen bytes checked and joined in registers.
+//! Dates and points in time: ten or nineteen bytes checked and joined in registers.
 
 use super::int::{all_digits, load8};
+use super::zone::Zone;
 use super::{Fixed, Shape};
 
 /// Days since 1970-01-01 of a date that exists; None otherwise. Years 0 to 9999.
@@ -188,5 +189,60 @@ impl Fixed for DateTime64 {
             return None;
         }
         seconds.checked_mul(scale)?.checked_add(fraction)
+    }
+}
+
+/// Types whose values count units since 1970.
+pub trait Moment: Fixed {
+    /// Units of a second.
+    fn units(&self) -> i64;
+    fn count(value: Self::Out) -> i64;
+    fn value(count: i64) -> Option<Self::Out>;
+}
+
+impl Moment for DateTime {
+    fn units(&self) -> i64 {
+        1
+    }
+
+    fn count(value: u32) -> i64 {
+        value.into()
+    }
+
+    fn value(count: i64) -> Option<u32> {
+        u32::try_from(count).ok()
+    }
+}
+
+impl Moment for DateTime64 {
+    fn units(&self) -> i64 {
+        10i64.pow(self.digits as u32)
+    }
+
+    fn count(value: i64) -> i64 {
+        value
+    }
+
+    fn value(count: i64) -> Option<i64> {
+        Some(count)
+    }
+}
+
+/// Points in time of another zone: read as if they were UTC, then moved.
+pub struct Local<P> {
+    pub parser: P,
+    pub zone: Zone,
+}
+
+impl<P: Moment> Fixed for Local<P> {
+    type Out = P::Out;
+    const ZERO: P::Out = P::ZERO;
+
+    #[inline(always)]
+    fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<P::Out> {
+        let count = P::count(self.parser.parse(text, start, end)?);
+        let units = self.parser.units();
+        let seconds = count.div_euclid(units);
+        P::value(self.zone.utc(seconds)? * units + count.rem_euclid(units))
     }
 }
