@@ -13,7 +13,10 @@ from rowfall.ledger import Attempt, Ledger
 from rowfall.model import Statement
 from rowfall.publish import Publisher, ask, pairs_of
 from rowfall.sqltext import quote
-from rowfall.targets.base import Publish, Target
+from rowfall.targets.base import STAGING_PREFIX, Publish, Target
+
+# States of attempts that need their staging tables no more.
+ENDED = ("published", "failed", "lost")
 
 
 def reconcile(engine: Engine, ledger: Ledger, target: Target, emit: Listener) -> None:
@@ -21,7 +24,8 @@ def reconcile(engine: Engine, ledger: Ledger, target: Target, emit: Listener) ->
 
     ``started``: its rows are in a staging place that nobody will publish; it is dropped and the
     splits are loaded again. ``loaded``: its rows are complete in staging; publishing goes on.
-    The engine was restarted since (it ends with rowfall), so no statement of it still runs.
+    The engine was restarted since (it ends with rowfall), so no statement of it still runs. What a
+    finished attempt left, because rowfall was killed before the drop, is dropped as well.
 
     Raises:
         LedgerError: ledger and target contradict each other.
@@ -34,6 +38,20 @@ def reconcile(engine: Engine, ledger: Ledger, target: Target, emit: Listener) ->
         if attaches and not attempt.gathers:
             _drop(engine, attempt.staging)
         ledger.attempt_ended(attempt.id, "lost", "rowfall or its engine was stopped")
+    if target.table:
+        for attempt_id in with_tables(engine):
+            if ledger.attempt_state(attempt_id) in ENDED:
+                _drop(engine, f"{STAGING_PREFIX}{attempt_id}")
+
+
+def with_tables(engine: Engine) -> set[str]:
+    """Attempts that staging tables are named after."""
+    rows = ask(
+        engine,
+        f"SELECT DISTINCT name FROM system.tables WHERE startsWith(name, '{STAGING_PREFIX}')",
+    )
+    names = (str(name).removeprefix(STAGING_PREFIX).split("_") for (name,) in rows)
+    return {"_".join(parts[:2]) for parts in names}
 
 
 def follow(ledger: Ledger, journal: Journal, into: str) -> None:

@@ -17,6 +17,7 @@ from rowfall.journal import Entry, Journal
 from rowfall.ledger import Ledger, Move
 from rowfall.model import Pair, Statement
 from rowfall.publish import Publisher, ask
+from rowfall.reconcile import with_tables
 from rowfall.sqltext import SqlText, quote
 from rowfall.targets.base import STAGING_PREFIX
 
@@ -54,13 +55,13 @@ class Rescue:
         entries = self._journal.entries()
         self.these([e.attempt for e in entries if _open(e) and e.dead])
         ended = {e.attempt for e in entries if not _open(e) and (e.dead or e.expired)}
-        for attempt in ended & self._with_tables():
+        for attempt in ended & with_tables(self._engine):
             self._discard(attempt)  # it died between its last line and the drop
 
     def table_gone(self) -> None:
         """Drop what dead processes had staged for a table that does not exist any more."""
         entries = self._journal.entries()
-        left = {e.attempt for e in entries if e.dead and not e.landed} & self._with_tables()
+        left = {e.attempt for e in entries if e.dead and not e.landed} & with_tables(self._engine)
         for attempt in left:
             self._kill(attempt)
             self._discard(attempt)
@@ -168,14 +169,6 @@ class Rescue:
 
     def _landed_meanwhile(self, attempt: str) -> bool:
         return any(e.attempt == attempt and e.landed for e in self._journal.entries())
-
-    def _with_tables(self) -> set[str]:
-        """Attempts that tables of the server are named after."""
-        rows = self._ask(
-            f"SELECT DISTINCT name FROM system.tables WHERE startsWith(name, '{STAGING_PREFIX}')"
-        )
-        names = (str(name).removeprefix(STAGING_PREFIX).split("_") for (name,) in rows)
-        return {"_".join(parts[:2]) for parts in names}
 
     def _tables(self, attempt: str) -> list[tuple[str, bool]]:
         """Tables of an attempt: (name, is a view)."""
