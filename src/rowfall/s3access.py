@@ -216,7 +216,9 @@ def signed(url: str, keys: Keys | None, region: str, now: datetime | None = None
     }
     canonical = "&".join(f"{name}={percent(value, safe='-_.~')}" for name, value in query.items())
     parts = urlsplit(url)
-    request = f"GET\n{parts.path}\n{canonical}\nhost:{parts.netloc}\n\nhost\nUNSIGNED-PAYLOAD"
+    # Clients leave a scheme's own port out of the Host header.
+    host = parts.netloc.removesuffix({"http": ":80", "https": ":443"}[parts.scheme])
+    request = f"GET\n{parts.path}\n{canonical}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD"
     digest = hashlib.sha256(request.encode()).hexdigest()
     key = b"AWS4" + keys.secret.reveal().encode()
     for part in (*scope.split("/"), f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}"):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -264,6 +265,43 @@ def test_a_web_server_without_ranges(shell: Shell, objects: list[bytes]) -> None
     assert shell.row("SELECT count(), sum(id), sum(n) FROM t") == [
         2_000_000, 1_999_999_000_000, 1_999_999_000_000 * 7919,
     ]  # fmt: skip
+
+
+class Guarded(SimpleHTTPRequestHandler):
+    """Wants a user for /in, and sends everybody on from /old to /new."""
+
+    def send_head(self) -> Any:
+        if self.path.startswith("/old/"):
+            self.send_response(302)
+            self.send_header("Location", self.path.replace("/old/", "/new/"))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return None
+        right = self.headers.get("Authorization") == "Basic dTpwdy0xMjM0NQ=="
+        if self.path.startswith("/in/") and not right:
+            self.send_error(403)
+            return None
+        return super().send_head()
+
+
+@pytest.mark.parametrize("place", ["u:pw-12345@HOST/in", "HOST/old", "u:wrong-pw@HOST/in"])
+def test_a_web_server_with_users_and_redirects(shell: Shell, place: str) -> None:
+    for folder in ("in", "new"):
+        shell.write(f"www/{folder}/a.csv", "id,name\n1,x\n2,y\n")
+    handler = partial(Guarded, directory=str(shell.folder / "www"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://{place.replace('HOST', f'127.0.0.1:{server.server_port}')}/a.csv"
+        done = shell.run("load", url, "--table", "t", "--decoder", "always")
+        server.shutdown()
+    assert "pw-12345" not in done.err
+    if "wrong" in place:
+        assert "wrong-pw" not in done.err
+        assert (done.code, "answered 403" in done.talk) == (4, True)
+        return
+    assert done.code == 0, done.err
+    assert "read by the engine instead" not in done.talk
+    assert shell.row("SELECT count(), sum(id) FROM t") == [2, 3]
 
 
 @pytest.mark.parametrize(

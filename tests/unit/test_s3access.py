@@ -21,7 +21,10 @@ KEYS = ["a.csv.gz", "dir/a b+c.csv", "é/日本😀.csv", "a~b-c_d.e", "x%41&y=z
 
 @pytest.mark.parametrize("token", TOKENS, ids=["key pair", "session token"])
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9000", "https://s3.example.com/base", None])
+@pytest.mark.parametrize(
+    "endpoint",
+    ["http://127.0.0.1:9000", "https://s3.example.com/base", "https://s3.example.com:443", None],
+)
 def test_signatures_are_those_of_botocore(
     endpoint: str | None, key: str, token: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
