@@ -222,6 +222,16 @@ def wait_until_claimed(scene: Scene) -> None:
     wait_until(lambda: any("'claim'" in r.sql for r in scene.proxy.requests[:-1]), 30, "a claim")
 
 
+def wait_until_it_waits(scene: Scene) -> None:
+    """Until a load has given up twice what it cannot have: it asks again every second."""
+    begin = len(scene.proxy.requests)
+
+    def asked() -> bool:
+        return sum("'release'" in r.sql for r in scene.proxy.requests[begin:]) > 1
+
+    wait_until(asked, 60, "a load that waits")
+
+
 def test_ctrl_c_while_the_files_of_others_are_waited_for(place: Make) -> None:
     here = place()
     scene = here.scene
@@ -231,8 +241,7 @@ def test_ctrl_c_while_the_files_of_others_are_waited_for(place: Make) -> None:
     holder.send_signal(signal.SIGSTOP)
     try:
         waiting = here.loader(scene.proxy.port, scene.database, home="other")
-        time.sleep(4)
-        assert waiting.poll() is None
+        wait_until_it_waits(scene)
         waiting.send_signal(signal.SIGINT)
         assert scene.ended(waiting) == 130
     finally:

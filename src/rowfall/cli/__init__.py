@@ -57,7 +57,12 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with a code of :class:`rowfall.errors.Exit`."""
-    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+    code = run(sys.argv[1:] if arguments is None else list(arguments))
+    # A Ctrl-C inside of an exec(), by which every dataclass is made while modules are imported,
+    # makes Python end by SIGINT instead of with our code, although it was caught. The next one
+    # takes that back (run_eval_code_obj of CPython).
+    exec("")  # noqa: S102 - nothing is run
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
