@@ -22,10 +22,12 @@ from rowfall.cleanup import Leftover, clean_target, forget_load
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import Interrupted, RowfallError, TargetError, UsageError
 from rowfall.events import Event, Listener, silent
-from rowfall.jobs import connect, open_job, plan_job, refusal
+from rowfall.install import Installed, install
+from rowfall.jobs import connect, open_job, refusal
 from rowfall.loader import load_job
 from rowfall.model import Plan, Report, Statement, Verification
 from rowfall.options import Options, restored
+from rowfall.planning import plan_job
 from rowfall.secrets import Secret
 from rowfall.shadow import shadow_name
 from rowfall.sqltext import SqlText
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
     from rowfall.engines.server import Server
 
 __all__ = [
-    "Leftover", "Verification", "clean", "forget", "leftovers", "load", "loads", "plan", "query",
-    "report", "resume", "verify",
+    "Installed", "Leftover", "Verification", "clean", "forget", "install_decoder", "leftovers",
+    "load", "loads", "plan", "query", "report", "resume", "verify",
 ]  # fmt: skip
 
 
@@ -255,6 +257,21 @@ def clean(
     """
     target = open_target(to, "any", Options(), password)
     return clean_target(target, dry=dry, emit=on_event)
+
+
+def install_decoder(
+    *, to: str | None = None, folder: str = "", password: Secret | None = None
+) -> Installed:
+    """Put rowfall-decode into a server, which then parses what it pulls with it.
+
+    Args:
+        folder: the server's ``user_scripts_path``; "" to ask the server.
+
+    Raises:
+        UsageError: no server, or the program is not installed here.
+        TargetError: its folder is out of reach from here, or it cannot run the program.
+    """
+    return install(open_target(to, "any", Options(), password), folder)
 
 
 def verify(

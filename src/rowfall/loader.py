@@ -27,12 +27,13 @@ from rowfall.errors import (
 )
 from rowfall.events import LoadEnded, LoadStarted, Note
 from rowfall.execute import Executor, Means
-from rowfall.jobs import Job, landed_ids, plan_job
+from rowfall.jobs import Job
 from rowfall.journal import Alone, Claims, Journal
 from rowfall.ledger import Ledger, LoadRow, into_key
 from rowfall.model import Plan, Report, Statement
 from rowfall.options import changed
 from rowfall.outcome import make_report
+from rowfall.planning import landed_ids, plan_job
 from rowfall.pressure import Pressure, Waited
 from rowfall.publish import Staged, ask
 from rowfall.reconcile import follow, reconcile

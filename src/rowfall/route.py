@@ -8,11 +8,14 @@ from rowfall.delivery import Delivery, Pull, Push
 from rowfall.jobs import Job
 from rowfall.model import Plan
 from rowfall.publish import ask
+from rowfall.sources.base import Addressed
 from rowfall.sqltext import quote
 
 
 def deliver(job: Job, plan: Plan) -> Delivery:
     """The delivery of a load."""
+    if plan.delivery == "pull" and job.target.server is not None:
+        return _pulled(job, plan)
     program = decoding.program() if plan.decoder == decoding.PROGRAM else None
     if plan.delivery == "push":
         from rowfall.engines.server import Server
@@ -31,6 +34,24 @@ def deliver(job: Job, plan: Plan) -> Delivery:
         return pull
     return Decode(
         program, job.source, job.engine, job.target, job.encoding, _sorted_by(job, plan), pull
+    )
+
+
+def _pulled(job: Job, plan: Plan) -> Delivery:
+    """A server reads the source itself."""
+    pull = Pull(job.engine, job.puller, job.target, job.encoding)
+    if plan.decoder != decoding.PROGRAM or job.encoding is None:
+        return pull
+    from rowfall.engines.server import Server
+    from rowfall.inside import DecodeInside
+
+    source = job.puller
+    assert isinstance(job.engine, Server)  # noqa: S101 - as asked for
+    assert isinstance(source, Addressed)  # noqa: S101 - the plan says so
+    rows = plan.forecast.rows or 1
+    stored = sum(job.listing.size(i) or 0 for g in plan.groups for i in g.indexes)
+    return DecodeInside(
+        job.engine, source, job.target, job.encoding, _sorted_by(job, plan), stored / rows, pull
     )
 
 

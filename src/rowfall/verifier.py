@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from rowfall import staging
 from rowfall.errors import UsageError, VerifyError
 from rowfall.events import Note
-from rowfall.jobs import Job, plan_job
+from rowfall.jobs import Job
 from rowfall.ledger import Ledger
 from rowfall.model import Plan, Split, Verification, VerifiedSplit
+from rowfall.planning import plan_job
 from rowfall.publish import ask
 from rowfall.sides import MASK64, Sides
 from rowfall.targets.base import Publish

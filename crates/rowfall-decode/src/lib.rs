@@ -5,6 +5,7 @@ pub mod cells;
 pub mod delimited;
 pub mod error;
 pub mod gather;
+pub mod handed;
 pub mod header;
 pub mod inflate;
 pub mod inputs;

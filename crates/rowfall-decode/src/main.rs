@@ -4,12 +4,14 @@ use std::io::Read;
 use std::process::exit;
 
 use rowfall_decode::error::Fail;
+use rowfall_decode::handed;
 use rowfall_decode::run::run;
 use rowfall_decode::spec::Spec;
 use rowfall_decode::types::SUPPORTED;
 use serde_json::json;
 
 const USAGE: &str = "usage: rowfall-decode run --spec FILE|-    decode the inputs of a spec
+       rowfall-decode run --spec handed    the same inside a server: a block of one string on stdin
        rowfall-decode check --spec FILE|-  only say whether the spec can be followed
        rowfall-decode --types              what is supported, as JSON
        rowfall-decode --version";
@@ -47,6 +49,13 @@ fn types() -> serde_json::Value {
 fn read(path: &str) -> Result<String, Fail> {
     let mut text = String::new();
     let done = match path {
+        "handed" => {
+            let mut block = Vec::new();
+            std::io::stdin().read_to_end(&mut block).and_then(|_| {
+                text = handed::text(&block).ok_or(std::io::ErrorKind::InvalidData)?.to_owned();
+                Ok(())
+            })
+        }
         "-" => std::io::stdin().read_to_string(&mut text).map(|_| ()),
         _ => std::fs::read_to_string(path).map(|found| text = found),
     };

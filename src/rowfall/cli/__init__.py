@@ -21,6 +21,7 @@ from rowfall.errors import Exit, Interrupted, RowfallError
 
 COMMANDS = (
     "load", "plan", "query", "status", "report", "verify", "resume", "forget", "clean",
+    "install-decoder",
 )  # fmt: skip
 
 
@@ -33,7 +34,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"rowfall.cli.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"rowfall.cli.{name}"), name)
         return command
 
 

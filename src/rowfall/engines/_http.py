@@ -11,6 +11,7 @@ import http.client
 import os
 import socket
 import threading
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
@@ -83,6 +84,7 @@ class Exchange:
         parameters: of the URL.
         body: the statement, or the data of an insert (streamed, chunked).
         encoding: ``Content-Encoding`` of the data, "" for none.
+        kind: ``Content-Type`` of a body of bytes, "" for none.
         out: descriptor that gets the answer's body; None collects it.
         timeout: see :meth:`Connections.take`.
 
@@ -100,10 +102,12 @@ class Exchange:
         body: bytes | Body,
         *,
         encoding: str = "",
+        kind: str = "",
         out: int | None = None,
         timeout: float | None = None,
     ) -> None:
         self._connections = connections
+        self._kind = kind
         self._url = "/?" + urlencode(parameters)
         self._body = body
         self._encoding = encoding
@@ -186,6 +190,8 @@ class Exchange:
         """Send the request. Returns whether the connection can be used again."""
         headers = self._connections.address.headers()
         if isinstance(self._body, bytes):
+            if self._kind:
+                headers["Content-Type"] = self._kind
             connection.request("POST", self._url, self._body, headers)
             self.sent, self.complete = len(self._body), True
             return True
@@ -245,6 +251,17 @@ class Exchange:
             _write(self._out, piece)
             self.own_fault = False
         return Answer(response.status, headers, tail)
+
+
+def form(parts: Mapping[str, bytes]) -> tuple[bytes, str]:
+    """A body that holds named pieces of data (multipart/form-data), and its ``Content-Type``."""
+    mark = f"rowfall-{uuid.uuid4().hex}"
+    lines: list[bytes] = []
+    for name, data in parts.items():
+        place = f'Content-Disposition: form-data; name="{name}"; filename="{name}"'
+        lines += [f"--{mark}".encode(), place.encode(), b"", data]
+    lines += [f"--{mark}--".encode(), b""]
+    return b"\r\n".join(lines), f"multipart/form-data; boundary={mark}"
 
 
 def _pieces(body: Body) -> Iterator[bytes]:

@@ -27,7 +27,7 @@ from rowfall.engines._evidence import (
     cpu_seconds,
     no_clickhouse,
 )
-from rowfall.engines._http import Answer, Body, Exchange, Lost
+from rowfall.engines._http import Answer, Body, Exchange, Lost, form
 from rowfall.engines.base import READ_EVENTS, SOURCE_BYTES, Tick
 from rowfall.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.model import Facts, Outcome, Statement
@@ -175,6 +175,7 @@ class Server:
         on_tick: Tick | None = None,
         body: Body | None = None,
         encoding: str = "",
+        texts: Mapping[str, Secret] | None = None,
         out_fd: int | None = None,
     ) -> Outcome:
         """See :class:`rowfall.engines.base.Engine`.
@@ -188,6 +189,8 @@ class Server:
                 not pause for 30 s: the server's ``http_receive_timeout`` would end the insert.
             encoding: of ``body``: ``gzip``, ``zstd``, ``lz4``, ``bz2``, ``xz``, ``br``,
                 ``deflate``, ``snappy`` or "".
+            texts: tables of one row and one column ``text`` that only this statement sees, by
+                their names; no log holds what is in them.
             out_fd: gets the result in place of ``Outcome.data``.
 
         Raises:
@@ -198,7 +201,12 @@ class Server:
         query_id = statement.query_id or f"rowfall-{uuid.uuid4()}"
         sql = statement.sql.reveal()
         parameters = self._parameters(statement, query_id)
-        if body is not None:
+        data, kind = sql.encode() if body is None else body, ""
+        if texts:
+            for name in texts:
+                parameters |= {f"{name}_format": "RawBLOB", f"{name}_structure": "text String"}
+            data, kind = form({name: text.reveal().encode() for name, text in texts.items()})
+        if texts or body is not None:
             parameters["query"] = sql
         elif "max_query_size" in self.facts.settings:
             # Not with data: the server would hold so much of it back before it starts.
@@ -206,8 +214,9 @@ class Server:
         exchange = Exchange(
             self._connections,
             parameters,
-            sql.encode() if body is None else body,
+            data,
             encoding=encoding,
+            kind=kind,
             out=out_fd,
         )
         with self._guard:

@@ -1,0 +1,74 @@
+//! A spec as `executable()` of a server hands it over: a Native block of one string on stdin.
+
+/// The one string of a Native block of one column and one row; None where it is something else.
+pub fn text(block: &[u8]) -> Option<&str> {
+    let mut rest = block;
+    if (number(&mut rest)?, number(&mut rest)?) != (1, 1) {
+        return None;
+    }
+    let _name = string(&mut rest)?;
+    if string(&mut rest)? != b"String" {
+        return None;
+    }
+    let text = string(&mut rest)?;
+    if rest.is_empty() { std::str::from_utf8(text).ok() } else { None }
+}
+
+/// A number in groups of seven bits, the least ones first.
+fn number(rest: &mut &[u8]) -> Option<usize> {
+    let mut value = 0usize;
+    for shift in (0..63).step_by(7) {
+        let (&byte, tail) = rest.split_first()?;
+        *rest = tail;
+        value |= usize::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = number(rest)?;
+    let (text, tail) = rest.split_at_checked(length)?;
+    *rest = tail;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+
+    fn block(value: &str) -> Vec<u8> {
+        let mut block = b"\x01\x01\x04text\x06String".to_vec();
+        let mut length = value.len();
+        while length >= 0x80 {
+            block.push((length & 0x7f) as u8 | 0x80);
+            length >>= 7;
+        }
+        block.push(length as u8);
+        block.extend(value.as_bytes());
+        block
+    }
+
+    #[test]
+    fn a_block_of_one_string() {
+        for value in ["", "{}", &"x".repeat(127), &"y".repeat(128), &"z".repeat(100_000)] {
+            assert_eq!(text(&block(value)), Some(value));
+        }
+    }
+
+    #[test]
+    fn everything_else_is_none() {
+        let whole = block("{}");
+        for cut in 0..whole.len() {
+            assert_eq!(text(&whole[..cut]), None);
+        }
+        assert_eq!(text(b"\x02\x01\x04text\x06String\x00"), None);
+        assert_eq!(text(b"\x01\x02\x04text\x06String\x00\x00"), None);
+        assert_eq!(text(b"\x01\x01\x04text\x05UInt8\x00"), None);
+        assert_eq!(text(b"\x01\x01\x04text\x06String\x00more"), None);
+        assert_eq!(text(b"\x01\x01\x04text\x06String\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), None);
+        assert_eq!(text(b"\x01\x01\x04text\x06String\x02\xff\xff"), None);
+    }
+}

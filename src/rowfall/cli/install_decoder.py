@@ -1,0 +1,38 @@
+"""``rowfall install-decoder``."""
+
+from __future__ import annotations
+
+import click
+
+from rowfall.cli.options import command, option, target_option
+from rowfall.cli.output import Output
+from rowfall.errors import Exit
+from rowfall.secrets import Secret
+
+
+@command
+@target_option
+@option(
+    "--folder",
+    metavar="FOLDER",
+    group="Target",
+    help="The server's user_scripts_path. Default: as the server says.",
+)
+@click.pass_obj
+def install_decoder(
+    output: Output, to: str | None, password: Secret | None, folder: str | None
+) -> int:
+    """Put rowfall-decode into a server, which then parses text with it.
+
+    Copies the program into the server's folder of user scripts where that is on this machine, and
+    checks that the server can run it. Loads that the server pulls then take a fraction of its CPU.
+    """
+    from rowfall import api
+
+    done = api.install_decoder(to=to, folder=folder or "", password=password)
+    if output.json:
+        output.document({"rowfall_install": 1, "path": done.path, "changed": done.changed})
+    else:
+        word = "installed" if done.changed else "is there already, and the server can run it"
+        output.talk(f"{done.path} {word}")
+    return Exit.DONE

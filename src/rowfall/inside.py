@@ -1,0 +1,152 @@
+"""Runs rowfall-decode inside a server, by ``executable()``: the server reads and stores, but does
+not parse.
+
+What the program is asked to do holds signed addresses; it travels as a table that only the
+statement sees, so that no log of the server has it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rowfall import __version__, decoding, sql
+from rowfall.decode import DeclinedError
+from rowfall.delivery import Delivery, Order
+from rowfall.engines.base import SOURCE_BYTES, Tick
+from rowfall.errors import EngineError, RowfallError
+from rowfall.model import Encoding, Outcome, Split, Statement
+from rowfall.secrets import Secret
+from rowfall.sources.base import Addressed
+from rowfall.sqltext import SqlText
+from rowfall.targets.base import Target
+
+if TYPE_CHECKING:
+    from rowfall.engines.server import Server
+
+# The program gives up a store that is silent for shorter than this, and says why; 10 s, the
+# server's default, is less than a retry takes.
+SILENCE_MS = 600_000
+_HOW = (
+    f"SETTINGS check_exit_code = 1, command_read_timeout = {SILENCE_MS}, "
+    f"command_write_timeout = {SILENCE_MS}, stderr_reaction = 'none'"
+)
+# CHILD_WAS_NOT_EXITED_NORMALLY: it declined, could not read, or died.
+NOT_WELL = 302
+# A look must not hold up a plan; the program answers within milliseconds.
+LOOK_MS = 5_000
+
+
+def obstacle(server: Server) -> str:
+    """Why the server cannot run this version of the program, as half a sentence; "" if it can."""
+    try:
+        said = _look(server, decoding.PROGRAM)
+    except RowfallError:
+        return f"the server has no {decoding.PROGRAM}"
+    if said != f"{decoding.PROGRAM} {__version__}":
+        return f"the server has {said or decoding.PROGRAM}, and this is {__version__}"
+    return ""
+
+
+def complaint(server: Server, program: str) -> str:
+    """What the server says when it is to run a program; "" when it can."""
+    try:
+        _look(server, program)
+    except RowfallError as error:
+        return error.message
+    return ""
+
+
+def _look(server: Server, program: str) -> str:
+    relation = f"executable({sql.literal(f'{program} --version')}, 'LineAsString', 'line String', "
+    look = f"SETTINGS check_exit_code = 1, command_read_timeout = {LOOK_MS})"
+    text = SqlText.of(f"SELECT line FROM {relation}{look}")
+    return server.run(Statement(text, format="TabSeparatedRaw")).data.decode().strip()
+
+
+class DecodeInside:
+    """Delivers by one INSERT SELECT whose rows come from programs that the server starts.
+
+    Args:
+        source: gives the addresses of the objects, as the server reaches them.
+        sort_by: see :func:`rowfall.decoding.spec`.
+        row_bytes: stored bytes of a row, about, for progress: the server sees rows only.
+        reader: the delivery of orders that say ``engine_reads``, or read in a way of their own.
+    """
+
+    def __init__(
+        self, server: Server, source: Addressed, target: Target, encoding: Encoding,
+        sort_by: tuple[int, ...], row_bytes: float, reader: Delivery,
+    ) -> None:  # fmt: skip
+        self._server = server
+        self._source = source
+        self._target = target
+        self._encoding = encoding
+        self._sort_by = sort_by
+        self._row_bytes = row_bytes
+        self._reader = reader
+
+    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+        if order.select is not None or order.engine_reads:
+            return self._reader.insert(order, lane, on_tick)
+        workers = max(1, int(order.settings.get("max_insert_threads", 1)))
+        texts = {
+            f"rowfall_{n}": Secret(json.dumps(self._spec(order, splits), default=Secret.reveal))
+            for n, splits in enumerate(shares(order.splits, workers))
+        }
+        most = sum(split.size or 0 for split in order.splits)
+
+        def tick(progress: Mapping[str, int]) -> None:
+            seen = int(progress.get("read_rows", 0) * self._row_bytes)
+            on_tick({**progress, SOURCE_BYTES: min(seen, most)})
+
+        statement = Statement(
+            self._statement(order, list(texts)), self._known(order), query_id=order.attempt
+        )
+        try:
+            return self._server.run(statement, lane=lane, on_tick=tick, texts=texts)
+        except EngineError as error:
+            if error.code != NOT_WELL:
+                raise
+            raise DeclinedError(f"{decoding.PROGRAM}: {error.message}", None) from None
+
+    def kill(self, attempt: str) -> None:
+        self._server.kill(attempt)
+
+    def _known(self, order: Order) -> dict[str, str | int | float]:
+        known = self._server.facts.settings
+        return {k: v for k, v in order.settings.items() if not known or k in known}
+
+    def _spec(self, order: Order, splits: Sequence[Split]) -> dict[str, object]:
+        asked = decoding.spec(
+            splits, self._encoding, order.schema, order.settings, ["-"], self._sort_by,
+            self._source.addresses(splits),
+        )  # fmt: skip
+        return {**asked, "progress_ms": 0}
+
+    def _statement(self, order: Order, tables: Sequence[str]) -> SqlText:
+        columns = order.schema.columns
+        names = ", ".join(sql.name(c.name) for c in columns)
+        structure = sql.literal(sql.structure((c.name, c.type) for c in columns))
+        program = sql.literal(f"{decoding.PROGRAM} run --spec handed")
+        selects = [
+            f"SELECT {names} FROM executable({program}, 'Native', {structure}, "
+            f"(SELECT text FROM {sql.name(table)}), {_HOW})"
+            for table in tables
+        ]
+        into = self._target.into(order.staging, order.schema)
+        return SqlText.of("INSERT INTO ", into, f" ({names})\n", "\nUNION ALL ".join(selects))
+
+
+def shares(splits: Sequence[Split], most: int) -> list[list[Split]]:
+    """At most ``most`` lists of about equal bytes: the largest first, each to the shortest list."""
+    count = max(1, min(most, len(splits)))
+    found: list[list[Split]] = [[] for _ in range(count)]
+    loads = [(0, n) for n in range(count)]
+    for split in sorted(splits, key=lambda s: -(s.size or 0)):
+        weight, n = loads[0]
+        found[n].append(split)
+        heapq.heapreplace(loads, (weight + max(1, split.size or 0), n))
+    return found

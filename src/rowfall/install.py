@@ -1,0 +1,106 @@
+"""Puts rowfall-decode where a server starts programs from, see :mod:`rowfall.inside`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rowfall import decoding, inside
+from rowfall.errors import TargetError, UsageError
+from rowfall.jobs import connect
+from rowfall.options import Options
+from rowfall.reach import same_machine
+from rowfall.targets.base import Target
+
+if TYPE_CHECKING:
+    from rowfall.engines.server import Server
+
+_FOLDER = re.compile(
+    r"inside user scripts folder (.+?)/?\. \(|inside user scripts folder (.+?)/?\.?$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What has become of an installation.
+
+    Attributes:
+        path: of the program in the server's folder.
+        changed: it was copied now; it may have been there before.
+    """
+
+    path: str
+    changed: bool
+
+
+def install(target: Target, folder: str = "") -> Installed:
+    """Copy the program of this machine into the server's folder and let the server run it.
+
+    Args:
+        folder: the server's ``user_scripts_path``, "" to ask the server.
+
+    Raises:
+        UsageError: the target is no server, or the program is not installed here.
+        TargetError: the folder is out of reach, or the server cannot run the program.
+    """
+    if target.server is None:
+        raise UsageError(
+            f"{target.text} is no server", hint="Give one with --to clickhouse://host:8123."
+        )
+    program = decoding.program()
+    if program is None:
+        raise UsageError(
+            f"{decoding.PROGRAM} is not installed here",
+            hint="Build it from crates/rowfall-decode: make decoder.",
+        )
+    server = connect(target.server, Options())
+    try:
+        folder = folder or _folder(server, target)
+        path = Path(folder) / decoding.PROGRAM
+        if not inside.obstacle(server):
+            return Installed(str(path), changed=False)
+        if not same_machine(server, target.server.host) or not os.access(folder, os.W_OK):
+            raise TargetError(
+                f"{folder} of {target.text} cannot be written from here",
+                hint=f"Copy {program} there as an administrator, for each server of a cluster, and "
+                "make it executable for the server's user; then run this again to check it.",
+            )
+        _copy(program, path)
+        why = inside.obstacle(server)
+        if why:
+            raise TargetError(
+                f"{path} was written, but {why} that it can run",
+                hint="The program has to be executable for the server's user, and made for its "
+                "processor and C library.",
+            )
+        return Installed(str(path), changed=True)
+    finally:
+        server.close()
+
+
+def _folder(server: Server, target: Target) -> str:
+    """The server's ``user_scripts_path``: only its error about a missing program tells."""
+    said = inside.complaint(server, "rowfall-is-not-there")
+    match = _FOLDER.search(said)
+    if match is None:
+        raise TargetError(
+            f"{target.text} does not run programs for this user: {said}",
+            hint="It takes the right CREATE TEMPORARY TABLE on *.*.",
+        )
+    return match[1] or match[2]
+
+
+def _copy(program: str, path: Path) -> None:
+    """Whole or not at all: a server may be running the one that is there."""
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        shutil.copyfile(program, new)
+        new.chmod(0o755)
+        new.replace(path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise TargetError(f"cannot write {path}: {error.strerror}") from None
