@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -194,6 +195,8 @@ class DecodePush(Decode):
         return self._streams
 
     def _feed(self, order: Order, pipes: list[str], lane: int, tick: Tick) -> Outcome:
+        from rowfall.push.streams import QUIET_SECONDS  # http.client takes 20 ms
+
         names = ", ".join(sql.name(c.name) for c in order.schema.columns)
         into = self._target.into(order.staging, order.schema)
         text = SqlText.of("INSERT INTO ", into, f" ({names}) FORMAT Native")
@@ -209,7 +212,7 @@ class DecodePush(Decode):
 
             return self._server.run(
                 Statement(text, settings, query_id=f"{order.attempt}_{number}"),
-                lane=_LANES + number, on_tick=own, body=_chunks(pipes[number]),
+                lane=_LANES + number, on_tick=own, body=chunks(pipes[number], QUIET_SECONDS),
             )  # fmt: skip
 
         with ThreadPoolExecutor(len(pipes)) as pool:
@@ -235,11 +238,19 @@ class DecodePush(Decode):
             self._server.kill(f"{attempt}_{number}")
 
 
-def _chunks(pipe: str) -> Iterator[bytes]:
-    """What is written into a pipe until its writer closes it."""
+def chunks(pipe: str, quiet: float) -> Iterator[bytes]:
+    """What is written into a pipe until its writer closes it; an empty piece after every ``quiet``
+    seconds without any: a store that answers slowly must not look like a lost connection."""
     with open(pipe, "rb", buffering=0) as end:
-        while chunk := end.read(CHUNK):
-            yield chunk
+        poll = select.poll()
+        poll.register(end, select.POLLIN)
+        while True:
+            if not poll.poll(1e3 * quiet):
+                yield b""
+            elif chunk := end.read(CHUNK):
+                yield chunk
+            else:
+                return
 
 
 class _Child:

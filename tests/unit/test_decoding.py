@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from rowfall.codec import Evidence, codec
+from rowfall.decode import chunks
 from rowfall.decoding import refusal, sort_columns, spec
 from rowfall.model import Column, Encoding, Facts, Kind, Listing, Schema, Split
 
@@ -85,3 +90,21 @@ def test_spec_takes_blocks_from_the_settings() -> None:
 def test_blocks_are_sorted_by_keys_of_columns(key: str, columns: tuple[int, ...]) -> None:
     table = Schema((Column("a", "UInt8"), Column("b", "UInt8")))
     assert sort_columns(key, table) == columns
+
+
+def test_a_silent_pipe_gives_signs_of_life(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    def write() -> None:
+        with path.open("wb", buffering=0) as end:
+            end.write(b"one")
+            time.sleep(0.5)
+            end.write(b"two")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    pieces = list(chunks(str(path), 0.1))
+    writer.join()
+    assert b"".join(pieces) == b"onetwo"
+    assert b"" in pieces[1:-1]
