@@ -16,6 +16,7 @@ from rowfall import __version__, decoding, sql
 from rowfall.decode import DeclinedError
 from rowfall.delivery import Delivery, Order
 from rowfall.engines.base import SOURCE_BYTES, Tick
+from rowfall.engines.codes import DATA_CODES
 from rowfall.errors import EngineError, RowfallError
 from rowfall.model import Encoding, Outcome, Split, Statement
 from rowfall.secrets import Secret
@@ -108,7 +109,8 @@ class DecodeInside:
         try:
             return self._server.run(statement, lane=lane, on_tick=tick, texts=texts)
         except EngineError as error:
-            if error.code != NOT_WELL:
+            # What it made and is not whole is its fault, not that of the objects.
+            if error.code != NOT_WELL and error.code not in DATA_CODES:
                 raise
             raise DeclinedError(f"{decoding.PROGRAM}: {error.message}", None) from None
 

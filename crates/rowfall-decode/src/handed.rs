@@ -68,7 +68,10 @@ mod tests {
         assert_eq!(text(b"\x01\x02\x04text\x06String\x00\x00"), None);
         assert_eq!(text(b"\x01\x01\x04text\x05UInt8\x00"), None);
         assert_eq!(text(b"\x01\x01\x04text\x06String\x00more"), None);
-        assert_eq!(text(b"\x01\x01\x04text\x06String\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), None);
+        assert_eq!(
+            text(b"\x01\x01\x04text\x06String\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+            None
+        );
         assert_eq!(text(b"\x01\x01\x04text\x06String\x02\xff\xff"), None);
     }
 }
