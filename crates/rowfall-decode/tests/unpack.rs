@@ -1,35 +1,20 @@
 //! Compressed inputs: what was packed comes out again, what was cut or damaged is an error.
 
 mod common;
+#[path = "common/gunzip.rs"]
+mod gunzip;
 
 use std::io::{Read, Write};
 
 use common::{block, native, string};
+use gunzip::gunzip;
 use proptest::prelude::*;
-use rowfall_decode::inflate::{Gzip, HISTORY, SLACK};
 use serde_json::json;
 
 fn gzip(data: &[u8], level: u32) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(level));
     encoder.write_all(data).expect("memory");
     encoder.finish().expect("memory")
-}
-
-/// Decompress with windows of `step` bytes.
-fn gunzip(packed: &[u8], step: usize) -> std::io::Result<Vec<u8>> {
-    let mut gzip = Gzip::new(packed);
-    let mut buffer = vec![0; HISTORY + step + SLACK + 400];
-    let (mut all, mut end) = (Vec::new(), 0);
-    loop {
-        let keep = end - end.min(HISTORY);
-        buffer.copy_within(keep..end, 0);
-        let from = end - keep;
-        end = gzip.fill(&mut buffer, from, from + step)?;
-        if end == from {
-            return Ok(all);
-        }
-        all.extend_from_slice(&buffer[from..end]);
-    }
 }
 
 fn text() -> impl Strategy<Value = Vec<u8>> {

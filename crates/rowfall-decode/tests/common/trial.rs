@@ -1,0 +1,113 @@
+//! What has to be true of any bytes whatever: tried by mutations here, and by the targets in fuzz/.
+
+#[path = "gunzip.rs"]
+mod gunzip;
+
+use std::io::Read;
+
+use rowfall_decode::scan::Simd;
+use serde_json::json;
+
+use crate::common::native;
+
+const TYPES: [&str; 28] = [
+    "Int8",
+    "Nullable(Int64)",
+    "UInt64",
+    "Int128",
+    "Nullable(UInt256)",
+    "Float32",
+    "Nullable(Float64)",
+    "Decimal(9, 2)",
+    "Nullable(Decimal(18, 4))",
+    "Decimal(38, 10)",
+    "Decimal(76, 30)",
+    "Bool",
+    "String",
+    "Nullable(String)",
+    "FixedString(3)",
+    "Nullable(FixedString(1))",
+    "LowCardinality(String)",
+    "LowCardinality(Nullable(String))",
+    "Date",
+    "Nullable(Date32)",
+    "DateTime",
+    "DateTime('Europe/Berlin')",
+    "Nullable(DateTime64(3))",
+    "DateTime64(9, 'Asia/Tokyo')",
+    "UUID",
+    "Nullable(IPv4)",
+    "IPv6",
+    "Enum8('a' = 1, 'it\\'s' = 2)",
+];
+
+/// Bytes that a gzip file unpacks to at most here.
+const MOST: usize = 4 << 20;
+
+/// Read a file of twelve columns: two bytes choose their types and options, the rest is its text.
+///
+/// # Panics
+/// Where the ways to read it differ, or the blocks are larger than such a text can give.
+pub fn text(format: &str, data: &[u8]) {
+    let [kind, options, text @ ..] = data else { return };
+    let kind = TYPES[usize::from(*kind) % TYPES.len()];
+    let wide = options & 1 == 1;
+    let columns: Vec<_> = [("v", kind), ("k", "String")]
+        .repeat(if wide { 6 } else { 1 })
+        .iter()
+        .enumerate()
+        .map(|(n, (name, kind))| json!({"name": name, "position": n % 2, "type": kind}))
+        .collect();
+    if wide && format == "JSONEachRow" {
+        return; // keys are found once only
+    }
+    let absent = if options & 2 == 2 { "" } else { "\\N" };
+    let sorted = options & 16 == 16;
+    let mut any_chunk = None;
+    for chunk in [5, 1 << 16] {
+        let mut first = None;
+        for simd in ["scalar", "avx2", "avx512"] {
+            if Simd::choose(simd).is_none() {
+                continue;
+            }
+            let more = json!({
+                "simd": simd, "chunk_bytes": chunk, "null": absent, "columns": columns,
+                "breaks": options & 4 == 4, "trim": options & 8 == 8,
+                "sort_by": sorted.then_some([1]),
+            });
+            let found = native(text, format, &[], more);
+            match &found {
+                // The widest row of two bytes: six values of 33 bytes, and as many empty strings.
+                Ok(blocks) => assert!(blocks.len() <= 2000 + text.len() * 6 * 34 / 2),
+                Err(said) => assert_eq!(said["error"], "value", "{said}"),
+            }
+            let first = first.get_or_insert_with(|| found.clone());
+            assert_eq!(*first, found, "{simd}: {format} {kind}");
+        }
+        // What a message shows of a broken row, and dictionaries of sorted rows, may differ.
+        let found = first.expect("scalar is everywhere");
+        let found = found.map_err(|said| (said["line"].clone(), said["offset"].clone()));
+        let found = found.map(|blocks| if kind.starts_with("Low") { Vec::new() } else { blocks });
+        let any_chunk = any_chunk.get_or_insert_with(|| found.clone());
+        assert_eq!(*any_chunk, found, "chunks of {chunk}: {format} {kind}");
+    }
+}
+
+/// Unpack a gzip file.
+///
+/// # Panics
+/// Where the outcome is not that of zlib-rs.
+pub fn gzip(data: &[u8]) {
+    let mut theirs = Vec::new();
+    let most = MOST as u64 + 1;
+    let other = flate2::read::MultiGzDecoder::new(data).take(most).read_to_end(&mut theirs);
+    if theirs.len() > MOST {
+        return;
+    }
+    match (gunzip::gunzip(data, 1000), other) {
+        (Ok(ours), Ok(_)) => assert_eq!(ours, theirs),
+        // The other one does not look at all of the header, and at nothing behind the last member.
+        (Err(_), _) => {}
+        (Ok(_), Err(error)) => panic!("accepted, and refused by zlib-rs: {error}"),
+    }
+}
