@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.clickhouse import ClickHouse
+from lab.process import ServiceError
 from rowfall import decoding
 from rowfall.sqltext import quote
 from unit.memory import Chdb
@@ -39,6 +41,31 @@ def test_what_it_accepts_the_engine_reads_the_same() -> None:
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     accepted = ran.stdout.rsplit("{", 1)[-1]
     assert "accepted" in accepted, ran.stdout[-500:]
+
+
+def test_a_server_takes_compressed_blocks(tmp_path: Path) -> None:
+    """And says so when one is damaged: the checksum is the server's."""
+    (tmp_path / "rows").write_text("".join(f"{n}\ttext {n % 100}\n" for n in range(200_000)))
+    spec = {
+        "version": 1, "inputs": [{"path": str(tmp_path / "rows")}], "format": "TSV",
+        "columns": [{"name": "a", "position": 0, "type": "UInt32"},
+                    {"name": "b", "position": 1, "type": "String"}],
+        "output_compression": "lz4", "sort_by": [1], "outputs": ["-"],
+    }  # fmt: skip
+    packed = subprocess.run(
+        [str(decoding.program()), "run", "--spec", "-"],
+        input=json.dumps(spec).encode(), capture_output=True, check=True,
+    ).stdout  # fmt: skip
+    insert = "INSERT INTO t FORMAT Native"
+    with ClickHouse() as server:
+        server.query("CREATE TABLE t (a UInt32, b String) ENGINE = MergeTree ORDER BY b")
+        server.query(insert, body=packed, settings={"decompress": 1})
+        found = server.query(
+            "SELECT count(), sum(a), countIf(b = concat('text ', toString(a % 100))) FROM t"
+        )
+        assert found.split() == ["200000", str(sum(range(200_000))), "200000"]
+        with pytest.raises(ServiceError, match="Checksum"):
+            server.query(insert, body=b"x" + packed[1:], settings={"decompress": 1})
 
 
 FIRST, LAST, QUARTER = 86_400, 2_145_830_400, 900

@@ -4,6 +4,7 @@ pub mod block;
 pub mod cells;
 pub mod delimited;
 pub mod error;
+pub mod frames;
 pub mod gather;
 pub mod handed;
 pub mod header;

@@ -42,7 +42,7 @@ fn types() -> serde_json::Value {
         "compressions": ["none", "gzip", "zstd", "lz4", "xz", "bz2"],
         "shapes": ["", "T", "Z"],
         "timezones": ["UTC", "Etc/UTC"],
-        "output_compressions": ["none"],
+        "output_compressions": ["none", "lz4"],
     })
 }
 

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 
 use crate::cells::Column;
+use crate::frames;
 use crate::gather::{Sink, gather};
 use crate::low;
 use crate::types::append_text;
@@ -33,6 +34,8 @@ pub struct Output {
     pub path: String,
     file: File,
     buffer: Vec<u8>,
+    /// Frames of compressed bytes; None to write them as they are.
+    frames: Option<Vec<u8>>,
 }
 
 /// Bytes that are gathered before they are written: they stay in the cache.
@@ -41,8 +44,7 @@ const PIECE: usize = 256 << 10;
 impl Sink for Output {
     fn room(&mut self, more: usize) -> io::Result<&mut Vec<u8>> {
         if self.buffer.len() + more > PIECE {
-            self.file.write_all(&self.buffer)?;
-            self.buffer.clear();
+            self.empty()?;
         }
         self.buffer.reserve(more);
         Ok(&mut self.buffer)
@@ -51,7 +53,7 @@ impl Sink for Output {
 
 impl Output {
     /// Open for writing; of a named pipe this waits for its reader.
-    pub fn open(path: &str) -> io::Result<Output> {
+    pub fn open(path: &str, packed: bool) -> io::Result<Output> {
         let file = if path == "-" {
             use std::os::fd::AsFd;
             File::from(io::stdout().as_fd().try_clone_to_owned()?)
@@ -59,7 +61,12 @@ impl Output {
             OpenOptions::new().write(true).create(true).truncate(true).open(path)?
         };
         widen(&file);
-        Ok(Output { path: path.to_owned(), file, buffer: Vec::new() })
+        Ok(Output {
+            path: path.to_owned(),
+            file,
+            buffer: Vec::new(),
+            frames: packed.then(Vec::new),
+        })
     }
 
     /// Write one block of all columns, its rows in `order` if there is one.
@@ -84,9 +91,7 @@ impl Output {
                     None => gather(column.values(), order, self)?,
                 }
             }
-            self.file.write_all(&self.buffer)?;
-            self.buffer.clear();
-            return Ok(());
+            return self.empty();
         }
         let mut slices = Vec::with_capacity(columns.len() * 3);
         for ((head, column), low) in heads.iter().zip(columns).zip(&low) {
@@ -100,7 +105,28 @@ impl Output {
                 }
             }
         }
-        write_all(&mut self.file, &mut slices)
+        if self.frames.is_none() {
+            return write_all(&mut self.file, &mut slices);
+        }
+        for piece in slices.iter().flat_map(|slice| slice.chunks(PIECE)) {
+            self.room(piece.len())?.extend_from_slice(piece);
+        }
+        self.empty()
+    }
+
+    /// Write out what the buffer holds.
+    fn empty(&mut self) -> io::Result<()> {
+        let bytes = match &mut self.frames {
+            None => &self.buffer,
+            Some(frames) => {
+                frames.clear();
+                frames::append(&self.buffer, frames);
+                &*frames
+            }
+        };
+        self.file.write_all(bytes)?;
+        self.buffer.clear();
+        Ok(())
     }
 }
 

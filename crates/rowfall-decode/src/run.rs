@@ -16,7 +16,7 @@ use crate::inputs::{Inputs, Raw};
 use crate::json;
 use crate::native::Output;
 use crate::scan::{Scan, Simd, scan};
-use crate::spec::{Format, Input, Spec, Unknown};
+use crate::spec::{Format, Input, OutputCompression, Spec, Unknown};
 use crate::window::{LONGEST, Opened, Window};
 
 /// What became of one input.
@@ -132,7 +132,8 @@ impl Shared<'_> {
 
     fn work(&self, path: &str) {
         let last = self.spec.inputs.len();
-        let mut worker = match Output::open(path) {
+        let packed = self.spec.output_compression == OutputCompression::Lz4;
+        let mut worker = match Output::open(path, packed) {
             Ok(output) => Worker::new(self.spec, self.simd, output, &self.written),
             Err(error) => return self.fail(last, Fail::output(path, &error)),
         };

@@ -237,10 +237,6 @@ impl Spec {
         need(!self.columns.is_empty(), "there are no columns");
         need(!self.outputs.is_empty(), "there are no outputs");
         need(self.block_rows > 0 && self.block_bytes > 0, "blocks need rows and bytes");
-        need(
-            self.output_compression == OutputCompression::None,
-            "compressed output is not supported yet",
-        );
         need(self.block_bytes <= 1 << 30, "block_bytes is at most 1 GiB");
         need(self.block_rows <= 1 << 28, "block_rows is at most 268,435,456");
         need(self.chunk_bytes > 0 && self.chunk_bytes <= 64 << 20, "chunk_bytes is at most 64 MiB");

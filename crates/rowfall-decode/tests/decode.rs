@@ -1,8 +1,11 @@
 //! Whole runs: random rows against a plain reference, torn into chunks of every size.
 
+#[path = "common/blocks.rs"]
+mod blocks;
 mod common;
 
-use common::{block, native, string};
+use blocks::{block, string};
+use common::native;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

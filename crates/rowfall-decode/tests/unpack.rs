@@ -1,12 +1,15 @@
 //! Compressed inputs: what was packed comes out again, what was cut or damaged is an error.
 
+#[path = "common/blocks.rs"]
+mod blocks;
 mod common;
 #[path = "common/gunzip.rs"]
 mod gunzip;
 
 use std::io::{Read, Write};
 
-use common::{block, native, string};
+use blocks::{block, string};
+use common::native;
 use gunzip::gunzip;
 use proptest::prelude::*;
 use serde_json::json;
@@ -120,4 +123,15 @@ fn every_compression() {
         let junk = [&data[..], b"junk"].concat();
         assert!(read(&junk).is_err(), "{kind} with junk behind it");
     }
+}
+
+#[test]
+fn header_checksums_count() {
+    let plain = gzip(b"1\n", 6);
+    let mut head = plain[..10].to_vec();
+    head[3] = 2;
+    let sum = crc32fast::hash(&head) as u16;
+    let with = |sum: u16| [&head[..], &sum.to_le_bytes(), &plain[10..]].concat();
+    assert_eq!(gunzip(&with(sum), 100).expect("sound"), b"1\n");
+    assert!(gunzip(&with(sum ^ 1), 100).is_err());
 }

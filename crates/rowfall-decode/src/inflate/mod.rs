@@ -99,9 +99,11 @@ impl<R: Read> Gzip<R> {
             self.state = State::Done;
             return Ok(());
         };
+        self.crc = crc32fast::Hasher::new();
+        self.crc.update(&[magic]);
         let mut head = [magic; 10];
         for slot in &mut head[1..] {
-            *slot = self.need()?;
+            *slot = self.head_byte()?;
         }
         if head[..3] != [0x1f, 0x8b, 8] || head[3] & 0xe0 != 0 {
             let what = if self.first { "not a gzip file" } else { "other bytes follow the data" };
@@ -109,23 +111,32 @@ impl<R: Read> Gzip<R> {
         }
         let flags = head[3];
         if flags & 4 != 0 {
-            let extra = usize::from(self.need()?) | usize::from(self.need()?) << 8;
+            let extra = usize::from(self.head_byte()?) | usize::from(self.head_byte()?) << 8;
             for _ in 0..extra {
-                self.need()?;
+                self.head_byte()?;
             }
         }
         for text in [8, 16] {
-            while flags & text != 0 && self.need()? != 0 {}
+            while flags & text != 0 && self.head_byte()? != 0 {}
         }
         if flags & 2 != 0 {
-            self.need()?;
-            self.need()?;
+            let wanted = self.crc.clone().finalize() as u16;
+            if [self.need()?, self.need()?] != wanted.to_le_bytes() {
+                return Err(broken("the header's checksum differs: the file is damaged"));
+            }
         }
         self.first = false;
         self.member = 0;
         self.crc = crc32fast::Hasher::new();
         self.state = State::Block;
         Ok(())
+    }
+
+    /// A byte of the header, for its checksum.
+    fn head_byte(&mut self) -> io::Result<u8> {
+        let byte = self.need()?;
+        self.crc.update(&[byte]);
+        Ok(byte)
     }
 
     fn block_header(&mut self) -> io::Result<()> {
