@@ -89,7 +89,7 @@ def _folder(server: Server, target: Target) -> str:
     if match is None:
         raise TargetError(
             f"{target.text} does not run programs for this user: {said}",
-            hint="It takes the right CREATE TEMPORARY TABLE on *.*.",
+            hint="It takes the right CREATE TEMPORARY TABLE ON *.*, which S3 and URL bring along.",
         )
     return match[1] or match[2]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.lake import Lake
+from e2e.lake import RIGHTS, SYSTEM, Lake
 from lab.clickhouse import ClickHouse
 from lab.seaweed import Seaweed
 from rowfall import __version__, decoding
@@ -86,6 +86,15 @@ def test_install_and_load(lake: Lake, scripts: Path, s3: Seaweed, source: str) -
     report = lake.load(source, "--table", "t", "--verify", env=s3.env)
     assert (report["rows"], report["attempts"], report["notes"]) == (ROWS, 1, [])
     assert lake.row(COUNT) == EXACT
+    assert read_inside(lake) == 1
+
+
+def test_the_rights_that_it_takes(lake: Lake, scripts: Path, s3: Seaweed, source: str) -> None:
+    lake.ok("install-decoder")
+    # S3 is what pulling takes; it brings CREATE TEMPORARY TABLE along, which executable() takes.
+    grants = (f"{RIGHTS} ON {lake.database}.*", *SYSTEM, "S3 ON *.*")
+    user = lake.server.add_user(f"{lake.database}_loader", *grants)
+    assert lake.load(source, "--table", "t", "--pull", account=user, env=s3.env)["rows"] == ROWS
     assert read_inside(lake) == 1
 
 
