@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from e2e.lake import Lake
 from e2e.tools import Shell
+from lab.clickhouse import ClickHouse
 from lab.seaweed import Seaweed
 
 _numbers = itertools.count()
@@ -18,6 +21,14 @@ _numbers = itertools.count()
 def shell(rowfall: Any) -> Shell:
     """``shell.ok("load", ...)`` in a folder of its own."""
     return Shell(rowfall)
+
+
+@pytest.fixture
+def lake(shell: Shell, server: ClickHouse) -> Iterator[Lake]:
+    """A database of its own on the ``server`` of the module."""
+    lake = Lake(shell, server)
+    yield lake
+    lake.do("DROP DATABASE {db} SYNC")
 
 
 @pytest.fixture

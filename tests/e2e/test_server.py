@@ -33,13 +33,6 @@ def server() -> Iterator[ClickHouse]:
         yield service
 
 
-@pytest.fixture
-def lake(shell: Shell, server: ClickHouse) -> Iterator[Lake]:
-    lake = Lake(shell, server)
-    yield lake
-    lake.do("DROP DATABASE {db} SYNC")
-
-
 def rows(start: int, stop: int, *names: str) -> str:
     return csv([(i, f"n{i}") for i in range(start, stop)], *names)
 

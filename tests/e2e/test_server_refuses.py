@@ -31,13 +31,6 @@ def server() -> Iterator[ClickHouse]:
         yield service
 
 
-@pytest.fixture
-def lake(shell: Shell, server: ClickHouse) -> Iterator[Lake]:
-    lake = Lake(shell, server)
-    yield lake
-    lake.do("DROP DATABASE {db} SYNC")
-
-
 class Fake:
     """Answers like an HTTP port of some server; or passes on to a real one, with changed words."""
 

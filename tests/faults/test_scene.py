@@ -54,13 +54,6 @@ except OSError as error:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ClickHouse]:
-    """One that may be killed."""
-    with ClickHouse() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def rows(server: ClickHouse, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     folder = tmp_path_factory.mktemp("scene") / "files"
     return make_rows(server, folder, files=2, rows=1000)

@@ -35,7 +35,7 @@ def step(steps: list[Request], chance: random.Random) -> tuple[Request, Side]:
     return chance.choice(steps), chance.choice(SIDES)
 
 
-@pytest.mark.parametrize("number", range(rounds(25)))
+@pytest.mark.parametrize("number", range(rounds(100)))
 def test_hurt_at_random_moments(
     place: Make, chance: random.Random, survived: Survived, number: int
 ) -> None:

@@ -7,6 +7,7 @@ command is one file of this package, imported when it is asked for.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -88,6 +89,8 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         return _failed(error, output)
     except KeyboardInterrupt:
+        # Nothing is left to stop: a second one must not change the exit code.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         output.error("interrupted", None, label="")
         return Exit.INTERRUPTED
     return code if isinstance(code, int) else Exit.DONE
