@@ -24,6 +24,7 @@ from bench import data, table
 from bench.data import BUCKET, ROWFALL, Case, report
 from bench.measure import BenchError, Result, Sample, agree, fastest, median, ratio, run
 from lab.clickhouse import ClickHouse, binary
+from rowfall import decoding
 from rowfall.sql import literal, settings_clause
 
 HERE = Path(__file__).resolve().parent
@@ -78,6 +79,7 @@ class Bench:
             Side("rowfall --push (files here)", "push", lambda: self._rowfall("--push")),
             Side("rowfall (S3), as it plans", "plan", lambda: self._rowfall()),
             Side("rowfall --pull (S3)", "pull", lambda: self._rowfall("--pull")),
+            Side("rowfall --pull, decoder installed", "inside", lambda: self._rowfall("--pull")),
             Side("rowfall --pull --direct (S3)", "direct",
                  lambda: self._rowfall("--pull", "--direct")),
         ]  # fmt: skip
@@ -112,11 +114,11 @@ class Bench:
 
     def once(self, side: Side, result: Result) -> None:
         """Run a side once into the empty table, and add what was measured and stored."""
-        partition = ""
+        self._equip(side.kind == "inside")
         self.server.query("DROP TABLE IF EXISTS bench.t SYNC")
         self.server.query("DROP TABLE IF EXISTS bench._rowfall_journal SYNC")
         self.server.query(
-            f"CREATE TABLE bench.t ({self.table.structure}) ENGINE = MergeTree{partition} "
+            f"CREATE TABLE bench.t ({self.table.structure}) ENGINE = MergeTree "
             f"ORDER BY {self.table.order_by}"
         )
         os.sync()
@@ -140,6 +142,15 @@ class Bench:
         result.parts.append(parts)
         result.checksums.append(checksum)
 
+    def _equip(self, decoder: bool) -> None:
+        """Give the server rowfall-decode, or take it away."""
+        folder = self.server.folder / "user_scripts"
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)
+        (folder / decoding.PROGRAM).unlink(missing_ok=True)
+        if decoder:
+            run([ROWFALL, "install-decoder", "--to", self.server.uri("bench")])
+
     def _stored(self) -> tuple[int, int, str]:
         names = ", ".join(f"`{name}`" for name, _ in self.table.columns)
         text = self.server.query(
@@ -151,8 +162,9 @@ class Bench:
 
 
 def _cpu(pid: int) -> float:
+    """User and system seconds of the server and of programs that it has started and seen end."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _peak(pid: int) -> int:
@@ -186,8 +198,10 @@ def page(found: dict[str, Any]) -> str:
     for case in found["cases"].values():
         results = [Result.from_json(side) for side in case["sides"]]
         by = {kind: [r for r in results if r.kind == kind] for kind in
-              ("client", "select", "push", "plan", "pull", "direct")}  # fmt: skip
-        (push,), (plan,), (pull,), (direct,) = by["push"], by["plan"], by["pull"], by["direct"]
+              ("client", "select", "push", "plan", "pull", "inside", "direct")}  # fmt: skip
+        push, plan, pull, inside, direct = (
+            by[kind][0] for kind in ("push", "plan", "pull", "inside", "direct")
+        )
         client, select = fastest(by["client"]), fastest(by["select"])
         lines += [
             f"## {case['title'].capitalize()}",
@@ -199,7 +213,8 @@ def page(found: dict[str, Any]) -> str:
             "",
             f"Push takes {_share(push, client)} of the client's best way ({client.name}); from S3 "
             f"rowfall takes {_share(plan, select)} of the best INSERT SELECT ({select.name}) as it "
-            f"plans, {_share(pull, select)} where it has to pull. Staging, checks and publishing: "
+            f"plans, {_share(inside, select)} where it pulls and the server has the decoder, "
+            f"{_share(pull, select)} where it pulls without. Staging, checks and publishing: "
             f"pull takes {_share(pull, direct)} of what it takes with `--direct`, which does "
             "without them.",
             "",
