@@ -1,5 +1,7 @@
 //! Text files in, ClickHouse Native blocks out. See README.md for how it is used and what it costs.
 
+#![warn(clippy::undocumented_unsafe_blocks)]
+
 pub mod block;
 pub mod cells;
 pub mod delimited;

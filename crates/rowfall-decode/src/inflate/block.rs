@@ -135,8 +135,8 @@ unsafe fn run<R: Read>(
         };
     }
     macro_rules! lookup {
-        // SAFETY: the mask keeps the index below 2^bits, which the table holds.
         ($table:expr, $bits:expr) => {
+            // SAFETY: the mask keeps the index below 2^bits, which the table holds.
             unsafe { *$table.add((word & ((1 << $bits) - 1)) as usize) }
         };
     }
