@@ -24,6 +24,7 @@ from rowfall.delivery import Delivery, Order
 from rowfall.engines.base import Engine, Tick
 from rowfall.errors import EngineError, RowfallError
 from rowfall.model import Encoding, Outcome, Split, Statement
+from rowfall.ranges import Ranges, ranges
 from rowfall.secrets import Secret
 from rowfall.sources.base import Addressed, Source
 from rowfall.sqltext import SqlText
@@ -98,14 +99,18 @@ class Decode:
         return max(1, int(order.settings.get("max_insert_threads", 1)))
 
     def _insert(self, order: Order, lane: int, on_tick: Tick, folder: Path) -> Outcome:
-        writers = min(self._writers(order), len(order.splits))
+        cut = ranges(
+            order.splits, self._encoding, order.schema.columns, self._writers(order), _bytes_of
+        )
+        found = cut or Ranges(tuple(order.splits), self._encoding)
+        writers = min(self._writers(order), len(found.splits))
         pipes = [str(folder / str(n)) for n in range(writers)]
         for pipe in pipes:
             os.mkfifo(pipe, 0o600)
         source = self._source
         asked = decoding.spec(
-            order.splits, self._encoding, order.schema, order.settings, pipes, self._sort_by,
-            source.addresses(order.splits) if isinstance(source, Addressed) else (),
+            found.splits, found.encoding, order.schema, order.settings, pipes, self._sort_by,
+            source.addresses(order.splits) if isinstance(source, Addressed) else (), found.names,
         )  # fmt: skip
         child = _Child(self._program, asked)
         self._running[order.attempt] = child
@@ -251,6 +256,13 @@ def chunks(pipe: str, quiet: float) -> Iterator[bytes]:
                 yield chunk
             else:
                 return
+
+
+def _bytes_of(path: str, offset: int, length: int) -> bytes:
+    """A part of a file; nothing of one that cannot be read, which the decoder will say."""
+    with suppress(OSError), open(path, "rb", buffering=0) as file:
+        return os.pread(file.fileno(), length, offset)
+    return b""
 
 
 class _Child:

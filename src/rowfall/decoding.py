@@ -86,6 +86,7 @@ def spec(
     outputs: Sequence[str],
     sort_by: Sequence[int],
     addresses: Sequence[Address] = (),
+    names: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The document for ``rowfall-decode run --spec`` (crates/rowfall-decode/src/spec.rs).
 
@@ -95,6 +96,7 @@ def spec(
         sort_by: columns to sort blocks by, as indexes; none to leave them as they come.
         addresses: one a split where they are no files. The document then holds their secrets, as
             :class:`rowfall.secrets.Secret`.
+        names: of the columns in the files, where ranges of them lack the header.
     """
     columns: list[dict[str, Any]] = [
         {"name": c.name, "source": c.source or c.name, "type": c.type, "shape": c.shape or ""}
@@ -102,7 +104,7 @@ def spec(
     ]
     if not encoding.has_names:
         for position, column in enumerate(columns):
-            column["position"] = position
+            column["position"] = names.index(column["source"]) if names else position
     inputs: list[dict[str, Any]] = [
         {"path": s.uri, "start": s.start or 0, "stop": s.stop} for s in splits
     ]
@@ -123,6 +125,7 @@ def spec(
         "block_rows": int(settings.get("min_insert_block_size_rows", 1_000_000)),
         "block_bytes": int(settings.get("min_insert_block_size_bytes", 256 << 20)),
         "sort_by": list(sort_by) or None,
+        "file_columns": len(names) or None,
         "outputs": list(outputs),
         "progress_ms": PROGRESS_MS,
     }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from rowfall.codec import NUMBERS, Evidence, codec
+from rowfall.codec import NUMBERS, Evidence, codec, parse_type
 from rowfall.model import Column, Encoding, Kind, Schema
 
 
@@ -23,6 +23,11 @@ def careful(schema: Schema, encoding: Encoding) -> Schema:
 def guards_breaks(schema: Schema) -> bool:
     """Whether some string column takes a line break for a quote never closed."""
     return any(_guarded(c) for c in schema.columns)
+
+
+def holds_breaks(columns: Sequence[Column]) -> bool:
+    """Whether some string of CSV was seen to hold line breaks, so that they are not guarded."""
+    return any(parse_type(c.type).text and not _guarded(c) for c in columns)
 
 
 def with_breaks(schema: Schema, encoding: Encoding) -> Schema:

@@ -22,6 +22,7 @@ from lab.faulty import Fault, Faulty, Request, first, internal_error, slow_down
 from lab.http import Web
 from lab.seaweed import Seaweed
 from rowfall import decoding
+from rowfall.ranges import LEAST
 
 CHECK = "SELECT count(), sum(cityHash64(*)), uniqExact(id) FROM t"
 
@@ -91,6 +92,30 @@ def test_sorted_blocks_hold_the_same_rows(shell: Shell) -> None:
         shell.ok("query", count, "--to", "always").out
         == shell.ok("query", count, "--to", "never").out
     )
+
+
+@pytest.mark.parametrize("form", ["CSV", "CSVWithNames", "JSONEachRow"])
+def test_one_big_file_is_read_in_ranges(shell: Shell, form: str) -> None:
+    shell.ok("load", "generate://trips?rows=5e6", "--to", "in/big.csv", "--to-format", form)
+    assert (shell.folder / "in/big.csv").stat().st_size > 2 * LEAST
+    for name in ("always", "never"):
+        shell.ok("load", "in/big.csv", "--format", form, "--table", "t", "--threads", "4",
+                 "--decoder", name, "--to", name)  # fmt: skip
+    count = "SELECT count(), sum(cityHash64(*)) FROM t"
+    found = shell.ok("query", count, "--to", "always").out
+    assert found == shell.ok("query", count, "--to", "never").out
+    assert "\n5000000\t" in found
+
+
+def test_a_cut_inside_of_quotes_is_found(shell: Shell) -> None:
+    # Without line breaks where the sample looks; then hardly anything else.
+    plain = "".join(f'{i},"{i:030}"\n' for i in range(30_000))
+    broken = "".join(f'{i},"{i:020}\n{i:030}\n{i:040}"\n' for i in range(30_000, 400_000))
+    shell.write("in/big.csv", "id,name\n" + plain + broken)
+    done = shell.ok("load", "in/big.csv", "--table", "t", "--schema", "id UInt32, name String")
+    assert "read by the engine instead" in done.talk
+    found = shell.ok("query", "SELECT count(), sum(id), countIf(position(name, '\n') > 0) FROM t")
+    assert found.out.split("\n")[1] == f"400000\t{400_000 * 399_999 // 2}\t370000"
 
 
 def test_what_it_declines_the_engine_reads(shell: Shell) -> None:

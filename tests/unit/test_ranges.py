@@ -1,0 +1,99 @@
+"""Cutting big plain files for the decoder."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rowfall.model import Column, Encoding, Kind, Split
+from rowfall.ranges import LEAST, Ranges, ranges
+
+CSV = Encoding("CSV", "none", Kind.TEXT)
+NAMED = Encoding("CSVWithNames", "none", Kind.TEXT)
+TSV = Encoding("TSV", "none", Kind.TEXT)
+JSON = Encoding("JSONEachRow", "none", Kind.JSON)
+# As the codec guards a column in which no line break was seen.
+GUARDED = Column("b", "String", expression="throwIf(1, 'line break in b')")
+COLUMNS = (Column("a", "UInt8"), GUARDED)
+
+
+class Files(dict[str, bytes]):
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        return self[path][offset : offset + length]
+
+    def splits(self) -> list[Split]:
+        return [Split(path, path, "", len(data)) for path, data in self.items()]
+
+    def cut(self, encoding: Encoding, writers: int = 2) -> Ranges | None:
+        return ranges(self.splits(), encoding, COLUMNS, writers, self.read, least=20)
+
+    def text(self, found: Ranges, path: str) -> list[bytes]:
+        return [self[path][s.start : s.stop] for s in found.splits if s.uri == path]
+
+
+LINES = st.lists(st.sampled_from([b"1,x\n", b"22,yy\r\n", b'3,"q\nq"\n', b"\n", b"4,z\\\n"]),
+                 min_size=30, max_size=60)  # fmt: skip
+
+
+@given(LINES, st.sampled_from([CSV, TSV, JSON]), st.integers(2, 4))
+def test_the_ranges_are_the_file(lines: list[bytes], encoding: Encoding, writers: int) -> None:
+    files = Files({"/f": b"".join(lines) + b"9,last"})
+    found = files.cut(encoding, writers)
+    if found is None:
+        return
+    parts = files.text(found, "/f")
+    assert b"".join(parts) == files["/f"]
+    assert all(part.endswith(b"\n") for part in parts[:-1])
+    if encoding is TSV:
+        assert not any(part.endswith(b"\\\n") for part in parts[:-1])
+    assert found.encoding == encoding
+    assert found.names == ()
+
+
+def test_headers_are_left_out_and_named() -> None:
+    head = b"b,a,more\n"
+    files = Files({"/f": head + b"x,1,\n" * 50, "/g": head + b"y,2,\n"})
+    found = files.cut(NAMED)
+    assert found is not None
+    assert found.names == ("b", "a", "more")
+    assert found.encoding == Encoding("CSV", "none", Kind.TEXT)
+    assert b"".join(files.text(found, "/f")) == b"x,1,\n" * 50
+    assert files.text(found, "/g") == [b"y,2,\n"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "files"),
+    [
+        pytest.param(CSV, {"/f": b"1,x\n" * 5}, id="small"),
+        pytest.param(CSV, {"relative": b"1,x\n" * 50}, id="no path"),
+        pytest.param(Encoding("CSV", "gzip", Kind.TEXT), {"/f": b"1,x\n" * 50}, id="compressed"),
+        pytest.param(NAMED, {"/f": b"a,b\n" * 50, "/g": b"b,a\n"}, id="other headers"),
+        pytest.param(NAMED, {"/f": b'"a",b\n' * 50}, id="quotes in the header"),
+        pytest.param(NAMED, {"/f": b"\xef\xbb\xbfa,b\n" * 50}, id="byte order mark"),
+        pytest.param(NAMED, {"/f": b"a,c\n" * 50}, id="a column is missing"),
+        pytest.param(NAMED, {"/f": b"a,b,a\n" * 50}, id="a name twice"),
+        pytest.param(NAMED, {"/f": b"a,b" * 50}, id="no line end"),
+    ],
+)
+def test_what_stays_whole(encoding: Encoding, files: dict[str, bytes]) -> None:
+    assert Files(files).cut(encoding) is None
+
+
+def test_a_record_without_end_is_not_cut() -> None:
+    found = Files({"/f": b"x" * 200}).cut(CSV)
+    assert found is not None
+    assert [(s.start, s.stop) for s in found.splits] == [(0, 200)]
+
+
+def test_strings_with_line_breaks_keep_a_file_whole() -> None:
+    files = Files({"/f": b"1,x\n" * 50})
+    columns = (COLUMNS[0], Column("b", "String"))
+    assert ranges(files.splits(), CSV, columns, 2, files.read, least=20) is None
+    assert ranges(files.splits(), TSV, columns, 2, files.read, least=20) is not None
+
+
+def test_few_bytes_are_not_worth_it() -> None:
+    size = 2 * LEAST - 1
+    split = Split("f", "/f", "", size)
+    assert ranges([split], CSV, COLUMNS, 2, lambda *_: b"\n") is None
