@@ -457,7 +457,10 @@ class Ledger:
         return list(found.values())
 
     def close(self) -> None:
-        self._db.close()
+        # A worker that is left behind by an error may be in the middle of a statement: SQLite does
+        # not survive that its connection is closed under it.
+        with self._guard:
+            self._db.close()
 
 
 def _explain(path: Path, error: sqlite3.Error) -> LedgerError:
