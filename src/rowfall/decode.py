@@ -112,6 +112,8 @@ class Decode:
             found.splits, found.encoding, order.schema, order.settings, pipes, self._sort_by,
             source.addresses(order.splits) if isinstance(source, Addressed) else (), found.names,
         )  # fmt: skip
+        # Fewer files than cores: unpacking gets one of its own.
+        asked["ahead"] = writers < self._writers(order)
         child = _Child(self._program, asked)
         self._running[order.attempt] = child
         done = threading.Event()

@@ -2,6 +2,7 @@
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+pub mod ahead;
 pub mod block;
 pub mod cells;
 pub mod delimited;

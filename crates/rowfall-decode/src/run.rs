@@ -16,7 +16,7 @@ use crate::inputs::{Inputs, Raw};
 use crate::json;
 use crate::native::Output;
 use crate::scan::{Scan, Simd, scan};
-use crate::spec::{Format, Input, OutputCompression, Spec, Unknown};
+use crate::spec::{Compression, Format, Input, OutputCompression, Spec, Unknown};
 use crate::window::{LONGEST, Opened, Window};
 
 /// What became of one input.
@@ -226,6 +226,8 @@ impl<'a> Worker<'a> {
     fn read(&mut self, input: &Input, raw: std::io::Result<Raw>) -> Result<Done, Fail> {
         let io = |error: &std::io::Error| Fail::io(input.name(), error);
         let opened = raw.and_then(|raw| Opened::new(raw, self.spec.compression));
+        let packed = self.spec.compression != Compression::None;
+        let opened = if self.spec.ahead && packed { opened.map(Opened::ahead) } else { opened };
         let mut source = opened.map_err(|e| io(&e))?;
         self.window.reset(input.start);
         let mut place = Place { input, lines: 0, rows: 0, layout: self.fixed_layout() };

@@ -48,6 +48,9 @@ pub struct Spec {
     /// A line about the progress on stderr every so often, in milliseconds; 0 for none.
     #[serde(default)]
     pub progress_ms: u64,
+    /// Unpack in threads of their own: there are fewer inputs than cores.
+    #[serde(default)]
+    pub ahead: bool,
     #[serde(default)]
     pub output_compression: OutputCompression,
     /// Bytes of text looked at together; for tests.

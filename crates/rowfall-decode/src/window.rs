@@ -1,7 +1,10 @@
 //! The text that is looked at: a buffer that slides over the decompressed input.
 
 use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::ahead::Ahead;
 use crate::inflate::{Gzip, HISTORY, SLACK};
 use crate::inputs::Raw;
 use crate::spec::Compression;
@@ -21,13 +24,13 @@ pub enum Source {
 /// What counts bytes that pass.
 struct Counted<R> {
     reader: R,
-    bytes: std::sync::Arc<std::sync::atomic::AtomicU64>,
+    bytes: Arc<AtomicU64>,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.reader.read(buffer)?;
-        self.bytes.fetch_add(n as u64, std::sync::atomic::Ordering::Relaxed);
+        self.bytes.fetch_add(n as u64, Ordering::Relaxed);
         Ok(n)
     }
 }
@@ -35,12 +38,12 @@ impl<R: Read> Read for Counted<R> {
 /// A source and the bytes of the file that it has read.
 pub struct Opened {
     source: Source,
-    bytes: std::sync::Arc<std::sync::atomic::AtomicU64>,
+    bytes: Arc<AtomicU64>,
 }
 
 impl Opened {
     pub fn new(raw: Raw, compression: Compression) -> io::Result<Opened> {
-        let bytes = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let bytes = Arc::new(AtomicU64::new(0));
         if compression == Compression::Gzip {
             return Ok(Opened { source: Source::Gzip(Box::new(Gzip::new(raw))), bytes });
         }
@@ -49,10 +52,17 @@ impl Opened {
         Ok(Opened { source: Source::Plain(reader), bytes })
     }
 
+    /// The same, unpacked ahead by a thread of its own.
+    pub fn ahead(self) -> Opened {
+        let bytes = Arc::new(AtomicU64::new(0));
+        let reader = Ahead::start(self, bytes.clone());
+        Opened { source: Source::Plain(Box::new(reader)), bytes }
+    }
+
     pub fn bytes_read(&self) -> u64 {
         match &self.source {
             Source::Gzip(gzip) => gzip.bytes_read(),
-            Source::Plain(_) => self.bytes.load(std::sync::atomic::Ordering::Relaxed),
+            Source::Plain(_) => self.bytes.load(Ordering::Relaxed),
         }
     }
 

@@ -97,15 +97,17 @@ fn packed(kind: &str, data: &[u8]) -> Vec<u8> {
 
 #[test]
 fn every_compression() {
-    let lines: String = (0..20_000).map(|n| format!("line {n}\n")).collect();
+    // More than one message of what is unpacked ahead.
+    let lines: String = (0..20_000).map(|n| format!("line {n:020}\n")).collect();
     let mut wanted = Vec::new();
     lines.lines().for_each(|l| string(&mut wanted, l.as_bytes()));
     let mut twice = wanted.clone();
     twice.extend_from_slice(&wanted);
-    for kind in ["gzip", "zstd", "lz4", "xz", "bz2"] {
+    let kinds = ["gzip", "zstd", "lz4", "xz", "bz2"];
+    for (kind, ahead) in kinds.iter().flat_map(|kind| [(*kind, false), (*kind, true)]) {
         let data = packed(kind, lines.as_bytes());
-        let read =
-            |data: &[u8]| native(data, "CSV", &[("a", "String")], json!({"compression": kind}));
+        let more = json!({"compression": kind, "ahead": ahead});
+        let read = |data: &[u8]| native(data, "CSV", &[("a", "String")], more.clone());
         assert_eq!(read(&data), Ok(block(20_000, &[("a", "String", wanted.clone())])), "{kind}");
         let both = [&data[..], &data[..]].concat();
         assert_eq!(
