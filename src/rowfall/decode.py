@@ -268,11 +268,14 @@ def _bytes_of(path: str, offset: int, length: int) -> bytes:
 
 
 class _Child:
-    """The running program; its spec, which may hold signed addresses, goes through stdin only."""
+    """The running program; its spec, which may hold signed addresses, goes through stdin only.
+
+    stdin stays open: its end tells the program that rowfall has been killed.
+    """
 
     def __init__(self, program: str, spec: Mapping[str, Any]) -> None:
         self._process = subprocess.Popen(
-            [program, "run", "--spec", "-"],
+            [program, "run", "--spec", "held"],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
         self._written = (0, 0)
@@ -281,8 +284,9 @@ class _Child:
         self._listener.start()
         assert self._process.stdin is not None  # noqa: S101 - a pipe, see above
         # A program that is dead already is judged by its end.
-        with suppress(BrokenPipeError), self._process.stdin as pipe:
-            pipe.write(json.dumps(spec, default=Secret.reveal).encode())
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(spec, default=Secret.reveal).encode() + b"\n")
+            self._process.stdin.flush()
 
     def _listen(self) -> None:
         assert self._process.stderr is not None  # noqa: S101 - a pipe, see above
@@ -313,6 +317,9 @@ class _Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
+        assert self._process.stdin is not None  # noqa: S101 - a pipe, see above
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._listener.join()
         return code, self._last.decode(errors="replace").strip()
 

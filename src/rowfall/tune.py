@@ -1,7 +1,7 @@
 """Engine settings computed from the machine, the source and the table, each with its reason.
 
 The formula is the one of ClickHouse's own guide for large loads (insert threads, then block
-bytes = memory / (3 x insert threads)), bounded by what was measured here; DESIGN section 1.
+bytes = memory / (3 x insert threads)), with what was measured here in place of its 3.
 Everything whose default differs between engine versions is sent explicitly.
 """
 
@@ -19,8 +19,9 @@ from rowfall.units import memory as bytes_text
 ENGINE_BASE = 350 << 20
 # Less than this leaves no room for one block and its sorted copy.
 LEAST_MEMORY = 512 << 20
-# A block is held while it is squashed, as its sorted copy, and as compressed columns being written.
-COPIES_PER_BLOCK = 3
+# A block is held while it is read and squashed, as its sorted copy, and as compressed columns being
+# written: 3.9 copies (51 columns, two writers, blocks of 30 and of 60 MB).
+COPIES_PER_BLOCK = 4
 # Larger blocks than this did not load faster (sweep of 1 to 20 M rows); sorting leaves the cache.
 MOST_BLOCK_ROWS = 5_000_000
 # Wide rows: reading the next block has to overlap with sorting and writing this one (51 columns:
@@ -30,6 +31,12 @@ LEAST_BLOCK_BYTES = 8 << 20
 # Each partition of a block is written by a stream of its own: buffers of about 1 MiB per column
 # file are held at once, see max_insert_delayed_streams_for_parallel_write.
 BYTES_PER_PARTITION_STREAM = 1 << 20
+# A writer holds two buffers of 1 MiB for each file of its part: what is to be compressed
+# (max_compress_block_size) and what is to be written. For 51 columns that is 165 MiB.
+BYTES_PER_FILE = 2 << 20
+# What the Parquet reader may hold before it waits for the rest of the pipeline: its default of 4
+# GiB is more than a small --memory; 1/8 was not slower (2 M rows of 51 columns: 2.1 s with both).
+PARQUET_SHARE = 8
 # What rowfall-decode has fetched of remote objects and not yet parsed, for each writer: 16 MiB of
 # the object that it is in, and as much of those whose turn comes next.
 FETCHED_AHEAD = 32 << 20
@@ -127,17 +134,37 @@ def _threads(facts: Facts, shape: Shape) -> list[Setting]:
     return settings
 
 
+def _files(type_: str) -> int:
+    """Files of a column in a part: NULLs, sizes and dictionaries have their own."""
+    return 1 + ("Nullable(" in type_) + ("String" in type_)
+
+
+def _fixed_memory(facts: Facts, shape: Shape) -> int:
+    """Bytes that are taken whatever the size of blocks."""
+    writers = insert_threads(facts, shape)
+    buffers = max(
+        min(shape.partitions, 1000) * len(shape.columns) * BYTES_PER_PARTITION_STREAM // 8,
+        writers * BYTES_PER_FILE * sum(_files(c.type) for c in shape.columns),
+    )
+    ahead = writers * FETCHED_AHEAD if shape.decoded and shape.remote else 0
+    return ENGINE_BASE + buffers + ahead + _parquet_memory(facts, shape)
+
+
+def _parquet_memory(facts: Facts, shape: Shape) -> int:
+    """Bytes that the Parquet reader may hold, 0 for other formats."""
+    if shape.encoding is None or shape.encoding.format != "Parquet":
+        return 0
+    return max(LEAST_BLOCK_BYTES, (facts.memory - ENGINE_BASE) // PARQUET_SHARE)
+
+
 def block(facts: Facts, shape: Shape) -> tuple[int, int]:
     """Rows and bytes at which a block becomes a part.
 
-    bytes = (memory - base) / (3 x writers), lowered by the buffers of open partitions.
+    bytes = (memory - base - buffers) / (4 x writers).
     """
     writers = insert_threads(facts, shape)
-    buffers = min(shape.partitions, 1000) * len(shape.columns) * BYTES_PER_PARTITION_STREAM // 8
-    if shape.decoded and shape.remote:
-        buffers += writers * FETCHED_AHEAD
     copies = COPIES_PER_BLOCK + shape.decoded
-    room = max(facts.memory - ENGINE_BASE - buffers, 0) // (copies * writers)
+    room = max(facts.memory - _fixed_memory(facts, shape), 0) // (copies * writers)
     size = max(LEAST_BLOCK_BYTES, min(MOST_BLOCK_BYTES, room))
     # More partitions cut a block into more parts: larger blocks keep the parts from being tiny.
     most = MOST_BLOCK_ROWS * (4 if shape.partitions > 10 else 1)
@@ -153,8 +180,14 @@ def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
     reading = Setting(
         "max_block_size", passing, f"a quarter of a block / {shape.row_bytes:.0f} bytes a row"
     )
+    held = Setting(
+        "input_format_parquet_memory_high_watermark",
+        _parquet_memory(facts, shape),
+        f"1/{PARQUET_SHARE} of the memory that is left may wait to be sorted",
+    )
     return [
         *([reading] if passing < READ_ROWS else []),
+        *([held] if held.value else []),
         Setting(
             "min_insert_block_size_rows",
             rows,
@@ -165,8 +198,8 @@ def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
         Setting(
             "min_insert_block_size_bytes",
             size,
-            f"({bytes_text(facts.memory)} - {bytes_text(ENGINE_BASE)} for the engine) / "
-            f"({COPIES_PER_BLOCK + shape.decoded} x {writers} writers), at most "
+            f"({bytes_text(facts.memory)} - {bytes_text(_fixed_memory(facts, shape))} for engine "
+            f"and buffers) / ({COPIES_PER_BLOCK + shape.decoded} x {writers} writers), at most "
             f"{bytes_text(MOST_BLOCK_BYTES)}",
         ),
         Setting(

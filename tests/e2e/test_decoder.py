@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import signal
 import subprocess
@@ -204,6 +205,25 @@ def test_killed_in_the_middle(shell: Shell, victim: str) -> None:
         assert not Path(f"/proc/{child}").exists(), "the decoder outlived rowfall"
     shell.ok("load", "in/*.csv", "--table", "t")
     assert shell.ok("query", "SELECT count() FROM t").out == "count()\n6000000\n"
+
+
+def test_a_decoder_whose_rowfall_was_killed_ends(tmp_path: Path) -> None:
+    # Nobody reads the pipe, so opening it waits for ever.
+    pipe, data = tmp_path / "pipe", tmp_path / "a.csv"
+    os.mkfifo(pipe)
+    data.write_text("1\n")
+    column = {"name": "a", "type": "UInt8", "position": 0}
+    spec = {"version": 1, "inputs": [{"path": str(data)}], "format": "CSV", "columns": [column],
+            "outputs": [str(pipe)]}  # fmt: skip
+    command = [decoding.program() or "", "run", "--spec", "held"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(spec).encode() + b"\n")
+        process.stdin.flush()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.stdin.close()
+        assert process.wait(10) == 5
 
 
 # --- objects behind HTTP --------------------------------------------------------------------------

@@ -11,6 +11,7 @@ use rowfall_decode::types::SUPPORTED;
 use serde_json::json;
 
 const USAGE: &str = "usage: rowfall-decode run --spec FILE|-    decode the inputs of a spec
+       rowfall-decode run --spec held      a line of stdin; the run ends when stdin does
        rowfall-decode run --spec handed    the same inside a server: a block of one string on stdin
        rowfall-decode check --spec FILE|-  only say whether the spec can be followed
        rowfall-decode --types              what is supported, as JSON
@@ -49,6 +50,7 @@ fn types() -> serde_json::Value {
 fn read(path: &str) -> Result<String, Fail> {
     let mut text = String::new();
     let done = match path {
+        "held" => std::io::stdin().read_line(&mut text).map(|_| end_with_stdin()),
         "handed" => {
             let mut block = Vec::new();
             std::io::stdin().read_to_end(&mut block).and_then(|_| {
@@ -60,6 +62,16 @@ fn read(path: &str) -> Result<String, Fail> {
         _ => std::fs::read_to_string(path).map(|found| text = found),
     };
     done.map(|()| text).map_err(|error| Fail::spec(format!("the spec {path}: {error}")))
+}
+
+/// End with whoever holds stdin open: a killed rowfall leaves nobody at the other end of a pipe,
+/// and opening one waits for ever.
+fn end_with_stdin() {
+    std::thread::spawn(|| {
+        let mut rest = Vec::new();
+        let _ = std::io::stdin().read_to_end(&mut rest);
+        exit(5);
+    });
 }
 
 /// Say on stdout whether the spec can be followed.

@@ -77,6 +77,7 @@ class Stream(ABC):
     def body(self) -> Iterator[bytes]:
         """What is sent; read once."""
 
+    @abstractmethod
     def end(self) -> None:
         """The INSERT has ended: let go of what the body was read from."""
 
@@ -105,6 +106,9 @@ class File(Stream):
                 at += len(data)
                 yield data
 
+    def end(self) -> None:
+        """The body closes its file itself."""
+
 
 class Stdin(Stream):
     """What comes in through the pipe of a source that is read once."""
@@ -117,6 +121,9 @@ class Stdin(Stream):
 
     def body(self) -> Iterator[bytes]:
         return _readings(lambda: _read(self._descriptor), self._run.check)
+
+    def end(self) -> None:
+        """stdin is the process's own."""
 
 
 class Blocks(Stream):
