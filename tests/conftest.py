@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from faults.kills import SEED
 from lab.clickhouse import ClickHouse
 from lab.http import Web
 from lab.seaweed import Seaweed
@@ -19,6 +21,11 @@ from lab.seaweed import Seaweed
 # The gate tries the same examples each time; runs by hand look for new ones.
 settings.register_profile("rowfall", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("rowfall")
+
+
+def pytest_configure() -> None:
+    # Parallel workers inherit the variable: they have to draw the same cases of the fault tests.
+    os.environ.setdefault(SEED, str(random.randrange(1 << 30)))
 
 
 @pytest.fixture(scope="session")

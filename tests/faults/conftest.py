@@ -26,11 +26,6 @@ _SURVIVED = "survived"
 Survived = Callable[[str], None]
 
 
-def pytest_configure() -> None:
-    # Parallel workers inherit the variable.
-    os.environ.setdefault(SEED, str(random.randrange(1 << 30)))
-
-
 def pytest_report_header() -> str:
     return f"faults: seed {os.environ[SEED]}"
 
