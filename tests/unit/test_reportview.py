@@ -196,7 +196,7 @@ def test_verification_that_agrees() -> None:
 def test_verification_names_the_splits_that_differ() -> None:
     short = (EQUAL.splits[0], VerifiedSplit("in/part_1.csv", 50, "0", 45))
     text = verification_text(replace(EQUAL, ok=False, target_rows=95, splits=short))
-    assert text.split("\n")[-5:-2] == [
+    assert text.split("\n")[-4:-1] == [
         "  split       in the source  in the target",
         "  part_1.csv             50             45",
         "",

@@ -19,7 +19,7 @@ from rowfall.secrets import Secret
 @option("--dry-run", is_flag=True, group="Clean", help="Only show what would be dropped.")
 @click.pass_obj
 def clean(output: Output, to: str | None, password: Secret | None, yes: bool, dry_run: bool) -> int:
-    """Drop what dead loads have left in a target, after showing it.
+    """Drop what dead loads have left, after showing it.
 
     Rows that a load had already committed are made visible first. Nothing of a load that is still
     running is touched.

@@ -14,7 +14,7 @@ from rowfall.secrets import Secret
 @target_option
 @click.pass_obj
 def forget(output: Output, load_id: str, to: str | None, password: Secret | None) -> None:
-    """Forget what a load has landed, so that its files are loaded again.
+    """Forget what a load has landed: it is loaded again.
 
     LOAD is the id of a load, its first digits, or 'last'. Rows in the table stay where they are.
     """

@@ -22,7 +22,7 @@ from rowfall.secrets import Secret
 def install_decoder(
     output: Output, to: str | None, password: Secret | None, folder: str | None
 ) -> int:
-    """Put rowfall-decode into a server, which then parses text with it.
+    """Put rowfall-decode into a server, to parse what it pulls.
 
     Copies the program into the server's folder of user scripts where that is on this machine, and
     checks that the server can run it. Loads that the server pulls then take a fraction of its CPU.

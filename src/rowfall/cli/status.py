@@ -14,7 +14,7 @@ from rowfall.secrets import Secret
 @target_option
 @click.pass_obj
 def status(output: Output, load_id: str | None, to: str | None, password: Secret | None) -> None:
-    """List the loads of a target, newest first, or show one of them.
+    """List the loads of a target, newest first, or show one.
 
     LOAD is the id of a load, its first digits, or 'last'.
     """

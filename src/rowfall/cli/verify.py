@@ -15,7 +15,7 @@ from rowfall.secrets import Secret
 @target_option
 @click.pass_obj
 def verify(output: Output, load_id: str, to: str | None, password: Secret | None) -> int:
-    """Read the source of a load again and compare it with the target.
+    """Read the source of a load again and compare.
 
     LOAD is the id of a load, its first digits, or 'last'. Splits that differ are listed, with -v
     all of them. Exit code 7 means that source and target differ.

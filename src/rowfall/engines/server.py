@@ -120,7 +120,7 @@ class Server:
     def _read_facts(self, memory: int | None, threads: int | None) -> Facts:
         row = self.evidence.ask(
             "SELECT version(), getSetting('max_threads'), getSetting('readonly'), "
-            "getSetting('max_memory_usage'), getSetting('max_memory_usage_for_user')"
+            "getSetting('max_memory_usage'), getSetting('max_memory_usage_for_user'), timezone()"
         )[0]
         version, cores = str(row[0]), threads or max(1, int(row[1]))
         if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST:
@@ -129,7 +129,7 @@ class Server:
                 hint="rowfall needs ClickHouse {}.{} or newer.".format(*OLDEST),
             )
         self.readonly = int(row[2])
-        limits = [int(limit) for limit in row[3:]]
+        limits = [int(limit) for limit in row[3:5]]
         with contextlib.suppress(RowfallError):  # an ordinary user may not read all of it
             limits += [int(left) for (left,) in self.evidence.ask(_MEMORY_LEFT)]
         # Half, as for the embedded engine: the rest is for its other users and caches.
@@ -138,7 +138,9 @@ class Server:
             name
             for (name,) in self.evidence.ask("SELECT name FROM system.settings WHERE NOT readonly")
         )
-        return Facts(version, cores, memory or free or cores * MEMORY_PER_CORE, changeable)
+        return Facts(
+            version, cores, memory or free or cores * MEMORY_PER_CORE, changeable, str(row[5])
+        )
 
     def _checked(self, options: Mapping[str, str]) -> dict[str, str]:
         names = ", ".join(quote(name) for name in options)
