@@ -254,13 +254,13 @@ def verification_text(
 
 
 def _verified_splits(splits: Sequence[VerifiedSplit]) -> RenderableType:
-    head = ("split", "in the source", "in the target")
+    head = ("in the source", "in the target", "split")
     rows = [
         (
-            one.split.rpartition("/")[2] or one.split,
             units.exact(one.source_rows),
             "cannot be told" if one.landed_rows is None else units.exact(one.landed_rows),
+            one.split.rpartition("/")[2] or one.split,
         )
         for one in splits
     ]
-    return grid([head, *rows], right={1, 2})
+    return grid([head, *rows], right={0, 1})

@@ -197,8 +197,8 @@ def test_verification_names_the_splits_that_differ() -> None:
     short = (EQUAL.splits[0], VerifiedSplit("in/part_1.csv", 50, "0", 45))
     text = verification_text(replace(EQUAL, ok=False, target_rows=95, splits=short))
     assert text.split("\n")[-4:-1] == [
-        "  split       in the source  in the target",
-        "  part_1.csv             50             45",
+        "  in the source  in the target  split",
+        "             50             45  part_1.csv",
         "",
     ]
     unclear = tuple(VerifiedSplit(f"in/part_{n}.csv", 50, "0", None) for n in range(30))
@@ -206,5 +206,5 @@ def test_verification_names_the_splits_that_differ() -> None:
         replace(EQUAL, ok=False, target_rows=95, splits=unclear, foreign_rows=7)
     )
     assert "7 rows of the target are in no file of the source" in text
-    assert "part_19.csv             50  cannot be told" in text
+    assert "             50  cannot be told  part_19.csv\n" in text
     assert "and 10 more; -v shows all" in text
