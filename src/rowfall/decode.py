@@ -12,12 +12,12 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from rowfall import decoding, sql
 from rowfall.delivery import Delivery, Order
@@ -26,7 +26,7 @@ from rowfall.errors import EngineError, RowfallError
 from rowfall.model import Encoding, Outcome, Split, Statement
 from rowfall.ranges import Ranges, ranges
 from rowfall.secrets import Secret
-from rowfall.sources.base import Addressed, Source
+from rowfall.sources.base import Address, Addressed, Source
 from rowfall.sqltext import SqlText
 from rowfall.targets.base import Target
 
@@ -56,38 +56,52 @@ class DeclinedError(RowfallError):
         self.split = split
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What every delivery through the decoder is given.
+
+    Attributes:
+        source: gives the addresses of what are no files.
+        sort_by: see :func:`rowfall.decoding.spec`.
+        reader: the delivery of orders that the decoder does not take.
+    """
+
+    source: Source
+    target: Target
+    encoding: Encoding
+    sort_by: tuple[int, ...]
+    reader: Delivery
+
+    def takes(self, order: Order) -> bool:
+        """Whether an order is the decoder's: it has not declined it, and knows how to read it."""
+        return order.select is None and not order.engine_reads
+
+    def addresses(self, splits: Sequence[Split]) -> Sequence[Address]:
+        return self.source.addresses(splits) if isinstance(self.source, Addressed) else ()
+
+
 class Decode:
-    """Delivers through the decoder; what it declined goes through ``reader``.
+    """Delivers through the decoder.
 
     Args:
         program: path of rowfall-decode.
-        source: gives the addresses of what are no files.
-        sort_by: see :func:`rowfall.decoding.spec`.
-        reader: the delivery of orders that say ``engine_reads``, or read in a way of their own.
     """
 
-    def __init__(
-        self, program: str, source: Source, engine: Engine, target: Target, encoding: Encoding,
-        sort_by: tuple[int, ...], reader: Delivery,
-    ) -> None:  # fmt: skip
+    def __init__(self, program: str, engine: Engine, given: Given) -> None:
         self._program = program
-        self._source = source
         self._engine = engine
-        self._target = target
-        self._encoding = encoding
-        self._sort_by = sort_by
-        self._reader = reader
+        self._given = given
         self._running: dict[str, _Child] = {}
         self._place: Path | None = None
-        if target.folder is not None:
+        if given.target.folder is not None:
             # Nobody else uses the folder: what is there, a killed run has left.
-            self._place = target.folder / PIPES
+            self._place = given.target.folder / PIPES
             shutil.rmtree(self._place, ignore_errors=True)
             self._place.mkdir()
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
-        if order.select is not None or order.engine_reads:
-            return self._reader.insert(order, lane, on_tick)
+        if not self._given.takes(order):
+            return self._given.reader.insert(order, lane, on_tick)
         folder = Path(tempfile.mkdtemp(prefix="rowfall-", dir=self._place))
         try:
             return self._insert(order, lane, on_tick, folder)
@@ -99,18 +113,18 @@ class Decode:
         return max(1, int(order.settings.get("max_insert_threads", 1)))
 
     def _insert(self, order: Order, lane: int, on_tick: Tick, folder: Path) -> Outcome:
+        given = self._given
         cut = ranges(
-            order.splits, self._encoding, order.schema.columns, self._writers(order), _bytes_of
+            order.splits, given.encoding, order.schema.columns, self._writers(order), _bytes_of
         )
-        found = cut or Ranges(tuple(order.splits), self._encoding)
+        found = cut or Ranges(tuple(order.splits), given.encoding)
         writers = min(self._writers(order), len(found.splits))
         pipes = [str(folder / str(n)) for n in range(writers)]
         for pipe in pipes:
             os.mkfifo(pipe, 0o600)
-        source = self._source
         asked = decoding.spec(
-            found.splits, found.encoding, order.schema, order.settings, pipes, self._sort_by,
-            source.addresses(order.splits) if isinstance(source, Addressed) else (), found.names,
+            found.splits, found.encoding, order.schema, order.settings, pipes, given.sort_by,
+            given.addresses(order.splits), found.names,
         )  # fmt: skip
         # Fewer files than cores: unpacking gets one of its own.
         asked["ahead"] = writers < self._writers(order)
@@ -152,7 +166,7 @@ class Decode:
         # An array: with a pattern the engine waited for ever.
         files = ", ".join(sql.literal(pipe) for pipe in pipes)
         text = SqlText.of(
-            "INSERT INTO ", self._target.into(order.staging, order.schema), f" ({names})\n",
+            "INSERT INTO ", self._given.target.into(order.staging, order.schema), f" ({names})\n",
             f"SELECT {names}\nFROM file([{files}], 'Native', {sql.literal(structure)})",
         )  # fmt: skip
         statement = Statement(text, order.settings, query_id=order.attempt)
@@ -184,17 +198,14 @@ class Decode:
         child = self._running.get(attempt)
         if child is not None:
             child.kill()
-        self._reader.kill(attempt)
+        self._given.reader.kill(attempt)
 
 
 class DecodePush(Decode):
     """The same for a server: each pipe is the body of an INSERT ... FORMAT Native."""
 
-    def __init__(
-        self, program: str, source: Source, server: Server, target: Target, encoding: Encoding,
-        sort_by: tuple[int, ...], reader: Delivery, streams: int,
-    ) -> None:  # fmt: skip
-        super().__init__(program, source, server, target, encoding, sort_by, reader)
+    def __init__(self, program: str, server: Server, given: Given, streams: int) -> None:
+        super().__init__(program, server, given)
         self._server = server
         self._streams = streams
 
@@ -205,7 +216,7 @@ class DecodePush(Decode):
         from rowfall.push.streams import QUIET_SECONDS  # http.client takes 20 ms
 
         names = ", ".join(sql.name(c.name) for c in order.schema.columns)
-        into = self._target.into(order.staging, order.schema)
+        into = self._given.target.into(order.staging, order.schema)
         text = SqlText.of("INSERT INTO ", into, f" ({names}) FORMAT Native")
         known = self._server.facts.settings
         # A row that waits in the server's queue would be missing when staging is counted.
@@ -278,19 +289,20 @@ class _Child:
             [program, "run", "--spec", "held"],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
+        self._stdin = cast("IO[bytes]", self._process.stdin)
         self._written = (0, 0)
         self._last = b""
-        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener = threading.Thread(
+            target=self._listen, args=(cast("IO[bytes]", self._process.stderr),), daemon=True
+        )
         self._listener.start()
-        assert self._process.stdin is not None  # noqa: S101 - a pipe, see above
         # A program that is dead already is judged by its end.
         with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(spec, default=Secret.reveal).encode() + b"\n")
-            self._process.stdin.flush()
+            self._stdin.write(json.dumps(spec, default=Secret.reveal).encode() + b"\n")
+            self._stdin.flush()
 
-    def _listen(self) -> None:
-        assert self._process.stderr is not None  # noqa: S101 - a pipe, see above
-        with self._process.stderr as pipe:
+    def _listen(self, pipe: IO[bytes]) -> None:
+        with pipe:
             for line in pipe:
                 try:
                     said = json.loads(line)
@@ -317,9 +329,8 @@ class _Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        assert self._process.stdin is not None  # noqa: S101 - a pipe, see above
         with suppress(BrokenPipeError):
-            self._process.stdin.close()
+            self._stdin.close()
         self._listener.join()
         return code, self._last.decode(errors="replace").strip()
 

@@ -13,16 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rowfall import __version__, decoding, sql
-from rowfall.decode import DeclinedError
-from rowfall.delivery import Delivery, Order
+from rowfall.decode import DeclinedError, Given
+from rowfall.delivery import Order
 from rowfall.engines.base import SOURCE_BYTES, Tick
 from rowfall.engines.codes import DATA_CODES
-from rowfall.errors import EngineError, RowfallError
-from rowfall.model import Encoding, Outcome, Split, Statement
+from rowfall.errors import RowfallError
+from rowfall.model import Outcome, Split, Statement
 from rowfall.secrets import Secret
-from rowfall.sources.base import Addressed
 from rowfall.sqltext import SqlText
-from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
     from rowfall.engines.server import Server
@@ -34,8 +32,10 @@ _HOW = (
     f"SETTINGS check_exit_code = 1, command_read_timeout = {SILENCE_MS}, "
     f"command_write_timeout = {SILENCE_MS}, stderr_reaction = 'none'"
 )
-# CHILD_WAS_NOT_EXITED_NORMALLY: it declined, could not read, or died.
+# CHILD_WAS_NOT_EXITED_NORMALLY: it declined, could not read, or died; and, where it was gone before
+# the server had told it what to do, CANNOT_WRITE_TO_FILE_DESCRIPTOR, which a full disk raises too.
 NOT_WELL = 302
+NO_LISTENER = 75
 # A look must not hold up a plan; the program answers within milliseconds.
 LOOK_MS = 5_000
 
@@ -71,27 +71,17 @@ class DecodeInside:
     """Delivers by one INSERT SELECT whose rows come from programs that the server starts.
 
     Args:
-        source: gives the addresses of the objects, as the server reaches them.
-        sort_by: see :func:`rowfall.decoding.spec`.
         row_bytes: stored bytes of a row, about, for progress: the server sees rows only.
-        reader: the delivery of orders that say ``engine_reads``, or read in a way of their own.
     """
 
-    def __init__(
-        self, server: Server, source: Addressed, target: Target, encoding: Encoding,
-        sort_by: tuple[int, ...], row_bytes: float, reader: Delivery,
-    ) -> None:  # fmt: skip
+    def __init__(self, server: Server, given: Given, row_bytes: float) -> None:
         self._server = server
-        self._source = source
-        self._target = target
-        self._encoding = encoding
-        self._sort_by = sort_by
+        self._given = given
         self._row_bytes = row_bytes
-        self._reader = reader
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
-        if order.select is not None or order.engine_reads:
-            return self._reader.insert(order, lane, on_tick)
+        if not self._given.takes(order):
+            return self._given.reader.insert(order, lane, on_tick)
         workers = max(1, int(order.settings.get("max_insert_threads", 1)))
         texts = {
             f"rowfall_{n}": Secret(json.dumps(self._spec(order, splits), default=Secret.reveal))
@@ -108,9 +98,9 @@ class DecodeInside:
         )
         try:
             return self._server.run(statement, lane=lane, on_tick=tick, texts=texts)
-        except EngineError as error:
+        except RowfallError as error:
             # What it made and is not whole is its fault, not that of the objects.
-            if error.code != NOT_WELL and error.code not in DATA_CODES:
+            if not _is_of_program(error):
                 raise
             raise DeclinedError(f"{decoding.PROGRAM}: {error.message}", None) from None
 
@@ -123,8 +113,8 @@ class DecodeInside:
 
     def _spec(self, order: Order, splits: Sequence[Split]) -> dict[str, object]:
         asked = decoding.spec(
-            splits, self._encoding, order.schema, order.settings, ["-"], self._sort_by,
-            self._source.addresses(splits),
+            splits, self._given.encoding, order.schema, order.settings, ["-"], self._given.sort_by,
+            self._given.addresses(splits),
         )  # fmt: skip
         return {**asked, "progress_ms": 0}
 
@@ -138,8 +128,13 @@ class DecodeInside:
             f"(SELECT text FROM {sql.name(table)}), {_HOW})"
             for table in tables
         ]
-        into = self._target.into(order.staging, order.schema)
+        into = self._given.target.into(order.staging, order.schema)
         return SqlText.of("INSERT INTO ", into, f" ({names})\n", "\nUNION ALL ".join(selects))
+
+
+def _is_of_program(error: RowfallError) -> bool:
+    gone = error.code == NO_LISTENER and "ShellCommandSource" in error.message
+    return gone or error.code == NOT_WELL or error.code in DATA_CODES
 
 
 def shares(splits: Sequence[Split], most: int) -> list[list[Split]]:

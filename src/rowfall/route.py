@@ -2,57 +2,50 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rowfall import decoding
-from rowfall.decode import Decode, DecodePush
+from rowfall.decode import Decode, DecodePush, Given
 from rowfall.delivery import Delivery, Pull, Push
 from rowfall.jobs import Job
 from rowfall.model import Plan
 from rowfall.publish import ask
-from rowfall.sources.base import Addressed
 from rowfall.sqltext import quote
+
+if TYPE_CHECKING:
+    from rowfall.engines.server import Server
 
 
 def deliver(job: Job, plan: Plan) -> Delivery:
     """The delivery of a load."""
-    if plan.delivery == "pull" and job.target.server is not None:
-        return _pulled(job, plan)
-    program = decoding.program() if plan.decoder == decoding.PROGRAM else None
-    if plan.delivery == "push":
-        from rowfall.engines.server import Server
+    pushes = plan.delivery == "push"
+    reader: Delivery = Pull(job.engine, job.puller, job.target, job.encoding)
+    if pushes:
         from rowfall.push import Pusher
 
-        assert isinstance(job.engine, Server)  # noqa: S101 - nothing else is pushed to
-        push = Push(Pusher(job.engine, streams=plan.streams, reader=lambda: job.reader), job)
-        if program is None or job.encoding is None:
-            return push
-        return DecodePush(
-            program, job.source, job.engine, job.target, job.encoding, _sorted_by(job, plan), push,
-            plan.streams,
-        )  # fmt: skip
-    pull = Pull(job.engine, job.puller, job.target, job.encoding)
-    if program is None or job.encoding is None:
-        return pull
-    return Decode(
-        program, job.source, job.engine, job.target, job.encoding, _sorted_by(job, plan), pull
-    )
-
-
-def _pulled(job: Job, plan: Plan) -> Delivery:
-    """A server reads the source itself."""
-    pull = Pull(job.engine, job.puller, job.target, job.encoding)
+        pusher = Pusher(_server(job), streams=plan.streams, reader=lambda: job.reader)
+        reader = Push(pusher, job)
     if plan.decoder != decoding.PROGRAM or job.encoding is None:
-        return pull
-    from rowfall.engines.server import Server
-    from rowfall.inside import DecodeInside
+        return reader
+    given = Given(job.puller, job.target, job.encoding, _sorted_by(job, plan), reader)
+    if job.target.server is not None and not pushes:
+        from rowfall.inside import DecodeInside
 
-    source = job.puller
-    assert isinstance(job.engine, Server)  # noqa: S101 - as asked for
-    assert isinstance(source, Addressed)  # noqa: S101 - the plan says so
-    rows = plan.forecast.rows or 1
-    stored = sum(job.listing.size(i) or 0 for g in plan.groups for i in g.indexes)
-    return DecodeInside(
-        job.engine, source, job.target, job.encoding, _sorted_by(job, plan), stored / rows, pull
-    )
+        stored = sum(job.listing.size(i) or 0 for g in plan.groups for i in g.indexes)
+        return DecodeInside(_server(job), given, stored / (plan.forecast.rows or 1))
+    program = decoding.program()
+    if program is None:  # removed since the plan was made
+        return reader
+    if pushes:
+        return DecodePush(program, _server(job), given, plan.streams)
+    return Decode(program, job.engine, given)
+
+
+def _server(job: Job) -> Server:
+    from rowfall.engines.server import Server
+
+    assert isinstance(job.engine, Server)  # noqa: S101 - of a target that is a server
+    return job.engine
 
 
 def _sorted_by(job: Job, plan: Plan) -> tuple[int, ...]:

@@ -68,9 +68,7 @@ def few(server: ClickHouse, tmp_path_factory: pytest.TempPathFactory) -> Rows:
 def bucket(rows: Rows) -> Iterator[Seaweed]:
     """An S3 service that may be killed, with the files in the bucket ``files``."""
     with Seaweed() as service:
-        service.create_bucket("files")
-        for name, body in rows.bodies().items():
-            service.put("files", name, body)
+        rows.put(service, "files")
         yield service
 
 

@@ -46,9 +46,7 @@ with_views = partial(create_target, views=True)
 @pytest.fixture(scope="session")
 def few_in_s3(few: Rows) -> Iterator[Seaweed]:
     with Seaweed() as service:
-        service.create_bucket("files")
-        for name, body in few.bodies().items():
-            service.put("files", name, body)
+        few.put(service, "files")
         yield service
 
 

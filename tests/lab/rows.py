@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.clickhouse import ClickHouse
+from lab.seaweed import Seaweed
 
 COLUMNS = (
     "id UInt64, day Date, name String, amount Decimal(12, 2), share Float64, note Nullable(String)"
@@ -50,6 +51,12 @@ class Rows:
     def bodies(self) -> dict[str, bytes]:
         """The files, to put them elsewhere."""
         return {name: (self.folder / name).read_bytes() for name in self.names}
+
+    def put(self, service: Seaweed, bucket: str) -> None:
+        """The files in a new bucket."""
+        service.create_bucket(bucket)
+        for name, body in self.bodies().items():
+            service.put(bucket, name, body)
 
 
 def make_rows(

@@ -82,8 +82,7 @@ class Embedded:
         """Start a child that opens the folder."""
         child = self._process = take(self._fds)
         self._pending[0] = queue.SimpleQueue()
-        assert child.process.stdout is not None  # noqa: S101 - asked for there
-        threading.Thread(target=self._listen, args=(child.process.stdout,), daemon=True).start()
+        threading.Thread(target=self._listen, args=(child.stdout,), daemon=True).start()
         self._send(child, {"path": str(self.folder or ""), "lock": LOCK_NAME})
         return child
 
@@ -164,10 +163,9 @@ class Embedded:
             self._pending.pop(tag, None)
 
     def _send(self, child: Child, request: Mapping[str, Any]) -> None:
-        assert child.process.stdin is not None  # noqa: S101 - asked for by prestart
         try:
-            child.process.stdin.write(json.dumps(request).encode() + b"\n")
-            child.process.stdin.flush()
+            child.stdin.write(json.dumps(request).encode() + b"\n")
+            child.stdin.flush()
         except OSError:
             raise self._death(child) from None
 
@@ -292,10 +290,9 @@ class Embedded:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        for pipe in (process.stdin, process.stdout, child.stderr):
+        for pipe in (child.stdin, child.stdout, child.stderr):
             with contextlib.suppress(OSError, ValueError):
-                if pipe is not None:
-                    pipe.close()
+                pipe.close()
 
 
 def _take_folder(folder: Path) -> int:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, cast
 
 
 @dataclass(slots=True)
@@ -19,6 +19,8 @@ class Child:
     """A child that waits for the line that says what to open; ``stderr`` is its own file."""
 
     process: subprocess.Popen[bytes]
+    stdin: IO[bytes]
+    stdout: IO[bytes]
     stderr: IO[bytes]
 
 
@@ -58,7 +60,8 @@ def _spawn(fds: Sequence[int]) -> Child:
         pass_fds=tuple(fds),
         env=_environment(),
     )
-    return Child(process, stderr)
+    stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+    return Child(process, stdin, stdout, stderr)
 
 
 def _environment() -> dict[str, str]:
