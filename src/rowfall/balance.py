@@ -1,8 +1,8 @@
 """Gives items of known sizes to shards, so that all of them finish at about the same time.
 
-Longest first, each to the shard that would finish it earliest (LPT). With m equal shards that takes
-at most 4/3 - 1/(3m) of the best possible time, and next to nothing more than it where no single item
-is a large part of a shard's share.
+Longest first, each to the shard that would finish it earliest (LPT). With m equal shards that
+takes at most 4/3 - 1/(3m) of the best possible time, and next to nothing more than it where no
+single item is a large part of a shard's share.
 """
 
 from __future__ import annotations
