@@ -80,7 +80,33 @@ def assign(sizes: Iterable[float | None], speeds: Sequence[float]) -> Assignment
     place = _place_alike if len(classes) == 1 else _place
     place(values, order, classes, rates, loads, counts, shard_of)
     makespan = max(load / rate for load, rate in zip(loads, rates, strict=True))
-    return Assignment(shard_of, loads, counts, rates, makespan, _bound(values, order, rates))
+    bound = lower_bound(array("d", (values[index] for index in order)), rates)
+    return Assignment(shard_of, loads, counts, rates, makespan, bound)
+
+
+def lower_bound(falling: Sequence[float], speeds: Sequence[float]) -> float:
+    """Seconds that no assignment beats: the largest of three bounds.
+
+    - The j largest items keep at most j shards busy, at best the j fastest; all items, all shards.
+    - Of the km + 1 largest items some shard of m gets k + 1, at best the fastest and the smallest.
+
+    Args:
+        falling: sizes, the largest first.
+    """
+    if not falling:
+        return 0.0
+    sums = array("d", accumulate(falling, initial=0.0))
+    fastest = sorted(speeds, reverse=True)
+    together = list(accumulate(fastest))
+    shards = len(fastest)
+    bound = sums[-1] / together[-1]
+    bound = max(
+        bound, *(sums[j] / together[j - 1] for j in range(1, min(len(falling), shards) + 1))
+    )
+    for k in range(1, (len(falling) - 1) // shards + 1):
+        last = k * shards + 1
+        bound = max(bound, (sums[last] - sums[last - k - 1]) / fastest[0])
+    return bound
 
 
 def _known(sizes: Iterable[float | None]) -> array[float]:
@@ -151,24 +177,3 @@ def _place(
         loads[shard] += size
         counts[shard] += 1
         heapq.heapreplace(into, (loads[shard] / rates[shard], counts[shard], shard))
-
-
-def _bound(values: Sequence[float], order: Sequence[int], rates: Sequence[float]) -> float:
-    """Seconds that no assignment beats: the largest of three bounds.
-
-    - The j largest items keep at most j shards busy, at best the j fastest; all items, all shards.
-    - Of the km + 1 largest items some shard of m gets k + 1, at best the fastest and the smallest.
-    """
-    if not order:
-        return 0.0
-    sums = array("d", accumulate((values[index] for index in order), initial=0.0))
-    fastest = sorted(rates, reverse=True)
-    together = list(accumulate(fastest))
-    few = min(len(order), len(fastest))
-    bound = sums[-1] / together[-1]
-    bound = max(bound, *(sums[j] / together[j - 1] for j in range(1, few + 1)))
-    shards = len(fastest)
-    for k in range(1, (len(order) - 1) // shards + 1):
-        last = k * shards + 1
-        bound = max(bound, (sums[last] - sums[last - k - 1]) / fastest[0])
-    return bound
