@@ -6,6 +6,7 @@ under one lock. ``--replace`` exchanges the two tables. Either way readers see n
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -24,6 +25,7 @@ from rowfall.twins import Twins
 
 SWAP = "swap"
 TABLE_EXISTS = 57
+_FOLDER = re.compile("/([0-9a-f-]{36})/$")
 
 
 def shadow_name(load_id: str) -> str:
@@ -37,13 +39,15 @@ def table_uuid(engine: Engine, database: str, table: str) -> str:
     """
     rows = ask(
         engine,
-        "SELECT toString(uuid), extract(arrayElement(data_paths, 1), '/([0-9a-f-]{36})/$') "
+        "SELECT toString(uuid), arrayElement(data_paths, 1) "
         f"FROM system.tables WHERE database = {quote(database)} AND name = {quote(table)}",
     )
     if not rows:
         return ""
-    uuid, folder = map(str, rows[0])
-    return folder if folder and not uuid.strip("0-") else uuid
+    uuid, path = map(str, rows[0])
+    # Matched here: the engine needs 15 ms for its first regular expression of this kind.
+    folder = _FOLDER.search(path)
+    return folder[1] if folder and not uuid.strip("0-") else uuid
 
 
 class Shadow:
