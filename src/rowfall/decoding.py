@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from rowfall import fastpath, uri
-from rowfall.codec import parse_type
-from rowfall.model import Encoding, Facts, Kind, Listing, Schema, Split
+from rowfall.codec import codec, parse_type
+from rowfall.model import Column, Encoding, Facts, Kind, Listing, Schema, Split
 from rowfall.sources.base import Address
 
 PROGRAM = "rowfall-decode"
@@ -43,6 +43,15 @@ ZONES = frozenset((
 # Progress is drawn four times a second.
 PROGRESS_MS = 250
 _NAME = re.compile(r"`([^`\\]+)`|([A-Za-z_]\w*)")
+_NESTED = frozenset({"Array", "Map", "Tuple"})
+# Where precise_float_parsing is for elements, too: measured in 26.9, and not so in 24.10. Flat
+# columns are cast from text there.
+_EXACT_FLOATS = (26, 9)
+# What cuts a list of types, and the names in which it does not.
+_PIECE = re.compile(r"'(?:[^'\\]|\\.)*'|`[^`]*`|[(),]|[^'`(),]+")
+_ELEMENTS = 64  # of a tuple
+# The name of one, before its type.
+_ELEMENT = re.compile(r"(?:`[^`]+`|\w+)\s+(?=\w)")
 
 
 def program() -> str | None:
@@ -60,13 +69,60 @@ def refusal(listing: Listing, encoding: Encoding | None, schema: Schema, facts: 
     if not len(listing) or uri.scheme_of(listing.uri(0)) not in _PLACES:
         return f"{PROGRAM} reads files, S3 and HTTP only"
     for column in schema.columns:
-        if column.shape is None:
+        nested = parse_type(column.type).base in _NESTED
+        if column.shape is None and not nested:
             return f"only the engine reads the column {column.name} {column.type} strictly"
-        if _zone(column.type) not in (None, *_UTC, *ZONES) and not (
-            _zone(column.type) == "" and facts.timezone in _UTC
-        ):
-            return f"{PROGRAM} does not know the time zone of {column.name}"
+        if nested and (why := _refusal_of_nested(column, encoding, facts)):
+            return why
+        for type_ in flat_types(column.type):
+            if _zone(type_) not in (None, *_UTC, *ZONES) and not (
+                _zone(type_) == "" and facts.timezone in _UTC
+            ):
+                return f"{PROGRAM} does not know the time zone of {column.name}"
     return ""
+
+
+def _refusal_of_nested(column: Column, encoding: Encoding, facts: Facts) -> str:
+    """Why the engine has to parse an array, tuple or map, "" when it has not."""
+    named = f"{column.name} {column.type}"
+    if parse_type(column.type).base == "Tuple" and encoding.format.startswith("CSV"):
+        return f"CSV has the elements of {named} in fields of their own"
+    for type_ in flat_types(column.type):
+        bare = parse_type(type_)
+        if codec("v", "v", type_, Kind.TEXT).shape is None or (
+            type_.startswith("LowCardinality") and bare.base != "String"
+        ):
+            return f"only the engine reads {type_} in the column {named}"
+        if bare.base.startswith("Float") and _version(facts) < _EXACT_FLOATS:
+            return f"this version of the engine rounds floats its own way in the column {named}"
+    return ""
+
+
+def _version(facts: Facts) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", facts.version)[:2])
+
+
+def flat_types(type_: str) -> list[str]:
+    """The types that values consist of: of ``Map(String, Array(UInt8))`` String and UInt8.
+
+    Whatever nested type the decoder does not take is given back as it is.
+    """
+    kind = parse_type(type_)
+    if kind.base not in _NESTED or kind.nullable:
+        return [kind.full]
+    parts, depth = [""], 0
+    for piece in _PIECE.findall(kind.args):
+        depth += (piece == "(") - (piece == ")")
+        if piece == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    named = kind.base == "Tuple"
+    types = [_ELEMENT.sub("", part.strip()) if named else part for part in parts]
+    keyed = kind.base == "Map" and parse_type(types[0]).base in _NESTED
+    if keyed or len(types) > _ELEMENTS:
+        return [kind.full]
+    return [flat for type_ in types for flat in flat_types(type_)]
 
 
 def _zone(type_: str) -> str | None:
@@ -148,5 +204,8 @@ def sort_columns(sorting_key: str, schema: Schema) -> tuple[int, ...]:
         name = (match[1] or match[2]) if match else ""
         if name not in names:
             return ()  # an expression, or a column that the load does not fill
-        found.append(names.index(name))
+        index = names.index(name)
+        if parse_type(schema.columns[index].type).base in _NESTED:
+            return ()
+        found.append(index)
     return tuple(found)

@@ -108,6 +108,33 @@ def test_one_big_file_is_read_in_ranges(shell: Shell, form: str) -> None:
     assert "\n5000000\t" in found
 
 
+NESTED = (
+    "id UInt32, tags Array(LowCardinality(String)), counts Map(String, Array(Nullable(UInt16))), "
+    "points Array(Tuple(x Float64, `at of` DateTime('UTC')))"
+)
+MADE = """SELECT toUInt32(number * 7919 % 20000) AS id,
+    arrayMap(i -> ['a', 'it''s', '"q"', 'two\\twords', 'ä'][i % 5 + 1], range(number % 7)) AS tags,
+    CAST(if(number % 3 = 0, map(), map('k', [1, NULL, number % 999], 'x y', [])),
+        'Map(String, Array(Nullable(UInt16)))') AS counts,
+    CAST(arrayMap(i -> (i / 8, i * 1e6), range(number % 4)),
+        'Array(Tuple(x Float64, `at of` DateTime(''UTC'')))') AS points
+    FROM numbers(20000) FORMAT """
+
+
+@pytest.mark.parametrize("form", ["CSVWithNames", "TSV", "JSONEachRow"])
+def test_nested_columns(shell: Shell, form: str) -> None:
+    (shell.folder / "in.data").write_text(shell.ok("query", MADE + form).out)
+    options = ("--format", form, "--schema", NESTED, "--order-by", "id", "--table", "t")
+    found = []
+    for name in ("always", "never"):
+        done = shell.ok("load", "in.data", *options, "--decoder", name, "--to", name)
+        assert "read by the engine instead" not in done.talk
+        sums = "sum(length(tags)), sum(cityHash64(id, tags, toString(counts), toString(points)))"
+        found.append(shell.ok("query", f"SELECT count(), {sums} FROM t", "--to", name).out)
+    assert found[0] == found[1]
+    assert "\n20000\t" in found[0]
+
+
 def test_a_cut_inside_of_quotes_is_found(shell: Shell) -> None:
     # Without line breaks where the sample looks; then hardly anything else.
     plain = "".join(f'{i},"{i:030}"\n' for i in range(30_000))

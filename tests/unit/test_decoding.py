@@ -12,11 +12,12 @@ import pytest
 
 from rowfall.codec import Evidence, codec
 from rowfall.decode import chunks
-from rowfall.decoding import refusal, sort_columns, spec
+from rowfall.decoding import flat_types, refusal, sort_columns, spec
 from rowfall.model import Column, Encoding, Facts, Kind, Listing, Schema, Split
 
 FACTS = Facts("26.9", 2, 1 << 30, timezone="UTC")
 CSV = Encoding("CSVWithNames", "gzip", Kind.TEXT)
+JSON = Encoding("JSONEachRow", "none", Kind.JSON)
 
 
 def listing(uri: str = "/data/a.csv.gz") -> Listing:
@@ -33,7 +34,9 @@ def schema(type_: str, seen: Evidence | None = None) -> Schema:
     "type_",
     ["UInt8", "Nullable(Int64)", "String", "LowCardinality(String)", "Decimal(9, 2)", "Date",
      "DateTime", "DateTime('UTC')", "DateTime64(3)", "DateTime64(3, 'UTC')",
-     "DateTime64(3, 'Asia/Tokyo')", "UUID"],
+     "DateTime64(3, 'Asia/Tokyo')", "UUID", "Array(Nullable(UInt8))",
+     "Map(LowCardinality(String), Array(Decimal(9, 2)))", "Array(Tuple(a Float64, `b c` Date))",
+     "Array(Enum8('x,(' = 1, 'it\\'s)' = 2))"],
 )  # fmt: skip
 def test_what_it_reads(type_: str) -> None:
     assert refusal(listing(), CSV, schema(type_), FACTS) == ""
@@ -42,7 +45,17 @@ def test_what_it_reads(type_: str) -> None:
 @pytest.mark.parametrize(
     ("why", "refused"),
     [
-        ("nested", (listing(), CSV, schema("Array(UInt8)"), FACTS)),
+        ("nested unknown", (listing(), CSV, schema("Array(JSON)"), FACTS)),
+        ("nested NULL", (listing(), CSV, schema("Array(Nullable(Tuple(UInt8)))"), FACTS)),
+        ("nested key", (listing(), CSV, schema("Map(Array(UInt8), UInt8)"), FACTS)),
+        ("nested dictionary", (listing(), CSV, schema("Array(LowCardinality(UInt8))"), FACTS)),
+        ("nested zone", (listing(), CSV, schema("Array(DateTime('Asia/Urumqi'))"), FACTS)),
+        (
+            "nested float",
+            (listing(), CSV, schema("Array(Float64)"), replace(FACTS, version="24.10.2.80")),
+        ),
+        ("Tuple in CSV", (listing(), CSV, schema("Tuple(UInt8, String)"), FACTS)),
+        ("wide Tuple", (listing(), JSON, schema(f"Tuple({', '.join(['UInt8'] * 65)})"), FACTS)),
         ("zone", (listing(), CSV, schema("DateTime('Asia/Urumqi')"), FACTS)),
         ("zone of a DateTime64", (listing(), CSV, schema("DateTime64(3, 'Asia/Urumqi')"), FACTS)),
         ("server's zone", (listing(), CSV, schema("DateTime"), replace(FACTS, timezone="CET"))),
@@ -85,10 +98,11 @@ def test_spec_takes_blocks_from_the_settings() -> None:
         ("", ()),
         ("toYYYYMM(a), b", ()),
         ("c", ()),
+        ("n", ()),
     ],
 )
 def test_blocks_are_sorted_by_keys_of_columns(key: str, columns: tuple[int, ...]) -> None:
-    table = Schema((Column("a", "UInt8"), Column("b", "UInt8")))
+    table = Schema((Column("a", "UInt8"), Column("b", "UInt8"), Column("n", "Array(UInt8)")))
     assert sort_columns(key, table) == columns
 
 
@@ -108,3 +122,17 @@ def test_a_silent_pipe_gives_signs_of_life(tmp_path: Path) -> None:
     writer.join()
     assert b"".join(pieces) == b"onetwo"
     assert b"" in pieces[1:-1]
+
+
+def test_nested_types_are_taken_apart() -> None:
+    assert flat_types("Map(String, Array(Nullable(Decimal(9, 2))))") == [
+        "String", "Nullable(Decimal(9, 2))",
+    ]  # fmt: skip
+    tuple_ = "Tuple(a UInt8, `b c` Enum8('x,(' = 1, 'it\\'s' = 2), d Tuple(UInt8, DateTime('UTC')))"
+    assert flat_types(tuple_) == [
+        "UInt8", "Enum8('x,(' = 1, 'it\\'s' = 2)", "UInt8", "DateTime('UTC')",
+    ]  # fmt: skip
+
+
+def test_a_tuple_of_json_is_decoded() -> None:
+    assert refusal(listing(), JSON, schema("Tuple(a UInt8, b Array(String))"), FACTS) == ""

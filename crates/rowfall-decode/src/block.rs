@@ -38,8 +38,7 @@ impl Sorting {
     pub fn new(keys: &[usize], columns: &mut [Column]) -> Sorting {
         let early = !keys.is_empty() && columns.len() >= keys.len() + EARLY;
         for (number, column) in columns.iter_mut().enumerate() {
-            let gathered = column.kind.base == Base::String && !column.kind.low;
-            column.keeps_sizes = early && gathered && !keys.contains(&number);
+            keep_sizes(column, early && !keys.contains(&number));
         }
         let slots = !early && columns.iter().all(|c| scatters(c.kind.width()));
         Sorting { keys: keys.to_vec(), early, slots, ..Sorting::default() }
@@ -68,6 +67,12 @@ impl Sorting {
     }
 }
 
+/// Have strings that will be gathered keep their sizes.
+fn keep_sizes(column: &mut Column, gathered: bool) {
+    column.keeps_sizes = gathered && column.kind.base == Base::String && !column.kind.low;
+    column.parts.iter_mut().for_each(|part| keep_sizes(part, gathered));
+}
+
 /// Append rows to all columns, or say which value is the first bad one.
 pub fn decode<'a, C: Cells<'a>>(
     columns: &mut [Column],
@@ -80,7 +85,7 @@ pub fn decode<'a, C: Cells<'a>>(
             return Ok(());
         }
         // The first bad value is the first one of the file: look for it there.
-        columns.iter_mut().zip(ends).for_each(|(column, end)| column.truncate(end));
+        columns.iter_mut().zip(ends).for_each(|(column, end)| column.truncate(&end));
         cells.page_mut().order = &[];
     }
     let mut bad = None;
@@ -107,13 +112,13 @@ fn in_order<'a, C: Cells<'a>>(
         cells.choose(key);
         types::decode(&mut columns[key], cells).ok()?;
     }
-    let keys: Vec<Values<'_>> = sorting.keys.iter().map(|&k| columns[k].from(ends[k])).collect();
+    let keys: Vec<Values<'_>> = sorting.keys.iter().map(|&k| columns[k].from(&ends[k])).collect();
     if let Order::Rows(order) = sorting.sorter.sort(&keys, cells.page().rows, false) {
         for &key in &sorting.keys {
             let scratch = &mut sorting.scratch;
             scratch.clear();
-            gather(columns[key].from(ends[key]), order, scratch).expect("memory takes all");
-            columns[key].truncate(ends[key]);
+            gather(columns[key].from(&ends[key]), order, scratch).expect("memory takes all");
+            columns[key].truncate(&ends[key]);
             let nulls = if columns[key].kind.nullable { order.len() } else { 0 };
             columns[key].nulls.extend_from_slice(&scratch[..nulls]);
             columns[key].data.extend_from_slice(&scratch[nulls..]);

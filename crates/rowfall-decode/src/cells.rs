@@ -1,6 +1,6 @@
 //! Cells (where the values of one column stand in the text) and columns (what becomes of them).
 
-use crate::types::Type;
+use crate::types::{Base, Type};
 
 /// Whether a cell means NULL in a Nullable column.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Style {
     Csv,
     Tsv,
     Json,
+    /// As an element of an array in CSV or TSV: in single quotes, numbers without.
+    Quoted,
 }
 
 /// What the columns of some rows have in common.
@@ -46,6 +48,8 @@ impl Page<'_> {
 /// The cells of one column. Every position is inside the text, with 64 bytes behind it.
 pub trait Cells<'a> {
     const STYLE: Style;
+    /// They are elements of nested values.
+    const ELEMENTS: bool = false;
     fn page(&self) -> &Page<'a>;
     fn page_mut(&mut self) -> &mut Page<'a>;
     /// Turn to another column.
@@ -76,6 +80,9 @@ pub struct Column {
     pub nulls: Vec<u8>,
     /// Values of fixed width, or strings, each behind its length.
     pub data: Vec<u8>,
+    /// Columns of what the values of a nested type are made of; the data of arrays and maps are the
+    /// numbers of elements up to the end of each row.
+    pub parts: Vec<Column>,
     /// Bytes that each string takes in the data, 0 for more than 255: where `keeps_sizes`.
     pub sizes: Vec<u8>,
     /// Strings will be gathered: finding each one by the one before takes 6 ns, by its size 1.
@@ -83,40 +90,62 @@ pub struct Column {
 }
 
 /// Where the next value of a column will be.
-#[derive(Clone, Copy)]
+#[derive(Default)]
 pub struct End {
     nulls: usize,
     data: usize,
     sizes: usize,
+    parts: Vec<End>,
 }
 
 impl Column {
     pub fn new(kind: Type) -> Column {
         let (nulls, data, sizes) = Default::default();
-        Column { kind, nulls, data, sizes, keeps_sizes: false }
+        let parts = kind.parts().iter().cloned().map(Column::new).collect();
+        Column { kind, nulls, data, parts, sizes, keeps_sizes: false }
     }
 
     pub fn bytes(&self) -> usize {
-        self.nulls.len() + self.data.len() + self.sizes.len()
+        let parts: usize = self.parts.iter().map(Column::bytes).sum();
+        self.nulls.len() + self.data.len() + self.sizes.len() + parts
+    }
+
+    /// How many values its parts have for the column's `rows`.
+    pub fn elements(&self, rows: usize) -> usize {
+        match self.kind.base {
+            Base::Array(_) | Base::Map(_) => {
+                self.data.last_chunk().map_or(0, |end| u64::from_le_bytes(*end) as usize)
+            }
+            _ => rows,
+        }
     }
 
     pub fn clear(&mut self) {
-        self.truncate(End { nulls: 0, data: 0, sizes: 0 });
+        self.nulls.clear();
+        self.data.clear();
+        self.sizes.clear();
+        self.parts.iter_mut().for_each(Column::clear);
     }
 
     /// Take back what came after a place that `end` has given.
-    pub fn truncate(&mut self, end: End) {
+    pub fn truncate(&mut self, end: &End) {
         self.nulls.truncate(end.nulls);
         self.data.truncate(end.data);
         self.sizes.truncate(end.sizes);
+        self.parts.iter_mut().zip(&end.parts).for_each(|(part, end)| part.truncate(end));
     }
 
     pub fn end(&self) -> End {
-        End { nulls: self.nulls.len(), data: self.data.len(), sizes: self.sizes.len() }
+        End {
+            nulls: self.nulls.len(),
+            data: self.data.len(),
+            sizes: self.sizes.len(),
+            parts: self.parts.iter().map(Column::end).collect(),
+        }
     }
 
-    /// The values from a place on that `end` has given.
-    pub fn from(&self, end: End) -> Values<'_> {
+    /// The values from a place on that `end` has given; of types that are not nested.
+    pub fn from(&self, end: &End) -> Values<'_> {
         Values {
             kind: &self.kind,
             nulls: &self.nulls[end.nulls..],
@@ -127,7 +156,7 @@ impl Column {
 
     /// All values.
     pub fn values(&self) -> Values<'_> {
-        self.from(End { nulls: 0, data: 0, sizes: 0 })
+        self.from(&End::default())
     }
 }
 

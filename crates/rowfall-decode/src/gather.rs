@@ -56,6 +56,23 @@ pub fn fixed<const N: usize>(data: &[u8], order: &[u32], out: &mut impl Sink) ->
     Ok(())
 }
 
+/// Where the rows of an array end when they are in another order, and the order of their elements.
+pub fn gather_offsets(
+    offsets: &[u8],
+    order: &[u32],
+    elements: &mut Vec<u32>,
+    out: &mut impl Sink,
+) -> io::Result<()> {
+    let offsets = offsets.as_chunks::<8>().0;
+    let end = |row: usize| u64::from_le_bytes(offsets[row]) as u32;
+    for &row in order {
+        let row = row as usize;
+        elements.extend(row.checked_sub(1).map_or(0, end)..end(row));
+        out.room(8)?.extend_from_slice(&(elements.len() as u64).to_le_bytes());
+    }
+    Ok(())
+}
+
 /// Values of a width that is rare.
 fn slices(data: &[u8], width: usize, order: &[u32], out: &mut impl Sink) -> io::Result<()> {
     for &row in order {

@@ -1,4 +1,4 @@
-//! JSONEachRow: one flat object a line, its keys expected in the order of the line before.
+//! JSONEachRow: one object a line, its keys expected in the order of the line before.
 
 use std::collections::HashMap;
 
@@ -197,9 +197,12 @@ fn same(text: &[u8], at: usize, name: &[u8]) -> bool {
 /// The end of the value at `at`. Bare ones are checked to be words or numbers by their look only:
 /// the types' parsers take nothing else.
 #[inline(always)]
-fn value(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
+pub fn value(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
     if text[at] == b'"' {
         return string(text, at, escapes);
+    }
+    if matches!(text[at], b'[' | b'{') {
+        return nested(text, at, escapes);
     }
     let mut end = at;
     while matches!(text[end], b'0'..=b'9' | b'-' | b'+' | b'.' | b'a'..=b'z' | b'E') {
@@ -213,6 +216,29 @@ fn value(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
         _ => matches!(&text[at..end], b"true" | b"false" | b"null"),
     };
     if fine { Ok(end) } else { Err(wrong(at, end.max(at + 1), "not surely a value")) }
+}
+
+/// The end of the array or object at `at`, by its brackets only: [`crate::nested`] looks at the rest.
+fn nested(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
+    let (mut place, mut depth) = (at, 0);
+    loop {
+        match text[place] {
+            b'"' => {
+                place = string(text, place, escapes)?;
+                continue;
+            }
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth -= 1,
+            0..0x20 => {
+                return Err(wrong(at, place, "a line break or control character in a value"));
+            }
+            _ => {}
+        }
+        place += 1;
+        if depth == 0 {
+            return Ok(place);
+        }
+    }
 }
 
 /// Whether a value that nobody parses is a string, a word or a number.

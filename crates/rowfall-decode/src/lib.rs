@@ -16,6 +16,7 @@ pub mod inputs;
 pub mod json;
 pub mod low;
 pub mod native;
+pub mod nested;
 pub mod remote;
 pub mod request;
 pub mod run;

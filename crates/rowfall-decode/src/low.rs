@@ -25,9 +25,15 @@ impl Hasher for Quick {
     }
 }
 
+/// Version 1 of the layout: what stands before all data of a column, once for each dictionary.
+pub const VERSION: [u8; 8] = 1u64.to_le_bytes();
+
 /// The column's data in the layout of LowCardinality; `column` holds plain strings. The rows come
 /// in `order`, if there is one.
 pub fn encode(column: &Column, rows: usize, order: Option<&[u32]>) -> Vec<u8> {
+    if rows == 0 {
+        return Vec::new(); // of arrays that are all empty
+    }
     let mut numbers: HashMap<&[u8], u32, BuildHasherDefault<Quick>> = HashMap::default();
     let mut keys = Vec::new();
     let mut count = 0u32;
@@ -58,8 +64,8 @@ pub fn encode(column: &Column, rows: usize, order: Option<&[u32]>) -> Vec<u8> {
         _ => 2,
     };
     let mut out = Vec::with_capacity(keys.len() + 32 + rows * 4);
-    // Version 1; keys of the block's own, to be taken over, and the width of the numbers.
-    for word in [1, 0x600 | code, u64::from(count)] {
+    // Keys of the block's own, to be taken over, and the width of the numbers.
+    for word in [0x600 | code, u64::from(count)] {
         out.extend_from_slice(&word.to_le_bytes());
     }
     out.extend_from_slice(&keys);

@@ -1,24 +1,67 @@
 //! Blocks in the Native format, as it is in files and HTTP bodies (revision 0).
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 
 use crate::cells::Column;
 use crate::frames;
-use crate::gather::{Sink, gather};
+use crate::gather::{Sink, gather, gather_offsets};
 use crate::low;
-use crate::types::append_text;
+use crate::types::{Base, Type, append_text};
 
 /// Bytes before the data of each column: its name and type, and of the first one the block's size.
-fn head(first: bool, columns: usize, rows: usize, name: &str, kind: &str) -> Vec<u8> {
-    let mut head = Vec::with_capacity(32 + name.len() + kind.len());
+fn head(first: bool, columns: usize, rows: usize, name: &str, kind: &Type) -> Vec<u8> {
+    let mut head = Vec::with_capacity(32 + name.len() + kind.name.len());
     if first {
         put_number(&mut head, columns);
         put_number(&mut head, rows);
     }
     append_text(&mut head, name.as_bytes());
-    append_text(&mut head, kind.as_bytes());
+    append_text(&mut head, kind.name.as_bytes());
+    put_versions(&mut head, kind);
     head
+}
+
+/// The versions of all dictionaries in a column stand before its data.
+fn put_versions(out: &mut Vec<u8>, kind: &Type) {
+    if kind.low {
+        out.extend_from_slice(&low::VERSION);
+    }
+    kind.parts().iter().for_each(|part| put_versions(out, part));
+}
+
+/// The data of a column, in the order in which it is written.
+fn add_pieces<'a>(column: &'a Column, rows: usize, out: &mut Vec<Cow<'a, [u8]>>) {
+    if column.kind.low {
+        out.push(Cow::Owned(low::encode(column, rows, None)));
+        return;
+    }
+    out.push(Cow::Borrowed(&column.nulls));
+    out.push(Cow::Borrowed(&column.data));
+    let rows = column.elements(rows);
+    column.parts.iter().for_each(|part| add_pieces(part, rows, out));
+}
+
+/// The same with its rows in another order.
+fn gather_column(column: &Column, rows: usize, order: &[u32], out: &mut Output) -> io::Result<()> {
+    if column.kind.low {
+        let data = low::encode(column, rows, Some(order));
+        out.room(data.len())?.extend_from_slice(&data);
+        return Ok(());
+    }
+    if column.parts.is_empty() {
+        return gather(column.values(), order, out);
+    }
+    let (rows, mut elements) = (column.elements(rows), Vec::new());
+    let order = match column.kind.base {
+        Base::Tuple(..) => order,
+        _ => {
+            gather_offsets(&column.data, order, &mut elements, out)?;
+            &elements
+        }
+    };
+    column.parts.iter().try_for_each(|part| gather_column(part, rows, order, out))
 }
 
 fn put_number(out: &mut Vec<u8>, mut value: usize) {
@@ -78,33 +121,22 @@ impl Output {
         order: Option<&[u32]>,
     ) -> io::Result<()> {
         let parts = columns.iter().zip(names).enumerate();
-        let heads: Vec<Vec<u8>> = parts
-            .map(|(n, (c, name))| head(n == 0, columns.len(), rows, name, &c.kind.name))
-            .collect();
-        let low: Vec<Option<Vec<u8>>> =
-            columns.iter().map(|c| c.kind.low.then(|| low::encode(c, rows, order))).collect();
+        let heads: Vec<Vec<u8>> =
+            parts.map(|(n, (c, name))| head(n == 0, columns.len(), rows, name, &c.kind)).collect();
         if let Some(order) = order {
-            for ((head, column), low) in heads.iter().zip(columns).zip(&low) {
+            for (head, column) in heads.iter().zip(columns) {
                 self.room(head.len())?.extend_from_slice(head);
-                match low {
-                    Some(data) => self.room(data.len())?.extend_from_slice(data),
-                    None => gather(column.values(), order, self)?,
-                }
+                gather_column(column, rows, order, self)?;
             }
             return self.empty();
         }
-        let mut slices = Vec::with_capacity(columns.len() * 3);
-        for ((head, column), low) in heads.iter().zip(columns).zip(&low) {
-            let (nulls, data) = match low {
-                Some(data) => (&[][..], &data[..]),
-                None => (&column.nulls[..], &column.data[..]),
-            };
-            for part in [head, nulls, data] {
-                if !part.is_empty() {
-                    slices.push(IoSlice::new(part));
-                }
-            }
+        let mut pieces = Vec::with_capacity(columns.len() * 3);
+        for (head, column) in heads.iter().zip(columns) {
+            pieces.push(Cow::Borrowed(&head[..]));
+            add_pieces(column, rows, &mut pieces);
         }
+        let filled = pieces.iter().filter(|piece| !piece.is_empty());
+        let mut slices: Vec<IoSlice<'_>> = filled.map(|piece| IoSlice::new(piece)).collect();
         if self.frames.is_none() {
             return write_all(&mut self.file, &mut slices);
         }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use crate::error::Fail;
-use crate::types::Type;
+use crate::types::{Base, Type};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -268,11 +268,20 @@ impl Spec {
         );
         let sort = self.sort_by.iter().flatten();
         need(sort.clone().all(|&i| i < self.columns.len()), "sort_by names a missing column");
-        for column in &self.columns {
-            if let Err(reason) = Type::parse(&column.kind, &column.shape, self.timezone.as_deref())
-            {
-                reasons.push(format!("column {}: {reason}", column.name));
-            }
+        let keys = self.sort_by.as_deref().unwrap_or(&[]);
+        for (number, column) in self.columns.iter().enumerate() {
+            let kind = Type::parse(&column.kind, &column.shape, self.timezone.as_deref());
+            let reason = match kind {
+                Err(reason) => reason,
+                Ok(Type { base: Base::Tuple(..), .. }) if self.format.is_csv() => {
+                    "CSV has the elements of a Tuple in fields of their own".to_owned()
+                }
+                Ok(kind) if !kind.parts().is_empty() && keys.contains(&number) => {
+                    "blocks are not sorted by nested values".to_owned()
+                }
+                Ok(_) => continue,
+            };
+            reasons.push(format!("column {}: {reason}", column.name));
         }
         reasons
     }

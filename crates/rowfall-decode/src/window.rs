@@ -10,7 +10,7 @@ use crate::inputs::Raw;
 use crate::spec::Compression;
 
 /// Bytes before the text: index entries may point at the byte before the first one.
-const FRONT: usize = 64;
+pub const FRONT: usize = 64;
 /// Readable bytes behind the text, so that 64 bytes can be loaded anywhere in it.
 pub const PAD: usize = 128;
 /// A single record longer than this is declined.

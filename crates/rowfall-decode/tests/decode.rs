@@ -289,7 +289,20 @@ fn specs_that_cannot_be_followed() {
     let wrong = |columns: &[(&str, &str)], more| {
         native(b"", "CSV", columns, more).expect_err("")["error"].clone()
     };
-    assert_eq!(wrong(&[("a", "Array(Int8)")], json!({})), "spec");
+    for kind in [
+        "Array(JSON)",
+        "Nullable(Array(Int8))",
+        "Map(Nullable(String), Int8)",
+        "Tuple()",
+        "Tuple(a Int8, a Int8)",
+        "Tuple(a Int8, Int8)",
+        "Array(Int8",
+        "Array(DateTime('Mars'))",
+    ] {
+        assert_eq!(wrong(&[("a", kind)], json!({})), "spec", "{kind}");
+    }
+    assert_eq!(wrong(&[("a", "Array(Int8)")], json!({"sort_by": [0]})), "spec");
+    assert_eq!(wrong(&[("a", "Tuple(Int8, Int8)")], json!({})), "spec");
     assert_eq!(wrong(&[("a", "DateTime('Asia/Kathmandu')")], json!({})), "spec");
     assert_eq!(wrong(&[("a", "DateTime")], json!({"timezone": null})), "spec");
     assert_eq!(wrong(&[("a", "Int8")], json!({"delimiter": "\""})), "spec");

@@ -3,17 +3,20 @@
 mod decimal;
 mod float;
 mod int;
+mod names;
 mod net;
 mod text;
-pub use text::{append as append_text, starts_of, strings_of};
+pub use text::{append as append_text, starts_of, strings_of, unescape};
 mod time;
 mod wide;
 mod zone;
 
 pub use float::ordinary as is_number;
 pub use int::load8;
+pub use names::SUPPORTED;
 
 use crate::cells::{Cells, Column, Null, Style};
+use crate::nested;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Base {
@@ -36,6 +39,11 @@ pub enum Base {
     Ipv6,
     /// Bytes (1 or 2), and the elements.
     Enum(u8, Vec<(Vec<u8>, i16)>),
+    Array(Box<Type>),
+    /// Types of keys and of values.
+    Map(Box<[Type; 2]>),
+    /// Types, and their names if they have any.
+    Tuple(Vec<Type>, Vec<Vec<u8>>),
 }
 
 /// How points in time are written.
@@ -56,98 +64,7 @@ pub struct Type {
     pub shape: Shape,
 }
 
-/// What `--types` prints.
-pub const SUPPORTED: &[&str] = &[
-    "Int8",
-    "Int16",
-    "Int32",
-    "Int64",
-    "Int128",
-    "Int256",
-    "UInt8",
-    "UInt16",
-    "UInt32",
-    "UInt64",
-    "UInt128",
-    "UInt256",
-    "Float32",
-    "Float64",
-    "Decimal(P, S)",
-    "Decimal32(S)",
-    "Decimal64(S)",
-    "Decimal128(S)",
-    "Decimal256(S)",
-    "Bool",
-    "String",
-    "FixedString(N)",
-    "Date",
-    "Date32",
-    "DateTime",
-    "DateTime('UTC')",
-    "DateTime64(P)",
-    "DateTime64(P, 'UTC')",
-    "DateTime('Zone/Name')",
-    "DateTime64(P, 'Zone/Name')",
-    "UUID",
-    "IPv4",
-    "IPv6",
-    "Enum8(...)",
-    "Enum16(...)",
-    "LowCardinality(String)",
-    "LowCardinality(Nullable(String))",
-    "Nullable(T)",
-];
-
-/// `Name(args)` taken apart; None when the brackets do not match.
-fn call(text: &str) -> Option<(&str, &str)> {
-    let text = text.trim();
-    match text.find('(') {
-        None => Some((text, "")),
-        Some(at) => Some((text[..at].trim(), text[at + 1..].strip_suffix(')')?.trim())),
-    }
-}
-
-fn number(text: &str) -> Option<usize> {
-    let text = text.trim();
-    (!text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
-}
-
 impl Type {
-    pub fn parse(name: &str, shape: &str, zone: Option<&str>) -> Result<Type, String> {
-        let unsupported = || format!("type {name} is not supported");
-        let (mut nullable, mut low) = (false, false);
-        let mut inner = name.trim();
-        loop {
-            match call(inner).ok_or_else(unsupported)? {
-                ("LowCardinality", args) if !low && !nullable && !args.is_empty() => {
-                    low = true;
-                    inner = args;
-                }
-                ("Nullable", args) if !nullable && !args.is_empty() => {
-                    nullable = true;
-                    inner = args;
-                }
-                _ => break,
-            }
-        }
-        let (base, args) = call(inner).ok_or_else(unsupported)?;
-        let base = parse_base(base, args, zone).ok_or_else(unsupported)??;
-        if low && base != Base::String {
-            return Err(format!("type {name}: LowCardinality is supported of String only"));
-        }
-        let shape = match shape {
-            "" => Shape::Plain,
-            "T" => Shape::T,
-            "Z" => Shape::Z,
-            _ => return Err(format!("times written as {shape:?} are not supported")),
-        };
-        let moment = matches!(base, Base::DateTime(_) | Base::DateTime64(..));
-        if shape != Shape::Plain && !moment {
-            return Err(format!("type {name} has no shape"));
-        }
-        Ok(Type { name: name.trim().to_owned(), base, nullable, low, shape })
-    }
-
     /// Bytes of a value; 0 where they vary.
     pub fn width(&self) -> usize {
         match self.base {
@@ -158,110 +75,19 @@ impl Type {
             Base::Float64 | Base::DateTime64(..) => 8,
             Base::Uuid | Base::Ipv6 => 16,
             Base::FixedString(n) => n,
-            Base::String => 0,
+            Base::String | Base::Array(_) | Base::Map(_) | Base::Tuple(..) => 0,
         }
     }
-}
 
-type Parsed = Option<Result<Base, String>>;
-
-/// None: unknown; an error: known, but not this one.
-fn parse_base(base: &str, args: &str, zone: Option<&str>) -> Parsed {
-    let plain = |base| args.is_empty().then_some(Ok(base));
-    match base {
-        "Float32" => plain(Base::Float32),
-        "Float64" => plain(Base::Float64),
-        "Bool" => plain(Base::Bool),
-        "String" => plain(Base::String),
-        "Date" => plain(Base::Date),
-        "Date32" => plain(Base::Date32),
-        "UUID" => plain(Base::Uuid),
-        "IPv4" => plain(Base::Ipv4),
-        "IPv6" => plain(Base::Ipv6),
-        "FixedString" => {
-            number(args).filter(|n| (1..=4096).contains(n)).map(Base::FixedString).map(Ok)
-        }
-        "Decimal" => parse_decimal(args),
-        "Decimal32" => decimal_of(9, number(args)?),
-        "Decimal64" => decimal_of(18, number(args)?),
-        "Decimal128" => decimal_of(38, number(args)?),
-        "Decimal256" => decimal_of(76, number(args)?),
-        "DateTime" | "DateTime32" => Some(zone_of(args, zone).map(Base::DateTime)),
-        "DateTime64" => {
-            let (digits, own) = args.split_once(',').unwrap_or((args, ""));
-            let digits = if args.is_empty() { 3 } else { number(digits).filter(|n| *n <= 9)? };
-            Some(zone_of(own, zone).map(|zone| Base::DateTime64(digits as u8, zone)))
-        }
-        "Enum8" => parse_enum(args, 1),
-        "Enum16" => parse_enum(args, 2),
-        _ => {
-            let signed = !base.starts_with('U');
-            let bits = number(base.strip_prefix('U').unwrap_or(base).strip_prefix("Int")?)?;
-            let known = args.is_empty() && matches!(bits, 8 | 16 | 32 | 64 | 128 | 256);
-            known.then_some(Ok(Base::Int((bits / 8) as u8, signed)))
+    /// The types of what its values are made of; none for a type that is not nested.
+    pub fn parts(&self) -> &[Type] {
+        match &self.base {
+            Base::Array(element) => std::slice::from_ref(element),
+            Base::Map(pair) => &pair[..],
+            Base::Tuple(elements, _) => elements,
+            _ => &[],
         }
     }
-}
-
-/// The zone that a type names, or else the spec; None for UTC.
-fn zone_of(own: &str, zone: Option<&str>) -> Result<Option<String>, String> {
-    let own = own.trim();
-    let name = if own.is_empty() { zone.unwrap_or("") } else { own.trim_matches('\'') };
-    match name {
-        "UTC" | "Etc/UTC" => Ok(None),
-        "" => Err("a DateTime without a time zone needs the spec's timezone".into()),
-        _ if zone::ZONES.contains(&name) => Ok(Some(name.to_owned())),
-        _ => Err(format!("times in {name} are not supported")),
-    }
-}
-
-fn parse_decimal(args: &str) -> Parsed {
-    let (digits, scale) = args.split_once(',').unwrap_or((args, "0"));
-    decimal_of(number(digits)?, number(scale)?)
-}
-
-fn decimal_of(digits: usize, scale: usize) -> Parsed {
-    let bytes = match digits {
-        1..=9 => 4,
-        10..=18 => 8,
-        19..=38 => 16,
-        39..=76 => 32,
-        _ => return None,
-    };
-    (scale <= digits).then_some(Ok(Base::Decimal(bytes, digits as u8, scale as u8)))
-}
-
-/// `'a' = 1, 'b' = 2` with `\'`, `\\` and `''` in the names.
-fn parse_enum(args: &str, bytes: u8) -> Parsed {
-    let (low, high) = if bytes == 1 { (-128, 127) } else { (-32768, 32767) };
-    let mut rest = args.trim().as_bytes();
-    let mut elements: Vec<(Vec<u8>, i16)> = Vec::new();
-    while !rest.is_empty() {
-        let mut name = Vec::new();
-        rest = rest.strip_prefix(b"'")?;
-        loop {
-            match rest {
-                [b'\\', c @ (b'\'' | b'\\'), more @ ..] => (name.push(*c), rest = more).1,
-                [b'\\', ..] => return None,
-                [b'\'', b'\'', more @ ..] => (name.push(b'\''), rest = more).1,
-                [b'\'', more @ ..] => {
-                    rest = more.trim_ascii_start();
-                    break;
-                }
-                [c, more @ ..] => (name.push(*c), rest = more).1,
-                [] => return None,
-            }
-        }
-        rest = rest.strip_prefix(b"=")?.trim_ascii_start();
-        let stop = rest.iter().position(|c| *c == b',').unwrap_or(rest.len());
-        let value: i32 = std::str::from_utf8(rest[..stop].trim_ascii()).ok()?.parse().ok()?;
-        if value < low || value > high || elements.iter().any(|e| e.0 == name) {
-            return None;
-        }
-        elements.push((name, value as i16));
-        rest = rest.get(stop + 1..).unwrap_or(b"").trim_ascii_start();
-    }
-    (!elements.is_empty()).then_some(Ok(Base::Enum(bytes, elements)))
 }
 
 /// One value of fixed width; `parse` gives None for whatever is not certainly right.
@@ -272,6 +98,8 @@ pub trait Fixed {
     const LOOSE_NULL: bool = true;
     /// JSON may hold it without quotes.
     const BARE: bool = false;
+    /// JSON may hold it in quotes as an element of something else.
+    const QUOTED: bool = true;
 
     /// Parse `text[start..end]`; 64 bytes are readable from any position up to `end`, and 16
     /// before `start`.
@@ -312,6 +140,7 @@ pub fn decode<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), us
         Base::Enum(_, elements) => text::enums::<C, i16>(column, cells, elements),
         Base::FixedString(n) => text::fixed_strings(column, cells, *n),
         Base::String => text::strings(column, cells),
+        Base::Array(_) | Base::Map(_) | Base::Tuple(..) => nested::decode(column, cells),
     }
 }
 
@@ -365,9 +194,20 @@ fn run<'a, C: Cells<'a>, P: Fixed, const NULLS: bool>(
         let (start, end) = cells.unquote(from, to);
         let mut value = P::ZERO;
         let mut null = 0u8;
-        let bare = C::STYLE == Style::Json && start == from;
+        let bare = start == from;
+        let fine = match C::STYLE {
+            Style::Csv | Style::Tsv => true,
+            Style::Json => {
+                if bare {
+                    P::BARE
+                } else {
+                    P::QUOTED || !C::ELEMENTS
+                }
+            }
+            Style::Quoted => P::BARE == bare,
+        };
         match parser.parse(text, start, end) {
-            Some(parsed) if P::BARE || !bare => value = parsed,
+            Some(parsed) if fine => value = parsed,
             _ if NULLS && is_null::<C, P>(cells, from, to) => null = 1,
             _ => return Err(row),
         }

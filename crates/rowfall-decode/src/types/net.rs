@@ -10,6 +10,7 @@ impl Fixed for Bool {
     type Out = u8;
     const ZERO: u8 = 0;
     const BARE: bool = true;
+    const QUOTED: bool = false;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<u8> {

@@ -10,6 +10,7 @@ pub fn unescape(style: Style, content: &[u8], out: &mut Vec<u8>) -> Option<()> {
         Style::Csv => unescape_csv(content, out),
         Style::Tsv => unescape_tsv(content, out),
         Style::Json => crate::json::unescape(content, out),
+        Style::Quoted => unescape_quoted(content, out),
     }
 }
 
@@ -47,6 +48,26 @@ fn unescape_tsv(content: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
+fn unescape_quoted(content: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let mut rest = content;
+    while let Some(at) = rest.iter().position(|c| *c == b'\\') {
+        out.extend_from_slice(&rest[..at]);
+        out.push(match rest.get(at + 1)? {
+            b't' => b'\t',
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b'b' => 8,
+            b'f' => 12,
+            b'0' => 0,
+            c @ (b'\\' | b'\'' | b'"') => *c,
+            _ => return None,
+        });
+        rest = &rest[at + 2..];
+    }
+    out.extend_from_slice(rest);
+    Some(())
+}
+
 /// What a text cell turned out to be.
 enum Found<'a> {
     Null,
@@ -70,7 +91,10 @@ fn look<'a, 't, C: Cells<'t>>(
         let null = from == 0 || &text[from..to] == b"null";
         return (nullable && null).then_some(Found::Null);
     }
-    if C::STYLE != Style::Json {
+    if C::STYLE == Style::Quoted && !quoted {
+        return (nullable && &text[from..to] == b"NULL").then_some(Found::Null);
+    }
+    if matches!(C::STYLE, Style::Csv | Style::Tsv) {
         if end - start == 2 && &text[start..end] == b"\\N" {
             // What the engine makes of a quoted one depends on its settings.
             return (nullable && !quoted).then_some(Found::Null);

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::common::native;
 
-const TYPES: [&str; 28] = [
+const TYPES: [&str; 34] = [
     "Int8",
     "Nullable(Int64)",
     "UInt64",
@@ -39,6 +39,12 @@ const TYPES: [&str; 28] = [
     "Nullable(IPv4)",
     "IPv6",
     "Enum8('a' = 1, 'it\\'s' = 2)",
+    "Array(Nullable(String))",
+    "Map(LowCardinality(String), Array(UInt8))",
+    "Array(Tuple(a Float64, `b c` Date))",
+    "Array(Array(LowCardinality(Nullable(String))))",
+    "Tuple(a Int8, b Array(String), c Nullable(UInt64))",
+    "Map(UInt8, Tuple(Decimal(38, 10), FixedString(3)))",
 ];
 
 /// Bytes that a gzip file unpacks to at most here.
@@ -58,8 +64,8 @@ pub fn text(format: &str, data: &[u8]) {
         .enumerate()
         .map(|(n, (name, kind))| json!({"name": name, "position": n % 2, "type": kind}))
         .collect();
-    if wide && format == "JSONEachRow" {
-        return; // keys are found once only
+    if (wide && format == "JSONEachRow") || (format == "CSV" && kind.starts_with("Tuple")) {
+        return; // keys are found once only; the elements are columns of their own
     }
     let absent = if options & 2 == 2 { "" } else { "\\N" };
     let sorted = options & 16 == 16;
@@ -87,7 +93,7 @@ pub fn text(format: &str, data: &[u8]) {
         // What a message shows of a broken row, and dictionaries of sorted rows, may differ.
         let found = first.expect("scalar is everywhere");
         let found = found.map_err(|said| (said["line"].clone(), said["offset"].clone()));
-        let found = found.map(|blocks| if kind.starts_with("Low") { Vec::new() } else { blocks });
+        let found = found.map(|blocks| if kind.contains("Low") { Vec::new() } else { blocks });
         let any_chunk = any_chunk.get_or_insert_with(|| found.clone());
         assert_eq!(*any_chunk, found, "chunks of {chunk}: {format} {kind}");
     }
