@@ -68,17 +68,55 @@ def projection(columns: Iterable[Column]) -> str:
     )
 
 
-def create_table(database: str, table: str, schema: Schema, *, if_not_exists: bool = False) -> str:
+def create_table(
+    database: str,
+    table: str,
+    schema: Schema,
+    *,
+    if_not_exists: bool = False,
+    uuid: str = "",
+    cluster: str = "",
+) -> str:
     """The CREATE TABLE statement that a plan prints and runs, one column a line."""
     width = max(len(name(c.name)) for c in schema.columns)
     lines = ",\n".join(f"    {name(c.name):<{width}} {c.type}" for c in schema.columns)
     partition = f"\nPARTITION BY {schema.partition_by}" if schema.partition_by else ""
     order = f"\nORDER BY {schema.order_by}" if "MergeTree" in schema.engine else ""
+    head = create_head(database, table, if_not_exists=if_not_exists, uuid=uuid, cluster=cluster)
+    return f"{head}\n(\n{lines}\n)\nENGINE = {schema.engine}{partition}{order}"
+
+
+def create_head(
+    database: str, table: str, *, if_not_exists: bool = True, uuid: str = "", cluster: str = ""
+) -> str:
+    """What stands before the columns: ``CREATE TABLE d.t UUID '...' ON CLUSTER c``."""
     exists = "IF NOT EXISTS " if if_not_exists else ""
-    return (
-        f"CREATE TABLE {exists}{qualified(database, table)}\n(\n{lines}\n)\n"
-        f"ENGINE = {schema.engine}{partition}{order}"
-    )
+    own = f" UUID {quote(uuid)}" if uuid else ""
+    return f"CREATE TABLE {exists}{qualified(database, table)}{own}{on_cluster(cluster)}"
+
+
+def create_database(database: str, cluster: str = "") -> str:
+    """``CREATE DATABASE IF NOT EXISTS``, on all nodes of a cluster."""
+    return f"CREATE DATABASE IF NOT EXISTS {name(database)}{on_cluster(cluster)}"
+
+
+def create_distributed(
+    at: tuple[str, str], over: tuple[str, str], cluster: str, sharding_key: str, *, everywhere: bool
+) -> str:
+    """A Distributed table with the columns of the local tables that it is made of.
+
+    Args:
+        at, over: database and table; ``over`` has to exist where this runs.
+        cluster: whose shards it reads; ``everywhere`` makes it on all nodes of that one.
+    """
+    head = create_head(*at, cluster=cluster if everywhere else "")
+    arguments = ", ".join((*map(quote, (cluster, *over)), sharding_key))
+    return f"{head} AS {qualified(*over)}\nENGINE = Distributed({arguments})"
+
+
+def on_cluster(cluster: str) -> str:
+    """`` ON CLUSTER c``, or nothing."""
+    return f" ON CLUSTER {name(cluster)}" if cluster else ""
 
 
 def insert_select(into: SqlText, columns: Iterable[Column], relation: SqlText) -> SqlText:

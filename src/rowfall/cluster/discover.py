@@ -59,7 +59,7 @@ _RECEIVED = re.compile(r"(?:[Rr]eceived from|packet from|->) ([^\s,]+:\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One server of a cluster.
+    """One server of a cluster; the same one whatever is known of it.
 
     Attributes:
         shard, replica: numbers from 1.
@@ -77,14 +77,14 @@ class Node:
     replica: int
     host: str
     port: int
-    http_port: int = 0
-    tls: bool = False
-    version: str = ""
-    cores: int = 0
-    memory: int = 0
-    timezone: str = ""
-    macros: Mapping[str, str] = field(default_factory=dict)
-    error: str = ""
+    http_port: int = field(default=0, compare=False)
+    tls: bool = field(default=False, compare=False)
+    version: str = field(default="", compare=False)
+    cores: int = field(default=0, compare=False)
+    memory: int = field(default=0, compare=False)
+    timezone: str = field(default="", compare=False)
+    macros: Mapping[str, str] = field(default_factory=dict, compare=False)
+    error: str = field(default="", compare=False)
 
     @property
     def address(self) -> str:

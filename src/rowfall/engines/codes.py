@@ -108,7 +108,7 @@ _MEANINGS: dict[int, Meaning] = {
 }
 
 _NAME = re.compile(r"\([A-Z_]+\)\Z")
-_CODE = re.compile(r"Code: (\d+)(?:\. DB::\w*Exception: |, type: )")
+_CODE = re.compile(r"Code: (\d+)(?:\. (?:DB|Coordination)::\w*Exception: |, type: )")
 # The analyser repeats the whole statement, which may name thousands of files.
 _SCOPE = re.compile(r"[:.]? In scope (SELECT|INSERT|WITH)\b.*", re.DOTALL)
 # Every word of the language that might have stood there.

@@ -1,0 +1,295 @@
+"""What there is for a table on the nodes of a cluster, and whether rows may be loaded into it.
+
+Rows go into a local table on each shard; a Distributed table over it shows all of them. Where the
+table itself is a MergeTree on the shards, it is the local one, and nothing is put over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import TypeVar
+
+from rowfall.cluster.discover import ACCESS_DENIED, Asks, Cluster, Node, on_nodes
+from rowfall.cluster.enginetext import Engine, Spread, expand, macros_of, parse, spread
+from rowfall.errors import RowfallError, TargetError
+from rowfall.sqltext import quote
+
+LOCAL_SUFFIX = "_local"
+"""End of the name of the local tables that rowfall makes."""
+
+_NO_ENGINE = Engine("")
+_Value = TypeVar("_Value")
+
+
+# What an INSERT may name.
+FILLED = ("", "DEFAULT")
+# One line of each node, so that a node without the table is told from one that does not answer.
+_TABLE = """\
+SELECT d.base AS base, t.engine AS engine, t.id AS id, t.definition AS definition,
+    t.partition_by AS partition_by, t.order_by AS order_by, c.columns AS columns
+FROM system.one AS o
+LEFT JOIN (SELECT toUInt8(0) AS zero, engine AS base FROM system.databases
+    WHERE name = {database}) AS d ON o.dummy = d.zero
+LEFT JOIN (SELECT toUInt8(0) AS zero, toString(uuid) AS id,
+    if(engine_full = '', tables.engine, engine_full) AS engine,
+    create_table_query AS definition, partition_key AS partition_by, sorting_key AS order_by
+    FROM system.tables WHERE database = {database} AND name = {table}) AS t ON o.dummy = t.zero
+LEFT JOIN (SELECT toUInt8(0) AS zero, groupArray((name, type, default_kind)) AS columns
+    FROM (SELECT * FROM system.columns WHERE database = {database} AND table = {table}
+    ORDER BY position)) AS c ON o.dummy = c.zero"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A table on one node.
+
+    Attributes:
+        definition: its CREATE TABLE, with secrets hidden.
+        columns: name, type and kind ("", ``DEFAULT``, ``MATERIALIZED``, ...), in order.
+    """
+
+    engine: Engine
+    uuid: str
+    definition: str
+    partition_by: str
+    order_by: str
+    columns: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables behind ``database.table``.
+
+    Attributes:
+        local: database and name of the table on each shard that gets the rows.
+        direct: ``database.table`` is itself the local table; there is no Distributed over it.
+        columns: name and type of those that an INSERT may name; () where there is no table yet.
+        engine: of the local table; its name is "" where there is none yet.
+        sharding_key: of the Distributed table, "" without one.
+        missing, missing_over: nodes (of those that answer) without the local table, and without the
+            Distributed one.
+        databases: for each of the two databases, its engine on each node that has it.
+        like, like_over: the local and the Distributed table of some node, to make others after.
+        uuids: those of the local tables.
+    """
+
+    database: str
+    table: str
+    local: tuple[str, str]
+    direct: bool = False
+    columns: tuple[tuple[str, str], ...] = ()
+    engine: Engine = _NO_ENGINE
+    sharding_key: str = ""
+    missing: tuple[Node, ...] = ()
+    missing_over: tuple[Node, ...] = ()
+    databases: Mapping[str, Mapping[Node, str]] = field(default_factory=dict)
+    like: Found | None = None
+    like_over: Found | None = None
+    uuids: Mapping[Node, str] = field(default_factory=dict)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the local table is there on some node, so that its columns are settled."""
+        return self.like is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing has to be made on the nodes that answer."""
+        return not (self.missing or self.missing_over)
+
+
+def look(asks: Asks, cluster: Cluster, database: str, table: str) -> Tables:
+    """What the nodes that answer have for ``database.table``; four small statements at most.
+
+    Raises:
+        TargetError: the tables of the nodes differ, are of a kind that cannot be loaded, belong to
+            another cluster, or are replicated in another way than the cluster's shards.
+    """
+    bases, there = _found(asks, cluster, database, table)
+    over = _spread_of(cluster, there, f"{database}.{table}")
+    direct = bool(there) and over is None
+    at = (
+        (over.database, over.table)
+        if over
+        else (database, table if direct else table + LOCAL_SUFFIX)
+    )
+    local_bases, ours = (bases, there) if direct else _found(asks, cluster, *at)
+    name = ".".join(at)
+    _check_kinds(ours, name)
+    _check_alike(ours, name, _differences)
+    _check_replicas(cluster, ours, _paths(asks, cluster, ours, at), name)
+    like = next(iter(ours.values()), None)
+    return Tables(
+        database,
+        table,
+        at,
+        direct,
+        tuple((n, t) for n, t, kind in like.columns if kind in FILLED) if like else (),
+        like.engine if like else _NO_ENGINE,
+        over.sharding_key if over else "",
+        tuple(node for node in cluster.up if node not in ours),
+        () if direct else tuple(node for node in cluster.up if node not in there),
+        {database: bases, at[0]: local_bases},
+        like,
+        next(iter(there.values()), None) if over else None,
+        {node: found.uuid for node, found in ours.items()},
+    )
+
+
+def _found(
+    asks: Asks, cluster: Cluster, database: str, table: str
+) -> tuple[dict[Node, str], dict[Node, Found]]:
+    """Engine of the database on each node that has it, and the table on each node that has it.
+
+    Raises:
+        TargetError: a node has stopped answering: what it has must not be taken for missing.
+    """
+    rows = asks(on_nodes(cluster.name, _TABLE.format(database=quote(database), table=quote(table))))
+    answers = {int(number): values for number, *values in rows}
+    bases, tables = {}, {}
+    for number, node in enumerate(cluster.nodes, 1):
+        if node.error:
+            continue
+        if number not in answers:
+            raise TargetError(
+                f"{node.name} of the cluster {cluster.name!r} does not answer any more",
+                hint="Run the same command again when it is back.",
+                transient=True,
+            )
+        base, engine, uuid, definition, partition_by, order_by, columns = answers[number]
+        if base:
+            bases[node] = base
+        if engine:
+            what = Found(parse(engine), uuid, definition, partition_by, order_by,
+                         tuple((n, t, kind) for n, t, kind in columns))  # fmt: skip
+            tables[node] = what
+    return bases, tables
+
+
+def _spread_of(cluster: Cluster, there: Mapping[Node, Found], name: str) -> Spread | None:
+    """What the Distributed table stands for; None when the table is of another kind, or missing.
+
+    Raises:
+        TargetError: only some nodes have a Distributed one, or they have different ones; it has
+            the shards of another cluster.
+    """
+    if not any(found.engine.name == "Distributed" for found in there.values()):
+        return None
+    _check_alike(there, name, _kinds)
+    spreads = {}
+    for node, found in there.items():
+        asked = spread(found.engine)
+        on = expand(asked.cluster, node.macros)
+        if unknown := macros_of(on):
+            raise TargetError(
+                f"the cluster of the Distributed table {name}, {asked.cluster!r}, cannot be told "
+                f"on {node.name}: the macro {unknown[0]!r} is not known",
+                hint="The user may need the right SELECT ON system.macros.",
+            )
+        if on != cluster.name:
+            raise TargetError(
+                f"the Distributed table {name} shows the cluster {on!r}, not {cluster.name!r} "
+                f"(on {node.name})",
+                hint=f"Load with ?cluster={on}, or into another table.",
+            )
+        if not asked.database:
+            raise TargetError(
+                f"the Distributed table {name} names no database for its local tables",
+                hint="Make it with one: Distributed(cluster, database, table).",
+            )
+        spreads[node] = replace(asked, cluster=on)
+    _check_alike(spreads, name, lambda x: {"local table": f"{x.database}.{x.table}"})
+    return next(iter(spreads.values()))
+
+
+def _check_kinds(ours: Mapping[Node, Found], name: str) -> None:
+    for node, found in ours.items():
+        if not found.engine.merge_tree:
+            raise TargetError(
+                f"{name} is a {found.engine.name or 'table without an engine'} on {node.name}, "
+                "and a load into a cluster needs a MergeTree on each shard",
+                hint="Name a Distributed table, or a MergeTree that is on every shard.",
+            )
+
+
+def _kinds(found: Found) -> Mapping[str, str]:
+    return {"engine": found.engine.name}
+
+
+def _differences(found: Found) -> Mapping[str, str]:
+    """What has to be the same on all nodes, by what it is called."""
+    columns = {f"column {n}": f"{t} {kind}".strip() for n, t, kind in found.columns}
+    return {
+        "engine": found.engine.meaning,
+        "PARTITION BY": found.partition_by,
+        "ORDER BY": found.order_by,
+        **columns,
+    }
+
+
+def _check_alike(
+    tables: Mapping[Node, _Value], name: str, facts: Callable[[_Value], Mapping[str, str]]
+) -> None:
+    """Raises TargetError that names the first node which differs, and in what."""
+    if not tables:
+        return
+    (first, like), *others = tables.items()
+    wanted = facts(like)
+    for node, found in others:
+        has = facts(found)
+        for what in (*wanted, *has):
+            mine, its = wanted.get(what) or "none", has.get(what) or "none"
+            if mine != its:
+                raise TargetError(
+                    f"{name} is not the same on all nodes: {what} is {its} on {node.name}, "
+                    f"and {mine} on {first.name}",
+                    hint="Make the tables alike first.",
+                )
+
+
+def _paths(
+    asks: Asks, cluster: Cluster, ours: Mapping[Node, Found], at: tuple[str, str]
+) -> dict[Node, str]:
+    """Paths in Keeper of replicated tables, as far as this user may see them."""
+    if not any(found.engine.replicated for found in ours.values()):
+        return {}
+    database, table = map(quote, at)
+    of = f"database = {database} AND table = {table}"
+    select = f"SELECT zookeeper_path AS path FROM system.replicas WHERE {of}"
+    try:
+        rows = asks(on_nodes(cluster.name, select))
+    except RowfallError as error:
+        if error.code != ACCESS_DENIED:
+            raise
+        return {}
+    return {cluster.nodes[int(number) - 1]: path for number, path in rows}
+
+
+def _check_replicas(
+    cluster: Cluster, ours: Mapping[Node, Found], paths: Mapping[Node, str], name: str
+) -> None:
+    """Rows of a shard have to reach all of its replicas, and no other shard.
+
+    Raises:
+        TargetError: they would not, or they would.
+    """
+    for node, found in ours.items():
+        if not found.engine.replicated and len(cluster.of(node.shard)) > 1:
+            raise TargetError(
+                f"shard {node.shard} has {len(cluster.of(node.shard))} replicas, but {name} is a "
+                f"{found.engine.name}, which keeps rows on the server that got them",
+                hint="Make it a Replicated one, or name a cluster of which each shard is one "
+                "server.",
+            )
+    for (one, path), (other, its) in combinations(paths.items(), 2):
+        if (one.shard == other.shard) != (path == its):
+            how = "different paths" if path != its else "the same path"
+            raise TargetError(
+                f"{name} has {how} in Keeper on {one.name} and {other.name} ({path}"
+                f"{'' if path == its else f', {its}'}), so rows would be "
+                f"{'missing on one of them' if path != its else 'in both shards'}",
+                hint="Check the macros shard and replica of these servers, and make the table "
+                "again.",
+            )

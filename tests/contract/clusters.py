@@ -1,0 +1,76 @@
+"""What the cluster contracts share: asking a node, running statements there, names of databases."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from lab.clickhouse import Account, ClickHouse
+from lab.cluster import Node
+from rowfall.cluster.discover import Asks, Cluster, discover
+from rowfall.engines.server import Server
+from rowfall.model import Statement
+from rowfall.publish import ask, read_rows
+from rowfall.secrets import Secret
+from rowfall.sqltext import SqlText
+
+_numbers = itertools.count()
+
+
+class Login:
+    """One node as somebody sees it.
+
+    Attributes:
+        server: its engine; asks, run, cluster: what the cluster's functions take.
+    """
+
+    def __init__(self, node: Node | ClickHouse, account: Account | None = None) -> None:
+        port = node.http if isinstance(node, Node) else node.http_port
+        who = account or Account(node.user, node.password)
+        self.server = Server("127.0.0.1", port, user=who.user, password=Secret(who.password))
+        self.asks: Asks = partial(ask, self.server)
+
+    def cluster(self, name: str = "lab") -> Cluster:
+        return discover(self.asks, name)
+
+    def run(self, sql: str, settings: Mapping[str, str | int | float] = {}) -> list[list[Any]]:
+        statement = Statement(SqlText.of(sql), settings, format="JSONCompactEachRow")
+        return read_rows(self.server.run(statement).data)
+
+
+def add_user(node: Node, user: str, *grants: str, settings: str = "") -> Account:
+    """Make (or replace) a user of one node."""
+    account = Account(user, f"{user}-password-0123456789")
+    node.query(
+        f"CREATE USER OR REPLACE {user} IDENTIFIED BY '{account.password}'"
+        + (f" SETTINGS {settings}" if settings else "")
+    )
+    for grant in grants:
+        node.query(f"GRANT {grant} TO {user}")
+    return account
+
+
+def new_database() -> str:
+    return f"cluster_{os.getpid()}_{next(_numbers)}"
+
+
+@contextmanager
+def paused(node: Node) -> Iterator[None]:
+    node.pause()
+    try:
+        yield
+    finally:
+        node.resume()
+
+
+@contextmanager
+def down(node: Node) -> Iterator[None]:
+    node.kill9()
+    try:
+        yield
+    finally:
+        node.start()
