@@ -372,12 +372,12 @@ def fill(queue: WorkQueue, plan: Plan, identity: str) -> None:
             queue.put(group.seat, Work(number, splits))
 
 
-def total(executors: Sequence[Executor]) -> Tally:
-    """What all of them have counted together."""
-    if len(executors) == 1:
-        return executors[0].tally
-    found = Tally(settings=executors[0].tally.settings)
-    for tally in (e.tally for e in executors):
+def together(tallies: Sequence[Tally]) -> Tally:
+    """What several executors have counted."""
+    if len(tallies) == 1:
+        return tallies[0]
+    found = Tally(settings=tallies[0].settings)
+    for tally in tallies:
         for name in _SUMS:
             setattr(found, name, getattr(found, name) + getattr(tally, name))
         found.landed_ids |= tally.landed_ids

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from rowfall import staging
+from rowfall import sql, staging
 from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.prestart import prestart
@@ -25,10 +25,12 @@ from rowfall.sources import open_source
 from rowfall.sources.base import Source
 from rowfall.targets import default_table, open_target
 from rowfall.targets.base import ServerAt, Target
+from rowfall.targets.table import Table
 from rowfall.units import parse_size
 
 if TYPE_CHECKING:
     from rowfall.engines.server import Server
+    from rowfall.shards import Shards
 
 # Databases that an error names; some servers have thousands.
 MOST_NAMES = 8
@@ -58,6 +60,7 @@ class Job:
         engine: stores the rows; of a cluster, the node that keeps the journal. ``reader`` reads
             the source from here; the same when embedded.
         seats: every engine that stores rows; ``engine`` is that of the first.
+        shards: the cluster that they are of, None where there is none.
         home: the table whose columns count when it exists: the target, or its shadow.
         cpu_before: :attr:`cpu_here` when the plan was made.
         how: whether a server reads the source itself, and why; None for the embedded engine.
@@ -78,6 +81,7 @@ class Job:
     how: Reach | None = None
     cpu_before: float = 0.0
     seats: tuple[Seat, ...] = ()
+    shards: Shards | None = None
 
     def __post_init__(self) -> None:
         self.seats = self.seats or (Seat(0, "", self.engine, self.target),)
@@ -85,8 +89,22 @@ class Job:
     @property
     def into(self) -> str:
         if self.target.table:
-            return into_key(self.target.database, self.target.table)
+            # Two Distributed tables over one local table are two names of the same rows.
+            return into_key(self.local.database, self.local.table)
         return into_key(self.target.text)
+
+    @property
+    def local(self) -> Target:
+        """The target as it is on ``engine``: of a cluster, the first shard's own table."""
+        return self.seats[0].target
+
+    @property
+    def all_rows(self) -> str:
+        """SQL that reads the whole target: the table, or those of all shards."""
+        shards, table = self.shards, sql.qualified(self.target.database, self.target.table)
+        if shards is None or not shards.tables.direct:
+            return table
+        return f"cluster({sql.name(shards.cluster.name)}, {table})"
 
     @property
     def table_text(self) -> str:
@@ -134,9 +152,12 @@ def open_job(
     _check_target(target, options)
     with ExitStack() as stack:
         server = None if target.server is None else connect(target.server, options)
+        shards = None
         if server is not None:
             stack.callback(server.close)
-            _check_place(server, target, options, dry)
+            shards = _shards(server, target, options, stack, emit)
+            for engine, there in _places(server, target, shards):
+                _check_place(engine, there, options, dry, may_lack_database=shards is not None)
         listing = source.listing()
         encoding = source.encoding(listing)
         folder = target.folder
@@ -151,17 +172,58 @@ def open_job(
         if not dry or target.ledger_path.exists():
             ledger = Ledger(target.ledger_path)
             stack.callback(ledger.close)
+        seats: tuple[Seat, ...] = ()
+        if shards is not None:
+            server = shards.nodes[0][1]
+            seats = tuple(
+                Seat(number, node.address, engine, there)
+                for number, (node, engine, there) in enumerate(shards.nodes)
+            )
         job = Job(
             texts, to, options, source, target, listing, encoding, server or reader, reader,
-            ledger, emit, target.table,
+            ledger, emit, shards.tables.local[1] if shards else target.table, seats=seats,
+            shards=shards,
         )  # fmt: skip
         if server is not None:
             job.how = reach(server, source, listing, encoding, options)
         yield job
 
 
-def connect(at: ServerAt, options: Options, database: str = "") -> Server:
-    """The engine of a server target; ``database`` is where unqualified names live.
+def _shards(
+    entry: Server, target: Target, options: Options, stack: ExitStack, emit: Listener
+) -> Shards | None:
+    """The cluster that the target names, None when it names a server only."""
+    at = target.server
+    if at is None or not at.cluster or not isinstance(target, Table):
+        return None
+    from rowfall.shards import open_shards
+
+    def connects(there: ServerAt, through: Server | None) -> Server:
+        return connect(there, options, through=through)
+
+    skip = options.skip_unavailable_shards
+    return open_shards(entry, target, connects, stack, emit, skip=skip)
+
+
+def _places(
+    server: Server, target: Target, shards: Shards | None
+) -> Iterator[tuple[Server, Target]]:
+    """Every server that gets rows, and the target as it is there."""
+    if shards is None:
+        yield server, target
+        return
+    for _, engine, there in shards.nodes:
+        yield engine, there
+
+
+def connect(
+    at: ServerAt, options: Options, database: str = "", through: Server | None = None
+) -> Server:
+    """The engine of a server target.
+
+    Args:
+        database: where unqualified names live.
+        through: another server that passes everything on, where this one is out of reach.
 
     Raises:
         TargetError: it cannot be reached, or refuses the user.
@@ -172,11 +234,17 @@ def connect(at: ServerAt, options: Options, database: str = "") -> Server:
         at.host, at.port, tls=at.tls, user=at.user, password=at.password,
         options=at.options, threads=options.threads, database=database,
         memory=parse_size(options.memory) if options.memory else None,
+        **({} if through is None else {"through": through}),
     )  # fmt: skip
 
 
-def _check_place(server: Server, target: Target, options: Options, dry: bool) -> None:
+def _check_place(
+    server: Server, target: Target, options: Options, dry: bool, *, may_lack_database: bool = False
+) -> None:
     """What a load needs at a server, looked at before anything is read or made.
+
+    Args:
+        may_lack_database: the load makes it where it is missing, as on a cluster.
 
     Raises:
         TargetError: no such database, a table that takes no rows, or (unless ``dry``) a right
@@ -190,6 +258,8 @@ def _check_place(server: Server, target: Target, options: Options, dry: bool) ->
         server.check_writes()
     database = target.database
     names = [str(name) for (name,) in asks("SELECT name FROM system.databases ORDER BY name")]
+    if database not in names and may_lack_database:
+        return
     if database not in names:
         shown = [n for n in names if n.lower() not in ("system", "information_schema")]
         raise TargetError(
@@ -212,7 +282,10 @@ def refusal(job: Job) -> TargetError | None:
     """Why the server would refuse a load, for its plan: a right that is missing."""
     if job.target.server is not None and not job.options.direct:
         try:
-            _check_place(cast("Server", job.engine), job.target, job.options, dry=False)
+            for engine, there in _places(cast("Server", job.engine), job.target, job.shards):
+                _check_place(
+                    engine, there, job.options, dry=False, may_lack_database=job.shards is not None
+                )
         except TargetError as error:
             return error
     return None
@@ -252,6 +325,20 @@ def _check_target(target: Target, options: Options) -> None:
                 raise UsageError(
                     f"--{name} is about a server, and {target.text} is none",
                     hint="Give a server with --to clickhouse://host:8123/database.",
+                )
+    if target.server is None or not target.server.cluster:
+        for name in ("shard_key", "replicated", "skip_unavailable_shards"):
+            if getattr(options, name):
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is about a cluster, and {target.text} is none",
+                    hint="Name one with --to 'clickhouse://host:8123/database?cluster=NAME'.",
+                )
+    else:
+        for name in ("atomic", "replace"):
+            if getattr(options, name):
+                raise UsageError(
+                    f"--{name} is about one table, and each shard of a cluster has its own",
+                    hint="Without it each file becomes visible as a whole, on its shard.",
                 )
     if not target.table:
         for name in ("atomic", "direct", "wait"):

@@ -21,7 +21,7 @@ from rowfall.errors import (
     UsageError,
 )
 from rowfall.events import Listener, LoadEnded, LoadStarted, Note
-from rowfall.execute import Executor, fill, run_all, total
+from rowfall.execute import Executor, fill, run_all, together
 from rowfall.jobs import Job, Seat
 from rowfall.journal import Alone, Claims, Journal
 from rowfall.landing import Means
@@ -36,6 +36,8 @@ from rowfall.reconcile import follow, reconcile
 from rowfall.rescue import Rescue, Rescuers
 from rowfall.route import deliver
 from rowfall.shadow import Shadow, shadowed, table_uuid
+from rowfall.shards import Shards
+from rowfall.sqltext import SqlText
 from rowfall.targets.base import Publish
 from rowfall.twins import Twins
 from rowfall.verifier import compare_staged
@@ -140,7 +142,7 @@ class Load:
             ledger.landed(job.into) or ledger.landed(self.into)
         ):
             drop_own_empty_table(job, ledger, self.load_id)
-        if self._settle_table(job.into, job.seats[0].target.table) and job.options.atomic:
+        if self._settle_table(job.into, job.local.table) and job.options.atomic:
             self._shadow.drop()  # made like a table that is gone
         if self._gathers:
             # Only now: the target's journal may say that the shadow's rows are there.
@@ -154,7 +156,7 @@ class Load:
             Whether it had one that is gone.
         """
         job, ledger = self.job, self.ledger
-        uuid = table_uuid(job.engine, job.target.database, name)
+        uuid = table_uuid(job.engine, job.local.database, name)
         if uuid and job.target.server is not None:
             self._rescue_all(uuid, key)
         known = ledger.table_uuid(key)
@@ -200,12 +202,12 @@ class Load:
 
     def _journal(self, uuid: str) -> Journal:
         job = self.job
-        return Journal(job.engine, job.target.database, uuid, self.load_id, self._salt)
+        return Journal(job.engine, job.local.database, uuid, self.load_id, self._salt)
 
     def _rescue(self, journal: Journal) -> Rescuers:
         job = self.job
         return Rescuers(journal, [
-            Rescue(seat.engine, self.ledger, journal, job.target.database, job.emit, seat.place)
+            Rescue(seat.engine, self.ledger, journal, job.local.database, job.emit, seat.place)
             for seat in job.seats
         ])  # fmt: skip
 
@@ -231,7 +233,11 @@ class Load:
             for statement in target.create(made.schema):
                 job.engine.run(Statement(statement))
             return [None]
-        statements = () if made.schema.exists else target.create(made.schema, job.home)
+        if job.shards is not None:
+            self._create_on_cluster(job.shards, made)
+            statements: tuple[SqlText, ...] = ()
+        else:
+            statements = () if made.schema.exists else target.create(made.schema, job.home)
         if statements:
             ledger.step(self.load_id, "create", "started")
             if made.ddl:
@@ -255,6 +261,19 @@ class Load:
         twins: list[Twins | None] = [self._twins(seat) for seat in job.seats]
         self._remember_uuids()
         return twins
+
+    def _create_on_cluster(self, shards: Shards, made: Plan) -> None:
+        job, ledger = self.job, self.ledger
+        missing = shards.missing(made.schema, job.options)
+        if not missing:
+            return
+        if not made.schema.exists:
+            ledger.step(self.load_id, "create", "started")
+            job.emit(Note("info", f"creating the tables:\n{made.ddl}"))
+        for ddl in missing:
+            shards.make(ddl, job.emit)
+        if not made.schema.exists:
+            ledger.step(self.load_id, "create", "done")
 
     def _twins(self, seat: Seat) -> Twins:
         job = self.job
@@ -283,9 +302,9 @@ class Load:
 
     def _remember_uuids(self) -> None:
         """Which tables these are, in the ledger; and the journals of a shared target."""
-        job, ledger, database = self.job, self.ledger, self.job.target.database
+        job, ledger, database = self.job, self.ledger, self.job.local.database
         own = self._own[0]
-        home = own or table_uuid(job.engine, database, job.target.table)
+        home = own or table_uuid(job.engine, database, job.local.table)
         if own:
             ledger.set_table(job.into, own)
         if self._gathers and not self._swapped:
@@ -303,15 +322,15 @@ class Load:
         job, options = self.job, self.job.options
         queue = WorkQueue(len(job.seats), self.ledger.attempts(self.load_id))
         doctor = Doctor(job.source, made, job.reader, options, job.puller)
-        together = Together(job.emit)
+        progress = Together(job.emit)
         executors = []
         for seat, own in zip(job.seats, twins, strict=True):
-            means = self._means(made, seat, own, doctor, together.part(seat.number))
+            means = self._means(made, seat, own, doctor, progress.part(seat.number))
             executors.append(Executor(
                 means, made, self.load_id, queue,
                 verify=options.verify, overwrite=options.replace or options.force,
             ))  # fmt: skip
-        executor, tally = executors[0], total(executors)
+        executor, tallies = executors[0], [e.tally for e in executors]
         start, cpu = time.monotonic(), job.engine.cpu_seconds()
         outcome, problem, waited = "done", None, None
         if not any(g.indexes for g in made.groups):
@@ -321,10 +340,8 @@ class Load:
             executor.note("info", f"nothing to load: {what} landed before ({again})")
         try:
             fill(queue, made, job.into)
-            try:
-                run_all(executors, queue)
-            finally:
-                tally = total(executors)
+            run_all(executors, queue)
+            tally = together(tallies)
             if tally.failures:
                 outcome = "partial" if tally.landed or landed else "failed"
             self._show(executor, twins[0], bool(tally.failures))
@@ -333,13 +350,14 @@ class Load:
             outcome = "interrupted" if isinstance(error, Interrupted) else "failed"
             problem = error
         report = make_report(
-            job, made, tally, load_id=self.load_id, begun=self.begun, outcome=outcome,
+            job, made, tallies, load_id=self.load_id, begun=self.begun, outcome=outcome,
             seconds=time.monotonic() - start, cpu_before=cpu, waited=waited,
         )  # fmt: skip
         self.ledger.end(self.load_id, outcome, summary.to_json(report))
         job.emit(LoadEnded(self.load_id, outcome))
         if problem is not None:
             raise problem
+        tally = together(tallies)
         if tally.checksum is not None and tally.landed:
             compare_staged(job, made, tally.checksum, tally.landed_ids, self.load_id)
         return report
@@ -348,10 +366,11 @@ class Load:
         self, made: Plan, seat: Seat, twins: Twins | None, doctor: Doctor, emit: Listener
     ) -> Means:
         job = self.job
+        settings = made.seats[seat.number].settings if made.seats else made.settings
         return Means(
             engine=seat.engine, source=job.source, target=seat.target, ledger=self.ledger,
             claims=self._claims, delivery=deliver(job, made, seat), doctor=doctor, twins=twins,
-            into=self.into, identity=job.into, settings=made.settings, emit=emit,
+            into=self.into, identity=job.into, settings=settings, emit=emit,
             allowed=self._allowed(), rescue=self._rescuer(self._claims),
             calm=lambda staged: self._calm(seat, staged), seat=seat.number, place=seat.place,
         )  # fmt: skip

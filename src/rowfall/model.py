@@ -328,6 +328,28 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedSeat:
+    """What one shard of a cluster is to do.
+
+    Attributes:
+        shard: its number; ``node``: the replica that loads, ``host:port``.
+        version, cores, memory: of its server; ``memory`` is what a load may use, in bytes.
+        splits: how many it is given, in ``attempts``; ``bytes`` as stored, None when not known.
+        settings: for the INSERT of every attempt there.
+    """
+
+    shard: int
+    node: str
+    version: str
+    cores: int
+    memory: int
+    splits: int
+    bytes: int | None
+    attempts: int
+    settings: tuple[Setting, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything a load will do, before it does anything.
 
@@ -349,6 +371,8 @@ class Plan:
         settings: for the INSERT of every attempt.
         example: the SQL of one attempt, ready to paste (secrets masked).
         landed: splits of the listing that are in the target already.
+        seats: the shards of a cluster, in the order of their numbers in ``groups``; ``settings``
+            are those of the first.
     """
 
     source: str
@@ -374,6 +398,7 @@ class Plan:
     decoder: str = "engine"
     why_decoder: str = ""
     views: tuple[str, ...] = ()
+    seats: tuple[PlannedSeat, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +408,35 @@ class Failure:
     split: str
     error: str
     hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """What one shard of a cluster did in one run.
+
+    Attributes:
+        shard: its number; ``node``: the replica that loaded, ``host:port``.
+        splits: landed there; ``bytes_source`` as stored, 0 when unknown.
+        bytes_written: on disk, of the ``parts`` written.
+        seconds: from its first statement to the end of its last.
+        cpu_seconds, peak_memory (bytes): of the load's statements.
+        requests: to the object store or HTTP server.
+        bytes_received: from other servers and clients by ClickHouse's own protocols: what has
+            passed between nodes; rows that it pulls from a store are not in it.
+    """
+
+    shard: int
+    node: str
+    rows: int
+    splits: int
+    bytes_source: int
+    bytes_written: int
+    parts: int
+    seconds: float
+    cpu_seconds: float
+    peak_memory: int
+    requests: int
+    bytes_received: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +462,8 @@ class Report:
         limited_by: one sentence.
         settings: as sent.
         load_id, started (UTC, ISO 8601): which run.
+        shards: of a cluster; ``imbalance`` is how much more than the average the fullest of them
+            has got, by bytes of the source.
     """
 
     load_id: str
@@ -441,6 +497,8 @@ class Report:
     notes: tuple[str, ...] = ()
     engine_version: str = ""
     rowfall_version: str = ""
+    shards: tuple[ShardReport, ...] = ()
+    imbalance: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

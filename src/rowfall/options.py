@@ -10,7 +10,9 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 LOAD, PLAN, QUERY, STATUS, REPORT, VERIFY = "load", "plan", "query", "status", "report", "verify"
+SCALE = "scale"
 _BOTH = (LOAD, PLAN)
+_READS = (LOAD, PLAN, SCALE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Options:
         "Format of the source: CSV, CSVWithNames, TSV, TSVWithNames, "
         "JSONEachRow (or NDJSON), Parquet, ORC, Avro, Native. Default: by extension.",
         "Source",
+        _READS,
     )
     compression: str | None = _opt(
         None,
@@ -67,9 +70,10 @@ class Options:
         "NAME",
         "Compression of the source: none, gzip, zstd, lz4, xz, bz2. Default: by extension.",
         "Source",
+        _READS,
     )
     delimiter: str | None = _opt(
-        None, "--delimiter", "CHAR", "Field delimiter of CSV. Default: a comma.", "Source"
+        None, "--delimiter", "CHAR", "Field delimiter of CSV. Default: a comma.", "Source", _READS
     )
     s3_endpoint: str | None = _opt(
         None,
@@ -78,6 +82,7 @@ class Options:
         "S3 endpoint other than AWS, e.g. http://127.0.0.1:9000. "
         "Default: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL.",
         "Source",
+        _READS,
     )
     s3_region: str | None = _opt(
         None,
@@ -85,6 +90,7 @@ class Options:
         "NAME",
         "Region of the bucket. Default: AWS_REGION, the profile, or us-east-1.",
         "Source",
+        _READS,
     )
     s3_profile: str | None = _opt(
         None,
@@ -92,9 +98,10 @@ class Options:
         "NAME",
         "Profile of the AWS configuration files. Default: AWS_PROFILE.",
         "Source",
+        _READS,
     )
     s3_anonymous: bool = _opt(
-        False, "--s3-anonymous", "", "Read public buckets without credentials.", "Source"
+        False, "--s3-anonymous", "", "Read public buckets without credentials.", "Source", _READS
     )
     schema: str | None = _opt(
         None,
@@ -102,6 +109,7 @@ class Options:
         "COLUMNS",
         "All columns as 'name Type, ...' instead of inferring them.",
         "Table",
+        _READS,
     )
     schema_file: str | None = _opt(
         None,
@@ -109,6 +117,7 @@ class Options:
         "FILE",
         "The same, read from a file (a column list or a whole CREATE TABLE).",
         "Table",
+        _READS,
     )
     type: tuple[str, ...] = _opt(
         (),
@@ -116,6 +125,7 @@ class Options:
         "'NAME TYPE'",
         "Type of one column, the others stay inferred.",
         "Table",
+        _READS,
         many=True,
     )
     order_by: str | None = _opt(
@@ -124,9 +134,15 @@ class Options:
         "EXPR",
         "Sorting key of a new table. Default: proposed from names and cardinalities.",
         "Table",
+        _READS,
     )
     partition_by: str | None = _opt(
-        None, "--partition-by", "EXPR", "Partition key of a new table. Default: none.", "Table"
+        None,
+        "--partition-by",
+        "EXPR",
+        "Partition key of a new table. Default: none.",
+        "Table",
+        _READS,
     )
     engine: str | None = _opt(
         None, "--engine", "ENGINE", "Engine of a new table. Default: MergeTree.", "Table"
@@ -160,6 +176,27 @@ class Options:
         "Target",
     )
     push: bool = _opt(False, "--push", "", "Rows are read here and sent to the server.", "Target")
+    shard_key: str | None = _opt(
+        None,
+        "--shard-key",
+        "EXPR",
+        "Cluster only: sharding key of a new Distributed table. Default: rand().",
+        "Target",
+    )
+    replicated: bool = _opt(
+        False,
+        "--replicated",
+        "",
+        "Cluster only: make a new table replicated even where no shard has two replicas.",
+        "Target",
+    )
+    skip_unavailable_shards: bool = _opt(
+        False,
+        "--skip-unavailable-shards",
+        "",
+        "Cluster only: load into the other shards when one is away. Default: an error.",
+        "Target",
+    )
     decoder: str = _opt(
         "auto",
         "--decoder",
@@ -255,6 +292,51 @@ class Options:
         "",
         "Compare checksums of source and target after the load.",
         "Run",
+    )
+    nodes: str = _opt(
+        "1,2,4,10,100",
+        "--nodes",
+        "N,...",
+        "Numbers of nodes to project to. Default: 1,2,4,10,100.",
+        "Scale",
+        (SCALE,),
+    )
+    cores: int | None = _opt(
+        None,
+        "--cores",
+        "N",
+        "Cores of one node. Default: those of the server in --to, or of this machine.",
+        "Scale",
+        (SCALE,),
+    )
+    rate: str | None = _opt(
+        None,
+        "--rate",
+        "SIZE",
+        "Source bytes that one core loads in a second, e.g. 25MB. "
+        "Default: past loads, else a sample, else the planner's figure.",
+        "Scale",
+        (SCALE,),
+    )
+    network: str | None = _opt(
+        None,
+        "--network",
+        "SIZE",
+        "Bytes a second that reach one node. Default: 1.25GB (10 Gbit/s) of remote sources.",
+        "Scale",
+        (SCALE,),
+    )
+    store: str | None = _opt(
+        None,
+        "--store",
+        "SIZE",
+        "Bytes a second that the store gives all nodes together. "
+        "Default: what S3 promises for each prefix, 5,500 requests a second.",
+        "Scale",
+        (SCALE,),
+    )
+    price: str | None = _opt(
+        None, "--price", "N", "What one node costs an hour.", "Scale", (SCALE,)
     )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from rowfall import __version__, summary
+from rowfall.distribution import distribution, imbalance
 from rowfall.errors import RowfallError
-from rowfall.execute import Tally
+from rowfall.execute import Tally, together
 from rowfall.jobs import Job
-from rowfall.model import Plan, Report
+from rowfall.model import Plan, Report, ShardReport
 from rowfall.pressure import Waited
 from rowfall.publish import ask
 from rowfall.sqltext import quote
@@ -25,6 +27,15 @@ class _Costs:
     cpu: float
     here: float
     peak: int
+
+
+def _shards(
+    job: Job, made: Plan, tallies: Sequence[Tally], load_id: str, seconds: float
+) -> tuple[ShardReport, ...]:
+    if job.shards is None:
+        return ()
+    numbers = [seat.shard for seat in made.seats]
+    return distribution(job.seats, numbers, tallies, load_id, seconds)
 
 
 def _costs(job: Job, made: Plan, tally: Tally, load_id: str, seconds: float, cpu: float) -> _Costs:
@@ -44,9 +55,8 @@ def _costs(job: Job, made: Plan, tally: Tally, load_id: str, seconds: float, cpu
 def _limit(job: Job, made: Plan, shares: dict[str, float], costs: _Costs, seconds: float) -> str:
     if job.target.server is not None and not shares:
         here = costs.here if made.delivery == "push" else None
-        return summary.limited_on_server(
-            costs.cpu, seconds, job.engine.facts.cores, here, job.reader.cores
-        )
+        cores = sum(seat.engine.facts.cores for seat in job.seats)
+        return summary.limited_on_server(costs.cpu, seconds, cores, here, job.reader.cores)
     most = max((len(g.indexes) for g in made.groups), default=1)
     made_here = job.encoding is None
     return summary.limited_by(
@@ -59,7 +69,7 @@ def _limit(job: Job, made: Plan, shares: dict[str, float], costs: _Costs, second
 def make_report(
     job: Job,
     made: Plan,
-    tally: Tally,
+    tallies: Sequence[Tally],
     *,
     load_id: str,
     begun: str,
@@ -69,23 +79,30 @@ def make_report(
     waited: Waited | None,
 ) -> Report:
     """The :class:`rowfall.model.Report` of one run that took ``seconds``."""
+    tally = together(tallies)
     alive = outcome in ("done", "partial", "failed")
     # Less than at the beginning: the engine died and its successor counts from zero.
     cpu = max(0.0, job.engine.cpu_seconds() - cpu_before)
     costs = _Costs(cpu + tally.helper_seconds, 0.0, job.engine.resident()[1])
     shares: dict[str, float] = {}
-    if alive and tally.rows:
+    shards = _shards(job, made, tallies, load_id, seconds) if alive else ()
+    if shards:
+        here = max(0.0, job.cpu_here - job.cpu_before) if made.delivery == "push" else 0.0
+        costs = _Costs(sum(s.cpu_seconds for s in shards), here, max(s.peak_memory for s in shards))
+    elif alive and tally.rows:
         own = tally.query_ids if job.target.server else ()
         costs = _costs(job, made, tally, load_id, seconds, cpu)
         shares = summary.phases(job.engine, tally.publish_seconds, own)
     active = 0
     if job.target.table and alive:
-        with suppress(RowfallError):
-            ((active,),) = ask(
-                job.engine,
-                "SELECT count() FROM system.parts WHERE active AND rows > 0 AND database = "
-                f"{quote(job.target.database)} AND table = {quote(job.target.table)}",
-            )
+        for seat in job.seats:
+            with suppress(RowfallError):
+                ((parts,),) = ask(
+                    seat.engine,
+                    "SELECT count() FROM system.parts WHERE active AND rows > 0 AND database = "
+                    f"{quote(seat.target.database)} AND table = {quote(seat.target.table)}",
+                )
+                active += parts
     return Report(
         load_id=load_id,
         outcome=outcome,
@@ -118,4 +135,6 @@ def make_report(
         notes=tuple(tally.notes),
         engine_version=job.engine.facts.version if alive else "",
         rowfall_version=__version__,
+        shards=shards,
+        imbalance=round(imbalance(shards), 4) if shards else 0.0,
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from rowfall import bodies, fastpath, sql
+from rowfall import balance, bodies, fastpath, sql
 from rowfall.errors import UsageError
 from rowfall.model import (
     Encoding,
@@ -17,6 +17,7 @@ from rowfall.model import (
     Kind,
     Listing,
     Plan,
+    PlannedSeat,
     Schema,
     Setting,
     Split,
@@ -54,6 +55,15 @@ DELAY_PARTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
+class SeatFacts:
+    """One shard's node, ``host:port``, and what its engine can do."""
+
+    shard: int
+    node: str
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True)
 class Inputs:
     """Everything the planner looks at."""
 
@@ -75,6 +85,12 @@ class Inputs:
     """Why rowfall-decode does not parse them; "" if it does."""
     exact: bool = True
     """The engine that stores takes floats of text exactly (see bodies.for_server)."""
+    seats: tuple[SeatFacts, ...] = ()
+    """The shards of a cluster; ``facts`` are then those of the first."""
+    home: str = ""
+    """Of a cluster: the table on each shard that gets the rows."""
+    ddl: str = ""
+    """What makes the tables of a cluster; "" when they are there."""
 
 
 def make_plan(inputs: Inputs) -> Plan:
@@ -83,13 +99,81 @@ def make_plan(inputs: Inputs) -> Plan:
     Raises:
         UsageError: options that contradict each other or the target.
     """
-    listing, schema, options = inputs.listing, inputs.schema, inputs.options
+    listing, schema = inputs.listing, inputs.schema
     if not inputs.source.replayable:
         schema = _once_only(inputs)
     if inputs.placement != "embedded" and inputs.encoding is not None:
         schema = bodies.for_server(schema, inputs.encoding, exact=inputs.exact)
     todo = [i for i in range(len(listing)) if i not in inputs.landed]
-    groups = _groups(inputs, todo)
+    cuts = [
+        _cut(replace(inputs, facts=facts), schema, number, share)
+        for number, (facts, share) in enumerate(
+            zip(_seats(inputs), _shares(inputs, todo), strict=True)
+        )
+    ]
+    groups = tuple(group for cut in cuts for group in cut.groups)
+    first = cuts[0]
+    return Plan(
+        source=inputs.source.text,
+        target=inputs.target.text,
+        database=inputs.target.database,
+        table=inputs.target.table,
+        delivery=inputs.delivery,
+        placement=inputs.placement,
+        promise=_promise(inputs),
+        encoding=inputs.encoding,
+        schema=schema,
+        ddl=_ddl(inputs),
+        listing=listing,
+        groups=groups,
+        lanes=first.lanes,
+        settings=first.settings,
+        forecast=_together([cut.forecast for cut in cuts]),
+        facts=inputs.facts,
+        example=_example(inputs, schema, groups, first.settings),
+        landed=len(inputs.landed),
+        why=_why(inputs, schema, groups),
+        streams=first.streams,
+        seats=_planned(inputs, cuts),
+        decoder="engine" if inputs.undecoded else "rowfall-decode",
+        why_decoder=inputs.undecoded,
+        views=inputs.views,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """What one seat is to do."""
+
+    groups: tuple[Group, ...]
+    lanes: int
+    streams: int
+    settings: tuple[Setting, ...]
+    forecast: Forecast
+
+
+def _seats(inputs: Inputs) -> list[Facts]:
+    return [seat.facts for seat in inputs.seats] or [inputs.facts]
+
+
+def _shares(inputs: Inputs, todo: Sequence[int]) -> list[Sequence[int]]:
+    """Which seat gets which splits: by bytes, so that all of them end at the same time."""
+    if len(inputs.seats) < 2:
+        return [todo]
+    speeds = [float(facts.cores) for facts in _seats(inputs)]
+    found = balance.assign((_weight(inputs, i) or None for i in todo), speeds)
+    return [[todo[at] for at in members] for members in found.members()]
+
+
+def _cut(inputs: Inputs, schema: Schema, seat: int, todo: Sequence[int]) -> _Cut:
+    """Attempts, settings and forecast of one seat.
+
+    Args:
+        inputs: with the facts of its engine.
+        todo: indexes of its splits.
+    """
+    listing, options = inputs.listing, inputs.options
+    groups = tuple(replace(group, seat=seat) for group in _groups(inputs, todo))
     lanes = _lanes(inputs, groups)
     facts = inputs.facts
     streams = _streams(inputs) if inputs.delivery == "push" else 0
@@ -116,31 +200,34 @@ def make_plan(inputs: Inputs) -> Plan:
     if inputs.placement != "embedded":
         # The log of a server hides keys, and is the evidence after a lost connection.
         settings = tuple(s for s in settings if s.name != "log_queries" or not s.routine)
-    return Plan(
-        source=inputs.source.text,
-        target=inputs.target.text,
-        database=inputs.target.database,
-        table=inputs.target.table,
-        delivery=inputs.delivery,
-        placement=inputs.placement,
-        promise=_promise(inputs),
-        encoding=inputs.encoding,
-        schema=schema,
-        ddl=_ddl(inputs),
-        listing=listing,
-        groups=groups,
-        lanes=lanes,
-        settings=settings,
-        forecast=_forecast(inputs, todo, groups, facts, shape, lanes),
-        facts=inputs.facts,
-        example=_example(inputs, schema, groups, settings),
-        landed=len(inputs.landed),
-        why=_why(inputs, schema, groups),
-        streams=streams,
-        decoder="engine" if inputs.undecoded else "rowfall-decode",
-        why_decoder=inputs.undecoded,
-        views=inputs.views,
+    forecast = _forecast(inputs, todo, groups, facts, shape, lanes)
+    return _Cut(groups, lanes, streams, settings, forecast)
+
+
+def _together(forecasts: Sequence[Forecast]) -> Forecast:
+    """What all seats are expected to do at the same time."""
+    rows = [f.rows for f in forecasts]
+    seconds = [f.seconds for f in forecasts]
+    return Forecast(
+        None if None in rows else sum(r or 0 for r in rows),
+        None if None in seconds else max(s or 0.0 for s in seconds),
+        max(f.memory for f in forecasts),
+        sum(f.parts for f in forecasts),
+        tuple(dict.fromkeys(advice for f in forecasts for advice in f.advice)),
     )
+
+
+def _planned(inputs: Inputs, cuts: Sequence[_Cut]) -> tuple[PlannedSeat, ...]:
+    found = []
+    for seat, cut in zip(inputs.seats, cuts, strict=False):
+        sizes = [group.size for group in cut.groups]
+        found.append(PlannedSeat(
+            seat.shard, seat.node, seat.facts.version, seat.facts.cores, seat.facts.memory,
+            sum(len(group.indexes) for group in cut.groups),
+            None if None in sizes else sum(size or 0 for size in sizes),
+            len(cut.groups), cut.settings,
+        ))  # fmt: skip
+    return tuple(found)
 
 
 def _once_only(inputs: Inputs) -> Schema:
@@ -207,6 +294,8 @@ def _promise(inputs: Inputs) -> str:
 
 
 def _ddl(inputs: Inputs) -> str:
+    if inputs.seats:
+        return inputs.ddl
     if inputs.schema.exists or not inputs.target.table:
         return ""
     return sql.create_table(inputs.target.database, inputs.target.table, inputs.schema)
@@ -306,7 +395,9 @@ def _streams(inputs: Inputs) -> int:
     than eight fill any network (1.2 GB/s of text at 150 MB/s a core)."""
     if not inputs.source.replayable:
         return 1
-    return inputs.options.streams or max(1, min(8, inputs.facts.cores))
+    # This machine serves the streams of all shards.
+    most = max(1, 8 // max(1, len(inputs.seats)))
+    return inputs.options.streams or max(1, min(most, inputs.facts.cores))
 
 
 # --- forecast ------------------------------------------------------------------------------------
@@ -397,7 +488,7 @@ def _example(
     if group is None:
         return ""
     splits = list(inputs.listing.splits("", group.indexes[:3]))
-    staging = inputs.target.table or "staging"
+    staging = inputs.home or inputs.target.table or "staging"
     clause = sql.settings_clause({s.name: s.value for s in settings})
     if inputs.delivery == "push":
         into = inputs.target.into(staging, schema)

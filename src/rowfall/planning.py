@@ -43,7 +43,7 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         landed -= _missing_files(job)
     fed: tuple[str, ...] = ()
     if job.target.table and schema.exists and not job.options.direct:
-        database, table = job.target.database, job.target.table
+        database, table = job.local.database, job.local.table
         fed = views.discover(lambda text: ask(job.engine, text), database, table).names
     parsing = choose(job, schema)
     job.how = parsing.how
@@ -58,16 +58,38 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         options=job.options,
         landed=frozenset(landed),
         remote=job.remote,
-        placement="server" if job.target.server else "embedded",
+        placement=_placement(job),
         delivery="pull" if pulls else "push",
         why=job.how.reason if job.how else "",
         views=fed,
         undecoded=parsing.engine,
         exact=reads_exactly(job),
+        seats=_seat_facts(job),
+        home=job.local.table,
+        ddl=_cluster_ddl(job, schema),
     )
     made = planner.make_plan(inputs)
     job.cpu_before = job.cpu_here
     return made, landed
+
+
+def _placement(job: Job) -> str:
+    if job.shards is not None:
+        return "shards"
+    return "server" if job.target.server else "embedded"
+
+
+def _seat_facts(job: Job) -> tuple[planner.SeatFacts, ...]:
+    if job.shards is None:
+        return ()
+    nodes = job.shards.nodes
+    return tuple(planner.SeatFacts(n.shard, n.address, server.facts) for n, server, _ in nodes)
+
+
+def _cluster_ddl(job: Job, schema: Schema) -> str:
+    if job.shards is None:
+        return ""
+    return ";\n".join(ddl.on_cluster for ddl in job.shards.missing(schema, job.options))
 
 
 def landed_ids(job: Job) -> set[str]:
@@ -77,8 +99,8 @@ def landed_ids(job: Job) -> set[str]:
     known = job.ledger.landed(job.into) if job.ledger is not None else set()
     if job.target.server is None:
         return known
-    uuid = table_uuid(job.engine, job.target.database, job.target.table)
-    journal = Journal(job.engine, job.target.database, uuid)
+    uuid = table_uuid(job.engine, job.local.database, job.local.table)
+    journal = Journal(job.engine, job.local.database, uuid)
     if not uuid:
         return set()
     if not journal.there():
@@ -183,7 +205,7 @@ def _existing(job: Job) -> list[list[Any]] | None:
     """Rows of system.columns of the target table, None when it does not exist."""
     if not job.target.table:
         return None
-    where = f"database = {quote(job.target.database)} AND table = {quote(job.home)}"
+    where = f"database = {quote(job.local.database)} AND table = {quote(job.home)}"
     rows = ask(
         job.engine,
         f"SELECT name, type, default_kind FROM system.columns WHERE {where} ORDER BY position",

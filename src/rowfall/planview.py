@@ -49,7 +49,8 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
             "bytes": listing.total_size,
             "rows": listing.total_rows,
         },
-        "groups": [{"splits": len(g.indexes), "size": g.size} for g in plan.groups],
+        "groups": [{"splits": len(g.indexes), "size": g.size, "seat": g.seat} for g in plan.groups],
+        "seats": [asdict(seat) for seat in plan.seats],
         "lanes": plan.lanes,
         "settings": [asdict(s) for s in plan.settings],
         "forecast": asdict(plan.forecast),
@@ -86,6 +87,7 @@ def plan_text(
         ("Source", [_source(plan)]),
         ("Splits", _every_split(plan.listing) if every_split else []),
         ("Target", [_target(plan)]),
+        ("Shards", _shards(plan)),
         ("Table", _table(plan, verbose, width)),
         ("Settings", _settings(plan, verbose, width)),
         ("Forecast (estimated)", _forecast(plan, width)),
@@ -177,6 +179,20 @@ def _target(plan: Plan) -> RenderableType:
             ("promise", plan.promise),
         ]
     )
+
+
+def _shards(plan: Plan) -> list[RenderableType]:
+    """What each shard is given, and on what."""
+    rows: list[tuple[str, ...]] = []
+    for seat in plan.seats:
+        share = "nothing is left for it"
+        if seat.splits:
+            size = "" if seat.bytes is None else f" {units.size(seat.bytes)}"
+            tries = "attempt" if seat.attempts == 1 else "attempts"
+            share = f"{units.splits(seat.splits)}{size}, {units.exact(seat.attempts)} {tries}"
+        machine = f"{seat.version}, {seat.cores} cores, {units.memory(seat.memory)}"
+        rows.append((f"shard {seat.shard}", seat.node, share, machine))
+    return [grid(rows)] if rows else []
 
 
 def _parser(plan: Plan) -> list[tuple[str, str]]:

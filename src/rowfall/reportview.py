@@ -60,6 +60,8 @@ def report_text(
     style, why = _OUTCOMES.get(report.outcome, ("", ""))
     parts: list[RenderableType] = [_title(report.load_id, report.outcome, style, f": {why}"), ""]
     parts += [facts(_where(report)), "", _numbers(report)]
+    if any(shard.splits for shard in report.shards):
+        parts += ["", *_shards(report, width)]
     if report.phases:
         parts += ["", _phases(report.phases)]
     if report.limited_by:
@@ -106,6 +108,28 @@ def _numbers(report: Report) -> RenderableType:
     if report.peak_memory:
         rows.append(("memory", units.memory(report.peak_memory), "at the highest point"))
     return grid(rows, right={1})
+
+
+def _shards(report: Report, width: int) -> list[RenderableType]:
+    """A table with one line a shard, and how even they are."""
+    head = ("", "rows", "splits", "read", "written", "time", "CPU s", "memory", "requests")
+    rows = [tuple(Text(word, "dim") for word in head)]
+    rows += [
+        (
+            Text(f"shard {s.shard}"), Text(units.exact(s.rows)), Text(units.exact(s.splits)),
+            Text(units.size(s.bytes_source)), Text(units.size(s.bytes_written)),
+            Text(units.duration(s.seconds)), Text(f"{s.cpu_seconds:,.1f}"),
+            Text(units.memory(s.peak_memory)), Text(units.exact(s.requests)),
+        )
+        for s in report.shards
+    ]  # fmt: skip
+    between = sum(s.bytes_received for s in report.shards)
+    even = (
+        f"The fullest has {units.percent(report.imbalance)} more than the average; "
+        f"{units.size(between)} came from other nodes and from here."
+    )
+    table = grid(rows, right=set(range(1, len(head))))
+    return [table, "", wrap(even, indent="  ", width=width)]
 
 
 def _cores(report: Report) -> str:

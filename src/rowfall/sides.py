@@ -68,7 +68,7 @@ class Sides:
             for s in made.settings
             if (not known or s.name in known) and (pulled or not s.name.startswith("max_memory"))
         }
-        self._table = sql.qualified(job.target.database, job.target.table)
+        self._table = job.all_rows
 
     def source(self, splits: Sequence[Split]) -> list[tuple[int, int]]:
         """(rows, sum of their hashes) of each split."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from rowfall.engines.base import Engine
 from rowfall.errors import LedgerError, RowfallError
-from rowfall.model import Failure, Report, Statement
+from rowfall.model import Failure, Report, ShardReport, Statement
 from rowfall.publish import ask
 from rowfall.sqltext import SqlText, quote
 
@@ -201,6 +201,7 @@ def from_json(text: str) -> Report:
         values = {k: v for k, v in found.items() if k in known}
         values["failures"] = tuple(Failure(**f) for f in values.get("failures", ()))
         values["notes"] = tuple(values.get("notes", ()))
+        values["shards"] = tuple(ShardReport(**s) for s in values.get("shards", ()))
         return Report(**values)
     except (ValueError, TypeError) as error:
         raise LedgerError(f"the ledger holds a report that cannot be read: {error}") from None

@@ -63,7 +63,7 @@ def _obstacle(job: Job, ledger: Ledger, landed: int) -> str:
     others = len(ledger.landed(job.into)) - landed
     if others > 0:
         return f"the table also holds {others:,} splits of other loads or older versions"
-    found = staging.facts(lambda text: ask(job.engine, text), job.target.database, job.home)
+    found = staging.facts(lambda text: ask(job.engine, text), job.local.database, job.home)
     if found is not None and found.collapses:
         return f"{found.engine} makes fewer rows of them when it merges"
     if found is not None and "TTL" in found.create_query:

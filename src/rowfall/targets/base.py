@@ -47,7 +47,12 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class ServerAt:
-    """Where a server is and who asks; ``options`` are settings for every statement."""
+    """Where a server is and who asks.
+
+    Attributes:
+        options: settings for every statement.
+        cluster: name of the cluster whose shards are the target, "" for this server alone.
+    """
 
     host: str
     port: int
@@ -55,6 +60,7 @@ class ServerAt:
     user: str
     password: Secret | None
     options: Mapping[str, str] = field(default_factory=dict)
+    cluster: str = ""
 
 
 class Target(Protocol):

@@ -46,6 +46,10 @@ class Table:
         self.secrets: tuple[Secret, ...] = (server.password,) if server and server.password else ()
         self.caps = Caps(Publish.ATTACH, PROMISE)
 
+    def on(self, server: ServerAt, database: str, table: str) -> Table:
+        """The same on one node of a cluster, in its own ``database.table``."""
+        return Table(self.text, database, table, self.ledger_path, server=server)
+
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         if schema.exists and not table:
             return ()
@@ -95,7 +99,9 @@ def on_server(
     chosen = password or where.password or (Secret(found) if found else None)
     # A password needs somebody whose it is.
     user = where.user or ("default" if chosen else "")
-    server = ServerAt(where.host, port, tls, user, chosen, dict(where.query))
+    options = dict(where.query)
+    cluster = options.pop("cluster", "")
+    server = ServerAt(where.host, port, tls, user, chosen, options, cluster)
     # One ledger a server: several rowfalls share it. The hash keeps odd host names apart.
     digest = hashlib.blake2b(f"{where.host}:{port}".encode(), digest_size=4).hexdigest()
     name = re.sub(r"[^A-Za-z0-9.-]+", "_", where.host)

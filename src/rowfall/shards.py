@@ -1,0 +1,216 @@
+"""Opens a cluster for a load: one replica of every shard, each with its own local table.
+
+The journal is kept on the first replica of the first shard, in every run and for every rowfall: it
+is one table on one server, because its lines have to be in one order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rowfall.cluster.creation import Ddl, statements
+from rowfall.cluster.discover import Asks, Cluster, Node, discover
+from rowfall.cluster.everywhere import run_on_cluster
+from rowfall.cluster.tables import Tables, look
+from rowfall.engines.base import Engine
+from rowfall.errors import RowfallError, TargetError
+from rowfall.events import Listener, Note
+from rowfall.model import Schema, Statement
+from rowfall.options import Options
+from rowfall.publish import ask, read_rows
+from rowfall.sqltext import SqlText, quote
+from rowfall.targets.base import ServerAt, Target
+from rowfall.targets.table import Table
+
+if TYPE_CHECKING:
+    from rowfall.engines.server import Server
+
+# Each connection takes two round trips; 16 at once connect to 1,000 nodes in seconds.
+AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """An open cluster.
+
+    Attributes:
+        entry: the server that was named; DDL ON CLUSTER goes through it.
+        tables: what there is of the target table on the nodes.
+        nodes: those that load, one a shard, each with its engine and the target as it is there.
+        reach: connects to any other node.
+    """
+
+    cluster: Cluster
+    entry: Server
+    tables: Tables
+    nodes: tuple[tuple[Node, Server, Target], ...]
+    reach: Callable[[Node], Server]
+
+    def missing(self, schema: Schema, options: Options) -> tuple[Ddl, ...]:
+        """The statements that make what the nodes lack of the table; () when nothing is.
+
+        Raises:
+            TargetError: it cannot be made; see :func:`rowfall.cluster.creation.statements`.
+        """
+        tables = self.look()
+        return statements(
+            tables, self.cluster, None if tables.exists else schema,
+            sharding_key=options.shard_key or "", replicated=options.replicated,
+        )  # fmt: skip
+
+    def look(self) -> Tables:
+        """What there is of the table now."""
+        tables = self.tables
+        return look(asker(self.entry), self.cluster, tables.database, tables.table)
+
+    def make(self, ddl: Ddl, emit: Listener) -> None:
+        """Run one of those statements on all nodes.
+
+        Raises:
+            TargetError: a node refuses, or has not done it in time.
+        """
+
+        def run(text: str, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
+            statement = Statement(SqlText.of(text), settings, format="JSONCompactEachRow")
+            return read_rows(self.entry.run(statement).data)
+
+        def each(node: Node, text: str) -> None:
+            self.reach(node).run(Statement(SqlText.of(text)))
+
+        away = run_on_cluster(run, asker(self.entry), self.cluster, ddl, each=each)
+        if away:
+            names = ", ".join(node.name for node in away)
+            emit(
+                Note("warning", f"{names} did not answer and makes the {ddl.what} when it is back")
+            )
+
+
+Connects = Callable[[ServerAt, "Server | None"], "Server"]
+"""Connects to a server, through another one where that is given."""
+
+
+def open_shards(
+    entry: Server, target: Table, connects: Connects, stack: ExitStack, emit: Listener, *,
+    skip: bool,
+) -> Shards:  # fmt: skip
+    """Choose and connect to the nodes of a load; ``stack`` closes them.
+
+    Args:
+        skip: load into the shards that are there when others are not.
+
+    Raises:
+        TargetError: no such cluster, a shard without a replica that answers, tables that are not
+            alike, a node that can be reached neither from here nor through the entry.
+    """
+    at = target.server
+    assert at is not None  # noqa: S101 - a cluster is named by its server
+    asks = asker(entry)
+    cluster = discover(asks, at.cluster, tls=at.tls)
+    chosen = _chosen(cluster, emit, skip=skip)
+    tables = look(asks, cluster, target.database, target.table)
+    local = _local_node(asks, at.cluster)
+
+    def connect(node: Node) -> Server:
+        if (node.shard, node.replica) == local:
+            return entry
+        there = replace(at, host=node.host, port=node.http_port, tls=node.tls, cluster="")
+        return _reach(node, there, connects, entry)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        tries = [pool.submit(connect, node) for node in chosen]
+        for one in tries:
+            if one.exception() is None and one.result() is not entry:
+                stack.callback(one.result().close)
+    servers = [one.result() for one in tries]
+    known = {(n.shard, n.replica): s for n, s in zip(chosen, servers, strict=True)}
+
+    def reach(node: Node) -> Server:
+        at = (node.shard, node.replica)
+        if at not in known:
+            known[at] = connect(node)
+            stack.callback(known[at].close)
+        return known[at]
+
+    nodes = []
+    for node, server in zip(chosen, servers, strict=True):
+        there = replace(at, host=node.host, port=node.http_port, tls=node.tls, cluster="")
+        nodes.append((node, server, target.on(there, *tables.local)))
+    return Shards(cluster, entry, tables, tuple(nodes), reach)
+
+
+def asker(engine: Engine) -> Asks:
+    """Small SELECTs on one engine."""
+
+    def asks(text: str) -> list[list[Any]]:
+        return ask(engine, text)
+
+    return asks
+
+
+def _chosen(cluster: Cluster, emit: Listener, *, skip: bool) -> list[Node]:
+    """The first replica of each shard that answers.
+
+    Raises:
+        TargetError: a shard is away, or the node that keeps the journal.
+    """
+    first = cluster.nodes[0]
+    if first.error:
+        raise TargetError(
+            f"{first.name} of the cluster {cluster.name!r} does not answer: {first.error}; it "
+            "keeps the journal that says which files have landed",
+            hint="Start it again; the other replicas of its shard cannot stand in for it.",
+            transient=True,
+        )
+    if cluster.lost:
+        lost = [f"{n.name}: {n.error}" for s in cluster.lost for n in cluster.of(s)]
+        if not skip:
+            raise TargetError(
+                f"no replica of shard {', '.join(map(str, cluster.lost))} of the cluster "
+                f"{cluster.name!r} answers: {'; '.join(lost[:4])}",
+                hint="Start it again, or load into the others with --skip-unavailable-shards.",
+                transient=True,
+            )
+        emit(Note("warning", "THE LOAD GOES INTO SOME SHARDS ONLY; away: " + "; ".join(lost)))
+    return [
+        next(node for node in cluster.of(shard) if not node.error)
+        for shard in cluster.shards
+        if shard not in cluster.lost
+    ]
+
+
+def _local_node(asks: Asks, name: str) -> tuple[int, int]:
+    """(shard, replica) that the entry itself is; (0, 0) when it is no part of the cluster."""
+    rows = asks(
+        "SELECT shard_num, replica_num FROM system.clusters "
+        f"WHERE cluster = {quote(name)} AND is_local LIMIT 1"
+    )
+    return (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
+
+
+def _reach(node: Node, there: ServerAt, connects: Connects, entry: Server) -> Server:
+    """Connect from here, or else through the entry.
+
+    Raises:
+        TargetError: neither works.
+    """
+    try:
+        if not node.http_port:
+            raise TargetError("it has no HTTP port")
+        return connects(there, None)
+    except RowfallError as error:
+        if error.code:  # it was reached, and refuses
+            raise
+        direct = error
+    try:
+        return connects(there, entry)
+    except RowfallError as error:
+        raise TargetError(
+            f"{node.name} cannot be reached: from here {direct.message}; through the server that "
+            f"was named {error.message}",
+            hint=error.hint,
+            transient=True,
+        ) from None

@@ -1,0 +1,205 @@
+"""Loading into real clusters as a user does it: each shard gets its own share, once."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.fleet import Fleet
+from e2e.tools import Shell, csv
+from lab.cluster import Cluster
+from lab.process import wait_until
+from lab.seaweed import Seaweed
+
+pytestmark = pytest.mark.xdist_group("cluster22")
+HEAD = ("id", "name")
+
+
+@pytest.fixture
+def fleet(shell: Shell, cluster22: Cluster) -> Iterator[Fleet]:
+    fleet = Fleet(shell, cluster22)
+    yield fleet
+    fleet.drop()
+
+
+def text(start: int, stop: int) -> str:
+    return csv([(i, f"n{i % 97}") for i in range(start, stop)], *HEAD)
+
+
+def files(fleet: Fleet, count: int = 8, rows: int = 1_000) -> str:
+    """Files of equal size whose ids are different, those that are missing; returns the source."""
+    for n in range(count):
+        if (fleet.shell.folder / f"in/f{n}.csv").exists():
+            continue  # written again it would be another version
+        fleet.shell.write(f"in/f{n}.csv", text(n * rows, (n + 1) * rows))
+    return "in/*.csv"
+
+
+def objects(fleet: Fleet, s3: Seaweed, bucket: str, count: int = 8, rows: int = 1_000) -> str:
+    for n in range(count):
+        s3.put(bucket, f"in/f{n}.csv", text(n * rows, (n + 1) * rows).encode())
+    return f"s3://{bucket}/in/*.csv"
+
+
+# --- what lands where -----------------------------------------------------------------------------
+
+
+def test_every_shard_gets_its_share_in_its_local_table(fleet: Fleet) -> None:
+    source = files(fleet)
+    planned = fleet.ok("plan", source, "--table", "t", "--json").document
+    assert [(s["shard"], s["splits"]) for s in planned["seats"]] == [(1, 4), (2, 4)]
+    assert "ReplicatedMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}')" in planned["ddl"]
+    report = fleet.load(source, "--table", "t", "--verify")
+    assert [(s["shard"], s["rows"], s["splits"]) for s in report["shards"]] == [
+        (1, 4_000, 4), (2, 4_000, 4),
+    ]  # fmt: skip
+    assert report["imbalance"] <= 0.03
+    assert fleet.counts("t_local") == [4_000, 4_000]
+    assert fleet.numbers("t") == [8_000, 8_000]
+    queue = "SELECT sum(data_files) FROM system.distribution_queue WHERE database = '{db}'"
+    assert all(fleet.ask(node, queue) in ([[0]], [[None]]) for node in fleet.cluster.nodes)
+    assert not fleet.left()
+    again = fleet.load(source, "--table", "t")
+    assert (again["splits_landed"], again["splits_skipped"]) == (0, 8)
+
+
+def test_shards_pull_their_own_objects(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
+    source = objects(fleet, s3, bucket, rows=20_000)
+    report = fleet.load(source, "--table", "t", "--pull", "--decoder", "never", env=s3.env)
+    assert fleet.counts("t_local") == [80_000, 80_000]
+    assert fleet.numbers("t") == [160_000, 160_000]
+    read = sum(shard["bytes_source"] for shard in report["shards"])
+    received = sum(shard["bytes_received"] for shard in report["shards"])
+    # The statements themselves; rows go from the store to their shard and nowhere else.
+    assert read > 1_000_000
+    assert received < read / 100
+    assert all(shard["requests"] >= 4 for shard in report["shards"])
+
+
+def test_the_other_replica_follows(fleet: Fleet) -> None:
+    fleet.load(files(fleet), "--table", "t")
+    for node in fleet.cluster.nodes:
+        fleet.do("SYSTEM SYNC REPLICA {db}.t_local", node)
+        assert fleet.ask(node, "SELECT count() FROM {db}.t_local") == [[4_000]]
+
+
+def test_tables_that_are_there_are_used_as_they_are(fleet: Fleet) -> None:
+    on = "ON CLUSTER lab"
+    fleet.do(f"CREATE DATABASE {{db}} {on}")
+    fleet.do(
+        f"CREATE TABLE {{db}}.mine {on} (id UInt64, name String) ENGINE = "
+        "ReplicatedMergeTree('/clickhouse/{database}/{table}/{shard}', '{replica}') ORDER BY name"
+    )
+    fleet.do(f"CREATE TABLE {{db}}.every {on} AS {{db}}.mine "
+             "ENGINE = Distributed(lab, '{db}', mine, rand())")  # fmt: skip
+    done = fleet.ok("load", files(fleet), "--table", "every")
+    assert "creating" not in done.err
+    assert fleet.counts("mine") == [4_000, 4_000]
+    # Without a Distributed table the one on each shard is meant, and it has these files.
+    again = fleet.load("in/*.csv", "--table", "mine")
+    assert again["splits_skipped"] == 8
+    fleet.load(files(fleet, 12), "--table", "mine", "--verify")
+    assert sum(fleet.counts("mine")) == 12_000
+    assert json.loads(fleet.ok("verify", "last", "--json").out)["target_rows"] == 12_000
+
+
+def test_a_table_that_one_shard_lacks_is_made_there(fleet: Fleet) -> None:
+    fleet.load(files(fleet, 2), "--table", "t")
+    for node in fleet.cluster.nodes:
+        if node.shard == 2:
+            fleet.do("DROP TABLE {db}.t_local SYNC", node)
+    fleet.load(files(fleet, 6), "--table", "t", "--force")
+    assert sum(fleet.counts("t_local")) >= 6_000
+    assert all(fleet.counts("t_local"))
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_an_unknown_cluster_names_those_that_there_are(fleet: Fleet) -> None:
+    to = fleet.to.replace("cluster=lab", "cluster=nope")
+    done = fleet.shell.ends(5, "load", files(fleet), "--to", to)
+    assert "the server knows no cluster 'nope'" in done.talk
+    assert "lab" in done.talk
+
+
+@pytest.mark.parametrize("option", ["--atomic", "--replace"])
+def test_what_needs_one_table_is_refused(fleet: Fleet, option: str) -> None:
+    done = fleet.ends(2, "load", files(fleet), option)
+    assert "each shard of a cluster has its own" in done.talk
+
+
+def test_options_of_clusters_need_one(shell: Shell) -> None:
+    shell.write("a.csv", text(0, 3))
+    done = shell.ends(2, "load", "a.csv", "--skip-unavailable-shards")
+    assert "is about a cluster" in done.talk
+
+
+# --- nodes that are away --------------------------------------------------------------------------
+
+
+def test_a_shard_that_is_away_is_an_error_unless_asked_for(fleet: Fleet) -> None:
+    source = files(fleet)
+    fleet.load(source, "--table", "t")
+    more = "more/*.csv"
+    for n in range(4):
+        fleet.shell.write(f"more/g{n}.csv", text(100_000 + n * 10, 100_010 + n * 10))
+    away = [node for node in fleet.cluster.nodes if node.shard == 2]
+    for node in away:
+        node.kill9()
+    try:
+        done = fleet.ends(5, "load", more, "--table", "t")
+        assert "no replica of shard 2" in done.talk
+        assert "--skip-unavailable-shards" in done.talk
+        done = fleet.ok("load", more, "--table", "t", "--skip-unavailable-shards")
+        assert "THE LOAD GOES INTO SOME SHARDS ONLY" in done.talk
+    finally:
+        for node in away:
+            node.start()
+    assert fleet.counts("t_local") == [4_040, 4_000]
+    assert fleet.numbers("t") == [8_040, 8_040]
+
+
+def test_another_replica_takes_over(fleet: Fleet) -> None:
+    first, second = (node for node in fleet.cluster.nodes if node.shard == 2)
+    fleet.load(files(fleet, 2), "--table", "t")
+    first.kill9()
+    try:
+        report = fleet.load(files(fleet, 8), "--table", "t", "--verify")
+        assert report["splits_skipped"] == 2
+        assert [s["node"] for s in report["shards"]][1].endswith(f":{second.tcp}")
+    finally:
+        first.start()
+    fleet.do("SYSTEM SYNC REPLICA {db}.t_local", first)
+    assert fleet.numbers("t") == [8_000, 8_000]
+
+
+def test_a_shard_killed_in_the_middle_costs_no_row(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
+    source = objects(fleet, s3, bucket, count=24, rows=20_000)
+    killed = next(node for node in fleet.cluster.nodes if (node.shard, node.replica) == (2, 1))
+    args = ("load", source, "--table", "t", "--attempt-bytes", "1MB", "--json")
+    codes = []
+
+    def run() -> None:
+        codes.append(fleet.shell.run(*args, "--to", fleet.to, env=s3.env).code)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    staged = "SELECT count() FROM system.tables WHERE database = '{db}' AND name LIKE '\\_rowfall%'"
+    wait_until(lambda: fleet.ask(killed, staged)[0][0] > 0, 60, "nothing is staged on the shard")
+    killed.kill9()
+    time.sleep(1)
+    killed.start()
+    thread.join(200)
+    deadline = time.monotonic() + 200
+    while codes[-1] != 0 and time.monotonic() < deadline:
+        codes.append(fleet.shell.run(*args, "--to", fleet.to, env=s3.env).code)
+    assert codes[-1] == 0, codes
+    done = fleet.ok("verify", "last", "--json", env=s3.env)
+    assert json.loads(done.out)["ok"]
+    assert fleet.numbers("t") == [480_000, 480_000]
+    assert not fleet.left()
