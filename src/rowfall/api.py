@@ -36,10 +36,11 @@ from rowfall.verifier import verify_table
 
 if TYPE_CHECKING:
     from rowfall.engines.server import Server
+    from rowfall.outlook import Outlook
 
 __all__ = [
     "Installed", "Leftover", "Verification", "clean", "forget", "install_decoder", "leftovers",
-    "load", "loads", "plan", "query", "report", "resume", "verify",
+    "load", "loads", "plan", "query", "report", "resume", "scale", "verify",
 ]  # fmt: skip
 
 
@@ -295,6 +296,28 @@ def verify(
     with open_job(request["sources"], to or request["to"], request["table"], options, on_event,
                dry=True, password=password) as job:  # fmt: skip
         return verify_table(job, known.load_id)
+
+
+def scale(
+    sources: Sequence[str] | str,
+    *,
+    to: str | None = None,
+    options: Options | None = None,
+    password: Secret | None = None,
+) -> Outlook:
+    """How long :func:`load` would take on ``options.nodes`` nodes; nothing is written to ``to``.
+
+    Where neither ``options.rate`` nor a past load says what a core does, a few files are loaded
+    into a temporary folder, for at most about 10 s.
+
+    Raises:
+        UsageError: numbers that are none, or a source of unknown size. Otherwise as :func:`plan`.
+    """
+    from rowfall.outlook import outlook  # what it needs besides takes 20 ms that loads save
+
+    texts = (sources,) if isinstance(sources, str) else tuple(sources)
+    with _terminable():
+        return outlook(texts, to, options or Options(), password)
 
 
 @contextmanager

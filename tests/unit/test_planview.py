@@ -22,8 +22,11 @@ from rowfall.model import (
     Schema,
     Setting,
 )
+from rowfall.options import Options
+from rowfall.outlook import outlook
 from rowfall.planview import plan_document, plan_text
 from rowfall.reportview import loads_document, report_document, verification_document
+from rowfall.scaleview import scale_document
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
 SCHEMA = Schema(
@@ -191,5 +194,7 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
     real = shapes("rowfall_report", report_document(report))
     real |= shapes("rowfall_plan", plan_document(a_plan(), every_split=True))
     real |= shapes("rowfall_verification", verification_document(verified))
+    projected = outlook(("simulate://csv.gz?files=10",), None, Options(nodes="1", cores=4))
+    real |= shapes("rowfall_scale", scale_document(projected))
     real["rowfall_loads"] = set(loads_document([]))
     assert documented() == real

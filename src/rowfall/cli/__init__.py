@@ -21,7 +21,7 @@ from rowfall.cli.output import Output
 from rowfall.errors import Exit, Interrupted, RowfallError
 
 COMMANDS = (
-    "load", "plan", "query", "status", "report", "verify", "resume", "forget", "clean",
+    "load", "plan", "query", "status", "report", "verify", "resume", "forget", "clean", "scale",
     "install-decoder",
 )  # fmt: skip
 

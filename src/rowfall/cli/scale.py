@@ -1,0 +1,35 @@
+"""``rowfall scale``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rowfall.cli.options import chosen, command, table_options, target_option
+from rowfall.cli.output import Output
+from rowfall.secrets import Secret
+
+
+@command
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@target_option
+@table_options("scale")
+@click.pass_obj
+def scale(
+    output: Output, /, sources: tuple[str, ...], to: str | None, password: Secret | None,
+    **values: Any,
+) -> None:  # fmt: skip
+    """Project time and cost of a load to N nodes.
+
+    Says what limits it, too. SOURCE is what 'rowfall load' takes, or one that nobody has:
+    simulate://csv.gz?files=1e6&size=25MB&sigma=1. Nothing is written to the target.
+    """
+    from rowfall import api
+    from rowfall.scaleview import scale_document, scale_text
+
+    found = api.scale(sources, to=to, options=chosen(values), password=password)
+    if output.json:
+        output.document(scale_document(found))
+        return
+    output.data(scale_text(found, color=output.data_color, width=output.columns))

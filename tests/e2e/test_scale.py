@@ -1,0 +1,185 @@
+"""``rowfall scale``: files, a bucket, a server and clusters that nobody has."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from e2e.tools import Shell, csv
+from lab.clickhouse import ClickHouse
+from lab.seaweed import Seaweed
+
+ROWS = 400_000
+# A cluster for a million files: what the design allows.
+MOST_SECONDS, MOST_BYTES = 30, 500e6
+
+
+@pytest.fixture
+def trips(shell: Shell) -> str:
+    """Eight gzip files of generated rows."""
+    shell.ok("load", f"generate://trips?rows={ROWS}", "--to", "trips/{n}.csv.gz", "--files", "8")
+    return "trips/*.csv.gz"
+
+
+def test_a_sample_of_local_files(shell: Shell, trips: str) -> None:
+    found = shell.ok("scale", trips, "--nodes", "1,2", "--price", "2", "--json").document
+    assert found["rowfall_scale"] == 1
+    assert (found["files"], found["whole_files"]) == (8, True)
+    rates = found["rates"]
+    assert rates["origin"] == "sample"
+    assert rates["core"] > 1e6
+    assert rates["reading"] > rates["core"]  # storing rows comes on top
+    assert found["rows"] == pytest.approx(ROWS, rel=0.01)
+    assert found["node"]["network"] is found["store"] is None
+    one, two = found["projections"]
+    assert (one["nodes"], two["nodes"]) == (1, 2)
+    assert (one["files_most"], two["files_most"]) == (8, 4)
+    assert one["cost"] == pytest.approx(2 * one["node_seconds"] / 3600)
+    assert two["makespan"] < one["makespan"]
+    assert not (shell.folder / "rowfall-data").exists()  # nothing was loaded
+    loads = shell.ok("status", "--to", "null:", "--json").document["loads"]
+    assert [load["target"] for load in loads] == [str(shell.folder / "trips/{n}.csv.gz")]
+
+
+def test_past_loads_come_before_a_sample(shell: Shell) -> None:
+    shell.ok("load", "generate://trips?rows=8e6", "--to", "trips/{n}.csv", "--files", "8")
+    load = shell.ok("load", "trips/*.csv", "--json").document
+    found = shell.ok("scale", "trips/*.csv", "--json").document
+    assert found["rates"]["origin"] == "ledger"
+    assert "of this source" in found["rates"]["why"]
+    assert load["load_id"][:8] in found["rates"]["why"]
+    assert found["rates"]["core"] == pytest.approx(load["bytes_source"] / load["cpu_seconds"])
+    assert found["rows"] == pytest.approx(8e6)
+    shell.write("more/a.csv", csv([(1, 2, 3)] * 1000, "distance_miles", "duration", "vehicle"))
+    other = shell.ok("scale", "more/a.csv", "--json").document["rates"]
+    assert "of the same format" in other["why"]
+    assert (
+        shell.ok("scale", trips_of("tsv", shell), "--json").document["rates"]["origin"] != "ledger"
+    )
+    given = shell.ok("scale", "trips/*.csv", "--rate", "50MB", "--json").document
+    assert given["rates"] == {
+        "core": 50e6, "reading": None, "rows_per_byte": found["rates"]["rows_per_byte"],
+        "origin": "given", "why": "as given",
+    }  # fmt: skip
+
+
+def trips_of(ending: str, shell: Shell) -> str:
+    shell.write(f"x/a.{ending}", "1\t2\n" * 1000)
+    return f"x/a.{ending}"
+
+
+def test_generated_rows(shell: Shell) -> None:
+    done = shell.ok("scale", "generate://trips?rows=1e9", "--nodes", "1,4", "--rate", "100MB")
+    assert "1.00G" in done.out
+    assert "generated" in done.out
+
+
+def test_a_bucket(shell: Shell, s3: Seaweed, bucket: str, trips: str) -> None:
+    for file in sorted((shell.folder / "trips").iterdir()):
+        s3.put(bucket, f"in/{file.name}", file.read_bytes())
+    found = shell.ok("scale", f"s3://{bucket}/in/*.csv.gz", "--json", env=s3.env).document
+    assert found["rates"]["origin"] == "sample"
+    assert found["node"]["network"] == 1.25e9
+    assert 0 < found["store"] < 5_500 * (4 << 20)
+    assert found["notes"] == []
+
+
+def test_the_cores_are_those_of_the_server(
+    shell: Shell, clickhouse: ClickHouse, trips: str
+) -> None:
+    server = clickhouse
+    to = f"clickhouse://{server.user}@127.0.0.1:{server.http_port}/default"
+    env = {"ROWFALL_PASSWORD": server.password}
+    args = ("scale", trips, "--to", to, "--rate", "25MB", "--json")
+    cores = shell.ok("plan", trips, "--to", to, "--json", env=env).document["facts"]["cores"]
+    assert shell.ok(*args, env=env).document["node"]["cores"] == cores
+    assert shell.ok(*args, "--cores", "16", env=env).document["node"]["cores"] == 16
+
+
+def test_a_million_files_on_a_thousand_nodes(shell: Shell) -> None:
+    source = "simulate://csv.gz?files=1e6&size=25MB&sigma=1&prefixes=1000"
+    found = shell.ok("scale", source, "--nodes", "1000", "--cores", "4", "--json").document
+    (each,) = found["projections"]
+    assert found["files"] == 1_000_000
+    assert each["imbalance"] < 0.001
+    assert each["limit"] == "cores"
+    assert each["lower_bound"] <= each["makespan"] < each["lower_bound"] * 1.01
+    assert found["planning_seconds"] < MOST_SECONDS
+    assert found["peak_memory"] < MOST_BYTES
+
+
+def test_text_shows_formula_limits_and_cost(shell: Shell) -> None:
+    source = "simulate://csv.gz?files=1000&size=900MB&rows=100G"
+    done = shell.ok(
+        "scale", source, "--nodes", "1,2,10", "--cores", "16", "--rate", "25.82MB", "--price", "0.8"
+    )
+    text = " ".join(done.out.split())
+    assert "1,000 files, 900 GB" in text
+    assert "1, 2: the cores: 413 MB/s a node" in text
+    assert "10: too few files: 6.25 for each of 160 cores" in text
+    assert "10 4m 07s 41.2 0.55 405M 100 0 % files" in text
+    assert (
+        "node rate = min(16 cores x 25.8 MB/s, network 1.25 GB/s, store 22.8 GB/s / nodes)" in text
+    )
+    assert "time = start 0.3 s + the slowest node" in text
+    assert "core rate = 25.8 MB/s: as given" in text
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("x.csv", "--nodes", "one"), "'one' is no number of nodes"),
+        (("x.csv", "--nodes", "1,0"), "'0' is no number of nodes"),
+        (("x.csv", "--price", "cheap"), "--price cheap is no price"),
+        (("x.csv", "--rate", "0"), "--rate has to be above zero"),
+        (("x.csv", "--network", "fast"), "'fast' is not a size"),
+        (("x.csv", "--store", "0"), "--store has to be above zero"),
+        (("x.csv", "--cores", "0"), "'--cores'"),
+        (("x.csv", "--to", "null:"), "null: holds none"),
+        (("-",), "the size of stdin is not known"),
+        (("simulate://csv.gz?files=0",), "files=0 is not possible"),
+        (("simulate://csv.gz", "x.csv"), "simulate:// stands alone"),
+    ],
+)
+def test_what_makes_no_sense(shell: Shell, args: tuple[str, ...], said: str) -> None:
+    shell.write("x.csv", csv([(1, 2)], "a", "b"))
+    assert said in shell.ends(2, "scale", *args).talk
+
+
+def test_no_such_file(shell: Shell) -> None:
+    shell.ends(4, "scale", "none/*.csv")
+
+
+class _NoLength(BaseHTTPRequestHandler):
+    """Answers without saying how long the answer is."""
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+        if self.command == "GET":
+            self.wfile.write(b"a,b\n1,2\n")
+
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def endless() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _NoLength) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/a.csv"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_source_of_unknown_size(shell: Shell, endless: str) -> None:
+    talk = shell.ends(2, "scale", endless).talk
+    assert f"the size of {endless} is not known" in talk
+    assert "simulate://" in talk

@@ -1,0 +1,183 @@
+"""Projecting a load to N nodes: the formula, what limits, and the published measurements."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rowfall.errors import UsageError
+from rowfall.model import Encoding, Kind
+from rowfall.outlook import MOST_NODES, parse_nodes
+from rowfall.scaling import (
+    ATTEMPT_COST,
+    PREFIX_REQUESTS,
+    START_SECONDS,
+    Limit,
+    Node,
+    Work,
+    is_whole,
+    project,
+    requests_rate,
+)
+
+MB = 1e6
+NODE = Node(cores=16, core_rate=25 * MB)
+
+
+def work(sizes: Sequence[float], *, whole: bool = True, **facts: float) -> Work:
+    return Work(array("d", sorted(sizes, reverse=True)), whole, **facts)  # type: ignore[arg-type]
+
+
+def test_the_formula() -> None:
+    """1,600 files of 25 MB are one second of a core each."""
+    found = project(work([25 * MB] * 1600, rows=1e9), replace(NODE, price=3.6), 4)
+    assert found.makespan == pytest.approx(25.0)  # 400 files a node, 25 for each core
+    attempts = 2  # of 20 seconds
+    assert found.seconds == pytest.approx(START_SECONDS + 25.0 + attempts * ATTEMPT_COST)
+    assert found.attempt_seconds == attempts * ATTEMPT_COST
+    assert found.node_seconds == pytest.approx(4 * found.seconds)
+    assert found.cost == pytest.approx(found.node_seconds / 1000)
+    assert found.rows_per_second == pytest.approx(1e9 / found.seconds)
+    assert found.bytes_per_second == pytest.approx(1600 * 25 * MB / found.seconds)
+    assert found.node_rate == 400 * MB
+    assert (found.files_least, found.files_most, found.imbalance) == (400, 400, 0)
+    assert found.tail_seconds == pytest.approx(0)
+    assert found.lower_bound == pytest.approx(25.0)
+    assert found.limit is Limit.CORES
+    assert found.limited_by == "the cores: 400 MB/s a node"
+
+
+def test_without_price_and_rows_there_is_no_cost_and_no_row_rate() -> None:
+    found = project(work([25 * MB] * 160), NODE, 1)
+    assert (found.cost, found.rows_per_second) == (None, None)
+
+
+def test_limited_by_the_network() -> None:
+    found = project(work([MB] * 100_000), replace(NODE, network=100 * MB), 10)
+    assert found.limit is Limit.NETWORK
+    assert found.makespan == pytest.approx(100.0)
+    assert "100 MB/s a node; the cores could load 400 MB/s on each" in found.limited_by
+
+
+def test_limited_by_the_store() -> None:
+    sizes = [0.1 * MB] * 100_000
+    store = requests_rate(sizes, 1)
+    assert store == pytest.approx(0.1 * MB * PREFIX_REQUESTS / 3)  # two looks and one range
+    assert requests_rate(sizes, 4) == pytest.approx(4 * store)
+    found = project(work(sizes, store=store), NODE, 10)
+    assert found.limit is Limit.STORE
+    assert found.makespan == pytest.approx(1e5 * 3 / PREFIX_REQUESTS)
+    more = project(work(sizes, store=store), NODE, 20)
+    assert more.makespan == pytest.approx(found.makespan)  # more nodes do not help
+
+
+def test_limited_by_the_largest_file() -> None:
+    sizes = [2500 * MB] + [5 * MB] * 1000
+    found = project(work(sizes), NODE, 4)
+    assert found.limit is Limit.LARGEST
+    assert found.makespan == found.lower_bound == pytest.approx(100.0)
+    assert "2.50 GB keeps one core for 1m 40s" in found.limited_by
+    # Its core goes on for longer than all cores of its node would need for their files.
+    node_share = math.fsum(sizes) / 4 / 400e6
+    assert found.tail_seconds > 100 - 2 * node_share - 6.25
+    plain = project(work(sizes, whole=False), NODE, 4)
+    assert plain.limit is Limit.LARGEST
+    assert plain.makespan == pytest.approx(2500 / 400)  # all cores of one node
+    assert "is read by one node" in plain.limited_by
+
+
+@pytest.mark.parametrize(
+    ("files", "whole", "said"),
+    [
+        (20, True, "20 for 160 cores, the others stay idle"),
+        (200, True, "1.25 for each of 160 cores"),
+        (3, False, "3 for 10 nodes, the others stay idle"),
+        (1, True, "1 for 160 cores"),
+    ],
+)
+def test_limited_by_too_few_files(files: int, whole: bool, said: str) -> None:
+    found = project(work([2500 * MB] * files, whole=whole), NODE, 10)
+    assert found.limit is Limit.FILES, found.limited_by
+    assert said in found.limited_by
+
+
+def test_limited_by_start_up() -> None:
+    assert project(work([1000.0] * 10), NODE, 2).limit is Limit.START
+    assert project(work([0.0] * 10), NODE, 2).limit is Limit.START
+
+
+SIZES = st.lists(st.integers(0, 10**11), min_size=1, max_size=80)
+
+
+@given(SIZES, st.integers(1, 12), st.booleans(), st.sampled_from([math.inf, 3e8, 1e7]))
+def test_no_projection_beats_its_bound(
+    sizes: list[int], nodes: int, whole: bool, network: float
+) -> None:
+    load = work(sizes, whole=whole)
+    found = project(load, replace(NODE, network=network), nodes)
+    assert found.makespan >= found.lower_bound * (1 - 1e-9)
+    assert found.seconds >= found.makespan + START_SECONDS
+    assert found.files_least * nodes <= len(sizes) <= found.files_most * nodes
+
+
+def test_what_can_be_cut() -> None:
+    assert is_whole(Encoding("CSV", "gzip", Kind.TEXT))
+    assert is_whole(Encoding("CSV", "auto", Kind.TEXT))
+    assert is_whole(Encoding("Avro", "none", Kind.TYPED))
+    assert not is_whole(Encoding("CSV", "none", Kind.TEXT))
+    assert not is_whole(Encoding("JSONEachRow", "none", Kind.JSON))
+    assert not is_whole(Encoding("Parquet", "none", Kind.TYPED))
+    assert not is_whole(None)
+
+
+# --- the published measurements (docs/concepts/scale.md) ------------------------------------------
+
+# 100 billion rows in 1,000 files, 900 GB in memory: one server of 32 vCPU took 1115.4 s, that is 32
+# rounds of files on 32 cores.
+RATE = 32 * 900e6 / 1115.4
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cores", "published", "projected"),
+    [
+        (1, 32, 1115.4, 1115.4),
+        (2, 32, 552.6, 557.7),
+        (4, 16, 583.7, 557.7),
+        (4, 32, 346.4, 278.9),
+        (10, 16, 252.9, 244.0),
+    ],
+)
+def test_a_hundred_billion_rows(nodes: int, cores: int, published: float, projected: float) -> None:
+    found = project(work([900e6] * 1000), Node(cores, RATE), nodes)
+    assert found.makespan == pytest.approx(projected, abs=0.1)
+    assert found.makespan == pytest.approx(published, rel=0.20)
+    if (nodes, cores) != (4, 32):
+        assert found.makespan == pytest.approx(published, rel=0.05)
+
+
+def test_taxi_on_four_small_servers_instead_of_a_large_one() -> None:
+    """1.31 billion rows in 96 files: 269.6 s on 32 vCPU, 327.2 s on 4 x 8 by way of s3Cluster."""
+    rate = 3 * 389e6 / 269.6
+    found = project(work([389e6] * 96), Node(8, rate), 4)
+    assert found.makespan == pytest.approx(269.6, abs=0.1)
+
+
+# --- what is typed --------------------------------------------------------------------------------
+
+
+def test_numbers_of_nodes() -> None:
+    assert parse_nodes("1, 2,10") == (1, 2, 10)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "1,", "0", "-1", "1,0", "1.5", "1e3", "²", str(MOST_NODES + 1), "9" * 30]
+)
+def test_numbers_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match="no number of nodes"):
+        parse_nodes(text)
