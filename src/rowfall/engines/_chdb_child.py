@@ -1,7 +1,8 @@
 """The engine's own process: chDB and a line protocol, nothing else. The only importer of chDB.
 
 Why a process: chDB allows one folder per process and a crash or an OOM kill takes the process
-with it. Run as ``python -m rowfall.engines._chdb_child``; nothing travels in argv.
+with it. Started by :mod:`rowfall.engines.prestart`; nothing travels in argv. Few imports: a load
+waits for this process to be ready.
 
 Protocol, one JSON object a line. Requests on stdin:
     {"path", "lock"}                                         first; "" is a database in memory
@@ -16,25 +17,23 @@ End of stdin means that the parent has gone: the process ends at once, whatever 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
-import importlib.util
 import json
 import os
-import queue
-import re
 import resource
-import shutil
 import sys
 import threading
 import time
-import types
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from _queue import SimpleQueue
+from importlib import import_module
+from importlib.machinery import PathFinder
 
-Request = dict[str, Any]
-_SELECT = re.compile(r"\s*(/\*.*?\*/\s*|--[^\n]*\n\s*)*(SELECT|WITH|\()", re.IGNORECASE | re.DOTALL)
-_FORMAT = re.compile(r"\bFORMAT\s+(\w+)\s*\Z", re.IGNORECASE)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, BinaryIO
+
+    Request = dict[str, Any]
 
 
 class Lane(threading.Thread):
@@ -44,7 +43,7 @@ class Lane(threading.Thread):
         super().__init__(daemon=True)
         self.path = path
         self.answers = answers
-        self.requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        self.requests: SimpleQueue[Request] = SimpleQueue()
 
     def run(self) -> None:
         connection = connect(self.path)
@@ -92,8 +91,12 @@ class Lane(threading.Thread):
         Parquet files end to end), so a SELECT gets the engine's INTO OUTFILE. SHOW loses its rows
         there; what else there is answers with something small.
         """
-        text, named = request["sql"], _FORMAT.search(request["sql"])
-        if _SELECT.match(text):
+        import re  # by queries only, not by loads
+
+        text = request["sql"]
+        select = r"\s*(/\*.*?\*/\s*|--[^\n]*\n\s*)*(SELECT|WITH|\()"
+        if re.match(select, text, re.IGNORECASE | re.DOTALL):
+            named = re.search(r"\bFORMAT\s+(\w+)\s*\Z", text, re.IGNORECASE)
             form = named[1] if named else request["format"]
             text = text[: named.start()] if named else text
             try:
@@ -133,6 +136,8 @@ def piped(out_fd: int) -> Iterator[int]:
     Raises:
         OSError: ``out_fd`` takes no more.
     """
+    import shutil
+
     failed: list[OSError] = []
     source, end = os.pipe()
 
@@ -166,19 +171,21 @@ def engine() -> Any:
         return sys.modules["chdb._chdb"]
     except KeyError:
         pass
-    spec = importlib.util.find_spec("chdb")
+    spec = PathFinder.find_spec("chdb")
     folders = list(spec.submodule_search_locations or ()) if spec else []
-    libraries = [os.path.join(folder, "_chdb.abi3.so") for folder in folders]
-    library = next((path for path in libraries if os.path.exists(path)), None)
-    if library is not None:
-        package = types.ModuleType("chdb")
+    if any(os.path.exists(os.path.join(folder, "_chdb.abi3.so")) for folder in folders):
+        package = type(sys)("chdb")
         package.__path__ = folders
         sys.modules["chdb"] = package
-        with contextlib.suppress(AttributeError, ImportError, OSError):
+        flags = sys.getdlopenflags()
+        try:
             # As the package does it: the engine has its own copies of libraries that Python has.
-            ctypes.CDLL(library, mode=sys.getdlopenflags() | os.RTLD_DEEPBIND)
-            return importlib.import_module("chdb._chdb")
-        del sys.modules["chdb"]
+            sys.setdlopenflags(flags | os.RTLD_DEEPBIND)
+            return import_module("chdb._chdb")
+        except (AttributeError, ImportError, OSError):
+            del sys.modules["chdb"]
+        finally:
+            sys.setdlopenflags(flags)
     import chdb
 
     return chdb._chdb
@@ -239,11 +246,6 @@ def main() -> None:
     else:
         # No "quit": the parent is gone. Stop in the middle, the ledger knows what is unfinished.
         os._exit(2)
-    # Closing flushes metadata; interpreter shutdown is skipped, the engine prints noise there.
-    with contextlib.suppress(Exception):
-        first.close()
+    # What statements have answered for is in files. Shutting the engine down would add nothing to
+    # that but 12 ms, and noise of the interpreter's own shutdown.
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()
