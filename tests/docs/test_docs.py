@@ -6,17 +6,20 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from lab.clickhouse import ClickHouse
+from lab.clickhouse import ClickHouse, binary
 from lab.seaweed import Seaweed
 from rowfall.cli import COMMANDS
+from rowfall.lab.cluster import Lab
 from rowfall.options import LOAD, PLAN, flags_of
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +27,7 @@ PAGES = sorted([ROOT / "README.md", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("
 PAGES = list(dict.fromkeys(PAGES))
 ENDPOINT, BUCKET = "http://127.0.0.1:9000", "lake"
 SERVER = "clickhouse://loader@localhost/lake"
+LAB = "127.0.0.1:13362"
 
 _FENCE = re.compile(
     r"^(?:<!-- (?P<mark>s3|prints|exit \d+) -->\n)?```(?P<kind>[a-z]+)\n(?P<text>.*?)^```$",
@@ -96,8 +100,13 @@ def test_examples_run(
         server.query("CREATE DATABASE IF NOT EXISTS lake")
         replaced[SERVER] = f"clickhouse://{server.user}@127.0.0.1:{server.http_port}/lake"
         environment = {**environment, "ROWFALL_PASSWORD": server.password}
+    if LAB in page.read_text(encoding="utf-8"):
+        work = request.getfixturevalue("lab_work")
+        environment = {**environment, "ROWFALL_CLICKHOUSE": str(binary())}
     with python_blocks_see(environment, work) as run_python:
         for block in blocks(page):
+            if Lab.within(work / "rowfall-lab"):
+                replaced[LAB] = Lab.open(work / "rowfall-lab").nodes[0].address
             where = f"{name_of(page)}:{block.line}"
             text = block.text
             for old, new in replaced.items():
@@ -108,6 +117,17 @@ def test_examples_run(
                 printed = run_shell(text, block, work, environment, where)
             if block.prints is not None:
                 assert printed == block.prints, where
+
+
+@pytest.fixture
+def lab_work() -> Iterator[Path]:
+    """A folder that the lab's servers may enter; what is left of the lab in it is ended."""
+    work = Path(tempfile.mkdtemp(prefix="rowfall-docs-"))
+    work.chmod(0o711)
+    yield work
+    if Lab.within(work / "rowfall-lab"):
+        Lab.open(work / "rowfall-lab").down()
+    shutil.rmtree(work)
 
 
 def run_shell(

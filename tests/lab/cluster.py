@@ -1,37 +1,22 @@
-"""A real ClickHouse cluster called ``lab``: one process for each replica, a Keeper in node 1."""
+"""A real ClickHouse cluster for tests: the one that ``rowfall lab up`` starts."""
 
 from __future__ import annotations
 
+import atexit
 import shutil
+import signal
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
-from lab.clickhouse import ClickHouse
-from lab.process import wait_until
+from lab.clickhouse import binary
+from rowfall.lab import node
+from rowfall.lab.cluster import NAME, Lab
+from rowfall.lab.process import program
 
-_MEMORY = 1_500_000_000
-_CLUSTER = """\
-  <remote_servers><lab><secret>lab-secret-0123456789</secret>{shards}</lab></remote_servers>
-  <distributed_ddl><path>/clickhouse/task_queue/ddl</path></distributed_ddl>
-"""
-_SHARD = "<shard><internal_replication>true</internal_replication>{replicas}</shard>"
-_ADDRESS = "<replica><host>127.0.0.1</host><port>{tcp}</port></replica>"
-
-
-class _Server(ClickHouse):
-    name = "clickhouse-node"
-
-    def __init__(self, first: _Server | None, shard: int, replica: int) -> None:
-        super().__init__(memory=_MEMORY, keeper=first is None, join=first)
-        self._settings.shard, self._settings.replica = str(shard), str(replica)
-
-    def belong(self, cluster: str) -> None:
-        self._settings.cluster = cluster
-        self._write_config()
+# A limit, not what it takes (0.5 GB each): a load wants half of what is free, and 512 MiB at least.
+_MEMORY = 3_000_000_000
 
 
 class Node:
@@ -43,40 +28,50 @@ class Node:
         user, password: who may do everything; the same on all nodes.
     """
 
-    def __init__(self, server: _Server, shard: int, replica: int) -> None:
-        self.server = server
-        self.shard, self.replica = shard, replica
-        self.http, self.tcp = server.http_port, server.tcp_port
-        self.user, self.password = server.user, server.password
+    def __init__(self, served: node.Node, binary: Path) -> None:
+        self._served, self._binary = served, binary
+        self.shard, self.replica = served.shard, served.replica
+        self.http, self.tcp = served.config.http, served.config.tcp
+        self.user, self.password = served.config.user, served.config.password
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, None when it is down."""
+        return self._served.pid
 
     def kill9(self) -> None:
         """End it as a crash would; the data stay."""
-        self.server.kill()
+        self._served.end(signal.SIGKILL)
 
     def start(self) -> None:
-        """Start it again and wait until it answers."""
-        self.server.start()
+        """Start it (again) and wait until it answers and reaches the Keeper.
+
+        After node 1 was away, ON CLUSTER takes up to five seconds more: the others look for the
+        Keeper that often.
+        """
+        self._served.begin(self._binary)
+        self._served.wait()
 
     def stop(self) -> None:
         """Ask it to end, and wait; the data stay."""
-        self.server.stop()
+        self._served.end()
 
     def pause(self) -> None:
         """Freeze it: connections stay open and nothing answers."""
-        self.server.pause()
+        self._served.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let a paused one go on."""
-        self.server.resume()
+        self._served.signal(signal.SIGCONT)
 
-    def query(self, sql: str) -> str:
+    def query(self, sql: str, *, timeout: float = 60) -> str:
         """Run one statement; the result as tab-separated lines.
 
         Raises:
             ServiceError: the server said no; the message is the server's.
             OSError: it cannot be reached.
         """
-        return self.server.query(sql)
+        return self._served.query(sql, timeout=timeout)
 
 
 class Cluster:
@@ -87,40 +82,28 @@ class Cluster:
             and no insert into a replicated table.
     """
 
-    name = "lab"
+    name = NAME
 
-    def __init__(self, nodes: Sequence[Node], folder: Path) -> None:
-        self.nodes = nodes
-        self.folder = folder
+    def __init__(self, lab: Lab, binary: Path) -> None:
+        self._lab = lab
+        self.folder = lab.folder
+        self.nodes = [Node(served, binary) for served in lab.nodes]
+        atexit.register(self.stop)
 
     @classmethod
     def start(cls, shards: int = 2, replicas: int = 2, folder: Path | None = None) -> Self:
         """Start ``shards`` x ``replicas`` servers and wait until ON CLUSTER works.
 
         Args:
-            folder: everything that the servers write; by default a temporary one. The unprivileged
-                user of a test run as root has to be able to enter it.
+            folder: everything that the servers write; missing or empty, by default a temporary one.
+                The unprivileged user of a test run as root has to be able to enter it.
         """
+        # Not below pytest's tmp_path: that is closed to the unprivileged user.
         folder = folder or Path(tempfile.mkdtemp(prefix="rowfall-lab-cluster-"))
-        servers: list[_Server] = []
-        nodes = []
-        for shard in range(1, shards + 1):
-            for replica in range(1, replicas + 1):
-                servers.append(_Server(servers[0] if servers else None, shard, replica))
-                nodes.append(Node(servers[-1], shard, replica))
-        text = "".join(
-            _SHARD.format(
-                replicas="".join(_ADDRESS.format(tcp=x.tcp) for x in nodes[at:][:replicas])
-            )
-            for at in range(0, len(nodes), replicas)
-        )
-        for server in servers:
-            server.belong(_CLUSTER.format(shards=text))
-        cluster = cls(nodes, folder)
+        lab = Lab.make(folder, shards, replicas, memory=_MEMORY)
+        cluster = cls(lab, program(binary(), folder))
         try:
-            with ThreadPoolExecutor(len(servers)) as pool:
-                list(pool.map(lambda server: server.start(), servers))
-            wait_until(cluster.healthy, 60, "ON CLUSTER to work")
+            lab.up(binary())
         except BaseException:
             cluster.stop()
             raise
@@ -129,7 +112,7 @@ class Cluster:
     @property
     def entry(self) -> str:
         """Host and HTTP port of node 1."""
-        return f"127.0.0.1:{self.nodes[0].http}"
+        return self._lab.nodes[0].address
 
     def url(
         self, database: str = "default", user: str = "", password: str = "", *, node: int = 0
@@ -139,16 +122,12 @@ class Cluster:
         who = f"{quote(user or at.user, safe='')}:{quote(password or at.password, safe='')}"
         return f"clickhouse://{who}@127.0.0.1:{at.http}/{database}?cluster={self.name}"
 
-    def healthy(self) -> bool:
-        """Whether all nodes carry out what one is told ON CLUSTER."""
-        sql = "DROP TABLE IF EXISTS default._lab_probe ON CLUSTER lab"
-        return len(self.nodes[0].query(sql).splitlines()) == len(self.nodes)
-
     def stop(self) -> None:
-        """Kill all servers and remove their data."""
-        for node in reversed(self.nodes):
-            node.server.close()
+        """Kill all servers and remove their data; may be called more than once."""
+        for each in reversed(self.nodes):
+            each.kill9()
         shutil.rmtree(self.folder, ignore_errors=True)
+        atexit.unregister(self.stop)
 
     def __enter__(self) -> Self:
         return self

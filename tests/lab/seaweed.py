@@ -56,8 +56,7 @@ class Seaweed(Service):
         )
 
     def environment(self) -> Mapping[str, str]:
-        keys = {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
-        return {**super().environment(), **keys}
+        return {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
 
     def healthy(self) -> bool:
         from botocore.exceptions import BotoCoreError, ClientError

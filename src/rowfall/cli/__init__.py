@@ -22,7 +22,7 @@ from rowfall.errors import Exit, Interrupted, RowfallError
 
 COMMANDS = (
     "load", "plan", "query", "status", "report", "verify", "resume", "forget", "clean", "scale",
-    "install-decoder",
+    "install-decoder", "lab",
 )  # fmt: skip
 
 

@@ -45,11 +45,28 @@ class GroupedCommand(click.Command):
                 formatter.write_dl([(flags.ljust(width), text) for flags, text in records])
 
 
+class GroupOfCommands(GroupedCommand, click.Group):
+    """A command whose commands are listed below its options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
 def command(function: Callable[..., Any]) -> click.Command:
     """``@click.command`` with grouped help and the options that all commands have."""
+    return click.command(name=function.__name__, cls=GroupedCommand)(_with_common(function))
+
+
+def group(function: Callable[..., Any]) -> click.Group:
+    """``@click.group`` after the same manner."""
+    return click.group(name=function.__name__, cls=GroupOfCommands)(_with_common(function))
+
+
+def _with_common(function: Callable[..., Any]) -> Callable[..., Any]:
     for add in reversed(_COMMON):
         function = add(function)
-    return click.command(name=function.__name__, cls=GroupedCommand)(function)
+    return function
 
 
 def option(*flags: str, **attributes: Any) -> Callable[[F], F]:

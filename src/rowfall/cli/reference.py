@@ -76,6 +76,9 @@ def commands() -> str:
     lines = ["# Commands", "", _MADE, *_help([])]
     for name in COMMANDS:
         lines += ["", f"## rowfall {name}", "", *_help([name])]
+        command = cli.get_command(click.Context(cli), name)
+        for below in command.commands if isinstance(command, click.Group) else ():
+            lines += ["", f"### rowfall {name} {below}", "", *_help([name, below])]
     return "\n".join(lines) + "\n"
 
 
@@ -87,7 +90,9 @@ def _help(path: list[str]) -> list[str]:
     command: click.Command = cli
     context = click.Context(cli, info_name="rowfall", terminal_width=80)
     for name in path:
-        found = cli.get_command(context, name)
+        if not isinstance(command, click.Group):
+            raise LookupError(name)
+        found = command.get_command(context, name)
         if found is None:
             raise LookupError(name)
         command = found

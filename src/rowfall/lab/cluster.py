@@ -1,0 +1,259 @@
+"""The lab: a folder that holds a cluster called ``lab``, which can be started and ended.
+
+One Keeper inside of node 1 serves all nodes. Three would survive the loss of one, but this is one
+machine, where they would only be two more that share its fate.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from rowfall.lab.config import Cluster, Config
+from rowfall.lab.node import Node
+from rowfall.lab.process import (
+    LabError,
+    LabUsageError,
+    closed,
+    free_ports,
+    log_end,
+    program,
+    wait_until,
+)
+
+NAME, USER = "lab", "lab"
+_VERSION = 1
+_FILE, _PASSWORD = "lab.json", "password"
+_PORTS = ("http", "tcp", "interserver")
+# Half of the machine for all servers together. With 1 GB a server loads, with small blocks; more
+# than 8 GB is of no use for trying out.
+_LEAST, _MOST = 1 << 30, 8 << 30
+
+
+class Lab:
+    """A cluster in a folder of its own; made by :meth:`make`, found again by :meth:`open`.
+
+    Attributes:
+        folder: absolute.
+        nodes: shard by shard; the first one runs the Keeper, without which there is no ON CLUSTER
+            and no insert into a replicated table.
+    """
+
+    def __init__(self, folder: Path, document: dict[str, Any], password: str) -> None:
+        self.folder = folder
+        self.shards, self.replicas = int(document["shards"]), int(document["replicas"])
+        self.password = password
+        self.nodes = self._nodes(document)
+
+    def _nodes(self, document: dict[str, Any]) -> Sequence[Node]:
+        every: list[dict[str, int]] = document["nodes"]
+        tcp = [ports["tcp"] for ports in every]
+        cluster = Cluster(
+            NAME,
+            document["secret"],
+            [tcp[at : at + self.replicas] for at in range(0, len(tcp), self.replicas)],
+        )
+        nodes = []
+        for at, ports in enumerate(every):
+            folder = self.folder / f"node{at + 1}"
+            shard, replica = at // self.replicas + 1, at % self.replicas + 1
+            config = Config(
+                folder, folder / "data", ports["http"], ports["tcp"], USER, self.password,
+                document["memory"], keeper=document["keeper"], raft=0 if at else document["raft"],
+                interserver=ports["interserver"], shard=str(shard), replica=str(replica),
+                cluster=cluster,
+            )  # fmt: skip
+            nodes.append(Node(at + 1, shard, replica, config))
+        return nodes
+
+    @classmethod
+    def make(cls, folder: Path, shards: int, replicas: int, memory: int | None = None) -> Self:
+        """A new lab in a folder that is missing or empty; nothing is started.
+
+        Args:
+            memory: limit of each server in bytes; by default half of the machine for all together.
+
+        Raises:
+            LabUsageError: the folder cannot be used.
+        """
+        folder = folder.absolute()
+        barred = closed(folder)
+        if barred is not None:
+            raise LabUsageError(
+                f"make a lab in {folder}: user nobody, as whom servers of root run, may not enter "
+                f"{barred}",
+                hint="Choose another place with --folder, or run it as an ordinary user.",
+            )
+        count = shards * replicas
+        document = {
+            "rowfall_lab": _VERSION,
+            "shards": shards,
+            "replicas": replicas,
+            "memory": memory or _share(count),
+            "secret": secrets.token_hex(16),
+            **_ports(count),
+        }
+        password = secrets.token_hex(16)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                raise LabUsageError(
+                    f"make a lab in {folder}: it holds something that is no lab",
+                    hint="Choose a folder that is missing or empty with --folder.",
+                )
+            folder.chmod(0o711)  # the servers of root have to get through
+            _write(folder / _PASSWORD, password)
+            _write(folder / _FILE, json.dumps(document, indent=2) + "\n")
+        except OSError as error:
+            raise LabUsageError(f"make a lab in {folder}: {error.strerror}") from None
+        return cls(folder, document, password)
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """The lab in ``folder``, running or not.
+
+        Raises:
+            LabUsageError: there is none.
+        """
+        folder = folder.absolute()
+        try:
+            document = json.loads((folder / _FILE).read_text())
+            if document["rowfall_lab"] != _VERSION:
+                raise LabUsageError(f"open the lab in {folder}: another version of rowfall made it")
+            return cls(folder, document, (folder / _PASSWORD).read_text())
+        except (FileNotFoundError, NotADirectoryError):
+            raise LabUsageError(
+                f"open the lab in {folder}: there is none",
+                hint="'rowfall lab up' makes one; --folder says where it is.",
+            ) from None
+        except OSError as error:
+            raise LabUsageError(f"open the lab in {folder}: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise LabUsageError(
+                f"open the lab in {folder}: {_FILE} is damaged ({error!r})"
+            ) from None
+
+    @staticmethod
+    def within(folder: Path) -> bool:
+        """Whether the folder holds a lab."""
+        return (folder / _FILE).exists()
+
+    def up(self, binary: Path) -> None:
+        """Start the servers that are down, wait until all answer and ON CLUSTER works.
+
+        Raises:
+            LabUsageError: all are running.
+            LabError: a port is taken, or a server does not come up; those started are ended again.
+        """
+        with self._alone():
+            down = [node for node in self.nodes if node.pid is None]
+            if not down:
+                raise LabUsageError(
+                    f"start the lab in {self.folder}: it is running",
+                    hint="'rowfall lab status' shows it, 'rowfall lab down' ends it.",
+                )
+            for node in down:
+                node.check_ports()
+            try:
+                self._start(down, program(binary, self.folder))
+            except BaseException:
+                for node in down:
+                    node.end(signal.SIGKILL)
+                raise
+
+    def _start(self, down: Sequence[Node], binary: Path) -> None:
+        first, *others = down
+        try:
+            first.begin(binary)
+            if first is self.nodes[0]:
+                # A server that finds no Keeper looks for it again after five seconds only.
+                first.wait_for_keeper()
+            for node in others:
+                node.begin(binary)
+        except OSError as error:
+            raise LabUsageError(f"run {binary}: {error.strerror}") from None
+        for node in down:
+            node.wait()
+        try:
+            # The worker of a node gets to its first task within 0.1 s, after the Keeper was away
+            # within five seconds.
+            wait_until(self.obeys, 60, "all nodes to do what is told ON CLUSTER")
+        except LabError as error:
+            log = self.nodes[0].log
+            raise LabError(f"start the lab: {error}; {log} ends:\n{log_end(log)}") from None
+
+    def obeys(self) -> bool:
+        """Whether all nodes do what one is told ON CLUSTER; OSError counts as no."""
+        sql = (
+            f"DROP TABLE IF EXISTS default._rowfall_lab ON CLUSTER {NAME} "
+            "SETTINGS distributed_ddl_task_timeout = 10"
+        )
+        try:
+            return len(self.nodes[0].query(sql).splitlines()) == len(self.nodes)
+        except LabError as error:
+            raise OSError(str(error)) from None
+
+    def down(self, *, remove: bool = False) -> int:
+        """End all servers; returns how many were running.
+
+        Args:
+            remove: delete the folder, too.
+
+        Raises:
+            LabError: one of them belongs to somebody else, or does not end.
+        """
+        with self._alone():
+            running = [node for node in self.nodes if node.pid is not None]
+            with ThreadPoolExecutor(len(self.nodes)) as pool:
+                list(pool.map(Node.end, [node for node in running if node is not self.nodes[0]]))
+            self.nodes[0].end()  # last: the others say goodbye to the Keeper
+            if remove:
+                shutil.rmtree(self.folder)
+            return len(running)
+
+    def uri(self, database: str = "default") -> str:
+        """The address for ``--to``, by way of node 1, without the password."""
+        return (
+            f"clickhouse://{USER}@127.0.0.1:{self.nodes[0].config.http}/{database}?cluster={NAME}"
+        )
+
+    @property
+    def password_file(self) -> Path:
+        return self.folder / _PASSWORD
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with (self.folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LabUsageError(
+                    f"use the lab in {self.folder}: another command is starting or ending it"
+                ) from None
+            yield
+
+
+def _share(count: int) -> int:
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(_LEAST, min(_MOST, machine // 2 // count))
+
+
+def _ports(count: int) -> dict[str, Any]:
+    keeper, raft, *others = free_ports(2 + count * len(_PORTS))
+    nodes = [dict(zip(_PORTS, others[at::count], strict=True)) for at in range(count)]
+    return {"keeper": keeper, "raft": raft, "nodes": nodes}
+
+
+def _write(path: Path, text: str) -> None:
+    """A new file that only we may read."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
