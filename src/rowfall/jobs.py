@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from rowfall import sql, staging
@@ -31,6 +31,9 @@ from rowfall.units import parse_size
 if TYPE_CHECKING:
     from rowfall.engines.server import Server
     from rowfall.shards import Shards
+
+METHODS = ("local", "s3cluster", "s3cluster-parallel", "distributed", "views")
+"""``--method``: see :mod:`rowfall.methods`."""
 
 # Databases that an error names; some servers have thousands.
 MOST_NAMES = 8
@@ -146,6 +149,9 @@ def open_job(
     if not texts:
         raise UsageError("no source given", hint="Name files, a glob, or generate://trips.")
     _check_choices(options)
+    by_hand = options.method != "local"
+    if by_hand:
+        options = replace(options, direct=True, pull=True, decoder="never")
     prestart(texts, to)  # it imports while the source is listed
     source = open_source(texts, options)
     target = open_target(to, table or default_table(texts[0]), options, password)
@@ -156,7 +162,7 @@ def open_job(
         if server is not None:
             stack.callback(server.close)
             shards = _shards(server, target, options, stack, emit)
-            for engine, there in _places(server, target, shards):
+            for engine, there in () if by_hand else _places(server, target, shards):
                 _check_place(engine, there, options, dry, may_lack_database=shards is not None)
         listing = source.listing()
         encoding = source.encoding(listing)
@@ -173,7 +179,8 @@ def open_job(
             ledger = Ledger(target.ledger_path)
             stack.callback(ledger.close)
         seats: tuple[Seat, ...] = ()
-        if shards is not None:
+        if shards is not None and not by_hand:
+            shards.check_key(options.shard_key)
             server = shards.nodes[0][1]
             seats = tuple(
                 Seat(number, node.address, engine, there)
@@ -181,7 +188,7 @@ def open_job(
             )
         job = Job(
             texts, to, options, source, target, listing, encoding, server or reader, reader,
-            ledger, emit, shards.tables.local[1] if shards else target.table, seats=seats,
+            ledger, emit, seats[0].target.table if seats else target.table, seats=seats,
             shards=shards,
         )  # fmt: skip
         if server is not None:
@@ -302,6 +309,8 @@ def _check_choices(options: Options) -> None:
     ):  # fmt: skip
         if getattr(options, one) and getattr(options, other):
             raise UsageError(f"--{one} and --{other} exclude each other")
+    if options.method not in METHODS:
+        raise UsageError(f"--method {options.method} is not one of {', '.join(METHODS)}")
     if options.decoder not in ("auto", "always", "never"):
         raise UsageError(f"--decoder {options.decoder} is not one of auto, always, never")
     if options.presort not in ("auto", "never"):
@@ -327,8 +336,8 @@ def _check_target(target: Target, options: Options) -> None:
                     hint="Give a server with --to clickhouse://host:8123/database.",
                 )
     if target.server is None or not target.server.cluster:
-        for name in ("shard_key", "replicated", "skip_unavailable_shards"):
-            if getattr(options, name):
+        for name in ("shard_key", "replicated", "skip_unavailable_shards", "method"):
+            if getattr(options, name) not in (None, False, "local"):
                 raise UsageError(
                     f"--{name.replace('_', '-')} is about a cluster, and {target.text} is none",
                     hint="Name one with --to 'clickhouse://host:8123/database?cluster=NAME'.",

@@ -282,7 +282,10 @@ class Load:
         def asks(text: str) -> list[list[Any]]:
             return ask(seat.engine, text)
 
-        facts = staging.facts(asks, database, job.home if job.options.replace else table)
+        if job.options.direct:
+            facts = staging.lookup(asks, [(database, table)]).get((database, table))
+        else:
+            facts = staging.facts(asks, database, job.home if job.options.replace else table)
         if facts is None:
             raise _dropped(self._text(seat))
         if job.options.direct:

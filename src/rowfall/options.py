@@ -190,6 +190,14 @@ class Options:
         "Cluster only: make a new table replicated even where no shard has two replicas.",
         "Target",
     )
+    method: str = _opt(
+        "local",
+        "--method",
+        "NAME",
+        "Cluster only, to compare with other ways: local, s3cluster, s3cluster-parallel, "
+        "distributed, views; all but local promise nothing after a crash. Default: local.",
+        "Target",
+    )
     skip_unavailable_shards: bool = _opt(
         False,
         "--skip-unavailable-shards",

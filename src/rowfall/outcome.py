@@ -32,7 +32,7 @@ class _Costs:
 def _shards(
     job: Job, made: Plan, tallies: Sequence[Tally], load_id: str, seconds: float
 ) -> tuple[ShardReport, ...]:
-    if job.shards is None:
+    if not made.seats:
         return ()
     numbers = [seat.shard for seat in made.seats]
     return distribution(job.seats, numbers, tallies, load_id, seconds)

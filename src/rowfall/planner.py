@@ -294,7 +294,7 @@ def _promise(inputs: Inputs) -> str:
 
 
 def _ddl(inputs: Inputs) -> str:
-    if inputs.seats:
+    if inputs.ddl or inputs.seats:
         return inputs.ddl
     if inputs.schema.exists or not inputs.target.table:
         return ""

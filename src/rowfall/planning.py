@@ -74,13 +74,13 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
 
 
 def _placement(job: Job) -> str:
-    if job.shards is not None:
+    if job.shards is not None and job.options.method == "local":
         return "shards"
     return "server" if job.target.server else "embedded"
 
 
 def _seat_facts(job: Job) -> tuple[planner.SeatFacts, ...]:
-    if job.shards is None:
+    if job.shards is None or job.options.method != "local":
         return ()
     nodes = job.shards.nodes
     return tuple(planner.SeatFacts(n.shard, n.address, server.facts) for n, server, _ in nodes)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 def deliver(job: Job, plan: Plan, seat: Seat) -> Delivery:
     """The delivery of a load into one engine."""
+    if job.shards is not None and job.options.method != "local":
+        from rowfall.methods import ByMethod
+
+        return ByMethod(job.options.method, job, job.shards, seat.engine)
     pushes = plan.delivery == "push"
     reader: Delivery = Pull(seat.engine, job.puller, seat.target, job.encoding)
     if pushes:

@@ -17,7 +17,7 @@ from rowfall.cluster.discover import Asks, Cluster, Node, discover
 from rowfall.cluster.everywhere import run_on_cluster
 from rowfall.cluster.tables import Tables, look
 from rowfall.engines.base import Engine
-from rowfall.errors import RowfallError, TargetError
+from rowfall.errors import RowfallError, TargetError, UsageError
 from rowfall.events import Listener, Note
 from rowfall.model import Schema, Statement
 from rowfall.options import Options
@@ -29,6 +29,9 @@ from rowfall.targets.table import Table
 if TYPE_CHECKING:
     from rowfall.engines.server import Server
 
+RAND = "rand()"
+# Sharding keys that are as well served by any even share.
+FREE_KEYS = frozenset({RAND, "rand32()", "rand64()", "randcanonical()"})
 # Each connection takes two round trips; 16 at once connect to 1,000 nodes in seconds.
 AT_ONCE = 16
 
@@ -61,6 +64,20 @@ class Shards:
             tables, self.cluster, None if tables.exists else schema,
             sharding_key=options.shard_key or "", replicated=options.replicated,
         )  # fmt: skip
+
+    def check_key(self, wanted: str | None) -> None:
+        """Shards that choose their files freely put rows where no sharding key would.
+
+        Raises:
+            UsageError: the key is an expression of the row, and there are several shards.
+        """
+        key = self.tables.sharding_key or wanted or RAND
+        if len(self.cluster.shards) > 1 and key.replace(" ", "").lower() not in FREE_KEYS:
+            raise UsageError(
+                f"rows belong on the shard that {key} says, and each shard loads whole files",
+                hint="Load with --method distributed, which sends every row where it belongs, or "
+                "let the Distributed table have rand() as its key.",
+            )
 
     def look(self) -> Tables:
         """What there is of the table now."""

@@ -67,7 +67,7 @@ class Twins:
     def fixed(self, prefix: str) -> tuple[str, ...]:
         """Staging tables of an attempt that a merge would change: it unites or expires rows."""
         tables = {(t.database, t.table): t for t in (self.facts, *self.views.tables)}
-        own = Twins(self.facts, self.views).pairs(prefix)
+        own = Twins(self.facts, self.views, straight=self.straight).pairs(prefix)
         return tuple(
             pair.staging
             for pair in own
@@ -103,7 +103,7 @@ class Twins:
     @property
     def keeps(self) -> bool:
         """Whether the target's own rows can be counted in staging: not those of a Null table."""
-        return self.facts.publish_kind == "attach" and not self.straight
+        return not self.straight and self.facts.publish_kind == "attach"
 
     def gathered(self) -> tuple[Pair, ...]:
         """Where the parts of the shadow tables go at the end of an atomic load."""

@@ -117,6 +117,30 @@ def test_a_table_that_one_shard_lacks_is_made_there(fleet: Fleet) -> None:
     assert all(fleet.counts("t_local"))
 
 
+# --- other ways -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["s3cluster", "s3cluster-parallel", "distributed", "views"])
+def test_other_ways_to_compare_with(fleet: Fleet, s3: Seaweed, bucket: str, method: str) -> None:
+    source = objects(fleet, s3, bucket)
+    done = fleet.ok("load", source, "--table", "t", "--method", method, env=s3.env)
+    assert fleet.numbers("t") == [8_000, 8_000], done.err
+    assert sum(fleet.counts("t_local")) == 8_000
+    assert not fleet.left()
+    planned = fleet.ok("plan", source, "--table", "t", "--method", method, "--json", env=s3.env)
+    assert planned.document["promise"].startswith("none")
+
+
+def test_a_sharding_key_puts_rows_where_they_belong(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
+    source = objects(fleet, s3, bucket)
+    key = ("--shard-key", "cityHash64(name)", "--table", "t")
+    done = fleet.ends(2, "load", source, *key, env=s3.env)
+    assert "--method distributed" in done.talk
+    fleet.ok("load", source, *key, "--method", "distributed", env=s3.env)
+    wrong = "SELECT countIf(cityHash64(name) % 2 != _shard_num - 1), count() FROM {db}.t"
+    assert fleet.ask(fleet.cluster.nodes[0], wrong) == [[0, 8_000]]
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 
