@@ -109,6 +109,30 @@ def lower_bound(falling: Sequence[float], speeds: Sequence[float]) -> float:
     return bound
 
 
+def cut(sizes: Sequence[float], most: float, most_items: int) -> list[range]:
+    """Neighbours in groups of about equal size, as indexes.
+
+    Args:
+        most: about how much a group holds; an item larger than that is a group of its own.
+        most_items: how many items a group holds at most.
+    """
+    total = math.fsum(sizes)
+    share = total / max(1, round(total / most)) if most else total
+    groups: list[range] = []
+    start, size, given = 0, 0.0, 0.0
+    for index, own in enumerate(sizes):
+        # Close the group where the running total passes its share, so that no last one is tiny.
+        full = given + size + own / 2 > share * (len(groups) + 1)
+        if index > start and (full or index - start >= most_items):
+            groups.append(range(start, index))
+            given += size
+            start, size = index, 0.0
+        size += own
+    if start < len(sizes):
+        groups.append(range(start, len(sizes)))
+    return groups
+
+
 def _known(sizes: Iterable[float | None]) -> array[float]:
     """The sizes, with the mean of the known ones (1 if there are none) for those not known."""
     values = array("d", (-1.0 if size is None else _checked(size) for size in sizes))

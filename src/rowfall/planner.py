@@ -329,25 +329,8 @@ def _groups(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
         if inputs.options.attempt_bytes
         else ATTEMPT_SECONDS * core_rate(inputs.encoding) * inputs.facts.cores
     )
-    total = sum(_weight(inputs, i) for i in todo)
-    count = max(1, round(total / most)) if most else 1
-    share = total / count
-    groups: list[Group] = []
-    current: list[int] = []
-    weight, given = 0.0, 0.0
-    for index in todo:
-        own = _weight(inputs, index)
-        # Close the group where the running total passes its share, so that no last one is tiny.
-        full = current and given + weight + own / 2 > share * (len(groups) + 1)
-        if full or len(current) >= MOST_SPLITS:
-            groups.append(_group(inputs, current))
-            given += weight
-            current, weight = [], 0.0
-        current.append(index)
-        weight += own
-    if current:
-        groups.append(_group(inputs, current))
-    return tuple(groups)
+    parts = balance.cut([_weight(inputs, i) for i in todo], most, MOST_SPLITS)
+    return tuple(_group(inputs, [todo[n] for n in part]) for part in parts)
 
 
 def _group(inputs: Inputs, indexes: Sequence[int]) -> Group:

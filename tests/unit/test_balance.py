@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.balance import Assignment, assign
+from rowfall.balance import Assignment, assign, cut
 
 SIZES = st.lists(st.one_of(st.none(), st.integers(0, 10**12)), max_size=60)
 SPEEDS = st.lists(st.sampled_from([0.5, 1.0, 1.7, 4.0]), min_size=1, max_size=12)
@@ -158,3 +158,25 @@ def test_speeds_that_are_none(speeds: list[float]) -> None:
 def test_sizes_that_are_none(size: float) -> None:
     with pytest.raises(ValueError, match="is no size"):
         assign([1.0, size], [1.0])
+
+
+@given(
+    st.lists(st.integers(0, 100), max_size=60),
+    st.sampled_from([0, 10, 100, 1e9, math.inf]),
+    st.integers(1, 20),
+)
+def test_groups_hold_every_item_once_and_in_order(
+    sizes: list[int], most: float, most_items: int
+) -> None:
+    groups = cut(sizes, most, most_items)
+    assert [index for group in groups for index in group] == list(range(len(sizes)))
+    assert all(0 < len(group) <= most_items for group in groups)
+    if most and max(sizes, default=0) <= most and most_items >= len(sizes):
+        assert all(sum(sizes[i] for i in group) <= 2.5 * most for group in groups)
+
+
+def test_groups_are_equal() -> None:
+    assert cut([1.0] * 10, 3.4, 99) == [range(3), range(3, 7), range(7, 10)]
+    assert cut([1.0] * 10, 100, 4) == [range(4), range(4, 8), range(8, 10)]
+    assert cut([50.0, 1, 1, 1, 1], 2, 99)[0] == range(1)
+    assert cut([], 2, 99) == []
