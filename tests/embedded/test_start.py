@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -59,14 +61,69 @@ def test_a_folder_that_cannot_be_opened_is_said_by_every_statement(tmp_path: Pat
 def test_a_child_starts_early_where_it_will_be_wanted(
     sources: list[str], to: str | None, early: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with waiting_children(monkeypatch) as waiting:
+        prestart.prestart(sources, to)
+        assert bool(waiting) == early
+
+
+@pytest.mark.parametrize(
+    ("line", "early"),
+    [
+        ("load a.csv --to ./folder", True),
+        ("plan s3://bucket/a.csv", True),
+        ("load s3://bucket/a.csv --to clickhouse://host", False),
+        ("load s3://bucket/a.csv --to=clickhouses://host", False),
+        ("load - --format CSV", False),
+        ("load --help", False),
+        ("load", False),
+        ("status", False),
+        ("--version", False),
+        ("", False),
+    ],
+)
+def test_a_child_starts_before_the_command_line_is_parsed(
+    line: str, early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with waiting_children(monkeypatch) as waiting:
+        prestart.prestart_early(line.split())
+        assert bool(waiting) == early
+
+
+@contextmanager
+def waiting_children(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[prestart.Child]]:
     waiting: list[prestart.Child] = []
     monkeypatch.setattr(prestart, "_waiting", waiting)
-    prestart.prestart(sources, to)
+    yield waiting
+    for child in waiting:
+        child.process.kill()
+        child.process.wait()
+        for end in (child.stdin, child.stdout, child.stderr):
+            end.close()
+
+
+def test_what_was_answered_is_there_for_whoever_opens_the_folder_next(tmp_path: Path) -> None:
+    """Closing does not wait until the engine's process has given its memory back."""
+    for number in range(1, 6):
+        engine = Embedded(tmp_path, memory=1 << 30)
+        try:
+            run(engine, "CREATE TABLE IF NOT EXISTS t (a UInt64) ENGINE = MergeTree ORDER BY a")
+            run(engine, f"INSERT INTO t SELECT {number} FROM numbers(1_000_000)")
+            found = run(engine, "SELECT count(), sum(a) FROM t")
+        finally:
+            pid = engine.pid
+            engine.close()
+        assert not runs(pid)
+        assert found == f"{number * 1_000_000}\t{number * (number + 1) // 2 * 1_000_000}\n"
+
+
+def run(engine: Embedded, text: str) -> str:
+    return engine.run(Statement(SqlText.of(text), format="TSV")).data.decode()
+
+
+def runs(pid: int) -> bool:
+    """Whether a thread of the process may still run code of its own."""
     try:
-        assert bool(waiting) == early
-    finally:
-        for child in waiting:
-            child.process.kill()
-            child.process.wait()
-            for end in (child.stdin, child.stdout, child.stderr):
-                end.close()
+        tasks = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return any(not int(task.rpartition(")")[2].split()[6]) & 0x4 for task in tasks)

@@ -116,14 +116,14 @@ def test_ctrl_c_stops_within_two_seconds_and_says_how_to_go_on(
 def test_ctrl_c_inside_an_exec_keeps_the_exit_code() -> None:
     """Every dataclass that is imported is made by one."""
     program = (
-        "import os, signal\nfrom rowfall import cli\n"
+        "import os, signal\nfrom rowfall import cli\nfrom rowfall.cli import app\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def run(arguments):\n"
         "    try:\n"
         "        exec('os.kill(os.getpid(), 2); list(range(100))')\n"
         "    except KeyboardInterrupt:\n"
         "        return 130\n"
-        "cli.run = run\n"
+        "app.run = run\n"
         "cli.main([])\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False)

@@ -17,7 +17,8 @@ import pytest
 
 import rowfall
 from rowfall import errors, events
-from rowfall.cli import COMMANDS, cli, reference, run
+from rowfall.cli import COMMANDS, reference
+from rowfall.cli.app import cli, run
 from rowfall.errors import Exit
 from rowfall.model import Failure, Report, Verification
 from rowfall.options import Options, flags_of

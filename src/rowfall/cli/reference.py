@@ -11,7 +11,8 @@ from pathlib import Path
 
 import click
 
-from rowfall.cli import COMMANDS, cli
+from rowfall.cli import COMMANDS
+from rowfall.cli.app import cli
 from rowfall.errors import Exit
 from rowfall.options import Flag, Options
 

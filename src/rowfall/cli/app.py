@@ -1,0 +1,113 @@
+"""The commands: parses, calls :mod:`rowfall.api`, maps errors to exit codes.
+
+Imports click and nothing heavy: ``--help`` answers before an engine or a driver is loaded. Each
+command is one file of this package, imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+from importlib import import_module
+
+import click
+
+from rowfall import __version__
+from rowfall.cli import COMMANDS
+from rowfall.cli.output import Output
+from rowfall.errors import Exit, Interrupted, RowfallError
+
+
+class Commands(click.Group):
+    """The commands in the order of a first use, each imported late."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"rowfall.cli.{name}"), name)
+        return command
+
+
+@click.command(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
+@click.version_option(__version__, prog_name="rowfall", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Load data into ClickHouse as fast as the hardware allows, exactly once.
+
+    \b
+      rowfall load 's3://bucket/trips/*.csv.gz' --table trips
+      rowfall query 'SELECT count() FROM trips'
+
+    The table is created from the data when it is missing. A load that was
+    interrupted goes on when the same command is run again. 'rowfall plan' with
+    the same arguments shows what would happen.
+    """
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code."""
+    if "_ROWFALL_COMPLETE" in os.environ:
+        # Shell completion is the only thing that click's own entry point is needed for.
+        cli.main(arguments, prog_name="rowfall")
+    output = Output()
+    # Exit codes and messages are ours, so click's standalone mode, which ends the process with
+    # its own, is not used.
+    try:
+        with cli.make_context("rowfall", arguments, obj=output) as context:
+            code = cli.invoke(context)
+        output.flush()
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except BrokenPipeError:
+        # `rowfall plan ... | head`: whoever read our output has seen enough.
+        output.abandon()
+        return Exit.DONE
+    except Exception as error:
+        return _failed(error, output)
+    except KeyboardInterrupt:
+        # Nothing is left to stop: a second one must not change the exit code.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        output.error("interrupted", None, label="")
+        return Exit.INTERRUPTED
+    return code if isinstance(code, int) else Exit.DONE
+
+
+def _failed(error: Exception, output: Output) -> int:
+    """Say what went wrong and return the exit code for it."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        output.help(error.format_message())
+        return Exit.USAGE
+    if isinstance(error, click.Abort):
+        output.error("interrupted", None, label="")
+        return Exit.INTERRUPTED
+    if isinstance(error, click.ClickException):
+        output.error(_uncapped(error.format_message()), _usage_hint(error))
+        return Exit.USAGE
+    if output.debug:
+        output.help("".join(traceback.format_exception(error)).rstrip())
+    if isinstance(error, RowfallError):
+        label = "" if isinstance(error, Interrupted) else "error: "
+        output.error(error.message, error.hint, label=label)
+        return error.exit
+    output.error(
+        f"this is a bug in rowfall: {type(error).__name__}: {error}",
+        "Run it again with --debug and report what it prints.",
+    )
+    return Exit.BUG
+
+
+def _uncapped(message: str) -> str:
+    """click's sentence as a message of ours: lower case, no full stop."""
+    return (message[:1].lower() + message[1:]).removesuffix(".")
+
+
+def _usage_hint(error: click.ClickException) -> str | None:
+    context = getattr(error, "ctx", None)
+    return f"'{context.command_path} --help' lists what is accepted." if context else None
