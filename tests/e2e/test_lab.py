@@ -19,6 +19,7 @@ import pytest
 
 from e2e.tools import Done, Shell
 from lab.clickhouse import binary
+from lab.process import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -77,15 +78,17 @@ def test_from_up_to_down(bench: Bench) -> None:
     assert down == f"rowfall lab down --folder {bench.folder}"
 
     # What is printed works in a shell.
-    address = re.sub(r"\?.*", "", load.split("'")[1])
-    sql = "SELECT count(), uniq(getMacro('shard')) FROM clusterAllReplicas(lab, system.one)"
-    rowfall = f"{sys.executable} -m rowfall"
-    query = f'{rowfall} query "{sql}" --format TSV --to {address}'
+    bench.shell.write("a.csv", "a\n1\n2\n")
+    bench.shell.write("b.csv", "a\n3\n")
+    rowfall = f'rowfall() {{ {sys.executable} -m rowfall "$@"; }}'
+    lines = [rowfall, export, load.replace("...", "?.csv --table t")]
+    lines += [load.replace("load ...", "query 'SELECT sum(a) FROM t' --format TSV")]
     done = subprocess.run(
-        ["/bin/sh", "-ec", f"{export}\n{query}"],
-        cwd=bench.shell.folder, capture_output=True, text=True, check=False,
+        ["/bin/sh", "-ec", "\n".join(lines)], cwd=bench.shell.folder, check=False,
+        env={**os.environ, "ROWFALL_HOME": str(bench.shell.cli.home)},
+        capture_output=True, text=True,
     )  # fmt: skip
-    assert done.stdout == "4\t2\n", done.stderr
+    assert done.stdout == "6\n", done.stderr
 
     shown = bench.ok("status")
     assert shown.out.count(" up\n") == 4
@@ -138,8 +141,7 @@ def test_up_brings_back_what_has_died(bench: Bench) -> None:
     bench.up(1, 2)
     document = bench.ok("status", "--json").document
     os.kill(document["nodes"][1]["pid"], signal.SIGKILL)
-    while bench.states() != ["up", "down"]:
-        pass
+    wait_until(lambda: bench.states() == ["up", "down"], 20, "the node to end")
     assert bench.ok("up", "--json").document["nodes"][0]["pid"] == document["nodes"][0]["pid"]
     assert bench.states() == ["up", "up"]
     assert len(bench.pids()) == 2
@@ -198,6 +200,17 @@ def test_a_server_that_does_not_come_up(bench: Bench) -> None:
     assert "node2/data" in done.err.partition("ends:")[2]
     assert " @ 0x" not in done.err  # stack traces say nothing to a user
     assert not bench.pids()  # node 1 was ended again
+
+
+def test_ctrl_c_leaves_no_server(bench: Bench) -> None:
+    folder = ["--folder", str(bench.folder)]
+    process = bench.shell.cli.start("lab", "up", *folder, env=bench.shell.env)
+    wait_until(lambda: bool(bench.pids()), 20, "the first server")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, said.splitlines()[-1]) == (130, "rowfall: interrupted")
+    assert not bench.pids()
+    assert bench.states() == ["down"] * 4
 
 
 def test_one_command_at_a_time(bench: Bench) -> None:

@@ -46,8 +46,8 @@ class Node:
     def start(self) -> None:
         """Start it (again) and wait until it answers and reaches the Keeper.
 
-        After node 1 was away, ON CLUSTER takes up to five seconds more: the others look for the
-        Keeper that often.
+        After node 1 was away, ON CLUSTER takes up to five seconds more, because the others look for
+        the Keeper that often: :meth:`Cluster.wait`.
         """
         self._served.begin(self._binary)
         self._served.wait()
@@ -121,6 +121,10 @@ class Cluster:
         at = self.nodes[node]
         who = f"{quote(user or at.user, safe='')}:{quote(password or at.password, safe='')}"
         return f"clickhouse://{who}@127.0.0.1:{at.http}/{database}?cluster={self.name}"
+
+    def wait(self) -> None:
+        """Wait until ON CLUSTER works again, after node 1 was away."""
+        self._lab.wait()
 
     def stop(self) -> None:
         """Kill all servers and remove their data; may be called more than once."""

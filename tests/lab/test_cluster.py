@@ -51,6 +51,33 @@ def test_a_killed_node_comes_back_with_its_data(cluster22: Cluster) -> None:
     one.query("DROP DATABASE lab_kill ON CLUSTER lab SYNC")
 
 
+def test_the_keeper_may_go_away(cluster22: Cluster) -> None:
+    one, two, *_ = cluster22.nodes
+    one.query("CREATE DATABASE lab_keeper ON CLUSTER lab")
+    one.query(
+        "CREATE TABLE lab_keeper.t ON CLUSTER lab (a UInt64) "
+        "ENGINE = ReplicatedMergeTree ORDER BY a"
+    )
+    one.kill9()
+    with pytest.raises(ServiceError, match=r"KEEPER|READ_ONLY|999"):
+        two.query("INSERT INTO lab_keeper.t SETTINGS insert_keeper_max_retries = 0 VALUES (1)")
+    one.start()
+    cluster22.wait()
+    two.query("INSERT INTO lab_keeper.t VALUES (2)")
+    one.query("SYSTEM SYNC REPLICA lab_keeper.t")
+    assert one.query("SELECT a FROM lab_keeper.t") == "2\n"
+    one.query("DROP DATABASE lab_keeper ON CLUSTER lab SYNC")
+
+
+def test_one_that_is_paused_does_not_answer(cluster22: Cluster) -> None:
+    two = cluster22.nodes[1]
+    two.pause()
+    with pytest.raises(TimeoutError):
+        two.query("SELECT 1", timeout=0.5)
+    two.resume()
+    assert two.query("SELECT 1") == "1\n"
+
+
 def test_an_error_is_the_servers(cluster22: Cluster) -> None:
     with pytest.raises(ServiceError, match="Code: 60"):
         cluster22.nodes[1].query("SELECT * FROM missing")

@@ -110,7 +110,8 @@ class Lab:
                     f"make a lab in {folder}: it holds something that is no lab",
                     hint="Choose a folder that is missing or empty with --folder.",
                 )
-            folder.chmod(0o711)  # the servers of root have to get through
+            # The servers of root, who are somebody else, have to get through.
+            folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
             _write(folder / _PASSWORD, password)
             _write(folder / _FILE, json.dumps(document, indent=2) + "\n")
         except OSError as error:
@@ -183,16 +184,22 @@ class Lab:
             raise LabUsageError(f"run {binary}: {error.strerror}") from None
         for node in down:
             node.wait()
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until all nodes do what one is told ON CLUSTER.
+
+        Raises:
+            LabError: not within a minute; shows the end of node 1's log.
+        """
         try:
-            # The worker of a node gets to its first task within 0.1 s, after the Keeper was away
-            # within five seconds.
-            wait_until(self.obeys, 60, "all nodes to do what is told ON CLUSTER")
+            # 0.1 s after the start; after the Keeper was away the nodes look for it every 5 s.
+            wait_until(self._obeys, 60, "all nodes to do what is told ON CLUSTER")
         except LabError as error:
             log = self.nodes[0].log
             raise LabError(f"start the lab: {error}; {log} ends:\n{log_end(log)}") from None
 
-    def obeys(self) -> bool:
-        """Whether all nodes do what one is told ON CLUSTER; OSError counts as no."""
+    def _obeys(self) -> bool:
         sql = (
             f"DROP TABLE IF EXISTS default._rowfall_lab ON CLUSTER {NAME} "
             "SETTINGS distributed_ddl_task_timeout = 10"
