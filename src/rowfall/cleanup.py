@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowfall import sql, staging
 from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import TargetError, UsageError
-from rowfall.events import Listener
-from rowfall.jobs import connect
+from rowfall.events import Listener, silent
+from rowfall.jobs import connect, shards_of
 from rowfall.journal import TABLE as JOURNAL
 from rowfall.journal import Journal
 from rowfall.ledger import Ledger, into_key
@@ -20,10 +20,13 @@ from rowfall.model import Statement
 from rowfall.options import Options
 from rowfall.publish import ask
 from rowfall.reconcile import follow, reconcile
-from rowfall.rescue import Rescue
+from rowfall.rescue import Rescue, Rescuers
 from rowfall.shadow import table_uuid
 from rowfall.sqltext import quote
 from rowfall.targets.base import STAGING_PREFIX, Target
+
+if TYPE_CHECKING:
+    from rowfall.shards import Shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class Leftover:
     Attributes:
         load_id: of the load. ``rows`` and ``bytes`` (on disk) are 0 for views.
         committed: its rows are bound to be published, and cleaning does so.
+        node: of a cluster, where it is: ``host:port``; "" otherwise.
     """
 
     database: str
@@ -41,11 +45,29 @@ class Leftover:
     rows: int
     bytes: int
     committed: bool
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """An open target.
+
+    Attributes:
+        engine: the one that has the journal; of a cluster, its first node.
+        places: every engine that may hold tables of loads, by its name in the journal.
+        shards: the cluster, None where there is none.
+    """
+
+    engine: Engine
+    places: Mapping[str, Engine]
+    ledger: Ledger
+    shards: Shards | None = None
 
 
 def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
     """See :func:`rowfall.api.clean`."""
-    with _opened(target) as (engine, ledger):
+    with _opened(target) as opened:
+        engine, ledger = opened.engine, opened.ledger
         journals = _journals(engine, target)
         alive: set[str] = set()
         bound: set[str] = set()
@@ -59,7 +81,10 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
                     bound.add(entry.attempt)
         if target.server is None:
             bound |= {a.id for a in ledger.open_attempts() if a.state == "loaded"}
-        found = [x for x in _found(engine, target, bound) if x.load_id not in alive]
+        found = [
+            x for place, there in opened.places.items()
+            for x in _found(there, place, bound) if x.load_id not in alive
+        ]  # fmt: skip
         if dry:
             return found
         if target.server is None:
@@ -67,47 +92,61 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
         for uuid, table in journals:
             journal = Journal(engine, target.database, uuid)
             if table:
-                Rescue(engine, ledger, journal, target.database, emit).all_dead()
+                Rescuers(journal, [
+                    Rescue(there, ledger, journal, target.database, emit, place)
+                    for place, there in opened.places.items()
+                ]).all_dead()  # fmt: skip
                 follow(ledger, journal, into_key(target.database, table))
         for left in found:
-            engine.run(Statement(staging.drop(
-                left.database, left.name, view=_is_view(engine, left), size=left.bytes
+            there = opened.places[left.node]
+            there.run(Statement(staging.drop(
+                left.database, left.name, view=_is_view(there, left), size=left.bytes
             )))  # fmt: skip
         return found
 
 
 def forget_load(target: Target, load_id: str) -> int:
     """See :func:`rowfall.api.forget`."""
-    with _opened(target) as (engine, ledger):
+    with _opened(target) as opened:
         if target.server is not None:
-            uuid = table_uuid(engine, target.database, target.table)
-            journal = Journal(engine, target.database, uuid, load_id)
+            local = (target.database, target.table)
+            if opened.shards is not None:
+                local = opened.shards.tables.local
+            uuid = table_uuid(opened.engine, *local)
+            journal = Journal(opened.engine, local[0], uuid, load_id)
             if uuid and journal.there():
                 journal.forget(load_id)
-        return ledger.forget(load_id)
+        return opened.ledger.forget(load_id)
 
 
 @contextmanager
-def _opened(target: Target) -> Iterator[tuple[Engine, Ledger]]:
+def _opened(target: Target) -> Iterator[_Opened]:
     if not target.database:
         raise UsageError(
             f"{target.text} keeps no tables", hint="Give a data folder or a server with --to."
         )
-    engine: Engine
-    if target.server is not None:
-        engine = connect(target.server, Options())
-    elif target.folder is None or not target.folder.is_dir():
-        raise TargetError(f"there is no data folder {target.text}")
-    else:
-        engine = Embedded(target.folder)
-    try:
+    with ExitStack() as stack:
+        engine: Engine
+        shards = None
+        if target.server is not None:
+            server = connect(target.server, Options())
+            stack.callback(server.close)
+            chosen = Options(skip_unavailable_shards=True)
+            shards = shards_of(server, target, chosen, stack, silent)
+            engine = server
+        elif target.folder is None or not target.folder.is_dir():
+            raise TargetError(f"there is no data folder {target.text}")
+        else:
+            engine = Embedded(target.folder)
+            stack.callback(engine.close)
         ledger = Ledger(target.ledger_path)
-        try:
-            yield engine, ledger
-        finally:
-            ledger.close()
-    finally:
-        engine.close()
+        stack.callback(ledger.close)
+        places: dict[str, Engine] = {"": engine}
+        if shards is not None:
+            # Other replicas may hold what was staged there before they were away.
+            places = {node.address: shards.reach(node) for node in shards.cluster.up}
+            engine = shards.nodes[0][1]
+        yield _Opened(engine, places, ledger, shards)
 
 
 def _journals(engine: Engine, target: Target) -> list[tuple[str, str]]:
@@ -124,7 +163,7 @@ def _journals(engine: Engine, target: Target) -> list[tuple[str, str]]:
     return [(str(uuid), str(name)) for uuid, name in rows]
 
 
-def _found(engine: Engine, target: Target, bound: set[str]) -> Iterator[Leftover]:
+def _found(engine: Engine, place: str, bound: set[str]) -> Iterator[Leftover]:
     rows = _asks(engine)(
         "SELECT database, name, ifNull(total_rows, 0), ifNull(total_bytes, 0) FROM system.tables "
         f"WHERE startsWith(name, '{STAGING_PREFIX}') AND name != '{JOURNAL}' "
@@ -134,7 +173,7 @@ def _found(engine: Engine, target: Target, bound: set[str]) -> Iterator[Leftover
         rest = str(name).removeprefix(STAGING_PREFIX)
         committed = any(rest == b or rest.startswith(f"{b}_") for b in bound)
         yield Leftover(
-            str(database), str(name), rest.split("_")[0], int(count), int(size), committed
+            str(database), str(name), rest.split("_")[0], int(count), int(size), committed, place
         )
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rowfall.engines.server import Server
     from rowfall.shards import Shards
 
+_WAIT = re.compile(r"merges=[1-9]\d*|replicas")
 METHODS = ("local", "s3cluster", "s3cluster-parallel", "distributed", "views")
 """``--method``: see :mod:`rowfall.methods`."""
 
@@ -161,7 +162,7 @@ def open_job(
         shards = None
         if server is not None:
             stack.callback(server.close)
-            shards = _shards(server, target, options, stack, emit)
+            shards = shards_of(server, target, options, stack, emit)
             for engine, there in () if by_hand else _places(server, target, shards):
                 _check_place(engine, there, options, dry, may_lack_database=shards is not None)
         listing = source.listing()
@@ -196,7 +197,7 @@ def open_job(
         yield job
 
 
-def _shards(
+def shards_of(
     entry: Server, target: Target, options: Options, stack: ExitStack, emit: Listener
 ) -> Shards | None:
     """The cluster that the target names, None when it names a server only."""
@@ -315,10 +316,11 @@ def _check_choices(options: Options) -> None:
         raise UsageError(f"--decoder {options.decoder} is not one of auto, always, never")
     if options.presort not in ("auto", "never"):
         raise UsageError(f"--presort {options.presort} is not one of auto, never")
-    if options.wait and not re.fullmatch(r"merges=[1-9]\d*", options.wait):
+    if options.wait and not all(_WAIT.fullmatch(one) for one in options.wait.split(",")):
         raise UsageError(
             f"--wait {options.wait} is not something to wait for",
-            hint="Write --wait merges=3000: until fewer than 3000 parts are active.",
+            hint="Write --wait merges=3000: until fewer than 3000 parts are active; of a cluster "
+            "--wait replicas: until all of them have the rows.",
         )
 
 
@@ -342,6 +344,8 @@ def _check_target(target: Target, options: Options) -> None:
                     f"--{name.replace('_', '-')} is about a cluster, and {target.text} is none",
                     hint="Name one with --to 'clickhouse://host:8123/database?cluster=NAME'.",
                 )
+        if "replicas" in (options.wait or "").split(","):
+            raise UsageError(f"--wait replicas is about a cluster, and {target.text} is none")
     else:
         for name in ("atomic", "replace"):
             if getattr(options, name):

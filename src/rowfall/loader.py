@@ -33,6 +33,7 @@ from rowfall.planning import landed_ids, plan_job
 from rowfall.pressure import Pressure, Waited
 from rowfall.publish import Staged, ask
 from rowfall.reconcile import follow, reconcile
+from rowfall.replicas import wait_for_replicas
 from rowfall.rescue import Rescue, Rescuers
 from rowfall.route import deliver
 from rowfall.shadow import Shadow, shadowed, table_uuid
@@ -439,11 +440,15 @@ class Load:
         self._calm(seat, staged)
 
     def _wait(self) -> Waited | None:
-        """``--wait merges=N``."""
+        """``--wait``: replicas first, then merges."""
         job = self.job
-        if not job.options.wait or not job.target.table:
+        wished = (job.options.wait or "").split(",")
+        if "replicas" in wished and job.shards is not None:
+            wait_for_replicas(job.shards, job.emit)
+        limits = [int(one.partition("=")[2]) for one in wished if one.startswith("merges=")]
+        if not limits or not job.target.table:
             return None
-        most = int(job.options.wait.partition("=")[2])
+        most = min(limits)
         found = [
             pressure.wait_for_merges(seat.target.database, seat.target.table, most)
             for seat, pressure in zip(job.seats, self._pressures, strict=True)

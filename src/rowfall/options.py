@@ -265,6 +265,7 @@ class Options:
         "SIZE",
         "Source bytes that one attempt loads: what a crash loads again. Default: computed.",
         "Tuning",
+        _READS,
     )
     max_errors: int = _opt(
         0, "--max-errors", "N", "Bad rows to leave out before a load fails.", "Bad rows"
@@ -283,8 +284,9 @@ class Options:
     wait: str | None = _opt(
         None,
         "--wait",
-        "merges=N",
-        "At the end, wait until fewer than N parts of the table are active.",
+        "merges=N|replicas",
+        "At the end, wait until fewer than N parts of the table are active; of a cluster, until "
+        "all replicas have the rows. Both: replicas,merges=N.",
         "Run",
     )
     force: bool = _opt(

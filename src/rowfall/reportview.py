@@ -242,7 +242,7 @@ def leftovers_text(found: Sequence[Leftover]) -> str:
             "publish, then drop" if x.committed else "drop",
             units.count(x.rows),
             units.size(x.bytes),
-            f"{x.database}.{x.name}",
+            f"{x.database}.{x.name}" + (f" on {x.node}" if x.node else ""),
         )
         for x in found
     ]

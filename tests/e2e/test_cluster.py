@@ -81,9 +81,9 @@ def test_shards_pull_their_own_objects(fleet: Fleet, s3: Seaweed, bucket: str) -
 
 
 def test_the_other_replica_follows(fleet: Fleet) -> None:
-    fleet.load(files(fleet), "--table", "t")
+    done = fleet.ok("load", files(fleet), "--table", "t", "--wait", "replicas")
+    assert "all 4 replicas have the rows" in done.talk
     for node in fleet.cluster.nodes:
-        fleet.do("SYSTEM SYNC REPLICA {db}.t_local", node)
         assert fleet.ask(node, "SELECT count() FROM {db}.t_local") == [[4_000]]
 
 

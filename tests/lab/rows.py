@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import gzip
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from lab.clickhouse import ClickHouse
 from lab.seaweed import Seaweed
 
 COLUMNS = (
@@ -31,6 +31,13 @@ _ROWS = (
 CHECKSUM = "count(), sum(cityHash64(toString(tuple(*))))"
 # The one table of rowfall's own that stays.
 JOURNAL = "_rowfall_journal"
+
+
+class Asked(Protocol):
+    """A server, or a node of a cluster."""
+
+    @property
+    def query(self) -> Callable[[str], str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ class Rows:
 
 
 def make_rows(
-    server: ClickHouse, folder: Path, *, files: int = 20, rows: int = 400_000, seed: int = 1
+    server: Asked, folder: Path, *, files: int = 20, rows: int = 400_000, seed: int = 1
 ) -> Rows:
     """CSV files with headers and of very different sizes, every third of them compressed.
 
@@ -83,7 +90,7 @@ def make_rows(
 
 
 def create_target(
-    server: ClickHouse,
+    server: Asked,
     database: str,
     table: str = "t",
     *,
@@ -116,13 +123,13 @@ def create_target(
         server.query(statement)
 
 
-def checksum(server: ClickHouse, relation: str) -> tuple[int, int]:
+def checksum(server: Asked, relation: str) -> tuple[int, int]:
     """Count and checksum of a table or subquery; order makes no difference."""
     count, total = server.query(f"SELECT {CHECKSUM} FROM {relation}").split()
     return int(count), int(total)
 
 
-def leftovers(server: ClickHouse, database: str) -> list[str]:
+def leftovers(server: Asked, database: str) -> list[str]:
     """Tables of rowfall's own that should be gone after a load."""
     found = server.query(
         f"SELECT name FROM system.tables WHERE database = '{database}' "
@@ -131,7 +138,7 @@ def leftovers(server: ClickHouse, database: str) -> list[str]:
     return found.split()
 
 
-def check_exact(server: ClickHouse, database: str, rows: Rows, table: str = "t") -> None:
+def check_exact(server: Asked, database: str, rows: Rows, table: str = "t") -> None:
     """Every row is in the table once, and in the views of :func:`create_target`; nothing is left.
 
     Raises:
@@ -156,7 +163,7 @@ def check_exact(server: ClickHouse, database: str, rows: Rows, table: str = "t")
     assert twins == "", f"the same part twice: {twins}"
 
 
-def _wrong(server: ClickHouse, name: str, rows: Rows) -> str:
+def _wrong(server: Asked, name: str, rows: Rows) -> str:
     """Which rows are missing or doubled, for the message of a test."""
     found = server.query(
         f"SELECT count(), uniqExact(id), min(id), max(id) FROM {name} FORMAT TSVWithNames"
