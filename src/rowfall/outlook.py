@@ -42,7 +42,7 @@ class Outlook:
         files, bytes, largest: of the listing.
         projections: one for each number of nodes, in the order asked for.
         notes: what the numbers leave out.
-        planning_seconds: from the listing to the last projection, without finding the rates.
+        planning_cpu_seconds: of this process for all of it, a sample's engine not among them.
         peak_memory: bytes resident in this process at its highest.
     """
 
@@ -57,7 +57,7 @@ class Outlook:
     node: Node
     projections: tuple[Projection, ...]
     notes: tuple[str, ...]
-    planning_seconds: float
+    planning_cpu_seconds: float
     peak_memory: int
 
 
@@ -86,12 +86,12 @@ def outlook(
         UsageError: numbers that are none, a target without tables, or a source of unknown size.
         RowfallError: the source cannot be listed, or its sample not be loaded.
     """
+    started = time.process_time()
     counts = parse_nodes(options.nodes)
     cores = options.cores or _cores(to, options, password)
     price, network = _price(options.price), _rate("network", options.network)
     simulated = any(uri.scheme_of(text) == SCHEME for text in sources)
     found = _simulated(sources, options) if simulated else _real(sources, to, options)
-    started = time.monotonic()
     sizes, unknown = _sizes(found)
     node = Node(cores, found.rates.core, network or (NETWORK if found.remote else math.inf), price)
     work = _work(found, sizes, options)
@@ -102,13 +102,13 @@ def outlook(
         encoding=found.encoding,
         files=len(sizes),
         bytes=math.fsum(sizes),
-        largest=sizes[0],
+        largest=max(sizes),
         rates=found.rates,
         work=work,
         node=node,
         projections=made,
         notes=(*found.notes, *unknown),
-        planning_seconds=found.listing_seconds + time.monotonic() - started,
+        planning_cpu_seconds=time.process_time() - started,
         peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
     )
 
@@ -144,7 +144,7 @@ def _price(text: str | None) -> float | None:
 
 
 def _rate(name: str, text: str | None) -> float | None:
-    """Bytes a second of ``--network`` and ``--store``."""
+    """Bytes of ``--network`` and ``--store`` (a second) and of ``--attempt-bytes``."""
     if text is None:
         return None
     rate = units.parse_size(text)
@@ -175,14 +175,12 @@ def _simulated(sources: Sequence[str], options: Options) -> _Found:
         raise UsageError(
             "simulate:// stands alone, without other sources", hint="Raise files= instead."
         )
-    started = time.monotonic()
     made = simulate(sources[0], options)
-    seconds = time.monotonic() - started
     known = rates.given(options.rate) if options.rate else None
     return _Found(
         made.listing, made.encoding,
         known or rates.planned(made.encoding, "a simulated source cannot be measured"),
-        0.0, made.rows, made.prefixes, True, True, seconds,
+        0.0, made.rows, made.prefixes, True, True, 0.0,
         ("The time to list the bucket is not part of a simulation.",),
     )  # fmt: skip
 
@@ -230,11 +228,11 @@ def _prefixes(listing: Listing) -> int:
 
 
 def _sizes(found: _Found) -> tuple[array[float], tuple[str, ...]]:
-    """Source bytes of all files, the largest first; a note where some are not known."""
+    """Source bytes of all files, in order; a note where some are not known."""
     each = [weight(found.listing, i, found.row_bytes) for i in range(len(found.listing))]
     known = [size for size in each if size is not None]
     mean = math.fsum(known) / len(known)
-    sizes = array("d", sorted((mean if s is None else s for s in each), reverse=True))
+    sizes = array("d", (mean if size is None else size for size in each))
     if len(known) == len(each):
         return sizes, ()
     return sizes, (
@@ -251,8 +249,7 @@ def _work(found: _Found, sizes: array[float], options: Options) -> Work:
     rows = found.rows
     if rows is None and found.rates.rows_per_byte:
         rows = found.rates.rows_per_byte * math.fsum(sizes)
-    listed = 0.0 if uri.scheme_of(found.listing.uri(0)) == SCHEME else found.listing_seconds
     return Work(
-        sizes, scaling.is_whole(found.encoding), scaling.START_SECONDS + listed,
-        store or math.inf, why, rows,
+        sizes, scaling.is_whole(found.encoding), scaling.START_SECONDS + found.listing_seconds,
+        store or math.inf, why, rows, _rate("attempt-bytes", options.attempt_bytes),
     )  # fmt: skip

@@ -36,7 +36,7 @@ def scale_document(found: Outlook) -> dict[str, Any]:
         "formula": _formula(found),
         "projections": [asdict(p) for p in found.projections],
         "notes": list(found.notes),
-        "planning_seconds": found.planning_seconds,
+        "planning_cpu_seconds": found.planning_cpu_seconds,
         "peak_memory": found.peak_memory,
     }
 
@@ -57,13 +57,13 @@ def scale_text(found: Outlook, *, color: bool = False, width: int = WIDTH) -> st
         Text("How it is computed", "bold"),
         *(wrap(line, first="  ", indent="      ", width=width) for line in _formula(found)),
         wrap(
-            f"for nodes = {first.nodes:,}: {first.start_seconds:.1f} + {first.makespan:.1f} + "
-            f"{first.attempt_seconds:.1f} s; the middle one cannot be less than "
-            f"{first.lower_bound:.1f} s with these files",
+            f"for nodes = {first.nodes:,}: {first.start_seconds:.1f} s + "
+            f"{first.makespan:,.1f} s + {first.attempts:,} x {scaling.ATTEMPT_COST} s; "
+            f"with these files the middle one cannot be less than {first.lower_bound:,.1f} s",
             first="  ", indent="      ", width=width,
         ),
         *(wrap(note, first="  ! ", indent="    ", width=width) for note in found.notes),
-        f"  planned in {units.duration(found.planning_seconds)}, "
+        f"  planned with {units.duration(found.planning_cpu_seconds)} of CPU, "
         f"{units.memory(found.peak_memory)} of memory",
     ]  # fmt: skip
     return render(parts, color=color, width=width)
@@ -148,8 +148,8 @@ def _formula(found: Outlook) -> list[str]:
         else "its bytes / node rate"
     )
     lines = [
-        f"time = start {work.start:.1f} s + the slowest node: {busiest} + "
-        f"{scaling.ATTEMPT_COST} s an attempt",
+        f"time = start {work.start:.1f} s + the attempts of the slowest node",
+        f"attempt = {busiest} + {scaling.ATTEMPT_COST} s",
         f"node rate = min({', '.join(terms)})" if len(terms) > 1 else f"node rate = {terms[0]}",
         f"core rate = {units.byte_rate(rates.core)}: {rates.why}",
     ]

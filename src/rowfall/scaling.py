@@ -1,11 +1,12 @@
 """What a load takes on N nodes, projected from the rate of one core. Pure.
 
-    wall      = start + the slowest node: its work + ATTEMPT_COST for each attempt
-    work      = max(bytes of the node / node rate, its busiest core)
+    wall      = start + the slowest node: its attempts one after the other
+    attempt   = max(its bytes / node rate, its busiest core / core rate) + ATTEMPT_COST
     node rate = min(cores x core rate, network, store / nodes)
 
-Which node gets which file is what :mod:`rowfall.balance` says. A compressed text file cannot be
-cut, so it keeps one core: the files of a node are given to its cores in the same way.
+Which node gets which file is what :mod:`rowfall.balance` says, and attempts are cut as the planner
+cuts them. A compressed text file cannot be cut, so it keeps one core: the files of an attempt are
+given to the node's cores in the same way. Cores that have none wait for the end of the attempt.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from heapq import heapreplace
 
 from rowfall import units
-from rowfall.balance import Assignment, assign, lower_bound
+from rowfall.balance import Assignment, assign, cut, lower_bound
 from rowfall.model import Encoding, Kind
-from rowfall.planner import ATTEMPT_SECONDS
+from rowfall.planner import ATTEMPT_SECONDS, MOST_SPLITS
 
 # Seconds before the first row is read: processes start, the first statement is planned (as in the
 # planner's forecast; a load of 1,000 rows takes 0.44 s in all).
@@ -42,6 +44,7 @@ class Limit(StrEnum):
     NETWORK = "network"
     STORE = "store"
     LARGEST = "largest file"
+    ATTEMPTS = "attempts"
     FILES = "files"
     START = "start"
 
@@ -51,12 +54,13 @@ class Work:
     """What is to be loaded.
 
     Attributes:
-        sizes: source bytes of the files, the largest first.
+        sizes: source bytes of the files, in the order of the listing.
         whole: a file keeps one core busy, because it cannot be cut.
         store: bytes a second that the store gives all nodes together, inf for no limit;
             ``why_store`` says where that is from.
         start: seconds until the first node begins.
         rows: all rows, None when not known.
+        attempt: bytes of an attempt; None for those that the planner chooses.
     """
 
     sizes: array[float]
@@ -65,6 +69,7 @@ class Work:
     store: float = math.inf
     why_store: str = ""
     rows: float | None = None
+    attempt: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +94,13 @@ class Projection:
     """A load on so many nodes.
 
     Attributes:
-        seconds: wall time, of which ``start_seconds`` before and ``attempt_seconds`` between rows.
+        seconds: wall time: ``start_seconds``, ``makespan`` and ``attempt_seconds``.
         node_seconds: of all nodes together. ``cost``: what they cost, None without a price.
         rows_per_second: None where rows are not known.
         node_rate: bytes a second of one node while all of its cores are busy.
-        tail_seconds: how long the slowest node has cores without a file, at the end.
+        attempts: of the slowest node; ``attempt_seconds`` is what they cost beside their rows.
+        idle_seconds: of ``makespan``, what the slowest node would save if its cores did not wait
+            for the end of each attempt.
         files_least, files_most: of the node with the fewest and the most.
         imbalance: how much longer than the average the slowest node takes, by bytes alone.
         makespan: seconds of work of the slowest node; nothing can beat ``lower_bound``.
@@ -108,8 +115,9 @@ class Projection:
     rows_per_second: float | None
     node_rate: float
     start_seconds: float
+    attempts: int
     attempt_seconds: float
-    tail_seconds: float
+    idle_seconds: float
     files_least: int
     files_most: int
     imbalance: float
@@ -133,19 +141,28 @@ def requests_rate(sizes: Sequence[float], prefixes: int) -> float:
     return total * PREFIX_REQUESTS * prefixes / requests if total else math.inf
 
 
+@dataclass(frozen=True, slots=True)
+class _Slowest:
+    """The node that works longest: seconds of work, and of that with all files in one attempt."""
+
+    seconds: float
+    at_once: float
+    attempts: int
+
+
 def project(work: Work, node: Node, nodes: int) -> Projection:
-    """The load on ``nodes`` equal nodes; a million files on 1,000 take 3 to 4 s."""
+    """The load on ``nodes`` equal nodes; a million files on 1,000 take 4 to 5 s."""
     total = math.fsum(work.sizes)
     rate = min(node.cores * node.core_rate, node.network, work.store / nodes)
     given = assign(work.sizes, array("d", [rate]) * nodes)
-    seconds, busiest, load = _slowest(work, node, given, rate)
-    attempts = math.ceil(load / (ATTEMPT_SECONDS * node.cores * node.core_rate))
-    wall = work.start + seconds + attempts * ATTEMPT_COST
-    limit, sentence = _limit(work, node, nodes, rate, seconds, wall)
+    slowest = _slowest(work, node, given, rate)
+    costs = slowest.attempts * ATTEMPT_COST
+    wall = work.start + slowest.seconds + costs
+    limit, sentence = _limit(work, node, nodes, rate, slowest, wall)
     best = given.lower_bound
     if work.whole:
         cores = array("d", [node.core_rate]) * (node.cores * nodes)
-        best = max(best, lower_bound(work.sizes, cores))
+        best = max(best, lower_bound(array("d", sorted(work.sizes, reverse=True)), cores))
     return Projection(
         nodes=nodes,
         seconds=wall,
@@ -155,38 +172,61 @@ def project(work: Work, node: Node, nodes: int) -> Projection:
         rows_per_second=None if work.rows is None else work.rows / wall,
         node_rate=rate,
         start_seconds=work.start,
-        attempt_seconds=attempts * ATTEMPT_COST,
-        tail_seconds=max(0.0, busiest - load / (node.cores * node.core_rate)) if busiest else 0.0,
+        attempts=slowest.attempts,
+        attempt_seconds=costs,
+        idle_seconds=max(0.0, slowest.seconds - slowest.at_once),
         files_least=min(given.counts),
         files_most=max(given.counts),
         imbalance=given.imbalance,
-        makespan=seconds,
+        makespan=slowest.seconds,
         lower_bound=best,
         limit=limit,
         limited_by=sentence,
     )
 
 
-def _slowest(work: Work, node: Node, given: Assignment, rate: float) -> tuple[float, float, float]:
-    """Of the node that works longest: seconds, seconds of its busiest core (0 where files can be
-    cut), bytes."""
-    slowest = (0.0, 0.0, 0.0)
-    cores = array("d", [node.core_rate]) * node.cores
-    members = given.members() if work.whole else [array("l")] * len(given.loads)
-    for load, mine in zip(given.loads, members, strict=True):
-        busiest = assign((work.sizes[i] for i in mine), cores).makespan if work.whole else 0.0
-        slowest = max(slowest, (max(load / rate, busiest), busiest, load))
-    return slowest
+def _slowest(work: Work, node: Node, given: Assignment, rate: float) -> _Slowest:
+    most = work.attempt or ATTEMPT_SECONDS * node.cores * node.core_rate
+
+    def seconds(sizes: Sequence[float]) -> float:
+        even = math.fsum(sizes) / rate
+        return max(even, _busiest(sizes, node.cores) / node.core_rate) if work.whole else even
+
+    worst, longest, mine = 0.0, array("d"), [range(0)]
+    for members in given.members():
+        sizes = array("d", (work.sizes[index] for index in members))
+        parts = cut(sizes, most, MOST_SPLITS)
+        took = math.fsum(seconds(sizes[part.start : part.stop]) for part in parts)
+        if took >= worst:
+            worst, longest, mine = took, sizes, parts
+    return _Slowest(worst, seconds(longest), len(mine))
+
+
+def _busiest(sizes: Sequence[float], cores: int) -> float:
+    """What the busiest core gets, longest first; balance.assign without the answer to who gets what
+    (a million files: 0.5 s instead of 2)."""
+    loads = [0.0] * cores
+    for size in sorted(sizes, reverse=True):
+        heapreplace(loads, loads[0] + size)
+    return max(loads)
 
 
 def _limit(
-    work: Work, node: Node, nodes: int, rate: float, seconds: float, wall: float
+    work: Work, node: Node, nodes: int, rate: float, slowest: _Slowest, wall: float
 ) -> tuple[Limit, str]:
-    """What sets the time; ``rate`` of a node, ``seconds`` of its work."""
-    if wall - seconds > seconds:
+    """What sets the time; ``rate`` is that of a node."""
+    if wall - slowest.seconds > slowest.seconds:
         return Limit.START, "start-up and bookkeeping: there is too little to load"
-    if seconds > UNEVEN * math.fsum(work.sizes) / (nodes * rate):
-        return _uneven(work, node, nodes, rate, seconds)
+    uneven = slowest.at_once * nodes * rate / math.fsum(work.sizes)
+    waiting = slowest.seconds / slowest.at_once
+    if uneven > UNEVEN and uneven >= waiting:
+        return _uneven(work, node, nodes, rate, slowest.at_once)
+    if waiting > UNEVEN:
+        files = len(work.sizes) / nodes / slowest.attempts
+        return Limit.ATTEMPTS, (
+            f"the end of attempts: {files:,.1f} files in each keep {node.cores} cores, which wait "
+            "for the last one; a larger --attempt-bytes makes fewer ends"
+        )
     if rate == node.cores * node.core_rate:
         return Limit.CORES, f"the cores: {units.byte_rate(rate)} a node"
     could = f"the cores could load {units.byte_rate(node.cores * node.core_rate)}"
@@ -199,7 +239,7 @@ def _limit(
 
 def _uneven(work: Work, node: Node, nodes: int, rate: float, seconds: float) -> tuple[Limit, str]:
     """One file is too large, or there are too few of them."""
-    largest, alone = work.sizes[0], node.core_rate if work.whole else rate
+    largest, alone = max(work.sizes), node.core_rate if work.whole else rate
     places = nodes * node.cores if work.whole else nodes
     equal = largest < 2 * math.fsum(work.sizes) / len(work.sizes)
     if largest / alone > seconds / UNEVEN and not (equal and len(work.sizes) < places):

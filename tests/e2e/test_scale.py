@@ -13,7 +13,7 @@ from lab.clickhouse import ClickHouse
 from lab.seaweed import Seaweed
 
 ROWS = 400_000
-# A cluster for a million files: what the design allows.
+# What planning a million files may need. (CPU seconds: others use the machine of the tests, too.)
 MOST_SECONDS, MOST_BYTES = 30, 500e6
 
 
@@ -101,30 +101,31 @@ def test_the_cores_are_those_of_the_server(
 
 def test_a_million_files_on_a_thousand_nodes(shell: Shell) -> None:
     source = "simulate://csv.gz?files=1e6&size=25MB&sigma=1&prefixes=1000"
-    found = shell.ok("scale", source, "--nodes", "1000", "--cores", "4", "--json").document
+    one = ("--nodes", "1000", "--cores", "32", "--attempt-bytes", "1TB")
+    found = shell.ok("scale", source, *one, "--json").document
     (each,) = found["projections"]
     assert found["files"] == 1_000_000
     assert each["imbalance"] < 0.001
-    assert each["limit"] == "cores"
-    assert each["lower_bound"] <= each["makespan"] < each["lower_bound"] * 1.01
-    assert found["planning_seconds"] < MOST_SECONDS
+    assert each["limit"] == "largest file"
+    assert each["makespan"] == each["lower_bound"]  # no other assignment is better
+    assert found["planning_cpu_seconds"] < MOST_SECONDS
     assert found["peak_memory"] < MOST_BYTES
 
 
 def test_text_shows_formula_limits_and_cost(shell: Shell) -> None:
     source = "simulate://csv.gz?files=1000&size=900MB&rows=100G"
     done = shell.ok(
-        "scale", source, "--nodes", "1,2,10", "--cores", "16", "--rate", "25.82MB", "--price", "0.8"
-    )
+        "scale", source, "--nodes", "1,2,10", "--cores", "16", "--rate", "25.82MB",
+        "--price", "0.8", "--attempt-bytes", "1TB",
+    )  # fmt: skip
     text = " ".join(done.out.split())
     assert "1,000 files, 900 GB" in text
     assert "1, 2: the cores: 413 MB/s a node" in text
     assert "10: too few files: 6.25 for each of 160 cores" in text
-    assert "10 4m 07s 41.2 0.55 405M 100 0 % files" in text
-    assert (
-        "node rate = min(16 cores x 25.8 MB/s, network 1.25 GB/s, store 22.8 GB/s / nodes)" in text
-    )
-    assert "time = start 0.3 s + the slowest node" in text
+    assert "10 4m 05s 40.8 0.54 409M 100 0 % files" in text
+    rate = "min(16 cores x 25.8 MB/s, network 1.25 GB/s, store 22.8 GB/s / nodes)"
+    assert f"node rate = {rate}" in text
+    assert "time = start 0.3 s + the attempts of the slowest node" in text
     assert "core rate = 25.8 MB/s: as given" in text
 
 

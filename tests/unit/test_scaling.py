@@ -31,24 +31,25 @@ NODE = Node(cores=16, core_rate=25 * MB)
 
 
 def work(sizes: Sequence[float], *, whole: bool = True, **facts: float) -> Work:
-    return Work(array("d", sorted(sizes, reverse=True)), whole, **facts)  # type: ignore[arg-type]
+    return Work(array("d", sizes), whole, **facts)  # type: ignore[arg-type]
 
 
 def test_the_formula() -> None:
-    """1,600 files of 25 MB are one second of a core each."""
-    found = project(work([25 * MB] * 1600, rows=1e9), replace(NODE, price=3.6), 4)
-    assert found.makespan == pytest.approx(25.0)  # 400 files a node, 25 for each core
-    attempts = 2  # of 20 seconds
-    assert found.seconds == pytest.approx(START_SECONDS + 25.0 + attempts * ATTEMPT_COST)
-    assert found.attempt_seconds == attempts * ATTEMPT_COST
+    """5,120 files of 25 MB are one second of a core each."""
+    found = project(work([25 * MB] * 5120, rows=1e9), replace(NODE, price=3.6), 4)
+    # 1,280 files a node, 80 for each core, in 4 attempts of 20 seconds
+    assert found.makespan == pytest.approx(80.0)
+    assert found.attempts == 4
+    assert found.seconds == pytest.approx(START_SECONDS + 80.0 + 4 * ATTEMPT_COST)
+    assert found.attempt_seconds == 4 * ATTEMPT_COST
+    assert found.idle_seconds == 0
     assert found.node_seconds == pytest.approx(4 * found.seconds)
     assert found.cost == pytest.approx(found.node_seconds / 1000)
     assert found.rows_per_second == pytest.approx(1e9 / found.seconds)
-    assert found.bytes_per_second == pytest.approx(1600 * 25 * MB / found.seconds)
+    assert found.bytes_per_second == pytest.approx(5120 * 25 * MB / found.seconds)
     assert found.node_rate == 400 * MB
-    assert (found.files_least, found.files_most, found.imbalance) == (400, 400, 0)
-    assert found.tail_seconds == pytest.approx(0)
-    assert found.lower_bound == pytest.approx(25.0)
+    assert (found.files_least, found.files_most, found.imbalance) == (1280, 1280, 0)
+    assert found.lower_bound == pytest.approx(80.0)
     assert found.limit is Limit.CORES
     assert found.limited_by == "the cores: 400 MB/s a node"
 
@@ -83,9 +84,6 @@ def test_limited_by_the_largest_file() -> None:
     assert found.limit is Limit.LARGEST
     assert found.makespan == found.lower_bound == pytest.approx(100.0)
     assert "2.50 GB keeps one core for 1m 40s" in found.limited_by
-    # Its core goes on for longer than all cores of its node would need for their files.
-    node_share = math.fsum(sizes) / 4 / 400e6
-    assert found.tail_seconds > 100 - 2 * node_share - 6.25
     plain = project(work(sizes, whole=False), NODE, 4)
     assert plain.limit is Limit.LARGEST
     assert plain.makespan == pytest.approx(2500 / 400)  # all cores of one node
@@ -102,9 +100,22 @@ def test_limited_by_the_largest_file() -> None:
     ],
 )
 def test_limited_by_too_few_files(files: int, whole: bool, said: str) -> None:
-    found = project(work([2500 * MB] * files, whole=whole), NODE, 10)
+    found = project(work([2500 * MB] * files, whole=whole, attempt=math.inf), NODE, 10)
     assert found.limit is Limit.FILES, found.limited_by
     assert said in found.limited_by
+
+
+def test_limited_by_the_end_of_attempts() -> None:
+    """Files of 15 s: 21 of them fit into an attempt of 20 s on 16 cores, and take 30."""
+    load = work([375 * MB] * 320)
+    found = project(load, NODE, 1)
+    assert (found.attempts, found.limit) == (15, Limit.ATTEMPTS)
+    assert found.makespan == pytest.approx(15 * 30.0)
+    assert found.idle_seconds == pytest.approx(15 * 30.0 - 300.0)
+    assert "21.3 files in each keep 16 cores" in found.limited_by
+    better = project(replace(load, attempt=math.inf), NODE, 1)
+    assert (better.attempts, better.limit) == (1, Limit.CORES)
+    assert better.makespan == better.lower_bound == pytest.approx(300.0)
 
 
 def test_limited_by_start_up() -> None:
@@ -154,7 +165,7 @@ RATE = 32 * 900e6 / 1115.4
     ],
 )
 def test_a_hundred_billion_rows(nodes: int, cores: int, published: float, projected: float) -> None:
-    found = project(work([900e6] * 1000), Node(cores, RATE), nodes)
+    found = project(work([900e6] * 1000, attempt=math.inf), Node(cores, RATE), nodes)
     assert found.makespan == pytest.approx(projected, abs=0.1)
     assert found.makespan == pytest.approx(published, rel=0.20)
     if (nodes, cores) != (4, 32):
@@ -164,7 +175,7 @@ def test_a_hundred_billion_rows(nodes: int, cores: int, published: float, projec
 def test_taxi_on_four_small_servers_instead_of_a_large_one() -> None:
     """1.31 billion rows in 96 files: 269.6 s on 32 vCPU, 327.2 s on 4 x 8 by way of s3Cluster."""
     rate = 3 * 389e6 / 269.6
-    found = project(work([389e6] * 96), Node(8, rate), 4)
+    found = project(work([389e6] * 96, attempt=math.inf), Node(8, rate), 4)
     assert found.makespan == pytest.approx(269.6, abs=0.1)
 
 
