@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -42,15 +42,16 @@ class Login:
         return read_rows(self.server.run(statement).data)
 
 
-def add_user(node: Node, user: str, *grants: str, settings: str = "") -> Account:
-    """Make (or replace) a user of one node."""
+def add_user(nodes: Node | Iterable[Node], user: str, *grants: str, settings: str = "") -> Account:
+    """Make (or replace) a user of one or more nodes."""
     account = Account(user, f"{user}-password-0123456789")
-    node.query(
-        f"CREATE USER OR REPLACE {user} IDENTIFIED BY '{account.password}'"
-        + (f" SETTINGS {settings}" if settings else "")
-    )
-    for grant in grants:
-        node.query(f"GRANT {grant} TO {user}")
+    for node in [nodes] if isinstance(nodes, Node) else nodes:
+        node.query(
+            f"CREATE USER OR REPLACE {user} IDENTIFIED BY '{account.password}'"
+            + (f" SETTINGS {settings}" if settings else "")
+        )
+        for grant in grants:
+            node.query(f"GRANT {grant} TO {user}")
     return account
 
 

@@ -103,16 +103,14 @@ def test_a_node_that_is_down_and_one_that_hangs(cluster4: Lab, login: Log) -> No
 
 
 def test_missing_rights_are_named(cluster4: Lab, login: Log) -> None:
-    for node in cluster4.nodes:
-        account = add_user(node, "nobody_much", "SELECT ON system.clusters")
+    account = add_user(cluster4.nodes, "nobody_much", "SELECT ON system.clusters")
     with pytest.raises(TargetError, match=r"REMOTE ON \*\.\*") as caught:
         discover(login(cluster4.nodes[0], account), "lab")
     assert "GRANT REMOTE ON *.* TO nobody_much" in (caught.value.hint or "")
 
 
 def test_a_user_who_may_not_read_system_tables(cluster4: Lab, login: Log) -> None:
-    for node in cluster4.nodes:
-        account = add_user(node, "modest", "REMOTE ON *.*", "SELECT ON system.clusters")
+    account = add_user(cluster4.nodes, "modest", "REMOTE ON *.*", "SELECT ON system.clusters")
     found = discover(login(cluster4.nodes[0], account), "lab")
     assert [node.http_port for node in found.nodes] == [node.http for node in cluster4.nodes]
     assert all(node.memory > 100 << 20 for node in found.nodes)

@@ -83,10 +83,9 @@ def test_replicated_tables_are_made(cluster22: Lab, login: Log) -> None:
     assert make(at, database)[1] == ()
     for number, node in enumerate(cluster22.nodes[::2]):
         node.query(f"INSERT INTO {database}.t_local VALUES ({number}, 'x', 1)")
-    for node in cluster22.nodes[1::2]:
-        wait_until(
-            lambda n=node: n.query(f"SELECT count() FROM {database}.t_local") == "1\n", 10, ""
-        )  # type: ignore[misc]
+    count = f"SELECT count() FROM {database}.t_local"
+    others = cluster22.nodes[1::2]
+    wait_until(lambda: {node.query(count) for node in others} == {"1\n"}, 10, "the replicas")
     for node in cluster22.nodes:
         assert node.query(f"SELECT sum(a), count() FROM {database}.t") == "1\t2\n"
 
@@ -228,10 +227,9 @@ def test_tables_that_cannot_be_loaded(
 
 def test_no_right_for_on_cluster(cluster4: Lab, login: Log) -> None:
     database = new_database()
-    for node in cluster4.nodes:
-        account = add_user(
-            node, "no_cluster", "REMOTE ON *.*", "SELECT ON system.*", f"ALL ON {database}.*"
-        )
+    account = add_user(
+        cluster4.nodes, "no_cluster", "REMOTE ON *.*", "SELECT ON system.*", f"ALL ON {database}.*"
+    )
     at = login(cluster4.nodes[0], account)
     with pytest.raises(TargetError, match=r"lacks the grant CLUSTER ON \*\.\*") as caught:
         make(at, database)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from rowfall.errors import TargetError
 from rowfall.secrets import Secret
@@ -50,17 +51,51 @@ class Address:
         return {"Authorization": "Basic " + base64.b64encode(key).decode()}
 
 
+class Reply(Protocol):
+    """The answer to a request, as the standard library's client gives it."""
+
+    @property
+    def status(self) -> int: ...
+
+    def getheaders(self) -> list[tuple[str, str]]: ...
+
+    def read(self, amt: int | None = None, /) -> bytes: ...
+
+
+class Connection(Protocol):
+    """What is used of ``http.client.HTTPConnection``."""
+
+    @property
+    def sock(self) -> Any: ...
+
+    def request(
+        self, method: str, url: str, body: bytes, headers: Mapping[str, str], /
+    ) -> None: ...
+
+    def putrequest(self, method: str, url: str, /) -> None: ...
+
+    def putheader(self, name: str, value: str, /) -> None: ...
+
+    def endheaders(self) -> None: ...
+
+    def send(self, data: bytes, /) -> None: ...
+
+    def getresponse(self) -> Reply: ...
+
+    def close(self) -> None: ...
+
+
 class Connections:
     """Connections to one address, kept while idle; safe for threads."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+        self._idle: list[tuple[float, Connection]] = []
         self._guard = threading.Lock()
         self._closed = False
         self._tls = ssl.create_default_context() if address.tls else None
 
-    def take(self, timeout: float | None) -> http.client.HTTPConnection:
+    def take(self, timeout: float | None) -> Connection:
         """A connection that was alive a moment ago, or a new one.
 
         Args:
@@ -73,7 +108,7 @@ class Connections:
         connection.sock.settimeout(timeout)
         return connection
 
-    def give(self, connection: http.client.HTTPConnection, headers: Mapping[str, str]) -> None:
+    def give(self, connection: Connection, headers: Mapping[str, str]) -> None:
         """Keep a connection for the next request, unless the server said that it will close it."""
         said = headers.get("keep-alive", "").partition("timeout=")[2].partition(",")[0]
         # Half of what the server promises: a request that crosses its close would be lost.
@@ -93,7 +128,7 @@ class Connections:
         for _, connection in idle:
             connection.close()
 
-    def _waiting(self) -> http.client.HTTPConnection | None:
+    def _waiting(self) -> Connection | None:
         while True:
             with self._guard:
                 if not self._idle:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import IO
 from urllib.parse import urlencode
 
-from rowfall.engines._connect import Connections, readable, reason
+from rowfall.engines._connect import Connection, Connections, readable, reason
 
 Body = Iterable[bytes] | IO[bytes]
 """Bytes of an insert: an open binary file, or any iterable of chunks (64 KiB and more is best)."""
@@ -84,7 +84,6 @@ class Exchange:
         parameters: of the URL.
         body: the statement, or the data of an insert (streamed, chunked).
         encoding: ``Content-Encoding`` of the data, "" for none.
-        kind: ``Content-Type`` of a body of bytes, "" for none.
         out: descriptor that gets the answer's body; None collects it.
         timeout: see :meth:`Connections.take`.
 
@@ -102,18 +101,16 @@ class Exchange:
         body: bytes | Body,
         *,
         encoding: str = "",
-        kind: str = "",
         out: int | None = None,
         timeout: float | None = None,
     ) -> None:
         self._connections = connections
-        self._kind = kind
         self._url = "/?" + urlencode(parameters)
         self._body = body
         self._encoding = encoding
         self._out = out
         self._timeout = timeout
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection: Connection | None = None
         self._cut = False
         self._done = threading.Event()
         self._result: Answer | BaseException | None = None
@@ -186,12 +183,12 @@ class Exchange:
             connection.close()
         return answer
 
-    def _send(self, connection: http.client.HTTPConnection) -> bool:
+    def _send(self, connection: Connection) -> bool:
         """Send the request. Returns whether the connection can be used again."""
         headers = self._connections.address.headers()
         if isinstance(self._body, bytes):
-            if self._kind:
-                headers["Content-Type"] = self._kind
+            if isinstance(self._body, Form):
+                headers["Content-Type"] = self._body.kind
             connection.request("POST", self._url, self._body, headers)
             self.sent, self.complete = len(self._body), True
             return True
@@ -207,7 +204,7 @@ class Exchange:
         self._stream(connection, self._body)
         return False
 
-    def _stream(self, connection: http.client.HTTPConnection, body: Body) -> None:
+    def _stream(self, connection: Connection, body: Body) -> None:
         pieces = _pieces(body)
         while True:
             try:
@@ -237,7 +234,7 @@ class Exchange:
                 return  # what the server said before it closed can still be read
             self.sent += len(piece)
 
-    def _receive(self, connection: http.client.HTTPConnection) -> Answer:
+    def _receive(self, connection: Connection) -> Answer:
         response = connection.getresponse()
         self.answered = True
         headers = {name.lower(): value for name, value in response.getheaders()}
@@ -253,15 +250,29 @@ class Exchange:
         return Answer(response.status, headers, tail)
 
 
-def form(parts: Mapping[str, bytes]) -> tuple[bytes, str]:
-    """A body that holds named pieces of data (multipart/form-data), and its ``Content-Type``."""
+class Form(bytes):
+    """A body that holds named pieces of data (multipart/form-data).
+
+    Attributes:
+        parts: the same pieces, for those who cannot send it as it is.
+        kind: its ``Content-Type``.
+    """
+
+    parts: Mapping[str, bytes]
+    kind: str
+
+
+def form(parts: Mapping[str, bytes]) -> Form:
+    """Named pieces of data as one body."""
     mark = f"rowfall-{uuid.uuid4().hex}"
     lines: list[bytes] = []
     for name, data in parts.items():
         place = f'Content-Disposition: form-data; name="{name}"; filename="{name}"'
         lines += [f"--{mark}".encode(), place.encode(), b"", data]
     lines += [f"--{mark}--".encode(), b""]
-    return b"\r\n".join(lines), f"multipart/form-data; boundary={mark}"
+    made = Form(b"\r\n".join(lines))
+    made.parts, made.kind = parts, f"multipart/form-data; boundary={mark}"
+    return made
 
 
 def _pieces(body: Body) -> Iterator[bytes]:

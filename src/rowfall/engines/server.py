@@ -29,6 +29,7 @@ from rowfall.engines._evidence import (
 )
 from rowfall.engines._http import Answer, Body, Exchange, Lost, form
 from rowfall.engines.base import READ_EVENTS, SOURCE_BYTES, Tick
+from rowfall.engines.relay import Relay
 from rowfall.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.model import Facts, Outcome, Statement
 from rowfall.secrets import Secret
@@ -77,6 +78,8 @@ class Server:
         options: settings sent with every statement.
         memory: bytes a load may use there; default half of what the server has left.
         threads: override of the cores it may use.
+        through: another server that can reach this one by HTTP when this process cannot, see
+            :mod:`rowfall.engines.relay`; ``host`` is then what the other one calls it.
 
     Attributes:
         facts: as the planner wants them; ``settings`` are those this user may change.
@@ -90,6 +93,9 @@ class Server:
         UsageError: it does not know one of ``options``.
     """
 
+    facts: Facts
+    _connections: Connections
+
     def __init__(
         self,
         host: str,
@@ -102,10 +108,15 @@ class Server:
         options: Mapping[str, str] | None = None,
         memory: int | None = None,
         threads: int | None = None,
+        through: Server | None = None,
     ) -> None:
         self.silence = SILENCE_SECONDS
         self._address = Address(host, port, tls, user, password)
-        self._connections = Connections(self._address)
+        self._connections = (
+            Connections(self._address)
+            if through is None
+            else Relay(self._address, through._connections, through.facts.settings)
+        )
         # Buffering on the server: an error is never behind rows with status 200.
         self._base = {"wait_end_of_query": "1"} | ({"database": database} if database else {})
         self.evidence = Evidence(self._connections, self._base)
@@ -135,7 +146,9 @@ class Server:
                 f"the server at {self._address} is ClickHouse {version}, which is too old",
                 hint="rowfall needs ClickHouse {}.{} or newer.".format(*OLDEST),
             )
-        self.readonly = int(row[2])
+        # A question that comes by way of another server is a GET, which makes 2 of a 0.
+        relayed = isinstance(self._connections, Relay)
+        self.readonly = 0 if relayed and int(row[2]) == 2 else int(row[2])
         limits = [int(limit) for limit in row[3:5]]
         with contextlib.suppress(RowfallError):  # an ordinary user may not read all of it
             limits += [int(left) for (left,) in self.evidence.ask(_MEMORY_LEFT)]
@@ -204,27 +217,22 @@ class Server:
             RowfallError: the server's error, or no connection.
             BaseException: whatever reading ``body`` raised; the statement has been ended.
         """
+        if isinstance(self._connections, Relay):
+            self._connections.check(statement.sql)
         query_id = statement.query_id or f"rowfall-{uuid.uuid4()}"
         sql = statement.sql.reveal()
         parameters = self._parameters(statement, query_id)
-        data, kind = sql.encode() if body is None else body, ""
+        data: bytes | Body = sql.encode() if body is None else body
         if texts:
             for name in texts:
                 parameters |= {f"{name}_format": "RawBLOB", f"{name}_structure": "text String"}
-            data, kind = form({name: text.reveal().encode() for name, text in texts.items()})
+            data = form({name: text.reveal().encode() for name, text in texts.items()})
         if texts or body is not None:
             parameters["query"] = sql
         elif "max_query_size" in self.facts.settings:
             # Not with data: the server would hold so much of it back before it starts.
             parameters.setdefault("max_query_size", str(MAX_QUERY_SIZE))
-        exchange = Exchange(
-            self._connections,
-            parameters,
-            data,
-            encoding=encoding,
-            kind=kind,
-            out=out_fd,
-        )
+        exchange = Exchange(self._connections, parameters, data, encoding=encoding, out=out_fd)
         with self._guard:
             turn = self._lanes[lane]
         with turn:

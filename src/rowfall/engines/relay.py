@@ -1,0 +1,376 @@
+"""Statements for a server that cannot be reached from here, sent through one that can.
+
+The other server, the entry, has ``url()``: an INSERT into it posts a statement, and a SELECT from
+it gives what one returns. So nothing but HTTP between the two is needed, and each statement keeps
+its query id on the far server, where it can be found, ended, and looked up after a loss. A lost
+relay is as unknown as a lost connection.
+
+What is different from a connection of one's own:
+
+- A post brings no figures and an error no text (24.10): they come from the far ``query_log``, which
+  the user has to be allowed to read.
+- Rows cannot be streamed: ``url()`` would hold all of them in memory.
+- Tables that are sent with a statement become temporary tables of a session.
+
+The entry's logs hide the values of ``headers()``, where the password is, and never have what is
+posted. The text of a SELECT is in them, so one with secrets is refused.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import time
+import uuid
+from collections.abc import Collection, Mapping
+from typing import Any, NoReturn
+from urllib.parse import parse_qsl, urlencode
+
+from rowfall.engines._connect import Address, Connection, Connections, Reply
+from rowfall.engines._http import Form
+from rowfall.errors import EngineError, RowfallError, TargetError
+from rowfall.secrets import Secret
+from rowfall.sqltext import SqlText, quote
+
+# As for a connection of our own: a server that is up accepts in milliseconds.
+CONNECT_SECONDS = 10
+# The entry cannot notice a far server that vanished. A statement that takes longer than this is
+# followed by its query id, as after a lost connection.
+SILENCE_SECONDS = 600
+# The far log is written every 7.5 s by default; after a flush it is complete.
+LOG_SECONDS, FLUSHED_SECONDS = 10.0, 1.0
+PAUSE_SECONDS = 0.25
+# The entry keeps connections to a far server that has been restarted meanwhile, and notices only
+# when it uses them. What only reads is asked again.
+READ_TRIES, _STALE = 3, "No message received"
+# Of the far server's own limit for addresses, 1 MiB, and what else stands there.
+LONGEST_URL = 1_000_000
+
+_READS = re.compile(r"[\s(]*(SELECT|WITH|SHOW|DESCRIBE|DESC|EXISTS|EXPLAIN)\b", re.IGNORECASE)
+_INSERTS = re.compile(r"\s*INSERT\b", re.IGNORECASE)
+_FAR_STATUS = re.compile(r"HTTP status code: (\d+) '([^']*)'")
+_CODE = re.compile(r"Code: (\d+)\. DB::")
+FAR_ERROR = 86  # RECEIVED_ERROR_FROM_REMOTE_IO_SERVER
+# What the entry says before it has sent anything: it may not, or must not.
+_REFUSALS = frozenset({491, 497, 164, 201, 202, 452, 115, 36, 42, 46, 62})
+_NOT_SENT = re.compile(
+    r"[Cc]onnection refused|Not found address of host|No route to host|Network is unreachable"
+    r"|[Cc]onnect timed out|Host not found|SSL Exception|[Cc]ertificate"
+)
+ACCESS_DENIED, AUTHENTICATION_FAILED = 497, 516
+
+
+class Relay(Connections):
+    """Connections to ``address`` by way of those to another server.
+
+    Args:
+        through: to the entry; they stay the caller's to close.
+        settings: those that the user may change on the entry.
+    """
+
+    def __init__(self, address: Address, through: Connections, settings: Collection[str]) -> None:
+        super().__init__(address)
+        self.through = through
+        self.settings = settings
+
+    def take(self, timeout: float | None) -> Connection:
+        """See :class:`Connections`.
+
+        Raises:
+            TargetError: the entry cannot be reached.
+        """
+        return Relayed(self, timeout)
+
+    def give(self, connection: Connection, headers: Mapping[str, str]) -> None:
+        if isinstance(connection, Relayed):
+            self.through.give(connection.inner, headers)
+
+    def check(self, sql: SqlText) -> None:
+        """Raises TargetError for a question with secrets, which the entry would log."""
+        text = str(sql)
+        if _READS.match(text) and any(isinstance(part, Secret) for part in sql.parts):
+            raise TargetError(
+                f"a question with secrets cannot be sent to {self.address} through "
+                f"{self.through.address}, which would log them",
+                hint="Load from where that server can be reached.",
+            )
+
+    def look_up(self, query_id: str, *, failed: bool) -> list[Any] | None:
+        """How a statement ended, from the far log; None when that does not say.
+
+        Returns:
+            Code and text of its exception, then rows and bytes read, rows written, memory and
+            milliseconds.
+        """
+        deadline = time.monotonic() + (FLUSHED_SECONDS if self._flush() else LOG_SECONDS)
+        sql = (
+            "SELECT exception_code, exception, read_rows, read_bytes, written_rows, memory_usage, "
+            "query_duration_ms FROM system.query_log WHERE event_date >= today() - 1 "
+            f"AND type != 'QueryStart' AND query_id = {quote(query_id)} "
+            f"AND (exception_code {'!=' if failed else '='} 0) "
+            "ORDER BY event_time_microseconds DESC LIMIT 1"
+        )
+        while True:
+            rows = self.ask(sql)
+            if rows is None:
+                return None
+            if rows or time.monotonic() > deadline:
+                return rows[0] if rows else None
+            time.sleep(PAUSE_SECONDS)
+
+    def ask(self, sql: str) -> list[list[Any]] | None:
+        """Rows of a small SELECT of our own; None when it failed."""
+        parameters = {"default_format": "JSONCompactEachRow", "wait_end_of_query": "1"}
+        text = self._said(Relayed(self, LOG_SECONDS), parameters, sql)
+        return None if text is None else [json.loads(line) for line in text.splitlines()]
+
+    def _flush(self) -> bool:
+        said = self._said(Relayed(self, LOG_SECONDS), {}, "SYSTEM FLUSH LOGS")
+        return said is not None
+
+    def _said(self, wire: Relayed, parameters: Mapping[str, str], sql: str) -> bytes | None:
+        try:
+            wire.send_on(dict(parameters), sql.encode())
+            reply = wire.inner.getresponse()
+            text = reply.read()
+        except (OSError, http.client.HTTPException, RowfallError):
+            wire.close()
+            return None
+        self.give(wire, {name.lower(): value for name, value in reply.getheaders()})
+        return text if _well(reply) else None
+
+
+class Relayed:
+    """One connection to the entry, used as if it were one to the far server.
+
+    Attributes:
+        inner: the connection to the entry.
+    """
+
+    def __init__(self, relay: Relay, timeout: float | None) -> None:
+        self.inner = relay.through.take(timeout)
+        self._relay = relay
+        self._patience = SILENCE_SECONDS if timeout is None else max(1, round(timeout))
+        self._query_id = ""
+        self._inserts = False
+        self._early: Reply | None = None
+        self._again: tuple[dict[str, str], bytes] | None = None
+        self._tries = READ_TRIES
+
+    @property
+    def sock(self) -> Any:
+        return self.inner.sock
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def request(self, method: str, url: str, body: bytes, headers: Mapping[str, str], /) -> None:
+        """Send what :class:`Exchange` sends to a server; ``headers`` are made anew."""
+        parameters = dict(parse_qsl(url.partition("?")[2], keep_blank_values=True))
+        statement = parameters.pop("query", "").encode() or body
+        self._query_id = parameters.setdefault("query_id", f"rowfall-{uuid.uuid4()}")
+        self._inserts = bool(_INSERTS.match(_start(statement)))
+        if parameters.get("log_queries") == "0":
+            # Only the far log has the text of an error.
+            parameters |= {"log_queries": "1", "log_queries_min_type": "EXCEPTION_BEFORE_START"}
+        if isinstance(body, Form):
+            for name in body.parts:
+                parameters.pop(f"{name}_format", None)
+                parameters.pop(f"{name}_structure", None)
+            self._early = self._send_tables(body.parts, parameters)
+        if self._early is None:
+            self._again = (parameters, statement) if _reads(statement) else None
+            self.send_on(parameters, statement)
+
+    def _send_tables(self, tables: Mapping[str, bytes], parameters: dict[str, str]) -> Reply | None:
+        """Temporary tables in the place of external ones; the answer that said no, if one did."""
+        session = {"session_id": f"rowfall-{uuid.uuid4()}"}
+        parameters |= session
+        for name, data in tables.items():
+            for text in (
+                f"CREATE TEMPORARY TABLE {name} (text String)".encode(),
+                f"INSERT INTO {name} FORMAT RawBLOB\n".encode() + data,
+            ):
+                self._query_id = f"rowfall-{uuid.uuid4()}"
+                self.send_on({**session, "query_id": self._query_id}, text)
+                reply = self.inner.getresponse()
+                if not _well(reply):
+                    return reply
+                reply.read()
+        self._query_id = parameters["query_id"]
+        return None
+
+    def send_on(self, parameters: dict[str, str], statement: bytes) -> None:
+        """Tell the entry to send a statement to the far server.
+
+        Raises:
+            TargetError: it is too long.
+        """
+        text = statement.decode(errors="surrogateescape")
+        reads = _reads(statement)
+        own = self._own(parameters, reads=reads)
+        scheme = "https" if self._relay.address.tls else "http"
+        address = f"{scheme}://{self._relay.address}/?"
+        if reads:
+            address += urlencode({**parameters, "query": text}, errors="surrogateescape")
+            if len(address) > LONGEST_URL:
+                raise TargetError(
+                    f"a question of {len(address):,} bytes is too long to be sent to "
+                    f"{self._relay.address} through {self._relay.through.address}",
+                    hint="Load fewer files at once, or from where that server can be reached.",
+                )
+            sql = f"SELECT text FROM {self._url(address)} FORMAT RawBLOB".encode()
+        else:
+            address += urlencode(parameters)
+            into = f"INSERT INTO FUNCTION {self._url(address)} FORMAT RawBLOB\n"
+            sql = into.encode() + statement
+        headers = self._relay.through.address.headers()
+        self.inner.request("POST", f"/?{urlencode(own)}", sql, headers)
+
+    def _own(self, parameters: Mapping[str, str], *, reads: bool) -> dict[str, str]:
+        """Settings of the entry's own statement."""
+        settings = {
+            "http_max_tries": "1",  # the statement may have begun
+            "http_make_head_request": "0",  # would run it, too
+            "http_connection_timeout": str(CONNECT_SECONDS),
+            "http_receive_timeout": str(self._patience),
+            "max_execution_time": "0",
+        }
+        if reads:
+            settings["max_query_size"] = str(4 * LONGEST_URL)
+        if "log_queries_min_type" in parameters:
+            settings["log_queries"] = "0"  # a small question
+        known = self._relay.settings
+        own = {name: value for name, value in settings.items() if name in known}
+        return {"wait_end_of_query": "1", **own}
+
+    def _url(self, address: str) -> str:
+        pairs = self._relay.address.headers().items()
+        headers = ", ".join(f"{quote(name)} = {quote(value)}" for name, value in pairs)
+        more = f", headers({headers})" if headers else ""
+        return f"url({quote(address)}, 'RawBLOB', 'text String'{more})"
+
+    def putrequest(self, method: str, url: str, /) -> NoReturn:
+        """Raises TargetError: rows are not streamed through another server."""
+        raise TargetError(
+            f"rows cannot be sent to {self._relay.address} through {self._relay.through.address}",
+            hint="The server has to read the source itself (--pull), or it has to be reachable "
+            "from here.",
+        )
+
+    def putheader(self, name: str, value: str, /) -> NoReturn:
+        self.putrequest("", "")
+
+    def endheaders(self) -> NoReturn:
+        self.putrequest("", "")
+
+    def send(self, data: bytes, /) -> NoReturn:
+        self.putrequest("", "")
+
+    def getresponse(self) -> Reply:
+        """The far server's answer.
+
+        Raises:
+            OSError: nobody knows what became of the statement.
+            RowfallError: it was not sent; its figures cannot be told.
+        """
+        reply = self._early or self.inner.getresponse()
+        if not _well(reply):
+            text = reply.read().decode(errors="replace").strip()
+            if self._again and _STALE in text and self._tries > 1:
+                self._tries -= 1
+                self.send_on(*self._again)
+                return self.getresponse()
+            return self._failure(text)
+        headers = {name.lower(): value for name, value in reply.getheaders()}
+        headers.pop("x-clickhouse-summary", None)
+        if not self._inserts:
+            return _Answer(200, headers, reply)
+        reply.read()
+        headers["x-clickhouse-summary"] = json.dumps(self._summary())
+        return _Answer(200, headers)
+
+    def _summary(self) -> dict[str, str]:
+        entry = self._relay.look_up(self._query_id, failed=False)
+        if entry is None:
+            raise EngineError(
+                f"{self._relay.address} took a statement through {self._relay.through.address}, "
+                "but its query_log, which has the number of rows, is off or may not be read",
+                hint="Grant the user SELECT ON system.query_log there.",
+            )
+        names = ("read_rows", "read_bytes", "written_rows", "memory_usage")
+        figures = dict(zip(names, map(str, entry[2:]), strict=False))
+        return {**figures, "elapsed_ns": str(int(entry[6]) * 1_000_000)}
+
+    def _failure(self, text: str) -> Reply:
+        """The entry's error as the far server's answer."""
+        code = int(found[1]) if (found := _CODE.search(text)) else 0
+        status = _FAR_STATUS.search(text)
+        if code == FAR_ERROR and status:
+            return self._far_failure(int(status[1]), status[2])
+        here, there = self._relay.through.address, self._relay.address
+        if code in _REFUSALS:
+            # As an error of the far one: it is explained where all errors are.
+            return _Answer(500, {"x-clickhouse-exception-code": str(code)}, text=(
+                f"Code: {code}. DB::Exception: {here} does not send statements to {there}: "
+                f"{text[found.end() :] if found else text}"
+            ))  # fmt: skip
+        if cause := _NOT_SENT.search(text):
+            raise TargetError(
+                f"cannot connect to the ClickHouse server at {there} through {here}: "
+                f"{cause[0].lower()}",
+                hint="It cannot be reached from here, and by HTTP not from the other server "
+                "either; open its HTTP port to one of them.",
+                transient=True,
+            )
+        raise OSError(f"{here} lost {there}: {text[:300]}")
+
+    def _far_failure(self, status: int, words: str) -> Reply:
+        entry = self._relay.look_up(self._query_id, failed=True)
+        if entry is not None:
+            code, text = int(entry[0]), str(entry[1])
+        elif status in (401, 403):
+            code = AUTHENTICATION_FAILED if self._relay.ask("SELECT 1") is None else ACCESS_DENIED
+            text = f"Code: {code}. DB::Exception: the server answers {status} {words}"
+        else:
+            code = 0
+            text = (
+                f"Code: 0. DB::Exception: the server answers {status} {words}; its query_log, "
+                "which would say why, says nothing or may not be read"
+            )
+        return _Answer(status, {"x-clickhouse-exception-code": str(code)}, text=text)
+
+
+class _Answer:
+    """A reply with other headers, and a text or the body of the real one."""
+
+    def __init__(
+        self, status: int, headers: Mapping[str, str], real: Reply | None = None, text: str = ""
+    ) -> None:
+        self.status = status
+        self._headers = headers
+        self._real = real
+        self._text = text.encode()
+
+    def getheaders(self) -> list[tuple[str, str]]:
+        return list(self._headers.items())
+
+    def read(self, amt: int | None = None, /) -> bytes:
+        if self._real is not None:
+            return self._real.read(amt)
+        text, self._text = self._text, b""
+        return text
+
+
+def _well(reply: Reply) -> bool:
+    names = {name.lower() for name, _ in reply.getheaders()}
+    return reply.status < 400 and "x-clickhouse-exception-code" not in names
+
+
+def _reads(statement: bytes) -> bool:
+    return _READS.match(_start(statement)) is not None
+
+
+def _start(statement: bytes) -> str:
+    return statement[:64].decode(errors="replace")
