@@ -67,6 +67,7 @@ faults: check  ## the fault tests again and again: 200 rounds of each kind of te
 bench: venv decoder  ## measure; never part of the tests
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/server.py
+	$(BIN)/python bench/cluster.py
 
 lock: venv  ## pin every dependency with its hashes again
 	for f in $(LOCKS); do \

@@ -1,0 +1,218 @@
+"""``make bench`` for a cluster: rowfall's way and the four that people type by hand.
+
+All nodes are on this machine and share its cores, so CPU seconds and the bytes between nodes say
+more than wall time. Writes ``bench/RESULTS-cluster.md`` and ``results-cluster.json`` at full size;
+any other scale writes beside its data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench import data
+from bench.data import BUCKET, ROWFALL, report
+from bench.measure import Result, Sample, agree, fastest, median, ratio, run
+from bench.table import markdown
+from lab.cluster import Cluster, Node
+
+HERE = Path(__file__).resolve().parent
+ROWS, FILES = 20_000_000, 100
+SHARDS = (1, 2, 4)
+HOW = """\
+Clusters of 1, 2 and 4 shards without replicas, the S3 service and rowfall share this machine: more
+shards bring no more cores. The sides take turns into tables that are empty each time; medians with
+the fastest and the slowest round. CPU seconds are those of rowfall, of the programs it starts, and
+of all nodes; the S3 service is not counted. "Between nodes" are the bytes that the nodes received
+by ClickHouse's own protocols for the load, by their query logs, statements included, as a share of
+what the objects hold when unpacked. "Imbalance" is how much more rows than the average the fullest
+shard has. `local` is `rowfall load` with `--pull` and the engine's own reader, as the others read;
+"as it plans" has no option at all. All sides have to store the same rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A name for the table, and the options of ``rowfall load``."""
+
+    name: str
+    options: Sequence[str]
+
+
+LOCAL = Side("local", ("--pull", "--decoder", "never"))
+PLANNED = Side("local, as it plans", ())
+OTHERS = tuple(
+    Side(name, ("--method", name))
+    for name in ("s3cluster", "s3cluster-parallel", "distributed", "views")
+)
+
+
+@dataclass(slots=True)
+class Costs:
+    """What each round of one side has cost besides time."""
+
+    between: list[int]
+    imbalance: list[float]
+
+
+class Bench:
+    """One cluster and the files to load."""
+
+    def __init__(self, cluster: Cluster, files: Sequence[Path], env: dict[str, str],
+                 state: Path) -> None:  # fmt: skip
+        self.cluster, self.files, self.env, self.state = cluster, files, env, state
+        self.shards = len(cluster.nodes)
+
+    def once(self, side: Side, result: Result, costs: Costs) -> None:
+        """Run a side once into empty tables, and add what was measured and stored."""
+        first = self.cluster.nodes[0]
+        for table in ("t", "t_local", "_rowfall_journal"):
+            first.query(f"DROP TABLE IF EXISTS bench.{table} ON CLUSTER lab SYNC")
+        os.sync()
+        before = self._cpu()
+        env = {"ROWFALL_HOME": str(self.state / f"{self.shards}-{len(result.wall)}"), **self.env}
+        sample = run(
+            [ROWFALL, "load", f"s3://{BUCKET}/part_*.csv.gz", *side.options, "--table", "t",
+             "--to", self.cluster.url("bench"), "--json"], env=env,
+        )  # fmt: skip
+        cpu = self._cpu() - before
+        told = report(sample.output)
+        counts = [int(node.query("SELECT count() FROM bench.t_local")) for node in self._nodes]
+        rows, checksum = first.query(
+            "SELECT count(), sum(cityHash64(toString(tuple(*)))) FROM bench.t"
+        ).split()
+        result.add(Sample(sample.wall, sample.cpu + cpu, 0, 0, b""), int(rows))
+        result.parts.append(sum(
+            int(node.query("SELECT count() FROM system.parts WHERE active AND database = 'bench' "
+                           "AND table = 't_local'")) for node in self._nodes
+        ))  # fmt: skip
+        result.checksums.append(checksum)
+        costs.imbalance.append(max(counts) * len(counts) / sum(counts) - 1)
+        costs.between.append(sum(self._received(node, told["load_id"]) for node in self._nodes))
+
+    @property
+    def _nodes(self) -> Sequence[Node]:
+        return self.cluster.nodes
+
+    def _cpu(self) -> float:
+        """User and system seconds of all nodes and of what they have started."""
+        total = 0
+        for node in self._nodes:
+            fields = Path(f"/proc/{node.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            total += sum(map(int, fields[11:15]))
+        return total / os.sysconf("SC_CLK_TCK")
+
+    def _received(self, node: Node, load: str) -> int:
+        node.query("SYSTEM FLUSH LOGS")
+        return int(node.query(
+            "SELECT sum(ProfileEvents['NetworkReceiveBytes']) FROM system.query_log WHERE "
+            f"type != 'QueryStart' AND startsWith(initial_query_id, '{load}_')"
+        ))  # fmt: skip
+
+
+def measure(bench: Bench, rounds: int, rows: int) -> dict[str, Any]:
+    """All sides in turns. Raises BenchError when their rows differ."""
+    turns = (LOCAL, PLANNED) if bench.shards == 1 else (LOCAL, PLANNED, *OTHERS)
+    results = [Result(side.name, "cluster") for side in turns]
+    costs = [Costs([], []) for _ in turns]
+    for number in range(1, rounds + 1):
+        for side, result, cost in zip(turns, results, costs, strict=True):
+            bench.once(side, result, cost)
+            print(f"  round {number}  {result.wall[-1]:8.2f} s wall {result.cpu[-1]:8.2f} s CPU  "
+                  f"{cost.between[-1]:12,} B  {side.name}", flush=True)  # fmt: skip
+    return {
+        "rounds": rounds, "date": datetime.now(UTC).date().isoformat(),
+        "checksum": agree(results, rows),
+        "sides": [result.to_json() for result in results],
+        "between": [median(c.between) for c in costs],
+        "imbalance": [max(c.imbalance) for c in costs],
+    }  # fmt: skip
+
+
+def page(found: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    lines = ["# Benchmark results: a cluster", "", HOW, "",
+             f"{found['rows']:,} rows of trips data in {found['files']} csv.gz files, "
+             f"{found['bytes'] / 1e6:.0f} MB as stored, {found['raw'] / 1e6:.0f} MB unpacked; "
+             f"{found['cores']} cores, ClickHouse {found['server']}; load average before "
+             f"{found['load']:.2f}.", ""]  # fmt: skip
+    single = None
+    for shards in sorted(found["clusters"], key=int):
+        case = found["clusters"][shards]
+        results = [Result.from_json(side) for side in case["sides"]]
+        local, planned, *others = results
+        each = [median(r.cpu) / found["rows"] * 1e6 for r in results]
+        single = each[0] if shards == "1" else single
+        rows = [
+            (r.name, f"{median(r.wall):.2f} ({min(r.wall):.2f}-{max(r.wall):.2f})",
+             f"{median(r.cpu):.1f}", f"{cpu:.3f}", f"{between / found['raw']:.3%}", f"{uneven:.1%}",
+             f"{ratio(r, local):.2f}")
+            for r, cpu, between, uneven in
+            zip(results, each, case["between"], case["imbalance"], strict=True)
+        ]  # fmt: skip
+        head = ("side", "wall s", "CPU s", "CPU s per million rows", "between nodes", "imbalance",
+                "ratio to local")  # fmt: skip
+        title = "1 shard" if shards == "1" else f"{shards} shards"
+        lines += [f"## {title}", "", f"{case['rounds']} rounds; {case['date']}.", "",
+                  *markdown(head, rows), ""]  # fmt: skip
+        if others:
+            best = fastest(others)
+            lines += [
+                f"`local` takes {ratio(local, best):.2f} of the time of the best of the other four "
+                f"({best.name}), {ratio(planned, best):.2f} as it plans (aim: at most 0.90)"
+                + (f"; CPU for each row {each[0] / single - 1:+.1%} against one shard (aim: within "
+                   "5 %)." if single else "."), "",
+            ]  # fmt: skip
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Measure the ways into a cluster.")
+    parser.add_argument("--shards", default=",".join(map(str, SHARDS)))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--data", type=Path, default=Path.home() / ".cache/rowfall-bench")
+    options = parser.parse_args(arguments)
+    out = HERE if options.scale == 1 else options.data
+    options.data.mkdir(parents=True, exist_ok=True)
+    rows = int(ROWS * options.scale)
+    files = data.make(options.data, "trips", "csv.gz", rows, FILES)
+    before = out / "results-cluster.json"
+    # Clusters that are not measured now keep what was measured before; each has its date.
+    clusters = json.loads(before.read_text())["clusters"] if before.exists() else {}
+    found: dict[str, Any] = {
+        "load": os.getloadavg()[0], "cores": os.cpu_count(), "clusters": clusters, "rows": rows,
+        "files": FILES, "bytes": sum(path.stat().st_size for path in files),
+        "raw": _unpacked(files),
+    }  # fmt: skip
+    state = options.data / f"state-{os.getpid()}-cluster"
+    with data.served(files) as (_, env):
+        for shards in options.shards.split(","):
+            print(f"\n{shards} shards", flush=True)
+            with Cluster.start(int(shards), 1) as cluster:
+                cluster.nodes[0].query("CREATE DATABASE IF NOT EXISTS bench ON CLUSTER lab")
+                found["server"] = cluster.nodes[0].query("SELECT version()").strip()
+                bench = Bench(cluster, files, env, state)
+                found["clusters"][shards] = measure(bench, options.rounds, rows)
+            (out / "results-cluster.json").write_text(json.dumps(found, indent=1) + "\n")
+            (out / "RESULTS-cluster.md").write_text(page(found))
+    print(f"\nwritten: {out / 'RESULTS-cluster.md'}")
+    return 0
+
+
+def _unpacked(files: Sequence[Path]) -> int:
+    """Bytes of text, by the last four bytes of each gzip file (all are below 4 GiB)."""
+    return sum(int.from_bytes(path.read_bytes()[-4:], "little") for path in files)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
