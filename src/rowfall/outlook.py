@@ -235,9 +235,8 @@ def _sizes(found: _Found) -> tuple[array[float], tuple[str, ...]]:
     sizes = array("d", (mean if size is None else size for size in each))
     if len(known) == len(each):
         return sizes, ()
-    return sizes, (
-        f"The sizes of {len(each) - len(known):,} files are not known; they count as the mean.",
-    )
+    missing = f"{len(each) - len(known):,} of {len(each):,}"
+    return sizes, (f"Sizes that are not known ({missing}) count as the mean.",)
 
 
 def _work(found: _Found, sizes: array[float], options: Options) -> Work:

@@ -10,6 +10,7 @@ import pytest
 
 from e2e.tools import Shell, csv
 from lab.clickhouse import ClickHouse
+from lab.http import Web
 from lab.seaweed import Seaweed
 
 ROWS = 400_000
@@ -184,3 +185,10 @@ def test_a_source_of_unknown_size(shell: Shell, endless: str) -> None:
     talk = shell.ends(2, "scale", endless).talk
     assert f"the size of {endless} is not known" in talk
     assert "simulate://" in talk
+
+
+def test_some_unknown_sizes_count_as_the_mean(shell: Shell, web: Web, endless: str) -> None:
+    urls = [web.put(f"{size}.csv", b"1,2\n" * size) for size in (1000, 3000)]
+    found = shell.ok("scale", *urls, endless, "--rate", "25MB", "--json").document
+    assert (found["files"], found["bytes"]) == (3, 4 * 6000)
+    assert found["notes"] == ["Sizes that are not known (1 of 3) count as the mean."]
