@@ -84,6 +84,11 @@ def test_the_far_server_answers(reach: Reach, entry: Node, far: Node) -> None:
     assert text(relayed, "SELECT 1 WHERE 0") == ""
     assert text(relayed, "SELECT getSetting('max_threads')", settings={"max_threads": 3}) == "3"
     assert text(relayed, "SELECT sum(number) FROM numbers(1000)") == "499500"
+    query_id = new_id()
+    assert text(relayed, "SELECT 7", query_id=query_id) == "7"
+    far.query("SYSTEM FLUSH LOGS")
+    begun = f"FROM system.query_log WHERE query_id = '{query_id}' AND type = 'QueryStart'"
+    assert far.query(f"SELECT count() {begun}") == "1\n"  # the entry looks no further than asked
     assert logged(entry, f"http://127.0.0.1:{far.http}/?") > 0
 
 

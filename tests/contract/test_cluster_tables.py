@@ -12,7 +12,7 @@ from lab.cluster import Cluster as Lab
 from lab.cluster import Node as Started
 from lab.process import ServiceError, wait_until
 from rowfall.cluster.creation import Ddl, statements
-from rowfall.cluster.discover import Cluster, Node
+from rowfall.cluster.discover import Cluster, Node, discover
 from rowfall.cluster.everywhere import run_on_cluster
 from rowfall.cluster.tables import Tables, look
 from rowfall.errors import TargetError
@@ -132,6 +132,11 @@ def test_a_merge_tree_is_the_local_table(cluster4: Lab, login: Log) -> None:
     assert tables.local == (database, "t")
     assert tables.columns == (("a", "UInt64"), ("b", "UInt8"))
     assert statements(tables, at.cluster()) == ()
+    cluster4.nodes[3].query(f"DROP TABLE {database}.t SYNC")
+    tables, (ddl,) = make(at, database, None)
+    assert ddl.what == f"table {database}.t"
+    assert tables.direct
+    assert tables.complete
 
 
 def test_what_is_missing_is_made_like_the_rest(cluster22: Lab, login: Log) -> None:
@@ -311,8 +316,8 @@ def test_keeper_is_away(cluster22: Lab, login: Log) -> None:
 
 @pytest.fixture(scope="module")
 def loose() -> Iterator[list[ClickHouse]]:
-    """Two servers that know each other, without a Keeper."""
-    nodes = [ClickHouse(memory=1_000_000_000) for _ in range(2)]
+    """Two servers that know each other, without a Keeper but with HTTPS."""
+    nodes = [ClickHouse(memory=1_000_000_000, tls=True) for _ in range(2)]
     shards = "".join(
         f"<shard><replica><host>127.0.0.1</host><port>{node.tcp_port}</port></replica></shard>"
         for node in nodes
@@ -348,3 +353,18 @@ def test_without_a_keeper_each_node_is_told(loose: list[ClickHouse], login: Log)
     replicated = look(at.asks, cluster, database, "r")
     (ddl, _) = statements(replicated, cluster, SCHEMA, replicated=False)
     assert ddl.what == f"table {database}.r_local"
+
+
+def test_whoever_wants_tls_gets_no_other_port(
+    loose: list[ClickHouse], cluster4: Lab, login: Log
+) -> None:
+    at = login(loose[1])
+    secure = discover(at.asks, "lab", tls=True)
+    assert [(node.http_port, node.tls) for node in secure.nodes] == [
+        (node.https_port, True) for node in loose
+    ]
+    assert [(node.http_port, node.tls) for node in at.cluster().nodes] == [
+        (node.http_port, False) for node in loose
+    ]
+    plain = discover(login(cluster4.nodes[0]).asks, "lab", tls=True)
+    assert [(node.http_port, node.error) for node in plain.nodes] == [(0, "")] * 4

@@ -64,7 +64,8 @@ class Node:
     Attributes:
         shard, replica: numbers from 1.
         host: as the other nodes call it; port: of the native protocol.
-        http_port: 0 where it has none, or does not answer; ``tls`` when that is HTTPS.
+        http_port: 0 where it has none (or none with TLS, when that was asked for), or does not
+            answer; ``tls`` when that is HTTPS.
         version: e.g. ``24.10.2.80``.
         cores: threads that a statement may use there.
         memory: bytes that a load may use.
