@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.cluster.creation import local_schema, statements
+from rowfall.cluster.creation import Ddl, local_schema, statements
 from rowfall.cluster.discover import Asks, Cluster, Node
 from rowfall.cluster.enginetext import Engine, Spread, expand, macros_of, parse, spread, value
+from rowfall.cluster.everywhere import run_on_cluster
 from rowfall.cluster.tables import Tables, look
 from rowfall.errors import TargetError
 from rowfall.model import Column, Schema
@@ -227,3 +228,12 @@ def test_a_database_that_replicates_itself() -> None:
     tables = look(answers({}, {}, base="Replicated"), whole, "d", "t")
     with pytest.raises(TargetError, match="the database d is Replicated"):
         statements(tables, whole, SCHEMA)
+
+
+def test_a_host_that_is_not_of_the_cluster_as_it_was_seen() -> None:
+    """Whoever has not done it is waited for, by whatever name."""
+    rows = [["h0", 9000, 0, "", 1, 0], ["moved", 9000, None, None, 1, 0]]
+    with pytest.raises(TargetError, match="not made in time ON CLUSTER c by moved:9000"):
+        run_on_cluster(
+            lambda *_: rows, lambda _: [], cluster(*GOOD), Ddl("table d.t", "", ""), patience=-1
+        )

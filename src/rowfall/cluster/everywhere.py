@@ -86,16 +86,14 @@ def run_on_cluster(
     nodes = {node.address: node for node in cluster.nodes}
     while True:
         _check_failures(ddl, hosts, nodes)
-        left = [
-            nodes[host.address] for host in hosts if host.code is None and host.address in nodes
-        ]
-        late = [node for node in left if not node.error]
+        left = [host.address for host in hosts if host.code is None]
+        late = [at for at in left if at not in nodes or not nodes[at].error]
         if not late:
-            return tuple(left)
+            return tuple(nodes[at] for at in left)
         if time.monotonic() > deadline:
             raise TargetError(
                 f"the {ddl.what} was not made in time ON CLUSTER {cluster.name} by "
-                f"{', '.join(node.name for node in late)}",
+                f"{', '.join(nodes[at].name if at in nodes else at for at in late)}",
                 hint="The statement stays in the cluster's queue (system.distributed_ddl_queue); "
                 "run the same command again when these servers have caught up.",
                 transient=True,
