@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -323,8 +323,3 @@ def _check(cluster: Cluster) -> None:
 
 def _older(version: str) -> bool:
     return tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST
-
-
-def addressed(cluster: Cluster) -> Iterator[tuple[int, Node]]:
-    """``_shard_num`` of :func:`on_nodes` and whose it is."""
-    return enumerate(cluster.nodes, 1)
