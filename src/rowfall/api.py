@@ -18,28 +18,24 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from rowfall import history
-from rowfall.cleanup import Leftover, clean_target, forget_load
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import Interrupted, RowfallError, TargetError, UsageError
 from rowfall.events import Event, Listener, silent
-from rowfall.install import Installed, install
 from rowfall.jobs import connect, open_job, refusal
-from rowfall.loader import load_job
 from rowfall.model import Plan, Report, Statement, Verification
 from rowfall.options import Options, restored
-from rowfall.planning import plan_job
 from rowfall.secrets import Secret
-from rowfall.shadow import shadow_name
 from rowfall.sqltext import SqlText
 from rowfall.targets import open_target
-from rowfall.verifier import verify_table
 
 if TYPE_CHECKING:
+    from rowfall.cleanup import Leftover
     from rowfall.engines.server import Server
+    from rowfall.install import Installed
     from rowfall.outlook import Outlook
 
 __all__ = [
-    "Installed", "Leftover", "Verification", "clean", "forget", "install_decoder", "leftovers",
+    "Verification", "clean", "forget", "install_decoder", "leftovers",
     "load", "loads", "plan", "query", "report", "resume", "scale", "verify",
 ]  # fmt: skip
 
@@ -57,6 +53,9 @@ def plan(
     Raises:
         RowfallError: see :mod:`rowfall.errors`; the same as for a load.
     """
+    from rowfall.planning import plan_job
+    from rowfall.shadow import shadow_name
+
     with open_job(sources, to, table, options or Options(), silent, dry=True,
                   password=password) as job:  # fmt: skip
         anew = job.options.replace or job.options.force
@@ -104,6 +103,8 @@ def load(
         _terminable(),
         open_job(sources, to, table, options, emit, dry=False, password=password) as job,
     ):
+        from rowfall.loader import load_job  # 50 ms, in which the engine opens the folder
+
         return load_job(job)
 
 
@@ -235,6 +236,8 @@ def forget(load_id: str, *, to: str | None = None, password: Secret | None = Non
     """
     known = report(load_id, to=to)
     asked = history.request(known.load_id, to)
+    from rowfall.cleanup import forget_load
+
     target = open_target(to or asked["to"], asked["table"] or "any", Options(), password)
     return forget_load(target, known.load_id)
 
@@ -256,6 +259,8 @@ def clean(
     Raises:
         TargetError: no such folder or server.
     """
+    from rowfall.cleanup import clean_target
+
     target = open_target(to, "any", Options(), password)
     return clean_target(target, dry=dry, emit=on_event)
 
@@ -272,6 +277,8 @@ def install_decoder(
         UsageError: no server, or the program is not installed here.
         TargetError: its folder is out of reach from here, or it cannot run the program.
     """
+    from rowfall.install import install
+
     return install(open_target(to, "any", Options(), password), folder)
 
 
@@ -295,6 +302,8 @@ def verify(
     options = restored(request["options"])
     with open_job(request["sources"], to or request["to"], request["table"], options, on_event,
                dry=True, password=password) as job:  # fmt: skip
+        from rowfall.verifier import verify_table
+
         return verify_table(job, known.load_id)
 
 

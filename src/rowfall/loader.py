@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowfall import staging, summary, units, views
 from rowfall.doctor import Doctor
@@ -33,17 +33,18 @@ from rowfall.planning import landed_ids, plan_job
 from rowfall.pressure import Pressure, Waited
 from rowfall.publish import Staged, ask
 from rowfall.reconcile import follow, reconcile
-from rowfall.replicas import wait_for_replicas
 from rowfall.rescue import Rescue, Rescuers
 from rowfall.route import deliver
 from rowfall.shadow import Shadow, shadowed, table_uuid
-from rowfall.shards import Shards
 from rowfall.sqltext import SqlText
 from rowfall.targets.base import Publish
 from rowfall.twins import Twins
 from rowfall.verifier import compare_staged
 from rowfall.watch import Together
 from rowfall.workqueue import WorkQueue
+
+if TYPE_CHECKING:
+    from rowfall.shards import Shards
 
 # The user may not create tables (497) or is read-only (164): what the server says is the cause.
 RIGHTS = (497, 164)
@@ -444,6 +445,8 @@ class Load:
         job = self.job
         wished = (job.options.wait or "").split(",")
         if "replicas" in wished and job.shards is not None:
+            from rowfall.replicas import wait_for_replicas  # with http.client, 15 ms
+
             wait_for_replicas(job.shards, job.emit)
         limits = [int(one.partition("=")[2]) for one in wished if one.startswith("merges=")]
         if not limits or not job.target.table:
