@@ -7,12 +7,11 @@ statement sees, so that no log of the server has it.
 
 from __future__ import annotations
 
-import heapq
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rowfall import __version__, decoding, sql
+from rowfall import __version__, balance, decoding, sql
 from rowfall.decode import DeclinedError, Given
 from rowfall.delivery import Order
 from rowfall.engines.base import SOURCE_BYTES, Tick
@@ -138,12 +137,7 @@ def _is_of_program(error: RowfallError) -> bool:
 
 
 def shares(splits: Sequence[Split], most: int) -> list[list[Split]]:
-    """At most ``most`` lists of about equal bytes: the largest first, each to the shortest list."""
+    """At most ``most`` lists of about equal bytes."""
     count = max(1, min(most, len(splits)))
-    found: list[list[Split]] = [[] for _ in range(count)]
-    loads = [(0, n) for n in range(count)]
-    for split in sorted(splits, key=lambda s: -(s.size or 0)):
-        weight, n = loads[0]
-        found[n].append(split)
-        heapq.heapreplace(loads, (weight + max(1, split.size or 0), n))
-    return found
+    found = balance.assign((split.size or 0 for split in splits), [1.0] * count)
+    return [[splits[index] for index in share] for share in found.members()]

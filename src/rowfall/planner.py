@@ -47,6 +47,10 @@ _MADE_RATE = 120e6
 # An attempt's fixed cost (staging, count, publish, idle threads at its end) is 0.1 to 0.4 s: at
 # 20 s of work it stays under 2 %. More would only mean more to repeat after a crash.
 ATTEMPT_SECONDS = 20.0
+# Files are not taken apart, so at the end of an attempt cores wait for the last ones: of 1,000 files
+# of 210 MB, 16 cores get 38 in 20 s, which take 3 rounds where 2.4 would do. Four rounds at least
+# make that 6 % at most.
+ATTEMPT_ROUNDS = 4
 # The statement names every object of its attempt; beyond this the text is slow to parse.
 MOST_SPLITS = 2_000
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`""", re.S)
@@ -324,13 +328,23 @@ def _groups(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
     """Neighbouring splits in equal attempts; what is near by name is often near by key."""
     if inputs.target.caps.one_file_per_group:
         return _file_groups(inputs, todo)
-    most = (
-        float(parse_size(inputs.options.attempt_bytes))
-        if inputs.options.attempt_bytes
-        else ATTEMPT_SECONDS * core_rate(inputs.encoding) * inputs.facts.cores
-    )
-    parts = balance.cut([_weight(inputs, i) for i in todo], most, MOST_SPLITS)
+    weights = [_weight(inputs, i) for i in todo]
+    if inputs.options.attempt_bytes:
+        most = float(parse_size(inputs.options.attempt_bytes))
+    else:
+        mean = sum(weights) / max(1, len(weights))
+        most = attempt_bytes(core_rate(inputs.encoding), inputs.facts.cores, mean)
+    parts = balance.cut(weights, most, MOST_SPLITS)
     return tuple(_group(inputs, [todo[n] for n in part]) for part in parts)
+
+
+def attempt_bytes(rate: float, cores: int, mean: float) -> float:
+    """Bytes of one attempt.
+
+    Args:
+        rate: bytes a second of one core. ``mean``: bytes of a file.
+    """
+    return max(ATTEMPT_SECONDS * rate, ATTEMPT_ROUNDS * mean) * cores
 
 
 def _group(inputs: Inputs, indexes: Sequence[int]) -> Group:

@@ -50,7 +50,6 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
             "rows": listing.total_rows,
         },
         "groups": [{"splits": len(g.indexes), "size": g.size, "seat": g.seat} for g in plan.groups],
-        "seats": [asdict(seat) for seat in plan.seats],
         "lanes": plan.lanes,
         "settings": [asdict(s) for s in plan.settings],
         "forecast": asdict(plan.forecast),
@@ -66,6 +65,7 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         "decoder": plan.decoder,
         "why_decoder": plan.why_decoder,
         "views": list(plan.views),
+        "seats": [asdict(seat) for seat in plan.seats],
     }
     if every_split:
         document["listing"]["all"] = [asdict(s) for s in listing.splits(_into(plan))]

@@ -21,7 +21,7 @@ from heapq import heapreplace
 from rowfall import units
 from rowfall.balance import Assignment, assign, cut, lower_bound
 from rowfall.model import Encoding, Kind
-from rowfall.planner import ATTEMPT_SECONDS, MOST_SPLITS
+from rowfall.planner import MOST_SPLITS, attempt_bytes
 
 # Seconds before the first row is read: processes start, the first statement is planned (as in the
 # planner's forecast; a load of 1,000 rows takes 0.44 s in all).
@@ -186,7 +186,8 @@ def project(work: Work, node: Node, nodes: int) -> Projection:
 
 
 def _slowest(work: Work, node: Node, given: Assignment, rate: float) -> _Slowest:
-    most = work.attempt or ATTEMPT_SECONDS * node.cores * node.core_rate
+    mean = math.fsum(work.sizes) / max(1, len(work.sizes))
+    most = work.attempt or attempt_bytes(node.core_rate, node.cores, mean)
 
     def seconds(sizes: Sequence[float]) -> float:
         even = math.fsum(sizes) / rate

@@ -57,8 +57,8 @@ _FAMILY = re.compile(
 )
 _DIRECT = frozenset({"Memory", "Log", "TinyLog", "StripeLog"})
 _HINTS: Mapping[str, str] = {
-    "Distributed": "Load into the local table of each shard; loading a whole cluster at once is "
-    "not supported yet.",
+    "Distributed": "Name its cluster: --to 'clickhouse://host:8123/database?cluster=NAME'. Each "
+    "shard then loads its own share.",
     "MaterializedView": "Load into the table that the view reads from, or into the one it fills.",
     "View": "Load into a table that the view reads from.",
     "Buffer": "Load into the table behind the buffer.",

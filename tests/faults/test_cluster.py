@@ -127,6 +127,8 @@ class Fleet:
 
     def check(self) -> None:
         first = self.cluster.nodes[0]
+        for node in self.cluster.nodes:  # a question to all shards may go to any replica
+            node.query(f"SYSTEM SYNC REPLICA {self.database}.t_local")
         assert checksum(first, f"{self.database}.t") == self.rows.checksum, "\n".join(self.said)
         for node in self.cluster.nodes:
             assert leftovers(node, self.database) == [], self.said

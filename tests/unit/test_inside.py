@@ -20,12 +20,3 @@ def test_every_object_is_in_one_share(sizes: list[int | None], most: int) -> Non
     assert len(found) == min(most, len(sizes))
     assert all(found)
     assert sorted(int(s.id) for share in found for s in share) == list(range(len(sizes)))
-
-
-@given(st.lists(st.integers(1, 10**9), min_size=1, max_size=50), st.integers(1, 9))
-def test_no_share_is_longer_than_the_rule_allows(sizes: list[int], most: int) -> None:
-    weights = [sum(s.size or 0 for s in share) for share in shares(splits(sizes), most)]
-    count = len(weights)
-    # Largest first is never worse than this (Graham 1969).
-    least = max(max(sizes), -(-sum(sizes) // count))
-    assert max(weights) <= least * (4 / 3 - 1 / (3 * count)) + 1

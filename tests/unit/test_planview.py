@@ -71,6 +71,19 @@ def a_plan(schema: Schema = SCHEMA) -> Plan:
     )
 
 
+def a_seat(shard: int) -> model.PlannedSeat:
+    settings = (Setting("max_insert_threads", 4, "8 cores / 2 lanes"),)
+    return model.PlannedSeat(
+        shard, f"10.0.0.{shard}:9000", "24.10.2.80", 8, 16 << 30, 50, 2_100_000_000, 5, settings
+    )
+
+
+def test_plan_of_a_cluster_says_what_each_shard_is_given() -> None:
+    text = plan_text(replace(a_plan(), seats=(a_seat(1), a_seat(2))))
+    assert "shard 2  10.0.0.2:9000  50 splits 2.10 GB, 5 attempts" in text
+    assert max(map(len, text.split("\n"))) <= 80
+
+
 def test_plan_has_every_section() -> None:
     text = plan_text(a_plan())
     for line in (
@@ -188,11 +201,21 @@ def shapes(name: str, document: Mapping[str, Any]) -> dict[str, set[str]]:
 
 
 def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
-    report = Report("id", "done", "s", "t", "x", "now", failures=(model.Failure("a", "b"),))
+    report = Report(
+        "id",
+        "done",
+        "s",
+        "t",
+        "x",
+        "now",
+        failures=(model.Failure("a", "b"),),
+        shards=(model.ShardReport(1, "h:9000", 1, 1, 1, 1, 1, 1.0, 1.0, 1, 1, 1),),
+    )
+    plan = replace(a_plan(), seats=(a_seat(1),))
     split = model.VerifiedSplit("a", 1, "0", 1)
     verified = model.Verification("id", True, 1, 1, "0", "0", "all", 1.0, (split,))
     real = shapes("rowfall_report", report_document(report))
-    real |= shapes("rowfall_plan", plan_document(a_plan(), every_split=True))
+    real |= shapes("rowfall_plan", plan_document(plan, every_split=True))
     real |= shapes("rowfall_verification", verification_document(verified))
     projected = outlook(("simulate://csv.gz?files=10",), None, Options(nodes="1", cores=4))
     real |= shapes("rowfall_scale", scale_document(projected))

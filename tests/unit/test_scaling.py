@@ -107,12 +107,14 @@ def test_limited_by_too_few_files(files: int, whole: bool, said: str) -> None:
 
 def test_limited_by_the_end_of_attempts() -> None:
     """Files of 15 s: 21 of them fit into an attempt of 20 s on 16 cores, and take 30."""
-    load = work([375 * MB] * 320)
+    load = replace(work([375 * MB] * 320), attempt=20 * 16 * 25.0 * MB)
     found = project(load, NODE, 1)
     assert (found.attempts, found.limit) == (15, Limit.ATTEMPTS)
     assert found.makespan == pytest.approx(15 * 30.0)
     assert found.idle_seconds == pytest.approx(15 * 30.0 - 300.0)
     assert "21.3 files in each keep 16 cores" in found.limited_by
+    whole = project(replace(load, attempt=None), NODE, 1)
+    assert whole.makespan == pytest.approx(300.0)  # four rounds at least
     better = project(replace(load, attempt=math.inf), NODE, 1)
     assert (better.attempts, better.limit) == (1, Limit.CORES)
     assert better.makespan == better.lower_bound == pytest.approx(300.0)
