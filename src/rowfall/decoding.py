@@ -51,7 +51,7 @@ _EXACT_FLOATS = (26, 9)
 _PIECE = re.compile(r"'(?:[^'\\]|\\.)*'|`[^`]*`|[(),]|[^'`(),]+")
 _ELEMENTS = 64  # of a tuple
 # The name of one, before its type.
-_ELEMENT = re.compile(r"(?:`[^`]+`|\w+)\s+(?=\w)")
+_ELEMENT = re.compile(r"(?:`[^`]+`|\w+)\s+(?=\w)", re.ASCII)
 
 
 def program() -> str | None:

@@ -126,7 +126,8 @@ pub fn decode<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), us
         Base::Decimal(8, p, s) => fixed(column, cells, decimal::Small::<i64>::new(*p, *s)),
         Base::Decimal(16, p, s) => fixed(column, cells, decimal::Wide::<2>::new(*p, *s)),
         Base::Decimal(_, p, s) => fixed(column, cells, decimal::Wide::<4>::new(*p, *s)),
-        Base::Bool => fixed(column, cells, net::Bool),
+        // As elements of text 1 and 0 are no Bools to some versions of the engine.
+        Base::Bool => fixed(column, cells, net::Bool { digits: C::STYLE != Style::Quoted }),
         Base::Date => fixed(column, cells, time::Date::default()),
         Base::Date32 => fixed(column, cells, time::Date32::default()),
         Base::DateTime(zone) => moments(column, cells, time::DateTime::new(kind.shape), zone),

@@ -4,7 +4,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::Fixed;
 
-pub struct Bool;
+pub struct Bool {
+    /// 1 and 0 are taken, too.
+    pub digits: bool,
+}
 
 impl Fixed for Bool {
     type Out = u8;
@@ -15,8 +18,10 @@ impl Fixed for Bool {
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<u8> {
         match text.get(start..end)? {
-            b"true" | b"1" => Some(1),
-            b"false" | b"0" => Some(0),
+            b"true" => Some(1),
+            b"false" => Some(0),
+            b"1" if self.digits => Some(1),
+            b"0" if self.digits => Some(0),
             _ => None,
         }
     }
