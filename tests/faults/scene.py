@@ -92,13 +92,16 @@ class Scene:
         Returns:
             False when the load ended without so many requests; it is checked all the same.
         """
-        met, known = threading.Event(), threading.Event()
+        met, known, done = threading.Event(), threading.Event(), threading.Event()
         running: list[Process] = []
 
         def act() -> None:
             known.wait(_RUN_SECONDS)
             met.set()
-            hurt(running[0])
+            try:
+                hurt(running[0])
+            finally:
+                done.set()
 
         fault = (
             Fault(before=act, reset="before")
@@ -111,6 +114,8 @@ class Scene:
         running.append(self._start(self.proxy.port, self.database))
         known.set()
         self.ended(running[0])
+        # A killed command has ended before the server, which is killed after it.
+        assert not met.is_set() or done.wait(_RUN_SECONDS)
         self.finish()
         return met.is_set()
 
