@@ -14,6 +14,7 @@ from hypothesis import settings
 
 from faults.kills import SEED
 from lab.clickhouse import ClickHouse
+from lab.cluster import Cluster
 from lab.http import Web
 from lab.seaweed import Seaweed
 
@@ -47,6 +48,23 @@ def clickhouse() -> Iterator[ClickHouse]:
     """The ClickHouse server, started once; each test makes a database of its own."""
     with ClickHouse() as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def cluster22() -> Iterator[Cluster]:
+    """Two shards of two replicas, started once; each test makes databases of its own.
+
+    A test that kills a node starts it again.
+    """
+    with Cluster.start(2, 2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def cluster4() -> Iterator[Cluster]:
+    """Four shards without replicas, after the same manner."""
+    with Cluster.start(4, 1) as cluster:
+        yield cluster
 
 
 _ROWFALL = (sys.executable, "-m", "rowfall")

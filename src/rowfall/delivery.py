@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from rowfall import bodies, planner, sql
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.errors import RowfallError
-from rowfall.jobs import Job
+from rowfall.jobs import Job, Seat
 from rowfall.model import Encoding, Outcome, Schema, Split, Statement
 from rowfall.publish import ask
 from rowfall.sources.base import Source
@@ -90,15 +90,16 @@ class Pull:
 class Push:
     """Rows that only this machine can read are sent over several connections."""
 
-    def __init__(self, pusher: Pusher, job: Job) -> None:
+    def __init__(self, pusher: Pusher, job: Job, seat: Seat) -> None:
         self._pusher = pusher
         self._job = job
+        self._seat = seat
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         job = self._job
         on_tick = _Reading(job, order).over(on_tick)
-        into = job.target.into(order.staging, order.schema)
-        known = job.engine.facts.settings
+        into = self._seat.target.into(order.staging, order.schema)
+        known = self._seat.engine.facts.settings
         settings = {k: v for k, v in order.settings.items() if not known or k in known}
         # A row that waits in the server's queue would be missing when staging is counted.
         settings |= {"async_insert": 0} if "async_insert" in known else {}

@@ -34,12 +34,30 @@ if TYPE_CHECKING:
 MOST_NAMES = 8
 
 
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One engine that stores rows of a job: the only one, or the chosen replica of a shard.
+
+    Attributes:
+        number: of its line in the queue.
+        place: its node, ``host:port``; "" where there is only one engine.
+        target: with the table that gets its rows.
+    """
+
+    number: int
+    place: str
+    engine: Engine
+    target: Target
+
+
 @dataclass(slots=True)
 class Job:
     """One request with everything that had to be opened for it.
 
     Attributes:
-        engine: stores the rows. ``reader`` reads the source from here; the same when embedded.
+        engine: stores the rows; of a cluster, the node that keeps the journal. ``reader`` reads
+            the source from here; the same when embedded.
+        seats: every engine that stores rows; ``engine`` is that of the first.
         home: the table whose columns count when it exists: the target, or its shadow.
         cpu_before: :attr:`cpu_here` when the plan was made.
         how: whether a server reads the source itself, and why; None for the embedded engine.
@@ -59,6 +77,10 @@ class Job:
     home: str = ""
     how: Reach | None = None
     cpu_before: float = 0.0
+    seats: tuple[Seat, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.seats = self.seats or (Seat(0, "", self.engine, self.target),)
 
     @property
     def into(self) -> str:

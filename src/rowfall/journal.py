@@ -74,6 +74,7 @@ class Entry:
     """One attempt as the journal knows it; numbers are block numbers, 0 for "has not happened".
 
     Attributes:
+        place: the node that it stages on, "" where the journal is.
         splits: those that were asked about, each with the block of the line that claims it.
         idle: seconds since its owner's last line, by the server's clock.
         quit: its owner has ended and said so.
@@ -90,6 +91,7 @@ class Entry:
     idle: float = 0.0
     rows: int = 0
     moves: tuple[Move, ...] = ()
+    place: str = ""
     splits: dict[str, int] = field(default_factory=dict)
     quit: bool = False
 
@@ -123,7 +125,7 @@ class Fate(Enum):
 class Claims(Protocol):
     """Who may load which split, as the executor asks it."""
 
-    def claim(self, attempt: str, splits: Sequence[Split]) -> Claim: ...
+    def claim(self, attempt: str, splits: Sequence[Split], place: str = "") -> Claim: ...
     def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool: ...
     def landed(self, attempt: str) -> None: ...
     def alone(self, attempt: str) -> bool: ...
@@ -134,7 +136,7 @@ class Claims(Protocol):
 class Alone:
     """The claims of a target that one process has to itself: an embedded folder, a file."""
 
-    def claim(self, attempt: str, splits: Sequence[Split]) -> Claim:
+    def claim(self, attempt: str, splits: Sequence[Split], place: str = "") -> Claim:
         return Claim()
 
     def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool:
@@ -196,13 +198,18 @@ class Journal:
 
     # --- claims -------------------------------------------------------------------------------
 
-    def claim(self, attempt: str, splits: Sequence[Split]) -> Claim:
-        """Ask for splits. Only a claim that is ``whole`` may be used; release any other."""
+    def claim(self, attempt: str, splits: Sequence[Split], place: str = "") -> Claim:
+        """Ask for splits. Only a claim that is ``whole`` may be used; release any other.
+
+        Args:
+            place: the node of a cluster that the attempt stages on, "" where there is only one.
+        """
         _RUNNING.add(self._owner)
         self._held.add(attempt)
         ids = [self._id(s.id) for s in splits]
         for start in range(0, len(ids), SPLITS_PER_LINE):
-            self._append("claim", attempt, splits=ids[start : start + SPLITS_PER_LINE])
+            lines = ids[start : start + SPLITS_PER_LINE]
+            self._append("claim", attempt, splits=lines, detail=place)
         return self._judge(attempt, ids)
 
     def _judge(self, attempt: str, ids: Collection[str]) -> Claim:
@@ -472,6 +479,7 @@ def _entries(rows: Iterable[Sequence[Any]]) -> dict[str, Entry]:
         setattr(entry, name, getattr(entry, name) or int(block))
         if event == "claim":
             entry.owner = who
+            entry.place = detail
             for split in splits:
                 entry.splits.setdefault(split, int(block))
         elif event == "commit":

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import secrets as random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rowfall import sql, staging, summary, units, views
-from rowfall.delivery import Delivery
+from rowfall import staging, summary, units, views
 from rowfall.doctor import Doctor
 from rowfall.errors import (
     EngineError,
@@ -25,25 +20,27 @@ from rowfall.errors import (
     TargetError,
     UsageError,
 )
-from rowfall.events import LoadEnded, LoadStarted, Note
-from rowfall.execute import Executor, Means
-from rowfall.jobs import Job
+from rowfall.events import Listener, LoadEnded, LoadStarted, Note
+from rowfall.execute import Executor, fill, run_all, total
+from rowfall.jobs import Job, Seat
 from rowfall.journal import Alone, Claims, Journal
-from rowfall.ledger import Ledger, LoadRow, into_key
+from rowfall.landing import Means
+from rowfall.ledger import Ledger, into_key
 from rowfall.model import Plan, Report, Statement
-from rowfall.options import changed
 from rowfall.outcome import make_report
+from rowfall.past import choose_load, drop_own_empty_table
 from rowfall.planning import landed_ids, plan_job
 from rowfall.pressure import Pressure, Waited
 from rowfall.publish import Staged, ask
 from rowfall.reconcile import follow, reconcile
-from rowfall.rescue import Rescue
+from rowfall.rescue import Rescue, Rescuers
 from rowfall.route import deliver
 from rowfall.shadow import Shadow, shadowed, table_uuid
-from rowfall.sqltext import SqlText
 from rowfall.targets.base import Publish
 from rowfall.twins import Twins
 from rowfall.verifier import compare_staged
+from rowfall.watch import Together
+from rowfall.workqueue import WorkQueue
 
 # The user may not create tables (497) or is read-only (164): what the server says is the cause.
 RIGHTS = (497, 164)
@@ -58,7 +55,7 @@ def load_job(job: Job) -> Report:
     """Run a load to its end; see :func:`rowfall.api.load`."""
     ledger = job.ledger
     assert ledger is not None  # noqa: S101 - only dry jobs have none
-    load_id = _load_id(job, ledger)
+    load_id = choose_load(job, ledger, _ACTIVE)
     begun = datetime.now(UTC).isoformat(timespec="seconds")
     _ACTIVE.add(load_id)
     try:
@@ -79,14 +76,15 @@ class Load:
         self._shadow = Shadow(
             job.engine, ledger, job.target.database, job.target.table, load_id, job.into, self.into
         )
-        self._pressure = Pressure(job.engine, job.emit)
+        self._pressures = [Pressure(seat.engine, job.emit) for seat in job.seats]
         self._salt = load_id if options.force else ""
         self._claims: Claims = Alone()
         self._whole: Journal | None = None
         # --replace that a stopped run has brought to its end but for the report.
         self._swapped = False
-        # uuid of the target: a table of the same name made meanwhile is not the one we load into.
-        self._own = ""
+        # uuid of the target of each seat: a table of the same name made meanwhile is not the one
+        # we load into. "" where the table is replaced.
+        self._own = [""] * len(job.seats)
 
     def run(self) -> Report:
         """Run it to its end.
@@ -97,8 +95,9 @@ class Load:
         try:
             return self._run()
         except EngineError as error:
-            if error.code == UNKNOWN_TABLE and self._own:
-                self._check_target()
+            if error.code == UNKNOWN_TABLE:
+                for seat in self.job.seats:
+                    self._check_target(seat)
             raise
 
     def _run(self) -> Report:
@@ -121,7 +120,7 @@ class Load:
             for journal in (self._claims, self._whole):
                 if isinstance(journal, Journal):
                     stack.enter_context(journal)  # renews its lease
-            return self._execute(made, twins, deliver(job, made), len(landed))
+            return self._execute(made, twins, len(landed))
 
     # --- before -------------------------------------------------------------------------------
 
@@ -140,8 +139,8 @@ class Load:
         elif ledger.created_here(job.into) and not (
             ledger.landed(job.into) or ledger.landed(self.into)
         ):
-            _drop_own_empty_table(job, ledger, self.load_id)
-        if self._settle_table(job.into, target.table) and job.options.atomic:
+            drop_own_empty_table(job, ledger, self.load_id)
+        if self._settle_table(job.into, job.seats[0].target.table) and job.options.atomic:
             self._shadow.drop()  # made like a table that is gone
         if self._gathers:
             # Only now: the target's journal may say that the shadow's rows are there.
@@ -173,16 +172,21 @@ class Load:
             )  # fmt: skip
         return bool(known)
 
-    def _check_target(self) -> None:
+    def _check_target(self, seat: Seat) -> None:
         """Rows are only made visible in the table that the load began with: what has landed in it
         would be missing in another.
 
         Raises:
             TargetError: somebody has dropped it, or replaced it.
         """
-        job = self.job
-        if table_uuid(job.engine, job.target.database, job.target.table) != self._own:
-            raise _dropped(job.table_text)
+        own, target = self._own[seat.number], seat.target
+        if own and table_uuid(seat.engine, target.database, target.table) != own:
+            raise _dropped(self._text(seat))
+
+    def _text(self, seat: Seat) -> str:
+        """The table of a seat for people."""
+        place = f" on {seat.place}" if seat.place else ""
+        return f"{seat.target.database}.{seat.target.table}{place}"
 
     def _all_landed(self) -> bool:
         landed = self.ledger.landed(self.job.into)
@@ -198,9 +202,12 @@ class Load:
         job = self.job
         return Journal(job.engine, job.target.database, uuid, self.load_id, self._salt)
 
-    def _rescue(self, journal: Journal) -> Rescue:
+    def _rescue(self, journal: Journal) -> Rescuers:
         job = self.job
-        return Rescue(job.engine, self.ledger, journal, job.target.database, job.emit)
+        return Rescuers(journal, [
+            Rescue(seat.engine, self.ledger, journal, job.target.database, job.emit, seat.place)
+            for seat in job.seats
+        ])  # fmt: skip
 
     def _known(self) -> set[str]:
         """Ids of splits that need not be loaded again."""
@@ -216,14 +223,14 @@ class Load:
 
     # --- the table ----------------------------------------------------------------------------
 
-    def _create(self, made: Plan) -> Twins | None:
-        """Make what is missing: table, shadow, journal. Returns how attempts are staged."""
+    def _create(self, made: Plan) -> list[Twins | None]:
+        """Make what is missing: table, shadow, journal. Returns how each seat stages attempts."""
         job, ledger = self.job, self.ledger
         target = job.target
         if not target.table:
             for statement in target.create(made.schema):
                 job.engine.run(Statement(statement))
-            return None
+            return [None]
         statements = () if made.schema.exists else target.create(made.schema, job.home)
         if statements:
             ledger.step(self.load_id, "create", "started")
@@ -242,24 +249,26 @@ class Load:
                 ) from None
             ledger.step(self.load_id, "create", "done")
         if not job.options.replace:
-            self._own = table_uuid(job.engine, target.database, target.table)
-        twins = self._twins()
+            for seat in job.seats:
+                database, table = seat.target.database, seat.target.table
+                self._own[seat.number] = table_uuid(seat.engine, database, table)
+        twins: list[Twins | None] = [self._twins(seat) for seat in job.seats]
         self._remember_uuids()
         return twins
 
-    def _twins(self) -> Twins:
+    def _twins(self, seat: Seat) -> Twins:
         job = self.job
-        database = job.target.database
+        database, table = seat.target.database, seat.target.table
 
         def asks(text: str) -> list[list[Any]]:
-            return ask(job.engine, text)
+            return ask(seat.engine, text)
 
-        facts = staging.facts(asks, database, job.home)
+        facts = staging.facts(asks, database, job.home if job.options.replace else table)
         if facts is None:
-            raise _dropped(f"{database}.{job.home}")
+            raise _dropped(self._text(seat))
         if job.options.direct:
-            return Twins(facts, views.Views(database, job.target.table), straight=True)
-        found = views.discover(asks, database, job.target.table)
+            return Twins(facts, views.Views(database, table), straight=True)
+        found = views.discover(asks, database, table)
         if job.options.replace and found:
             raise UsageError(
                 f"{job.table_text} feeds materialized views ({', '.join(found.names)}): what they "
@@ -275,9 +284,10 @@ class Load:
     def _remember_uuids(self) -> None:
         """Which tables these are, in the ledger; and the journals of a shared target."""
         job, ledger, database = self.job, self.ledger, self.job.target.database
-        home = self._own or table_uuid(job.engine, database, job.target.table)
-        if self._own:
-            ledger.set_table(job.into, self._own)
+        own = self._own[0]
+        home = own or table_uuid(job.engine, database, job.target.table)
+        if own:
+            ledger.set_table(job.into, own)
         if self._gathers and not self._swapped:
             home = table_uuid(job.engine, database, self._shadow.name)
             ledger.set_table(self.into, home)
@@ -285,24 +295,23 @@ class Load:
             self._claims = self._journal(home)
             self._claims.create()
             if job.options.atomic:
-                self._whole = self._journal(self._own)
+                self._whole = self._journal(own)
 
     # --- the load -----------------------------------------------------------------------------
 
-    def _execute(self, made: Plan, twins: Twins | None, delivery: Delivery, landed: int) -> Report:
+    def _execute(self, made: Plan, twins: Sequence[Twins | None], landed: int) -> Report:
         job, options = self.job, self.job.options
+        queue = WorkQueue(len(job.seats), self.ledger.attempts(self.load_id))
         doctor = Doctor(job.source, made, job.reader, options, job.puller)
-        executor = Executor(
-            Means(
-                engine=job.engine, source=job.source, target=job.target, ledger=self.ledger,
-                claims=self._claims, delivery=delivery, doctor=doctor, twins=twins,
-                into=self.into, identity=job.into, emit=job.emit, allowed=self._allowed(),
-                rescue=self._rescuer(self._claims),
-                calm=self._calm,
-            ),
-            made, self.load_id, verify=options.verify,
-            overwrite=options.replace or options.force,
-        )  # fmt: skip
+        together = Together(job.emit)
+        executors = []
+        for seat, own in zip(job.seats, twins, strict=True):
+            means = self._means(made, seat, own, doctor, together.part(seat.number))
+            executors.append(Executor(
+                means, made, self.load_id, queue,
+                verify=options.verify, overwrite=options.replace or options.force,
+            ))  # fmt: skip
+        executor, tally = executors[0], total(executors)
         start, cpu = time.monotonic(), job.engine.cpu_seconds()
         outcome, problem, waited = "done", None, None
         if not any(g.indexes for g in made.groups):
@@ -311,14 +320,18 @@ class Load:
             again = f"--force loads {'it' if one else 'them'} again"
             executor.note("info", f"nothing to load: {what} landed before ({again})")
         try:
-            tally = executor.run()
+            fill(queue, made, job.into)
+            try:
+                run_all(executors, queue)
+            finally:
+                tally = total(executors)
             if tally.failures:
                 outcome = "partial" if tally.landed or landed else "failed"
-            self._show(executor, twins, bool(tally.failures))
+            self._show(executor, twins[0], bool(tally.failures))
             waited = self._wait()
         except RowfallError as error:
             outcome = "interrupted" if isinstance(error, Interrupted) else "failed"
-            problem, tally = error, executor.tally
+            problem = error
         report = make_report(
             job, made, tally, load_id=self.load_id, begun=self.begun, outcome=outcome,
             seconds=time.monotonic() - start, cpu_before=cpu, waited=waited,
@@ -331,6 +344,18 @@ class Load:
             compare_staged(job, made, tally.checksum, tally.landed_ids, self.load_id)
         return report
 
+    def _means(
+        self, made: Plan, seat: Seat, twins: Twins | None, doctor: Doctor, emit: Listener
+    ) -> Means:
+        job = self.job
+        return Means(
+            engine=seat.engine, source=job.source, target=seat.target, ledger=self.ledger,
+            claims=self._claims, delivery=deliver(job, made, seat), doctor=doctor, twins=twins,
+            into=self.into, identity=job.into, settings=made.settings, emit=emit,
+            allowed=self._allowed(), rescue=self._rescuer(self._claims),
+            calm=lambda staged: self._calm(seat, staged), seat=seat.number, place=seat.place,
+        )  # fmt: skip
+
     def _allowed(self) -> dict[str, int]:
         # The embedded engine appends settings, which a CREATE TABLE takes for the table's own.
         server = self.job.target.server is not None
@@ -341,11 +366,10 @@ class Load:
             return self._rescue(claims).these
         return lambda attempts: None  # nobody else can have died
 
-    def _calm(self, staged: Staged) -> None:
-        if self._own:
-            self._check_target()
+    def _calm(self, seat: Seat, staged: Staged) -> None:
+        self._check_target(seat)
         if self.job.target.server is not None:
-            self._pressure.calm(staged.moves, staged.parts)
+            self._pressures[seat.number].calm(staged.moves, staged.parts)
 
     def _show(self, executor: Executor, twins: Twins | None, failures: bool) -> None:
         """Make a gathered load visible, if all of it is there."""
@@ -387,9 +411,10 @@ class Load:
         def publish(attempt: str, staged: Staged) -> None:
             executor.publish_staged(attempt, staged, means)
 
-        self._check_target()
+        (seat,) = job.seats
+        self._check_target(seat)
         staged = self._shadow.gather(attempt, twins, claims, publish)
-        self._calm(staged)
+        self._calm(seat, staged)
 
     def _wait(self) -> Waited | None:
         """``--wait merges=N``."""
@@ -397,12 +422,14 @@ class Load:
         if not job.options.wait or not job.target.table:
             return None
         most = int(job.options.wait.partition("=")[2])
-        found = self._pressure.wait_for_merges(job.target.database, job.target.table, most)
-        if not found.reached:
-            job.emit(
-                Note("warning", f"{found.parts:,} parts are still active: nothing is being merged")
-            )
-        return found
+        found = [
+            pressure.wait_for_merges(seat.target.database, seat.target.table, most)
+            for seat, pressure in zip(job.seats, self._pressures, strict=True)
+        ]
+        parts = sum(f.parts for f in found)
+        if not all(f.reached for f in found):
+            job.emit(Note("warning", f"{parts:,} parts are still active: nothing is being merged"))
+        return Waited(sum(f.seconds for f in found), parts, all(f.reached for f in found))
 
 
 def _dropped(table: str) -> TargetError:
@@ -410,89 +437,6 @@ def _dropped(table: str) -> TargetError:
         f"the table {table} was dropped by somebody else during the load",
         hint="Run the same command again: it loads everything into the table that is there then, "
         "or into a new one.",
-    )
-
-
-def _load_id(job: Job, ledger: Ledger) -> str:
-    """The unfinished load of the same sources into the same table, or a new one.
-
-    Raises:
-        UsageError: it has landed something and was run with options that read otherwise.
-    """
-    # By absolute paths: rowfall resume knows the load again from any folder.
-    sources = [os.path.abspath(s) if "://" not in s and s != "-" else s for s in job.sources]
-    # A forced load is another one: it loads what the others have landed.
-    text = json.dumps([sorted(sources), job.into, job.options.force])
-    job_print = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-    given = changed(job.options)
-    old = ledger.unfinished(job_print) if job.source.replayable else None
-    if old is not None and old.id in _ACTIVE:
-        old = None
-    if old is not None:
-        _same_options(old, given, ledger)
-    request = json.dumps({
-        "sources": sources,
-        "folder": os.getcwd(),
-        "to": str(job.target.folder or job.target.text),
-        "table": f"{job.target.database}.{job.target.table}" if job.target.table else None,
-        "options": {k: v for k, v in given.items() if k not in ("force", "verify")},
-    })  # fmt: skip
-    if old is not None and ledger.take_up(old, request):
-        return old.id
-    load_id = random.token_hex(5)
-    ledger.begin(load_id, job_print, job.source.text, job.target.text, job.into, request)
-    return load_id
-
-
-# What decides how bytes become rows, or where they gather: half a load in each way is no load.
-_BINDING = ("format", "compression", "delimiter", "atomic", "replace")
-
-
-def _same_options(old: LoadRow, given: Mapping[str, Any], ledger: Ledger) -> None:
-    if not ledger.landed_by(old.id):
-        return
-    before = json.loads(old.request)["options"]
-    differ = [
-        _difference(f"--{name.replace('_', '-')}", before.get(name), given.get(name))
-        for name in _BINDING
-        if before.get(name) != given.get(name)
-    ]
-    if differ:
-        raise UsageError(
-            f"load {old.id} of these files is unfinished and was run with other options: "
-            + "; ".join(differ),
-            hint=f"Give the same options to go on, or begin anew after rowfall forget {old.id}.",
-        )
-
-
-def _difference(option: str, before: object, now: object) -> str:
-    """An option that was given otherwise, in words; flags are True, None is "not given"."""
-    if True in (before, now):
-        return f"{option} was {'' if before else 'not '}given, now it is{'' if now else ' not'}"
-    was = "not given" if before is None else before
-    return f"{option} was {was}, now it is {'not given' if now is None else now}"
-
-
-def _drop_own_empty_table(job: Job, ledger: Ledger, load_id: str) -> None:
-    """A table that a failed load made and left empty is made anew: its types may be wrong."""
-    if ledger.others_load(load_id, job.into):
-        return  # one that has just begun has written nothing into the journal yet
-    uuid = table_uuid(job.engine, job.target.database, job.target.table)
-    if not uuid or ledger.table_uuid(job.into) != uuid:
-        return
-    table = sql.qualified(job.target.database, job.target.table)
-    ((rows,),) = ask(job.engine, f"SELECT count() FROM {table}")
-    if rows == 0 and not _others_load(job, uuid):
-        job.engine.run(Statement(SqlText.of(f"DROP TABLE {table} SYNC")))
-
-
-def _others_load(job: Job, uuid: str) -> bool:
-    """Whether another living process loads into a shared table, or has."""
-    if job.target.server is None:
-        return False
-    journal = Journal(job.engine, job.target.database, uuid)
-    return journal.there() and any(
-        e.landed or e.binding or not (e.ended or e.dead) for e in journal.entries()
     )
 
 

@@ -317,10 +317,14 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Splits that one attempt loads together, as indexes into the listing."""
+    """Splits that one attempt loads together, as indexes into the listing.
+
+    ``seat``: number of the engine that is to load them, 0 where there is only one.
+    """
 
     indexes: Sequence[int]
     size: int | None
+    seat: int = 0
 
 
 @dataclass(frozen=True, slots=True)

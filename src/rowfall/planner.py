@@ -215,16 +215,16 @@ def _ddl(inputs: Inputs) -> str:
 # --- attempts ------------------------------------------------------------------------------------
 
 
-def _rate(inputs: Inputs) -> float:
-    """Stored bytes per second and core."""
-    if inputs.encoding is None:
+def core_rate(encoding: Encoding | None) -> float:
+    """Stored bytes (generators: bytes in memory) that one core loads in a second."""
+    if encoding is None:
         return _MADE_RATE
-    packed = inputs.encoding.compression not in ("none", "auto")
-    return _RATES.get((inputs.encoding.kind, packed), 30e6)
+    packed = encoding.compression not in ("none", "auto")
+    return _RATES.get((encoding.kind, packed), 30e6)
 
 
 def _weight(inputs: Inputs, index: int) -> float:
-    """Bytes of a split in the unit of :func:`_rate`: stored, or made in memory."""
+    """Bytes of a split in the unit of :func:`core_rate`: stored, or made in memory."""
     rows = inputs.listing.rows(index)
     if rows is not None:
         return rows * inputs.schema.row_bytes
@@ -238,7 +238,7 @@ def _groups(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
     most = (
         float(parse_size(inputs.options.attempt_bytes))
         if inputs.options.attempt_bytes
-        else ATTEMPT_SECONDS * _rate(inputs) * inputs.facts.cores
+        else ATTEMPT_SECONDS * core_rate(inputs.encoding) * inputs.facts.cores
     )
     total = sum(_weight(inputs, i) for i in todo)
     count = max(1, round(total / most)) if most else 1
@@ -323,7 +323,7 @@ def _forecast(
     rows = _rows(inputs, todo)
     weight = sum(_weight(inputs, i) for i in todo)
     unknown = inputs.encoding is not None and inputs.listing.total_size is None
-    seconds = None if unknown else 0.3 + weight / (_rate(inputs) * inputs.facts.cores)
+    seconds = None if unknown else 0.3 + weight / (core_rate(inputs.encoding) * inputs.facts.cores)
     block_rows, block_bytes = block(facts, shape)
     writers = insert_threads(facts, shape)
     block_size = min(block_bytes, int(block_rows * shape.row_bytes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowfall import fastpath, retry
@@ -14,29 +14,17 @@ from rowfall.engines.codes import DATA_CODES, MEMORY_LIMIT
 from rowfall.errors import DataError, EngineError, RowfallError, SourceError, TargetError
 from rowfall.journal import Fate
 from rowfall.ledger import Move
-from rowfall.model import Schema, Setting, Split
+from rowfall.model import Split
 from rowfall.tune import lower
+from rowfall.workqueue import Work
 
 if TYPE_CHECKING:
-    from rowfall.execute import Executor, Means
+    from rowfall.execute import Executor
+    from rowfall.landing import Means
 
 # The engine quotes whole buffers of data in some messages; a page is enough for anybody.
 MOST_TEXT = 2_000
 UNKNOWN_TABLE = 60
-
-
-@dataclass(slots=True)
-class Work:
-    """Splits that are to be loaded by one attempt, with the history that decides what next."""
-
-    number: int
-    splits: list[Split]
-    tries: int = 0
-    lowered: int = 0
-    settings: tuple[Setting, ...] = ()
-    tolerant: bool = False
-    engine_reads: bool = False
-    schema: Schema | None = None
 
 
 class ChangedError(SourceError):
@@ -159,9 +147,9 @@ class Recovery:
     def _lower(self, work: Work, error: RowfallError) -> None:
         if work.lowered >= retry.MOST_LOWERED:
             raise error
-        executor = self._executor
+        executor, means = self._executor, self._means
         executor.note("warning", "out of memory: blocks are made smaller, trying once more")
-        executor.tally.settings = work.settings = lower(work.settings)
+        executor.tally.settings = work.settings = lower(work.settings or means.settings)
         work.lowered += 1
         executor.again(work)
 

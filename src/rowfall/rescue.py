@@ -11,7 +11,7 @@ from typing import Any
 
 from rowfall import sql, staging
 from rowfall.engines.base import Engine
-from rowfall.errors import EngineError, LedgerError
+from rowfall.errors import EngineError, LedgerError, TargetError
 from rowfall.events import Listener, Note
 from rowfall.journal import Entry, Journal
 from rowfall.ledger import Ledger, Move
@@ -35,11 +35,14 @@ class Rescue:
     Args:
         journal: of the table whose attempts are looked after.
         emit: hears what was done.
+        place: the node that ``engine`` is; only attempts that stage there are looked after.
     """
 
     def __init__(
-        self, engine: Engine, ledger: Ledger, journal: Journal, database: str, emit: Listener
-    ) -> None:
+        self, engine: Engine, ledger: Ledger, journal: Journal, database: str, emit: Listener,
+        place: str = "",
+    ) -> None:  # fmt: skip
+        self.place = place
         self._engine = engine
         self._journal = journal
         self._database = database
@@ -52,7 +55,7 @@ class Rescue:
         Raises:
             LedgerError: journal and target contradict each other.
         """
-        entries = self._journal.entries()
+        entries = [e for e in self._journal.entries() if e.place == self.place]
         self.these([e.attempt for e in entries if _open(e) and e.dead])
         ended = {e.attempt for e in entries if not _open(e) and (e.dead or e.expired)}
         for attempt in ended & with_tables(self._engine):
@@ -60,7 +63,7 @@ class Rescue:
 
     def table_gone(self) -> None:
         """Drop what dead processes had staged for a table that does not exist any more."""
-        entries = self._journal.entries()
+        entries = [e for e in self._journal.entries() if e.place == self.place]
         left = {e.attempt for e in entries if e.dead and not e.landed} & with_tables(self._engine)
         for attempt in left:
             self._kill(attempt)
@@ -193,6 +196,55 @@ class Rescue:
 
     def _run(self, text: str) -> None:
         self._engine.run(Statement(SqlText.of(text)))
+
+
+class Rescuers:
+    """One :class:`Rescue` for each node that attempts may have staged on."""
+
+    def __init__(self, journal: Journal, rescues: Sequence[Rescue]) -> None:
+        self._journal = journal
+        self._rescues = {rescue.place: rescue for rescue in rescues}
+
+    def all_dead(self) -> None:
+        """End every attempt of a dead process.
+
+        Raises:
+            LedgerError: journal and target contradict each other.
+            TargetError: a node is away that holds rows which are bound to be published.
+        """
+        for rescue in self._rescues.values():
+            rescue.all_dead()
+        self.these([
+            e.attempt for e in self._journal.entries()
+            if _open(e) and e.dead and e.place not in self._rescues
+        ])  # fmt: skip
+
+    def table_gone(self) -> None:
+        """Drop what dead processes had staged for a table that does not exist any more."""
+        for rescue in self._rescues.values():
+            rescue.table_gone()
+
+    def these(self, attempts: Sequence[str]) -> None:
+        """End named attempts, each where it has staged."""
+        places = {e.attempt: e.place for e in self._journal.entries() if e.attempt in attempts}
+        for attempt in attempts:
+            place = places.get(attempt, "")
+            if place in self._rescues:
+                self._rescues[place].these([attempt])
+            else:
+                self._away(attempt, place)
+
+    def _away(self, attempt: str, place: str) -> None:
+        """Its splits are free if nothing of it can become visible; its tables are dropped by a
+        load that finds the node."""
+        entry = self._journal.expire(attempt)
+        if entry.binding and not entry.landed:
+            raise TargetError(
+                f"the node {place} is not there, and holds {entry.rows:,} rows that a stopped load "
+                "has staged and must make visible",
+                hint="Start it again and run the same command; if it is gone for good, rowfall "
+                "forget makes the load's files be loaded again.",
+            )
 
 
 def _open(entry: Entry) -> bool:

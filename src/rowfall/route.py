@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rowfall import decoding
 from rowfall.decode import Decode, DecodePush, Given
 from rowfall.delivery import Delivery, Pull, Push
-from rowfall.jobs import Job
+from rowfall.jobs import Job, Seat
 from rowfall.model import Plan
 from rowfall.publish import ask
 from rowfall.sqltext import quote
@@ -16,45 +16,46 @@ if TYPE_CHECKING:
     from rowfall.engines.server import Server
 
 
-def deliver(job: Job, plan: Plan) -> Delivery:
-    """The delivery of a load."""
+def deliver(job: Job, plan: Plan, seat: Seat) -> Delivery:
+    """The delivery of a load into one engine."""
     pushes = plan.delivery == "push"
-    reader: Delivery = Pull(job.engine, job.puller, job.target, job.encoding)
+    reader: Delivery = Pull(seat.engine, job.puller, seat.target, job.encoding)
     if pushes:
         from rowfall.push import Pusher
 
-        pusher = Pusher(_server(job), streams=plan.streams, reader=lambda: job.reader)
-        reader = Push(pusher, job)
+        pusher = Pusher(_server(seat), streams=plan.streams, reader=lambda: job.reader)
+        reader = Push(pusher, job, seat)
     if plan.decoder != decoding.PROGRAM or job.encoding is None:
         return reader
-    given = Given(job.puller, job.target, job.encoding, _sorted_by(job, plan), reader)
+    given = Given(job.puller, seat.target, job.encoding, _sorted_by(job, plan, seat), reader)
     if job.target.server is not None and not pushes:
         from rowfall.inside import DecodeInside
 
         stored = sum(job.listing.size(i) or 0 for g in plan.groups for i in g.indexes)
-        return DecodeInside(_server(job), given, stored / (plan.forecast.rows or 1))
+        return DecodeInside(_server(seat), given, stored / (plan.forecast.rows or 1))
     program = decoding.program()
     if program is None:  # removed since the plan was made
         return reader
     if pushes:
-        return DecodePush(program, _server(job), given, plan.streams)
-    return Decode(program, job.engine, given)
+        return DecodePush(program, _server(seat), given, plan.streams)
+    return Decode(program, seat.engine, given)
 
 
-def _server(job: Job) -> Server:
+def _server(seat: Seat) -> Server:
     from rowfall.engines.server import Server
 
-    assert isinstance(job.engine, Server)  # noqa: S101 - of a target that is a server
-    return job.engine
+    assert isinstance(seat.engine, Server)  # noqa: S101 - of a target that is a server
+    return seat.engine
 
 
-def _sorted_by(job: Job, plan: Plan) -> tuple[int, ...]:
+def _sorted_by(job: Job, plan: Plan, seat: Seat) -> tuple[int, ...]:
     """Columns that blocks are sorted by before they are sent."""
-    if not job.target.table or job.options.presort == "never":
+    if not seat.target.table or job.options.presort == "never":
         return ()
+    home = job.home if seat.target is job.target else seat.target.table
     rows = ask(
-        job.engine,
+        seat.engine,
         "SELECT sorting_key FROM system.tables WHERE "
-        f"database = {quote(job.target.database)} AND name = {quote(job.home)}",
+        f"database = {quote(seat.target.database)} AND name = {quote(home)}",
     )
     return decoding.sort_columns(str(rows[0][0]), plan.schema) if rows else ()

@@ -11,7 +11,7 @@ from typing import Any
 
 from rowfall.engines.base import READ_EVENTS, SOURCE_BYTES, Engine
 from rowfall.errors import RowfallError
-from rowfall.events import Listener, Progressed
+from rowfall.events import Event, Listener, Progressed
 from rowfall.model import Statement
 from rowfall.publish import read_rows
 from rowfall.sqltext import SqlText, quote
@@ -34,6 +34,38 @@ class _Running:
         # Never back: where several statements feed one, those that have ended are not seen.
         most = stored if self.limit is None else min(stored, self.limit)
         self.stored = max(self.stored, most)
+
+
+class Together:
+    """Adds up the progress of several engines that work on one load."""
+
+    def __init__(self, emit: Listener) -> None:
+        self._emit = emit
+        self._guard = threading.Lock()
+        self._last: dict[int, Progressed] = {}
+
+    def part(self, number: int) -> Listener:
+        """The listener of one engine."""
+
+        def listen(event: Event) -> None:
+            if isinstance(event, Progressed):
+                event = self._sum(number, event)
+            self._emit(event)
+
+        return listen
+
+    def _sum(self, number: int, progressed: Progressed) -> Progressed:
+        with self._guard:
+            self._last[number] = progressed
+            every = list(self._last.values())
+        stored = [p.bytes for p in every]
+        return Progressed(
+            sum(p.rows for p in every),
+            None if None in stored else sum(b or 0 for b in stored),
+            sum(p.parts for p in every),
+            max(p.memory for p in every),
+            max(p.seconds for p in every),
+        )
 
 
 class Watch:

@@ -26,18 +26,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from faults.fake import PARTITIONS, TARGET, TARGET_UUID, Fake, as_lines
-from rowfall import execute, journal, owner, rescue, retry
+from rowfall import execute, journal, owner, rescue, retry, workqueue
 from rowfall.delivery import Order
 from rowfall.errors import EngineError, LedgerError
-from rowfall.execute import Done, Executor, Means
+from rowfall.execute import Executor
 from rowfall.journal import Journal
+from rowfall.landing import Done, Means
 from rowfall.ledger import Ledger, into_key
 from rowfall.model import Outcome, Pair, Split, Statement
 from rowfall.reconcile import follow
-from rowfall.recovery import Work
-from rowfall.rescue import Rescue
+from rowfall.rescue import Rescue, Rescuers
 from rowfall.sqltext import SqlText
 from rowfall.targets.base import Publish
+from rowfall.workqueue import Work, WorkQueue
 
 ROUNDS = int(os.environ.get("ROWFALL_FAULT_ROUNDS", "25"))
 INTO = into_key("d", TARGET)
@@ -194,7 +195,7 @@ def _load(process: Process, ledger: Ledger) -> None:
     else:
         ledger.begin(load_id, "print", "source", "target", INTO, "{}")
     claims = Journal(engine, "d", TARGET_UUID, load_id)
-    helper = Rescue(engine, ledger, claims, "d", lambda event: None)
+    helper = Rescuers(claims, [Rescue(engine, ledger, claims, "d", lambda event: None)])
     helper.all_dead()
     follow(ledger, claims, INTO)
     ledger.set_table(INTO, TARGET_UUID)
@@ -204,17 +205,17 @@ def _load(process: Process, ledger: Ledger) -> None:
     executor = _executor(process, ledger, claims, helper, load_id)
     for number, split in enumerate(SPLITS):
         if split.id not in known:
-            executor._queue.append(Work(number, [split]))
+            executor.queue.put(0, Work(number, [split]))
     executor._work(execute.FIRST_LANE)
-    if executor._fatal is not None:
-        raise executor._fatal
+    if executor.queue.fatal is not None:
+        raise executor.queue.fatal
     if executor.tally.failures:
         raise EngineError(str(executor.tally.failures))
     ledger.end(load_id, "done", "{}")
 
 
 def _executor(
-    process: Process, ledger: Ledger, claims: Journal, helper: Rescue, load_id: str
+    process: Process, ledger: Ledger, claims: Journal, helper: Rescuers, load_id: str
 ) -> OneAfterTheOther:
     engine: Any = process
     nothing = SimpleNamespace
@@ -235,7 +236,7 @@ def _executor(
         staging_name=lambda attempt, number, encoding: f"_rowfall_{attempt}",
     )  # fmt: skip
     plan: Any = nothing(
-        encoding=None, schema=nothing(row_bytes=0.0), settings=(), groups=(), lanes=1
+        encoding=None, schema=nothing(row_bytes=0.0), groups=(), lanes=1, delivery="push"
     )
     doctor: Any = nothing(other_types=lambda splits: [])
     means = Means(
@@ -244,10 +245,10 @@ def _executor(
         target=target, ledger=ledger, claims=claims,
         delivery=nothing(insert=insert),
         doctor=doctor,
-        twins=twins, into=INTO, identity=INTO, emit=lambda event: None, allowed={},
+        twins=twins, into=INTO, identity=INTO, settings=(), emit=lambda event: None, allowed={},
         rescue=helper.these, calm=lambda staged: None,
     )  # fmt: skip
-    executor = OneAfterTheOther(means, plan, load_id)
+    executor = OneAfterTheOther(means, plan, load_id, WorkQueue(1, ledger.attempts(load_id)))
     watch: Any = nothing(
         forget=lambda attempt: None, finished=lambda *_: None, ticker=lambda *_: None
     )
@@ -279,7 +280,7 @@ class Crashes(RuleBasedStateMachine):
         self.patch.setattr(owner, "dead", world.dead)
         self.patch.setattr(time, "time", world.time)
         for module, name in (
-            (execute, "WAIT_SECONDS"), (rescue, "LOOK_SECONDS"), (journal, "PAUSE_SECONDS"),
+            (workqueue, "WAIT_SECONDS"), (rescue, "LOOK_SECONDS"), (journal, "PAUSE_SECONDS"),
         ):  # fmt: skip
             self.patch.setattr(module, name, 0.0)
         self.patch.setattr(retry, "pause", lambda attempt: 0.0)

@@ -78,7 +78,7 @@ _REPLICA = """\
   <zookeeper><node><host>127.0.0.1</host><port>{keeper}</port></node></zookeeper>
   <interserver_http_host>127.0.0.1</interserver_http_host>
   <interserver_http_port>{interserver}</interserver_http_port>
-  <macros><shard>1</shard><replica>{replica}</replica></macros>
+  <macros><cluster>lab</cluster><shard>{shard}</shard><replica>{replica}</replica></macros>
   <default_replica_path>/clickhouse/tables/{{uuid}}/{{shard}}</default_replica_path>
   <default_replica_name>{{replica}}</default_replica_name>
 """
@@ -101,6 +101,8 @@ class Config:
         keeper: port of the Keeper that replicated tables use, 0 for none.
         raft: port of the Keeper inside this server, 0 where another server runs it.
         interserver, replica: port and name for replicated tables.
+        shard: the macro.
+        cluster: sections about a cluster of which this server is a node.
         keep_free: bytes of the disk that the server refuses to fill.
     """
 
@@ -116,6 +118,8 @@ class Config:
     raft: int = 0
     interserver: int = 0
     replica: str = ""
+    shard: str = "1"
+    cluster: str = ""
     keep_free: int = 0
 
     def text(self) -> str:
@@ -144,7 +148,9 @@ class Config:
             parts.append(_KEEPER.format(keeper=self.keeper, raft=self.raft, folder=folder))
         if self.keeper:
             parts.append(_REPLICA.format(keeper=self.keeper, interserver=self.interserver,
+                                         shard=self.shard,
                                          replica=escape(self.replica)))  # fmt: skip
+        parts.append(self.cluster)
         # Even 0 is written: a disk that the file no longer names keeps its last value.
         return [*parts, _KEEP_FREE.format(bytes=self.keep_free)]
 

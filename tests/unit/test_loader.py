@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowfall.loader import _difference
+from rowfall.past import _difference
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rowfall.engines import _rights
@@ -34,7 +34,7 @@ from rowfall.model import Facts, Outcome, Statement
 from rowfall.secrets import Secret
 from rowfall.sqltext import quote
 
-__all__ = ["OLDEST", "Server", "UnknownOutcome"]
+__all__ = ["OLDEST", "Server", "UnknownOutcome", "usable_memory"]
 
 READONLY = 164  # the server's code for "this user may not change anything"
 # The release from which everything used here behaves as tested.
@@ -58,6 +58,13 @@ SELECT toInt64OrZero(value) - (SELECT value FROM system.metrics WHERE metric = '
 FROM system.server_settings WHERE name = 'max_server_memory_usage' AND toInt64OrZero(value) > 0
 UNION ALL
 SELECT toInt64(value) FROM system.asynchronous_metrics WHERE metric = 'OSMemoryAvailable'"""
+
+
+def usable_memory(limits: Iterable[int], cores: int) -> int:
+    """Bytes a load may use of a server with these limits, of which 0 and less are none."""
+    # Half, as for the embedded engine: the rest is for its other users and caches.
+    free = min((limit for limit in limits if limit > 0), default=0) // 2
+    return free or cores * MEMORY_PER_CORE
 
 
 class Server:
@@ -132,15 +139,12 @@ class Server:
         limits = [int(limit) for limit in row[3:5]]
         with contextlib.suppress(RowfallError):  # an ordinary user may not read all of it
             limits += [int(left) for (left,) in self.evidence.ask(_MEMORY_LEFT)]
-        # Half, as for the embedded engine: the rest is for its other users and caches.
-        free = min((limit for limit in limits if limit > 0), default=0) // 2
         changeable = frozenset(
             name
             for (name,) in self.evidence.ask("SELECT name FROM system.settings WHERE NOT readonly")
         )
-        return Facts(
-            version, cores, memory or free or cores * MEMORY_PER_CORE, changeable, str(row[5])
-        )
+        usable = memory or usable_memory(limits, cores)
+        return Facts(version, cores, usable, changeable, str(row[5]))
 
     def _checked(self, options: Mapping[str, str]) -> dict[str, str]:
         names = ", ".join(quote(name) for name in options)

@@ -1,0 +1,1 @@
+"""What a cluster is, and the tables in it."""

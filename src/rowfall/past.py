@@ -1,0 +1,107 @@
+"""What earlier runs have left: the load to go on with, and a table that is better made anew."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets as random
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from rowfall import sql
+from rowfall.errors import UsageError
+from rowfall.jobs import Job
+from rowfall.journal import Journal
+from rowfall.ledger import Ledger, LoadRow
+from rowfall.model import Statement
+from rowfall.options import changed
+from rowfall.publish import ask
+from rowfall.shadow import table_uuid
+from rowfall.sqltext import SqlText
+
+
+def choose_load(job: Job, ledger: Ledger, active: Collection[str]) -> str:
+    """The unfinished load of the same sources into the same table, or a new one.
+
+    Args:
+        active: loads that this process runs now: another thread's load is no unfinished one.
+
+    Raises:
+        UsageError: it has landed something and was run with options that read otherwise.
+    """
+    # By absolute paths: rowfall resume knows the load again from any folder.
+    sources = [os.path.abspath(s) if "://" not in s and s != "-" else s for s in job.sources]
+    # A forced load is another one: it loads what the others have landed.
+    text = json.dumps([sorted(sources), job.into, job.options.force])
+    job_print = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    given = changed(job.options)
+    old = ledger.unfinished(job_print) if job.source.replayable else None
+    if old is not None and old.id in active:
+        old = None
+    if old is not None:
+        _same_options(old, given, ledger)
+    request = json.dumps({
+        "sources": sources,
+        "folder": os.getcwd(),
+        "to": str(job.target.folder or job.target.text),
+        "table": f"{job.target.database}.{job.target.table}" if job.target.table else None,
+        "options": {k: v for k, v in given.items() if k not in ("force", "verify")},
+    })  # fmt: skip
+    if old is not None and ledger.take_up(old, request):
+        return old.id
+    load_id = random.token_hex(5)
+    ledger.begin(load_id, job_print, job.source.text, job.target.text, job.into, request)
+    return load_id
+
+
+# What decides how bytes become rows, or where they gather: half a load in each way is no load.
+_BINDING = ("format", "compression", "delimiter", "atomic", "replace")
+
+
+def _same_options(old: LoadRow, given: Mapping[str, Any], ledger: Ledger) -> None:
+    if not ledger.landed_by(old.id):
+        return
+    before = json.loads(old.request)["options"]
+    differ = [
+        _difference(f"--{name.replace('_', '-')}", before.get(name), given.get(name))
+        for name in _BINDING
+        if before.get(name) != given.get(name)
+    ]
+    if differ:
+        raise UsageError(
+            f"load {old.id} of these files is unfinished and was run with other options: "
+            + "; ".join(differ),
+            hint=f"Give the same options to go on, or begin anew after rowfall forget {old.id}.",
+        )
+
+
+def _difference(option: str, before: object, now: object) -> str:
+    """An option that was given otherwise, in words; flags are True, None is "not given"."""
+    if True in (before, now):
+        return f"{option} was {'' if before else 'not '}given, now it is{'' if now else ' not'}"
+    was = "not given" if before is None else before
+    return f"{option} was {was}, now it is {'not given' if now is None else now}"
+
+
+def drop_own_empty_table(job: Job, ledger: Ledger, load_id: str) -> None:
+    """A table that a failed load made and left empty is made anew: its types may be wrong."""
+    if ledger.others_load(load_id, job.into):
+        return  # one that has just begun has written nothing into the journal yet
+    uuid = table_uuid(job.engine, job.target.database, job.target.table)
+    if not uuid or ledger.table_uuid(job.into) != uuid:
+        return
+    table = sql.qualified(job.target.database, job.target.table)
+    ((rows,),) = ask(job.engine, f"SELECT count() FROM {table}")
+    if rows == 0 and not _others_load(job, uuid):
+        job.engine.run(Statement(SqlText.of(f"DROP TABLE {table} SYNC")))
+
+
+def _others_load(job: Job, uuid: str) -> bool:
+    """Whether another living process loads into a shared table, or has."""
+    if job.target.server is None:
+        return False
+    journal = Journal(job.engine, job.target.database, uuid)
+    return journal.there() and any(
+        e.landed or e.binding or not (e.ended or e.dead) for e in journal.entries()
+    )

@@ -1,0 +1,164 @@
+"""Work that waits for an attempt, shared by everybody who works on one load.
+
+Each seat (the one engine, or a shard of a cluster) has its own line. Whoever finds its line empty
+takes from the longest one: what a seat was given is a lease, not a fate.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, replace
+
+from rowfall.model import Schema, Setting, Split
+
+# Somebody else loads the last files: a look costs two small SELECTs.
+WAIT_SECONDS = 1.0
+# Half of an attempt is worth taking over only if it is more work than its fixed cost of 0.1 to
+# 0.4 s: 16 MiB of packed text take one core about that long.
+SHARED_BYTES = 32 << 20
+
+
+@dataclass(slots=True)
+class Work:
+    """Splits that are to be loaded by one attempt, with the history that decides what next.
+
+    Attributes:
+        number: of the plan's group.
+        settings: lowered ones; None for those of the seat that takes it.
+    """
+
+    number: int
+    splits: list[Split]
+    tries: int = 0
+    lowered: int = 0
+    settings: tuple[Setting, ...] | None = None
+    tolerant: bool = False
+    engine_reads: bool = False
+    schema: Schema | None = None
+
+    @property
+    def size(self) -> int:
+        """Stored bytes, as far as they are known."""
+        return sum(split.size or 0 for split in self.splits)
+
+
+class WorkQueue:
+    """The lines of all seats.
+
+    Args:
+        seats: how many there are.
+        serial: number of the last attempt of an earlier run of the load.
+
+    Attributes:
+        stopping: Ctrl-C; nobody takes anything any more.
+        fatal: what stopped everything.
+    """
+
+    def __init__(self, seats: int = 1, serial: int = 0) -> None:
+        self.changed = threading.Condition()
+        self.stopping = False
+        self.fatal: BaseException | None = None
+        self._lines: list[deque[Work]] = [deque() for _ in range(seats)]
+        self._held: list[list[Work]] = [[] for _ in range(seats)]
+        self._busy = 0
+        self._serial = serial
+        self._landed = False
+
+    def put(self, seat: int, work: Work) -> None:
+        """Add work to the end of a line."""
+        with self.changed:
+            self._lines[seat].append(work)
+            self.changed.notify_all()
+
+    def again(self, seat: int, *works: Work) -> None:
+        """Put work back to the front of a line."""
+        with self.changed:
+            self._lines[seat].extendleft(reversed(works))
+            self.changed.notify_all()
+
+    def hold(self, seat: int, work: Work) -> None:
+        """Look again, when everything else is done, at what another process holds now."""
+        with self.changed:
+            self._held[seat].append(work)
+
+    def take(self, seat: int) -> Work | None:
+        """The next work; None when there is none and never will be. :meth:`release` ends it."""
+        while True:
+            with self.changed:
+                while not self._ended:
+                    if work := self._next(seat):
+                        self._busy += 1
+                        return work
+                    if not self._busy:
+                        break
+                    # Somebody else's attempt may still fail and come back in pieces.
+                    self.changed.wait(0.5)
+                if self._ended or not any(self._held):
+                    return None
+                # Everything else is done: see what became of what other processes hold.
+                self.changed.wait(WAIT_SECONDS)
+                for line, held in zip(self._lines, self._held, strict=True):
+                    line.extend(held)
+                    held.clear()
+
+    def _next(self, seat: int) -> Work | None:
+        if self._lines[seat]:
+            return self._lines[seat].popleft()
+        line = max(self._lines, key=lambda one: sum(work.size for work in one))
+        if not line:
+            return None
+        work = line.pop()
+        if line or len(work.splits) == 1 or work.size < SHARED_BYTES:
+            return work
+        # The last one that waits: its own seat will want some of it, too. Every second split, as
+        # the largest come first.
+        line.append(replace(work, splits=work.splits[::2]))
+        return replace(work, splits=work.splits[1::2])
+
+    def join(self) -> None:
+        """Somebody goes on with work in the background; :meth:`release` ends that."""
+        with self.changed:
+            self._busy += 1
+
+    def release(self) -> None:
+        """Work has ended, well or not."""
+        with self.changed:
+            self._busy -= 1
+            self.changed.notify_all()
+
+    def serial(self) -> int:
+        """A number that no other attempt of the load has."""
+        with self.changed:
+            self._serial += 1
+            return self._serial
+
+    def landed(self) -> None:
+        """Something has become visible: what waits is worth trying."""
+        with self.changed:
+            self._landed = True
+
+    def give_up(self) -> bool:
+        """Forget all that waits; False when something has landed, so that there is hope."""
+        with self.changed:
+            if self._landed:
+                return False
+            for line in (*self._lines, *self._held):
+                line.clear()
+            return True
+
+    def fail(self, error: BaseException) -> None:
+        """Stop everything: the first reason counts."""
+        with self.changed:
+            self.fatal = self.fatal or error
+            self.changed.notify_all()
+
+    def stop(self) -> None:
+        """Nobody takes anything any more."""
+        with self.changed:
+            self.stopping = True
+            self.changed.notify_all()
+
+    @property
+    def _ended(self) -> bool:
+        return self.stopping or self.fatal is not None
