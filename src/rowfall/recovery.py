@@ -64,7 +64,7 @@ class Recovery:
                 if tries:
                     alone = means.claims.alone(attempt)
                     moves = publisher.settle(attempt, moves, alone=alone)
-                publisher.publish(attempt, moves)
+                publisher.publish(attempt, moves, means.check)
                 self._deaths = 0
                 return
             except RowfallError as error:
