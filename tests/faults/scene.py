@@ -12,6 +12,7 @@ from typing import Literal, Self
 from faults.kills import CODES, Process
 from lab.clickhouse import ClickHouse
 from lab.faulty import Fault, Faulty, Request, nth
+from lab.process import wait_until
 from lab.rows import Rows, check_exact, create_target
 
 Side = Literal["before", "after"]
@@ -122,10 +123,19 @@ class Scene:
     def hurt_after(self, seconds: float, hurt: Hurt) -> bool:
         """Start (or repeat) the load and hurt it at that moment; see :meth:`finish`.
 
+        Args:
+            seconds: after its first request: on a busy machine it takes long to begin, and before
+                that there is nothing to hurt.
+
         Returns:
             Whether it was still running.
         """
+        asked = len(self.proxy.requests)
         process = self._start(self.proxy.port, self.database)
+        wait_until(
+            lambda: len(self.proxy.requests) > asked or process.poll() is not None,
+            _RUN_SECONDS, "a request",
+        )  # fmt: skip
         time.sleep(seconds)
         running = process.poll() is None
         if running:

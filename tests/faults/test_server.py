@@ -45,7 +45,7 @@ def test_hurt_at_random_moments(
     here.scene.fresh()
     for kind in chance.choices(list(HURTS), k=chance.randint(1, 3)):
         hurt = partial(HURTS[kind], here)
-        if here.scene.hurt_after(chance.uniform(0.4, 2.0), hurt):
+        if here.scene.hurt_after(chance.uniform(0.0, 1.6), hurt):
             survived(f"server: {kind} at a random moment")
         if here.scene.server.pid is None:
             here.scene.server.start()
