@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,10 @@ settings.load_profile("rowfall")
 def pytest_configure() -> None:
     # Parallel workers inherit the variable: they have to draw the same cases of the fault tests.
     os.environ.setdefault(SEED, str(random.randrange(1 << 30)))
+    # In the background of a script Ctrl-C is ignored, and whatever is started there ignores it,
+    # too: tests of Ctrl-C would pass without one.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -145,6 +145,8 @@ class Decode:
         finally:
             done.set()
         said = self._judge(child, order)
+        if not said:
+            raise EngineError(f"{decoding.PROGRAM} did not end by itself", transient=True)
         # More is no fault: each view on the table reads the rows again. Staging is counted later.
         if outcome.rows_read < said["rows"]:
             raise EngineError(
@@ -177,7 +179,7 @@ class Decode:
 
         Raises:
             DeclinedError: it declined, or could not read.
-            EngineError: it died.
+            EngineError: somebody has killed it.
         """
         code, last = child.end()
         try:
@@ -190,8 +192,14 @@ class Decode:
             named = str(said.get("uri", ""))
             split = next((s for s in order.splits if s.uri == named), None)
             raise DeclinedError(f"{named}: {said.get('message', last)}", split)
-        if code == -9:
-            return {}  # ended by us: the engine's own error is the cause
+        if code == -9 and child.killed:
+            return {}  # the engine's own error is the cause
+        if code < 0:
+            raise EngineError(
+                f"{decoding.PROGRAM} was killed by signal {-code}",
+                hint="Signal 9 often means that the machine ran out of memory; lower --memory.",
+                transient=True,
+            )
         raise DeclinedError(f"{decoding.PROGRAM} ended with {code}: {last[:300]}", None)
 
     def kill(self, attempt: str) -> None:
@@ -282,6 +290,9 @@ class _Child:
     """The running program; its spec, which may hold signed addresses, goes through stdin only.
 
     stdin stays open: its end tells the program that rowfall has been killed.
+
+    Attributes:
+        killed: by us.
     """
 
     def __init__(self, program: str, spec: Mapping[str, Any]) -> None:
@@ -292,6 +303,7 @@ class _Child:
         self._stdin = cast("IO[bytes]", self._process.stdin)
         self._written = (0, 0)
         self._last = b""
+        self.killed = False
         self._listener = threading.Thread(
             target=self._listen, args=(cast("IO[bytes]", self._process.stderr),), daemon=True
         )
@@ -320,14 +332,16 @@ class _Child:
         self._process.wait()
 
     def kill(self) -> None:
-        self._process.kill()
+        if self._process.poll() is None:
+            self.killed = True
+            self._process.kill()
 
     def end(self) -> tuple[int, str]:
         """Exit status and last line, of a program that has nothing more to do."""
         try:
             code = self._process.wait(timeout=END_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self.kill()
             code = self._process.wait()
         with suppress(BrokenPipeError):
             self._stdin.close()

@@ -47,6 +47,8 @@ class Means:
         rescue: brings attempts of dead processes to an end, so that their splits are free.
         allowed: settings for CREATE TABLE: what the target has, its twin may have.
         calm: waits until the target can take the parts of an attempt.
+        check: raises TargetError when the target is not the table any more that the load began
+            with.
         seat: the number of this engine's line in the queue; ``place`` is its name in the journal.
     """
 
@@ -65,6 +67,7 @@ class Means:
     allowed: Mapping[str, int]
     rescue: Callable[[Sequence[str]], None]
     calm: Callable[[Staged], None]
+    check: Callable[[], None]
     seat: int = 0
     place: str = ""
 

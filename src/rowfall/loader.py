@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,14 +161,14 @@ class Load:
         job, ledger = self.job, self.ledger
         uuid = table_uuid(job.engine, job.local.database, name)
         if uuid and job.target.server is not None:
-            self._rescue_all(uuid, key)
+            self._rescue_all(uuid, key, name)
         known = ledger.table_uuid(key)
         if known is None or known == uuid:
             return False
         if known and job.target.server is not None:
             old = self._journal(known)
             if old.there():
-                self._rescue(old).table_gone()
+                self._rescue(old, self._check_target).table_gone()
         forgotten = ledger.set_table(key, uuid)
         if forgotten and key == job.into:
             job.emit(
@@ -196,20 +197,26 @@ class Load:
         landed = self.ledger.landed(self.job.into)
         return all(s.id in landed for s in self.job.listing.splits(self.job.into))
 
-    def _rescue_all(self, uuid: str, key: str) -> None:
+    def _rescue_all(self, uuid: str, key: str, name: str) -> None:
+        def check(seat: Seat) -> None:
+            # The journal's uuid is that of the first node's table.
+            if not seat.number and table_uuid(seat.engine, seat.target.database, name) != uuid:
+                raise _dropped(self._text(seat))
+
         journal = self._journal(uuid)
         if journal.there():
-            self._rescue(journal).all_dead()
+            self._rescue(journal, check).all_dead()
             follow(self.ledger, journal, key)
 
     def _journal(self, uuid: str) -> Journal:
         job = self.job
         return Journal(job.engine, job.local.database, uuid, self.load_id, self._salt)
 
-    def _rescue(self, journal: Journal) -> Rescuers:
+    def _rescue(self, journal: Journal, check: Callable[[Seat], None]) -> Rescuers:
         job = self.job
         return Rescuers(journal, [
-            Rescue(seat.engine, self.ledger, journal, job.local.database, job.emit, seat.place)
+            Rescue(seat.engine, self.ledger, journal, job.local.database, job.emit, seat.place,
+                   partial(check, seat))
             for seat in job.seats
         ])  # fmt: skip
 
@@ -377,7 +384,8 @@ class Load:
             claims=self._claims, delivery=deliver(job, made, seat), doctor=doctor, twins=twins,
             into=self.into, identity=job.into, settings=settings, emit=emit,
             allowed=self._allowed(), rescue=self._rescuer(self._claims),
-            calm=lambda staged: self._calm(seat, staged), seat=seat.number, place=seat.place,
+            calm=lambda staged: self._calm(seat, staged),
+            check=lambda: self._check_target(seat), seat=seat.number, place=seat.place,
         )  # fmt: skip
 
     def _allowed(self) -> dict[str, int]:
@@ -387,7 +395,7 @@ class Load:
 
     def _rescuer(self, claims: Claims) -> Callable[[Sequence[str]], None]:
         if isinstance(claims, Journal):
-            return self._rescue(claims).these
+            return self._rescue(claims, self._check_target).these
         return lambda attempts: None  # nobody else can have died
 
     def _calm(self, seat: Seat, staged: Staged) -> None:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rowfall import sql
 from rowfall.engines.base import Engine
-from rowfall.errors import EngineError, LedgerError
+from rowfall.errors import EngineError, LedgerError, TargetError
 from rowfall.ledger import Ledger, Move
 from rowfall.model import Column, Pair, Statement
 from rowfall.sqltext import SqlText, quote
@@ -154,10 +154,17 @@ class Publisher:
         )
         return int(rows), int(total or 0)
 
-    def publish(self, attempt_id: str, moves: Sequence[Move]) -> None:
+    def publish(
+        self, attempt_id: str, moves: Sequence[Move], check: Callable[[], None] = lambda: None
+    ) -> None:
         """Attach every pending table of an attempt.
 
         After an error nobody knows whether a table was attached: call :meth:`settle` first.
+
+        Args:
+            check: raises TargetError when the target is another table by now than the one that the
+                load began with. The server knows tables by their names only, so this is asked
+                afterwards, and what the other table was given is taken back.
         """
         for pair in pairs_of(moves):
             target = sql.qualified(pair.database, pair.table)
@@ -165,6 +172,34 @@ class Publisher:
             statement = f"ALTER TABLE {target} ATTACH PARTITION ALL FROM {staging}"
             self._run(statement, publish_id(attempt_id, pair))
             self.ledger.attached(attempt_id, pair.staging)
+        try:
+            check()
+        except TargetError:
+            self.take_back(moves)
+            raise
+
+    def take_back(self, moves: Sequence[Move]) -> None:
+        """Drop the parts that staging still holds from the tables that they were attached to.
+
+        Raises:
+            LedgerError: some have been merged with rows of others.
+        """
+        for pair in dict.fromkeys(m.pair for m in moves):
+            found = self._ask(
+                f"SELECT name, active FROM system.parts WHERE {_of(pair.database, pair.table)} AND "
+                "uuid IN (SELECT uuid FROM system.parts WHERE "
+                f"{_of(pair.database, pair.staging)} AND active AND rows > 0)"
+            )
+            table = sql.qualified(pair.database, pair.table)
+            for name, active in found:
+                if active:
+                    self._run(f"ALTER TABLE {table} DROP PART {quote(name)}")
+            if not all(active for _, active in found):
+                raise LedgerError(
+                    f"{pair.database}.{pair.table} was put in the place of another table while "
+                    "rows were made visible; some have been merged into it",
+                    hint="Drop it and make it again, then run the same command again.",
+                )
 
     def settle(self, attempt_id: str, moves: Sequence[Move], *, alone: bool = True) -> list[Move]:
         """Find out, after a crash or a lost answer, which parts of an attempt the target has.

@@ -9,9 +9,10 @@ from rowfall.engines.base import Engine
 from rowfall.errors import LedgerError
 from rowfall.events import Listener, Note
 from rowfall.journal import Journal
-from rowfall.ledger import Attempt, Ledger
-from rowfall.model import Statement
+from rowfall.ledger import Attempt, Ledger, into_parts
+from rowfall.model import Pair, Statement
 from rowfall.publish import Publisher, ask, pairs_of
+from rowfall.shadow import table_uuid
 from rowfall.sqltext import quote
 from rowfall.targets.base import STAGING_PREFIX, Publish, Target
 
@@ -84,8 +85,10 @@ def _go_on(
         )
     }  # fmt: skip
     for pair in pairs_of(moves):
-        if (pair.database, pair.table) not in there:
-            # Somebody dropped the target: nothing of this attempt can land there any more.
+        own = (pair.database, pair.table) in there and _is_own(engine, ledger, attempt, pair)
+        if not own:
+            # Somebody dropped the target, and maybe made it anew: nothing of this attempt can land
+            # any more. A new table gets all the files again, so it must not get these rows, too.
             _drop(engine, attempt.staging)
             ledger.attempt_ended(attempt.id, "lost", "the target table was dropped")
             return
@@ -101,6 +104,15 @@ def _go_on(
     ledger.attempt_published(attempt.id, attempt.into_table)
     _drop(engine, attempt.staging)
     emit(Note("info", f"published {attempt.rows or 0:,} rows that a stopped run had loaded"))
+
+
+def _is_own(engine: Engine, ledger: Ledger, attempt: Attempt, pair: Pair) -> bool:
+    """Whether a table is still the one that an attempt was loaded for, as far as that is known: of
+    shadows and of the tables behind views it is not."""
+    known = ledger.table_uuid(attempt.into_table)
+    if not known or [pair.database, pair.table] != into_parts(attempt.into_table):
+        return True
+    return table_uuid(engine, pair.database, pair.table) == known
 
 
 def _drop(engine: Engine, place: str) -> None:

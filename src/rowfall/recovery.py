@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # The engine quotes whole buffers of data in some messages; a page is enough for anybody.
 MOST_TEXT = 2_000
 UNKNOWN_TABLE = 60
+QUERY_WAS_CANCELLED = 394
+TAKEN_CODES = (UNKNOWN_TABLE, QUERY_WAS_CANCELLED)
 
 
 class ChangedError(SourceError):
@@ -64,7 +66,7 @@ class Recovery:
                 if tries:
                     alone = means.claims.alone(attempt)
                     moves = publisher.settle(attempt, moves, alone=alone)
-                publisher.publish(attempt, moves)
+                publisher.publish(attempt, moves, means.check)
                 self._deaths = 0
                 return
             except RowfallError as error:
@@ -82,8 +84,8 @@ class Recovery:
         if executor.stopping:
             return  # the interrupt clears away; the engine may be gone already
         self._revive(error)
-        if error.code == UNKNOWN_TABLE and means.claims.fate(attempt) is Fate.TAKEN:
-            # Whoever took this process for dead has dropped the staging tables.
+        if error.code in TAKEN_CODES and means.claims.fate(attempt) is Fate.TAKEN:
+            # Whoever took this process for dead has ended its INSERT and dropped what it staged.
             executor.lost(work, attempt, place)
             return
         if isinstance(error, SourceError) or error.code in DATA_CODES:

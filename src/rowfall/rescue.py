@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,17 +36,19 @@ class Rescue:
         journal: of the table whose attempts are looked after.
         emit: hears what was done.
         place: the node that ``engine`` is; only attempts that stage there are looked after.
+        check: raises TargetError when the journal's table has another one in its place.
     """
 
     def __init__(
         self, engine: Engine, ledger: Ledger, journal: Journal, database: str, emit: Listener,
-        place: str = "",
+        place: str = "", check: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self.place = place
         self._engine = engine
         self._journal = journal
         self._database = database
         self._emit = emit
+        self._check = check
         self._publisher = Publisher(engine, ledger)
 
     def all_dead(self) -> None:
@@ -64,10 +66,16 @@ class Rescue:
     def table_gone(self) -> None:
         """Drop what dead processes had staged for a table that does not exist any more."""
         entries = [e for e in self._journal.entries() if e.place == self.place]
-        left = {e.attempt for e in entries if e.dead and not e.landed} & with_tables(self._engine)
-        for attempt in left:
-            self._kill(attempt)
-            self._discard(attempt)
+        there = with_tables(self._engine)
+        for entry in entries:
+            staged = entry.attempt in there
+            if not entry.dead or entry.landed or not (staged or entry.binding):
+                continue
+            self._kill(entry.attempt)
+            # Killed before it could see that another table had come in the place of this one.
+            self._publisher.take_back(entry.moves)
+            if staged:
+                self._discard(entry.attempt)
 
     def these(self, attempts: Sequence[str]) -> None:
         """End named attempts: publish what was committed, drop what was not."""
@@ -114,7 +122,7 @@ class Rescue:
         moves = self._fence(entry)
         alone = self._journal.alone(entry.attempt)
         settled = self._publisher.settle(entry.attempt, moves, alone=alone)
-        self._publisher.publish(entry.attempt, settled)
+        self._publisher.publish(entry.attempt, settled, self._check)
         self._journal.landed(entry.attempt)
         for database, name in dict.fromkeys((m.database, m.staging) for m in moves):
             self._engine.run(Statement(staging.drop(database, name)))

@@ -16,6 +16,7 @@ from rowfall.ledger import Ledger, into_key
 from rowfall.model import Column, Pair, Schema, Split, Statement
 from rowfall.publish import Publisher, ask
 from rowfall.reconcile import reconcile
+from rowfall.shadow import table_uuid
 from rowfall.targets.table import Table, embedded
 
 INTO = into_key("default", "t")
@@ -211,6 +212,23 @@ def test_dropped_target_loses_the_attempt_only(
     ledger.attempt_loaded("load_1", staged.rows, staged.moves)
     run("DROP TABLE t SYNC")
     reconcile(engine, ledger, target, silent)
+    assert ledger.attempt_state("load_1") == "lost"
+    assert run(f"EXISTS TABLE {staging}") == [["0"]]
+
+
+def test_a_target_made_anew_gets_nothing_of_the_attempt(
+    engine: Embedded, ledger: Ledger, target: Table, publisher: Publisher, run: Run
+) -> None:
+    """The next run loads all files into the new table: these rows would be there twice."""
+    staging = stage(engine, ledger, target, run)
+    ledger.set_table(INTO, table_uuid(engine, "default", "t"))
+    staged = publisher.staged([pair(staging)], 5.0)
+    ledger.attempt_loaded("load_1", staged.rows, staged.moves)
+    run("DROP TABLE t SYNC")
+    for statement in target.create(SCHEMA):
+        engine.run(Statement(statement))
+    reconcile(engine, ledger, target, silent)
+    assert totals(run) == (0, 0)
     assert ledger.attempt_state("load_1") == "lost"
     assert run(f"EXISTS TABLE {staging}") == [["0"]]
 

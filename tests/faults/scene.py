@@ -12,6 +12,7 @@ from typing import Literal, Self
 from faults.kills import CODES, Process
 from lab.clickhouse import ClickHouse
 from lab.faulty import Fault, Faulty, Request, nth
+from lab.process import wait_until
 from lab.rows import Rows, check_exact, create_target
 
 Side = Literal["before", "after"]
@@ -92,13 +93,16 @@ class Scene:
         Returns:
             False when the load ended without so many requests; it is checked all the same.
         """
-        met, known = threading.Event(), threading.Event()
+        met, known, done = threading.Event(), threading.Event(), threading.Event()
         running: list[Process] = []
 
         def act() -> None:
             known.wait(_RUN_SECONDS)
             met.set()
-            hurt(running[0])
+            try:
+                hurt(running[0])
+            finally:
+                done.set()
 
         fault = (
             Fault(before=act, reset="before")
@@ -111,16 +115,27 @@ class Scene:
         running.append(self._start(self.proxy.port, self.database))
         known.set()
         self.ended(running[0])
+        # A killed command has ended before the server, which is killed after it.
+        assert not met.is_set() or done.wait(_RUN_SECONDS)
         self.finish()
         return met.is_set()
 
     def hurt_after(self, seconds: float, hurt: Hurt) -> bool:
         """Start (or repeat) the load and hurt it at that moment; see :meth:`finish`.
 
+        Args:
+            seconds: after its first request: on a busy machine it takes long to begin, and before
+                that there is nothing to hurt.
+
         Returns:
             Whether it was still running.
         """
+        asked = len(self.proxy.requests)
         process = self._start(self.proxy.port, self.database)
+        wait_until(
+            lambda: len(self.proxy.requests) > asked or process.poll() is not None,
+            _RUN_SECONDS, "a request",
+        )  # fmt: skip
         time.sleep(seconds)
         running = process.poll() is None
         if running:

@@ -47,6 +47,41 @@ def test_the_target_is_dropped_in_the_middle(
             survived("target dropped in the middle")
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", sample("made anew", [(), ("--atomic",)]), ids=str)
+def test_the_target_is_dropped_and_made_anew_in_the_middle(
+    place: Make, few: Rows, survived: Survived, kind: tuple[str, ...]
+) -> None:
+    """By one statement of the server, as `CREATE OR REPLACE` does it: nothing fails, so what is
+    made visible goes into another table than the load began with. That one must have every row
+    once after the next run, and nothing before that it would get twice."""
+    here = place(*SMALL, *kind, *TYPES, of=few)
+    scene = here.scene
+    steps = changes(scene.steps())
+    last = [r for r in steps if "ATTACH PARTITION" in r.sql][-1]
+    others = [r for r in steps if r is not last]
+    for request in (last, *sample("made anew at", others)):
+        for side in SIDES if request is last else sample("made anew on", SIDES):
+            scene.fresh()
+
+            def make_anew() -> None:
+                scene.server.query(f"CREATE OR REPLACE TABLE {scene.database}.t AS "
+                                   f"{scene.database}.like_t")  # fmt: skip
+
+            create = scene.server.query(f"SHOW CREATE TABLE {scene.database}.t FORMAT TSVRaw")
+            scene.server.query(create.replace(f"{scene.database}.t", f"{scene.database}.like_t"))
+            fault = Fault(before=make_anew) if side == "before" else Fault(after=make_anew)
+            scene.proxy.script = nth(request.number, fault)
+            code = scene.run()
+            print(side, request, code, scene.said[-1])  # noqa: T201 - for failing tests
+            scene.proxy.script = None
+            assert code in (0, 5)
+            if code == 5:
+                assert f"{scene.database}.t was dropped by somebody else" in scene.said[-1]
+            scene.finish()
+            survived("target made anew in the middle")
+
+
 # --- two that replace the same table --------------------------------------------------------------
 
 

@@ -246,7 +246,7 @@ def _executor(
         delivery=nothing(insert=insert),
         doctor=doctor,
         twins=twins, into=INTO, identity=INTO, settings=(), emit=lambda event: None, allowed={},
-        rescue=helper.these, calm=lambda staged: None,
+        rescue=helper.these, calm=lambda staged: None, check=lambda: None,
     )  # fmt: skip
     executor = OneAfterTheOther(means, plan, load_id, WorkQueue(1, ledger.attempts(load_id)))
     watch: Any = nothing(

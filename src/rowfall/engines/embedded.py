@@ -42,6 +42,10 @@ PF_EXITING = 0x4
 _SMALL = {"compile_expressions": 0, "compile_aggregate_expressions": 0}
 
 
+_Waiting = dict[int, queue.SimpleQueue[dict[str, Any]]]
+"""Who waits for answers of one process, by the number of the request; 0 is its opening."""
+
+
 class Embedded:
     """The embedded engine on one folder (``None``: in memory).
 
@@ -71,13 +75,14 @@ class Embedded:
         self.folder = folder
         self._fds = tuple(fds)
         self._lock = _take_folder(folder) if folder else None
-        self._pending: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
+        self._pending: _Waiting = {}
         self._guard = threading.Lock()
         self._next = 0
         self._highest = 0
         self.cores = threads or usable_cores()
         self._memory = memory or free_memory() // 2
         self._process: Child | None = None
+        self._gone: list[Child] = []  # whoever waited for one still asks what it died of
         self._opening = threading.RLock()  # guards the process and the two that follow
         self._version = self._timezone = ""
         if not idle:
@@ -86,8 +91,9 @@ class Embedded:
     def _start(self) -> Child:
         """Start a child that opens the folder."""
         child = self._process = take(self._fds)
-        self._pending[0] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, args=(child.stdout,), daemon=True).start()
+        # Each process has its own: its listener may notice the end long after the next one began.
+        pending = self._pending = {0: queue.SimpleQueue()}
+        threading.Thread(target=self._listen, args=(child.stdout, pending), daemon=True).start()
         self._send(child, {"path": str(self.folder or ""), "lock": LOCK_NAME})
         return child
 
@@ -207,7 +213,8 @@ class Embedded:
         said = f" ({last[-1]})" if last and code > 0 else ""
         return EngineError(f"the engine's process {cause}{said}", hint=hint, transient=True)
 
-    def _listen(self, out: IO[bytes]) -> None:
+    @staticmethod
+    def _listen(out: IO[bytes], pending: _Waiting) -> None:
         """Read the child's answers and hand each to the caller that waits for it."""
         for line in out:
             try:
@@ -216,10 +223,12 @@ class Embedded:
                 break  # the child died in the middle of a line
             size = answer.get("size", 0)
             answer["data"] = out.read(size) if size else b""
-            waiting = self._pending.get(answer["id"])
+            if len(answer["data"]) < size:
+                break  # the child died in the middle of a result
+            waiting = pending.get(answer["id"])
             if waiting is not None:
                 waiting.put(answer)
-        for waiting in list(self._pending.values()):
+        for waiting in list(pending.values()):
             waiting.put({"death": True})
 
     def kill(self, query_id: str) -> None:
@@ -273,8 +282,11 @@ class Embedded:
     def revive(self) -> None:
         """A new child on the same folder after the old one died."""
         with self._opening:
+            if self._version and self._process and self._process.process.poll() is None:
+                return  # another thread has met the same death and was faster
             self.abandon()
-            self._pending.clear()
+            if self._process is not None:
+                self._gone.append(self._process)
             self._version = ""
             self._start()
             self.opened()
@@ -286,8 +298,8 @@ class Embedded:
         milliseconds until the child's lock is gone as well.
         """
         self.resident()
-        if self._process is not None:
-            _end(self._process)
+        for child in (*self._gone, *([self._process] if self._process else ())):
+            _end(child)
         if self._lock is not None:
             os.ftruncate(self._lock, 0)  # the child is to be waited for, not this process
             os.close(self._lock)

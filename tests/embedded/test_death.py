@@ -1,0 +1,143 @@
+"""The engine's process dies while several threads wait for it: a worker, a publisher, a watch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from rowfall.engines import embedded
+from rowfall.engines.embedded import Embedded
+from rowfall.engines.prestart import Child
+from rowfall.errors import EngineError
+from rowfall.model import Outcome, Statement
+from rowfall.sqltext import SqlText
+
+ONE = Statement(SqlText.of("SELECT 1"), format="TSV")
+LONG = Statement(SqlText.of("SELECT sleep(2)"), format="TSV")
+LANE, OTHER_LANE = 100, 1
+_WAIT = 20.0
+
+
+def kill(engine: Embedded) -> None:
+    assert engine._process is not None
+    os.kill(engine.pid, signal.SIGKILL)
+    engine._process.process.wait()
+
+
+def begun(engine: Embedded) -> bool:
+    """Whether a statement of LONG runs."""
+    count = "SELECT count() FROM system.processes WHERE query LIKE '%sleep(2)%' AND query NOT LIKE "
+    found = engine.run(Statement(SqlText.of(count + "'%processes%'"), format="TSV"), lane=99).data
+    return found != b"0\n"
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    ticks = threading.Event()
+    assert any(true() or ticks.wait(0.02) for _ in range(500))
+
+
+def test_who_hears_of_a_death_later_does_not_end_the_next_process(engine: Embedded) -> None:
+    """A worker and a publisher meet the same death; the slower one finds an engine that lives."""
+    engine.run(ONE)
+    kill(engine)
+    engine.revive()
+    going = start(engine, LONG, LANE)
+    wait_for(lambda: begun(engine))
+    engine.revive()
+    assert going.result(timeout=_WAIT).data == b"0\n"
+
+
+def start(engine: Embedded, statement: Statement, lane: int) -> Future[Outcome]:
+    """On a daemon thread: one that hangs fails its test and no more."""
+    done: Future[Outcome] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(engine.run(statement, lane=lane))
+        except EngineError as error:
+            done.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return done
+
+
+class LateEnd:
+    """A pipe whose end is noticed when ``told`` is set: its reader had no turn before."""
+
+    def __init__(self, out: IO[bytes], told: threading.Event) -> None:
+        self._out, self._told = out, told
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._out
+        self._told.wait(_WAIT)
+
+    def read(self, size: int) -> bytes:
+        return self._out.read(size)
+
+
+def test_a_death_is_told_to_those_who_waited_for_that_process_only(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late: the next process is started and used meanwhile."""
+    told = threading.Event()
+    listen = Embedded._listen
+
+    ends = iter([told])
+
+    def late(out: Any, *waiting: Any) -> None:
+        end = next(ends, None)
+        listen(LateEnd(out, end) if end else out, *waiting)
+
+    monkeypatch.setattr(Embedded, "_listen", staticmethod(late))
+    engine = Embedded(folder, memory=1 << 30)
+    try:
+        waiting = start(engine, LONG, LANE)
+        wait_for(lambda: begun(engine))
+        kill(engine)
+        engine.revive()
+        going = start(engine, LONG, OTHER_LANE)
+        wait_for(lambda: begun(engine))
+        told.set()
+        with pytest.raises(EngineError, match="killed by signal 9"):
+            waiting.result(timeout=_WAIT)
+        assert going.result(timeout=_WAIT).data == b"0\n"
+    finally:
+        told.set()
+        engine.close()
+
+
+# Opens, then dies in the middle of the first result.
+_HALF = """
+import json, sys
+sys.stdin.readline()
+print(json.dumps({"id": 0, "ok": {"version": "26.9", "timezone": "UTC"}, "size": 0}), flush=True)
+tag = json.loads(sys.stdin.readline())["id"]
+sys.stdout.write(json.dumps({"id": tag, "ok": {}, "size": 9}) + "\\n123")
+"""
+
+
+def test_half_a_result_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spawn(fds: Sequence[int]) -> Child:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen([sys.executable, "-c", _HALF], stdin=pipe, stdout=pipe)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        return Child(process, process.stdin, process.stdout, tempfile.TemporaryFile())
+
+    monkeypatch.setattr(embedded, "take", spawn)
+    engine = Embedded(None)
+    try:
+        with pytest.raises(EngineError, match="ended with status 0"):
+            engine.run(ONE)
+    finally:
+        engine.close()
