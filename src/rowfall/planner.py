@@ -47,8 +47,8 @@ _MADE_RATE = 120e6
 # An attempt's fixed cost (staging, count, publish, idle threads at its end) is 0.1 to 0.4 s: at
 # 20 s of work it stays under 2 %. More would only mean more to repeat after a crash.
 ATTEMPT_SECONDS = 20.0
-# Files are not taken apart, so at the end of an attempt cores wait for the last ones: of 1,000 files
-# of 210 MB, 16 cores get 38 in 20 s, which take 3 rounds where 2.4 would do. Four rounds at least
+# Files are not taken apart, so at the end of an attempt cores wait for the last ones: of 1,000 of
+# 210 MB, 16 cores get 38 in 20 s, which take 3 rounds where 2.4 would do. Four rounds at least
 # make that 6 % at most.
 ATTEMPT_ROUNDS = 4
 # The statement names every object of its attempt; beyond this the text is slow to parse.
