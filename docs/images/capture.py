@@ -1,6 +1,6 @@
 """Draws docs/images/load.svg from a real run: ``python docs/images/capture.py``.
 
-Makes 10 million rows in 20 csv.gz files, loads them on a pseudo-terminal of 80 columns, and lets
+Makes 50 million rows in 20 csv.gz files, loads them on a pseudo-terminal of 80 columns, and lets
 rich draw what the terminal showed. The progress line is redrawn many times; one frame of it is
 kept where it stood.
 """
@@ -23,7 +23,7 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 COLUMNS = 80
-ROWS = "10_000_000"
+ROWS = "50_000_000"
 COMMAND = ("load", "trips/*.csv.gz", "--to", "data")
 SHOWN = "rowfall load 'trips/*.csv.gz' --to data"
 # Where the frame that is kept should stand, in percent of the bytes.
