@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowfall import decoding, inside
 from rowfall.errors import TargetError, UsageError
-from rowfall.jobs import connect
+from rowfall.events import silent
+from rowfall.jobs import connect, shards_of
 from rowfall.options import Options
 from rowfall.reach import same_machine
 from rowfall.targets.base import Target
@@ -29,7 +31,7 @@ class Installed:
     """What has become of an installation.
 
     Attributes:
-        path: of the program in the server's folder.
+        path: of the program in the server's folder; of a cluster, all of them.
         changed: it was copied now; it may have been there before.
     """
 
@@ -38,7 +40,8 @@ class Installed:
 
 
 def install(target: Target, folder: str = "") -> Installed:
-    """Copy the program of this machine into the server's folder and let the server run it.
+    """Copy the program of this machine into the server's folder and let the server run it; of a
+    cluster, on every node that answers.
 
     Args:
         folder: the server's ``user_scripts_path``, "" to ask the server.
@@ -57,38 +60,51 @@ def install(target: Target, folder: str = "") -> Installed:
             f"{decoding.PROGRAM} is not installed here",
             hint="Build it from crates/rowfall-decode: make decoder.",
         )
-    server = connect(target.server, Options())
-    try:
-        folder = folder or _folder(server, target)
-        path = Path(folder) / decoding.PROGRAM
-        if not inside.obstacle(server):
-            return Installed(str(path), changed=False)
-        if not same_machine(server, target.server.host) or not os.access(folder, os.W_OK):
-            raise TargetError(
-                f"{folder} of {target.text} cannot be written from here",
-                hint=f"Copy {program} there as an administrator, for each server of a cluster, and "
-                "make it executable for the server's user; then run this again to check it.",
-            )
-        _copy(program, path)
-        why = inside.obstacle(server)
-        if why:
-            raise TargetError(
-                f"{path} was written, but {why} that it can run",
-                hint="The program has to be executable for the server's user, and made for its "
-                "processor and C library.",
-            )
-        return Installed(str(path), changed=True)
-    finally:
-        server.close()
+    with ExitStack() as stack:
+        server = connect(target.server, Options())
+        stack.callback(server.close)
+        chosen = Options(skip_unavailable_shards=True)
+        shards = shards_of(server, target, chosen, stack, silent)
+        if shards is None:
+            return _install(server, target.server.host, target.text, folder, program)
+        done = [
+            _install(shards.reach(node), node.host, node.name, folder, program)
+            for node in shards.cluster.up
+        ]
+        paths = ", ".join(dict.fromkeys(one.path for one in done))
+        return Installed(paths, changed=any(one.changed for one in done))
 
 
-def _folder(server: Server, target: Target) -> str:
+def _install(server: Server, host: str, text: str, folder: str, program: str) -> Installed:
+    """Args: text: the server for people. See :func:`install`."""
+    folder = folder or _folder(server, text)
+    path = Path(folder) / decoding.PROGRAM
+    if not inside.obstacle(server):
+        return Installed(str(path), changed=False)
+    if not same_machine(server, host) or not os.access(folder, os.W_OK):
+        raise TargetError(
+            f"{folder} of {text} cannot be written from here",
+            hint=f"Copy {program} there as an administrator, for each server of a cluster, and "
+            "make it executable for the server's user; then run this again to check it.",
+        )
+    _copy(program, path)
+    why = inside.obstacle(server)
+    if why:
+        raise TargetError(
+            f"{path} was written, but {why} that it can run",
+            hint="The program has to be executable for the server's user, and made for its "
+            "processor and C library.",
+        )
+    return Installed(str(path), changed=True)
+
+
+def _folder(server: Server, text: str) -> str:
     """The server's ``user_scripts_path``: only its error about a missing program tells."""
     said = inside.complaint(server, "rowfall-is-not-there")
     match = _FOLDER.search(said)
     if match is None:
         raise TargetError(
-            f"{target.text} does not run programs for this user: {said}",
+            f"{text} does not run programs for this user: {said}",
             hint="It takes the right CREATE TEMPORARY TABLE ON *.*, which S3 and URL bring along.",
         )
     return match[1] or match[2]

@@ -181,7 +181,7 @@ def open_job(
             stack.callback(ledger.close)
         seats: tuple[Seat, ...] = ()
         if shards is not None and not by_hand:
-            shards.check_key(options.shard_key)
+            shards.check(options.shard_key)
             server = shards.nodes[0][1]
             seats = tuple(
                 Seat(number, node.address, engine, there)

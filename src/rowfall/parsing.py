@@ -65,7 +65,10 @@ def _outside(job: Job, how: Reach) -> str:
     """Why the decoder cannot run inside the server that reads the source, "" if it can."""
     if not isinstance(how.source, Addressed):
         return "the server reads its own files"
-    return inside.obstacle(cast("Server", job.engine))
+    for seat in job.seats:
+        if why := inside.obstacle(cast("Server", seat.engine)):
+            return f"{why} ({seat.place})" if seat.place else why
+    return ""
 
 
 def _nearer(job: Job, how: Reach) -> Reach | None:
@@ -82,13 +85,13 @@ def _nearer(job: Job, how: Reach) -> Reach | None:
 
 
 def reads_exactly(job: Job) -> bool:
-    """Whether the engine that stores takes floats of text exactly: not 24.10, for one."""
+    """Whether the engines that store take floats of text exactly: not 24.10, for one."""
     if job.target.server is None or job.encoding is None or job.encoding.kind is Kind.TYPED:
         return True
     statement = Statement(
         SqlText.of(bodies.FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV"
     )
     try:
-        return job.engine.run(statement).data == b"1\n"
+        return all(seat.engine.run(statement).data == b"1\n" for seat in job.seats)
     except RowfallError:  # a right is missing that a load needs, too
         return False

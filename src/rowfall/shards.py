@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from rowfall import staging
 from rowfall.cluster.creation import Ddl, statements
 from rowfall.cluster.discover import Asks, Cluster, Node, discover
 from rowfall.cluster.everywhere import run_on_cluster
@@ -65,12 +66,27 @@ class Shards:
             sharding_key=options.shard_key or "", replicated=options.replicated,
         )  # fmt: skip
 
-    def check_key(self, wanted: str | None) -> None:
-        """Shards that choose their files freely put rows where no sharding key would.
+    def check(self, wanted: str | None) -> None:
+        """Whether shards may take the files that they like, straight into their own tables.
+
+        Args:
+            wanted: the sharding key of a table that is to be made.
 
         Raises:
-            UsageError: the key is an expression of the row, and there are several shards.
+            UsageError: the key is an expression of the row, and there are several shards; or
+                views read from the Distributed table, which the rows do not pass.
         """
+        tables = self.tables
+        there = (tables.database, tables.table)
+        over = None if tables.direct else staging.lookup(asker(self.entry), [there]).get(there)
+        if over is not None and over.views:
+            names = ", ".join(".".join(view) for view in over.views)
+            raise UsageError(
+                f"{'.'.join(there)} feeds materialized views ({names}), and rows that go straight "
+                "into the local tables do not pass it",
+                hint=f"Let the views read from {'.'.join(tables.local)} on each node, or load with "
+                "--method distributed.",
+            )
         key = self.tables.sharding_key or wanted or RAND
         if len(self.cluster.shards) > 1 and key.replace(" ", "").lower() not in FREE_KEYS:
             raise UsageError(

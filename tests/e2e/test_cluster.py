@@ -80,6 +80,23 @@ def test_shards_pull_their_own_objects(fleet: Fleet, s3: Seaweed, bucket: str) -
     assert all(shard["requests"] >= 4 for shard in report["shards"])
 
 
+def test_every_shard_decodes_its_own_objects(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
+    source = objects(fleet, s3, bucket)
+    pull = ("load", source, "--table", "t", "--pull")
+    done = fleet.ends(2, *pull, "--decoder", "always", env=s3.env)
+    assert "rowfall-decode" in done.talk
+    fleet.ok("install-decoder")
+    try:
+        planned = fleet.ok("plan", *pull[1:], "--json", env=s3.env).document
+        assert planned["decoder"] == "rowfall-decode"
+        report = fleet.load(*pull[1:], "--verify", "--decoder", "always", env=s3.env)
+        assert report["rows"] == 8_000
+        assert fleet.counts("t_local") == [4_000, 4_000]
+    finally:
+        for path in fleet.cluster.folder.rglob("rowfall-decode"):
+            path.unlink()
+
+
 def test_the_other_replica_follows(fleet: Fleet) -> None:
     done = fleet.ok("load", files(fleet), "--table", "t", "--wait", "replicas")
     assert "all 4 replicas have the rows" in done.talk
@@ -142,6 +159,30 @@ def test_a_sharding_key_puts_rows_where_they_belong(fleet: Fleet, s3: Seaweed, b
 
 
 # --- what is refused ------------------------------------------------------------------------------
+
+
+def test_views_of_the_distributed_table_would_see_nothing(fleet: Fleet) -> None:
+    source = files(fleet, 2)
+    fleet.load(source, "--table", "t")
+    fleet.do(
+        "CREATE MATERIALIZED VIEW {db}.seen (n UInt64) ENGINE = MergeTree ORDER BY n AS "
+        "SELECT id AS n FROM {db}.t"
+    )
+    done = fleet.ends(2, "load", files(fleet, 4), "--table", "t")
+    assert "feeds materialized views" in done.talk
+    assert fleet.numbers("t") == [2_000, 2_000]
+
+
+def test_views_of_the_local_tables_get_every_row_once(fleet: Fleet) -> None:
+    fleet.load(files(fleet, 2), "--table", "t")
+    on = "ON CLUSTER lab"
+    fleet.do(f"CREATE TABLE {{db}}.seen {on} (n UInt64) ENGINE = MergeTree ORDER BY n")
+    fleet.do(f"CREATE MATERIALIZED VIEW {{db}}.sees {on} TO {{db}}.seen AS "
+             "SELECT id AS n FROM {db}.t_local")  # fmt: skip
+    fleet.load(files(fleet, 8), "--table", "t")
+    seen = [fleet.ask(node, "SELECT count() FROM {db}.seen")[0][0] for node in fleet.first()]
+    assert sum(seen) == 6_000
+    assert all(seen)
 
 
 def test_an_unknown_cluster_names_those_that_there_are(fleet: Fleet) -> None:
