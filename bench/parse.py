@@ -172,12 +172,9 @@ def _head(versions: dict[str, str], rounds: int, load: float) -> list[str]:
          if line.startswith("model name")),
         platform.processor(),
     )  # fmt: skip
-    said = subprocess.run(
-        [decoding.program() or "rowfall-decode", "--version"], capture_output=True, text=True
-    )
     machine = [
         ("cores", str(usable_cores())), ("CPU", model), ("kernel", platform.release()),
-        ("rowfall-decode", said.stdout.split()[-1]), *sorted(versions.items()),
+        *sorted(versions.items()),
         ("Python", platform.python_version()), ("rounds", str(rounds)),
         ("date", f"{datetime.now(UTC):%Y-%m-%d}"), ("load average before", f"{load:.2f}"),
     ]  # fmt: skip
