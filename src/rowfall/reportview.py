@@ -19,6 +19,7 @@ from rowfall.model import Report, Verification, VerifiedSplit
 REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 1
 DEFAULT_TARGETS = ("", "rowfall-data", "./rowfall-data")  # what needs no --to
 SHOWN_FAILURES = 20
+SHOWN_SHARDS = 20
 LEAST_CPU = 0.05  # seconds: less would be shown as 0.0
 _PHASE_BAR = 40
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z")
@@ -111,20 +112,24 @@ def _numbers(report: Report) -> RenderableType:
 
 
 def _shards(report: Report, width: int) -> list[RenderableType]:
-    """A table with one line a shard, and how even they are."""
+    """A table with one line a shard, and how even they are. Of many, those that took longest."""
+    shown = sorted(report.shards, key=lambda s: -s.seconds)[:SHOWN_SHARDS]
+    left = len(report.shards) - len(shown)
+    shown.sort(key=lambda s: s.shard)
     head = ("", "rows", "splits", "read", "written", "time", "CPU s", "memory", "requests")
     rows = [tuple(Text(word, "dim") for word in head)]
     rows += [
         (
-            Text(f"shard {s.shard}"), Text(units.exact(s.rows)), Text(units.exact(s.splits)),
+            Text(f"shard {s.shard}"), Text(units.count(s.rows)), Text(units.exact(s.splits)),
             Text(units.size(s.bytes_source)), Text(units.size(s.bytes_written)),
             Text(units.duration(s.seconds)), Text(f"{s.cpu_seconds:,.1f}"),
-            Text(units.memory(s.peak_memory)), Text(units.exact(s.requests)),
+            Text(units.memory(s.peak_memory)), Text(units.count(s.requests)),
         )
-        for s in report.shards
+        for s in shown
     ]  # fmt: skip
     between = sum(s.bytes_received for s in report.shards)
-    even = (
+    even = f"{units.exact(left)} more shards took less time. " if left else ""
+    even += (
         f"The fullest has {units.percent(report.imbalance)} more than the average; "
         f"{units.size(between)} came from other nodes and from here."
     )

@@ -7,9 +7,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from rowfall.model import Failure, Report, Verification, VerifiedSplit
+from rowfall.model import Failure, Report, ShardReport, Verification, VerifiedSplit
 from rowfall.reportview import (
     SHOWN_FAILURES,
+    SHOWN_SHARDS,
     loads_document,
     loads_text,
     query_command,
@@ -68,6 +69,25 @@ EQUAL = Verification(
     seconds=1.5,
     splits=tuple(VerifiedSplit(f"s3://bucket/part_{n}.csv", 50, "0", 50) for n in range(2)),
 )
+
+
+def shards(count: int) -> tuple[ShardReport, ...]:
+    return tuple(
+        ShardReport(n, f"10.0.0.{n}:9000", 25_123_456, 1_234, 5_234_567_890, 3_000_000_000, 120,
+                    100.0 + n, 1_234.5, 3 << 30, 12_345, 1_000)
+        for n in range(1, count + 1)
+    )  # fmt: skip
+
+
+def test_report_of_a_cluster_has_a_line_a_shard() -> None:
+    text = report_text(replace(DONE, shards=shards(2), imbalance=0.012))
+    assert "shard 2  25.1M   1,234  5.23 GB  3.00 GB  1m 42s  1,234.5  3.00 GiB" in text
+    assert "The fullest has 1 % more than the average; 2.00 kB came from other nodes" in text
+    assert max(map(len, text.split("\n")[:-2])) <= 80
+    many = report_text(replace(DONE, shards=shards(SHOWN_SHARDS + 5)))
+    assert "shard 5 " not in many
+    assert "shard 6 " in many
+    assert "5 more shards took less time." in many
 
 
 def test_report_of_a_finished_load() -> None:
