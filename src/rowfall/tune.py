@@ -34,6 +34,17 @@ BYTES_PER_PARTITION_STREAM = 1 << 20
 # A writer holds two buffers of 1 MiB for each file of its part: what is to be compressed
 # (max_compress_block_size) and what is to be written. For 51 columns that is 165 MiB.
 BYTES_PER_FILE = 2 << 20
+# The engine's limit counts what is reserved, touched or not, and a part is written while the one
+# before is finished: 545 MiB for a writer of 51 columns in 121 files, blocks not counted. Parts
+# below min_bytes_for_wide_part (10 MiB) are one file each and need none of it.
+RESERVED_PER_FILE = 9 << 19
+LEAST_WIDE_BYTES = 10 << 20
+# Blocks count three times there, five times those that come through a pipe; and what reads one
+# object: a row group of 89 MB in pages and columns, or a stretch of text.
+RESERVED_COPIES, PIPED_COPIES = 3, 2
+PARQUET_PER_READER, TEXT_PER_READER = 115 << 20, 32 << 20
+# One writer with larger blocks is faster than two with blocks of 15 MiB (4.1 and 5.4 s).
+WORTH_A_WRITER = 32 << 20
 # What the Parquet reader may hold before it waits for the rest of the pipeline: its default of 4
 # GiB is more than a small --memory; 1/8 was not slower (2 M rows of 51 columns: 2.1 s with both).
 PARQUET_SHARE = 8
@@ -97,14 +108,28 @@ def tune(facts: Facts, shape: Shape, chosen: dict[str, str | int | float]) -> tu
 
 def insert_threads(facts: Facts, shape: Shape) -> int:
     """Parallel write streams: all cores up to 4, half of them above (the rest reads and parses)."""
+    return _crew(facts, shape)[1]
+
+
+def _crew(facts: Facts, shape: Shape) -> tuple[int, int]:
+    """Threads that read and writers: as many as can afford blocks of the least size."""
+    readers = facts.cores
     threads = facts.cores if facts.cores <= 4 else math.ceil(facts.cores / 2)
-    # Every stream must afford a block of the least size.
     room = (facts.memory - ENGINE_BASE) // (COPIES_PER_BLOCK * LEAST_BLOCK_BYTES)
-    return max(1, min(threads, room))
+    writers = max(1, min(threads, room))
+    typed = _parquet_memory(facts, shape) > 0
+    if not (typed or shape.decoded) and _room(facts, shape, writers) < LEAST_WIDE_BYTES:
+        return readers, writers
+    while writers > 1 and _reservable(facts, shape, readers, writers) < WORTH_A_WRITER:
+        writers -= 1
+    # Text costs a reader little: fewer of them would only be slower.
+    while typed and readers > 1 and _reservable(facts, shape, readers, writers) < LEAST_WIDE_BYTES:
+        readers -= 1
+    return readers, writers
 
 
 def _threads(facts: Facts, shape: Shape) -> list[Setting]:
-    writers = insert_threads(facts, shape)
+    readers, writers = _crew(facts, shape)
     many = shape.files >= facts.cores
     text = shape.encoding is not None and shape.encoding.kind in (Kind.TEXT, Kind.JSON)
     parallel = 0 if many or not text else 1
@@ -114,11 +139,16 @@ def _threads(facts: Facts, shape: Shape) -> list[Setting]:
         else "few files: several threads parse one of them"
     )
     settings = [
-        Setting("max_threads", facts.cores, f"{facts.cores} usable cores"),
+        Setting(
+            "max_threads",
+            readers,
+            f"{facts.cores} usable cores"
+            + (", fewer for their memory" if readers < facts.cores else ""),
+        ),
         Setting(
             "max_insert_threads",
             writers,
-            "one writer per core up to 4 cores, half of them above",
+            "one writer per core up to 4 cores, half of them above, fewer for their memory",
         ),
         Setting("input_format_parallel_parsing", parallel, why if text else "not a text format"),
     ]
@@ -139,15 +169,35 @@ def _files(type_: str) -> int:
     return 1 + ("Nullable(" in type_) + ("String" in type_)
 
 
-def _fixed_memory(facts: Facts, shape: Shape) -> int:
+def _fixed_memory(facts: Facts, shape: Shape, writers: int) -> int:
     """Bytes that are taken whatever the size of blocks."""
-    writers = insert_threads(facts, shape)
     buffers = max(
         min(shape.partitions, 1000) * len(shape.columns) * BYTES_PER_PARTITION_STREAM // 8,
         writers * BYTES_PER_FILE * sum(_files(c.type) for c in shape.columns),
     )
     ahead = writers * FETCHED_AHEAD if shape.decoded and shape.remote else 0
     return ENGINE_BASE + buffers + ahead + _parquet_memory(facts, shape)
+
+
+def _room(facts: Facts, shape: Shape, writers: int) -> int:
+    """Bytes of a block that all copies of all writers leave room for."""
+    copies = COPIES_PER_BLOCK + shape.decoded
+    return max(facts.memory - _fixed_memory(facts, shape, writers), 0) // (copies * writers)
+
+
+def _reservable(facts: Facts, shape: Shape, readers: int, writers: int) -> int:
+    """Bytes of a block with which a statement stays below its own limit."""
+    reading = PARQUET_PER_READER if _parquet_memory(facts, shape) else TEXT_PER_READER
+    reading = min(reading, 4 * shape.biggest) if shape.biggest else reading
+    taken = writers * RESERVED_PER_FILE * sum(_files(c.type) for c in shape.columns)
+    if shape.decoded:
+        readers = 0  # another process
+    left = _limit(facts) - facts.memory // 16 - readers * reading - taken
+    return max(left, 0) // ((RESERVED_COPIES + PIPED_COPIES * shape.decoded) * writers)
+
+
+def _limit(facts: Facts) -> int:
+    return facts.memory - ENGINE_BASE // 2
 
 
 def _parquet_memory(facts: Facts, shape: Shape) -> int:
@@ -160,11 +210,13 @@ def _parquet_memory(facts: Facts, shape: Shape) -> int:
 def block(facts: Facts, shape: Shape) -> tuple[int, int]:
     """Rows and bytes at which a block becomes a part.
 
-    bytes = (memory - base - buffers) / (4 x writers).
+    bytes = (memory - base - buffers) / (4 x writers), less where the statement would reserve more
+    than it may.
     """
-    writers = insert_threads(facts, shape)
-    copies = COPIES_PER_BLOCK + shape.decoded
-    room = max(facts.memory - _fixed_memory(facts, shape), 0) // (copies * writers)
+    readers, writers = _crew(facts, shape)
+    room = _room(facts, shape, writers)
+    if room >= LEAST_WIDE_BYTES:
+        room = min(room, max(_reservable(facts, shape, readers, writers), LEAST_WIDE_BYTES))
     size = max(LEAST_BLOCK_BYTES, min(MOST_BLOCK_BYTES, room))
     # More partitions cut a block into more parts: larger blocks keep the parts from being tiny.
     most = MOST_BLOCK_ROWS * (4 if shape.partitions > 10 else 1)
@@ -175,6 +227,7 @@ def block(facts: Facts, shape: Shape) -> tuple[int, int]:
 def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
     rows, size = block(facts, shape)
     writers = insert_threads(facts, shape)
+    fixed = bytes_text(_fixed_memory(facts, shape, writers))
     # Blocks on their way are smaller; of wide rows the engine's own size would be too much.
     passing = max(LEAST_READ_ROWS, int(size / 4 / max(shape.row_bytes, 1.0)))
     reading = Setting(
@@ -198,13 +251,13 @@ def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
         Setting(
             "min_insert_block_size_bytes",
             size,
-            f"({bytes_text(facts.memory)} - {bytes_text(_fixed_memory(facts, shape))} for engine "
-            f"and buffers) / ({COPIES_PER_BLOCK + shape.decoded} x {writers} writers), at most "
-            f"{bytes_text(MOST_BLOCK_BYTES)}",
+            f"({bytes_text(facts.memory)} - {fixed} for engine and buffers) / "
+            f"({COPIES_PER_BLOCK + shape.decoded} x {writers} writers), at most "
+            f"{bytes_text(MOST_BLOCK_BYTES)} and what the statement's limit allows",
         ),
         Setting(
             "max_memory_usage",
-            facts.memory - ENGINE_BASE // 2,
+            _limit(facts),
             "the statement's share of --memory; it fails alone, not the machine",
         ),
     ]

@@ -17,6 +17,7 @@ from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText
 from rowfall.targets.export import Export
 from rowfall.targets.table import embedded
+from rowfall.tune import Shape, tune
 
 CSV_GZ = Encoding("CSV", "gzip", Kind.TEXT)
 SCHEMA = Schema((Column("a", "UInt32"), Column("b", "String")), order_by="a")
@@ -160,6 +161,30 @@ class TestSettings:
         size = int(str(self.value(made, "min_insert_block_size_bytes")))
         assert 3 * writers * size <= max(memory - (350 << 20), 3 * 8 << 20)
         assert 1 <= writers <= cores
+
+    @pytest.mark.parametrize(
+        ("memory", "format", "readers", "writers", "most"),
+        [
+            # What was measured to stay below the engine's limit with 51 columns and 2 cores.
+            (900 << 20, "Parquet", 1, 1, 20 << 20),
+            (1 << 30, "Parquet", 1, 1, 50 << 20),
+            (2 << 30, "Parquet", 2, 2, 80 << 20),
+            (8 << 30, "Parquet", 2, 2, 256 << 20),
+            (1 << 30, "CSV", 2, 1, 70 << 20),
+            (8 << 30, "CSV", 2, 2, 256 << 20),
+        ],
+    )
+    def test_wide_tables_get_fewer_writers_where_their_files_would_not_fit(
+        self, memory: int, format: str, readers: int, writers: int, most: int
+    ) -> None:
+        columns = tuple(Column(f"c{n}", "Nullable(UInt64)") for n in range(60))
+        kind = Kind.TYPED if format == "Parquet" else Kind.TEXT
+        shape = Shape(
+            4, 42_500_000, 520.0, 1, columns, Encoding(format, "none", kind), remote=False
+        )
+        made = {s.name: s.value for s in tune(Facts("26.9", 2, memory), shape, {})}
+        assert (made["max_threads"], made["max_insert_threads"]) == (readers, writers)
+        assert 8 << 20 <= int(made["min_insert_block_size_bytes"]) <= most
 
     def test_every_reason_is_given(self) -> None:
         assert all(s.reason for s in plan_of([1]).settings)
