@@ -126,7 +126,7 @@ class Executor:
             try:
                 self._attempt(work, lane)
             except Exception as error:  # handed to the main thread, which raises it
-                self.queue.fail(error)
+                self._fail(error)
             self.queue.release()
 
     def again(self, *works: Work) -> None:
@@ -134,6 +134,12 @@ class Executor:
         with self._guard:
             self.tally.retries += len(works)
         self.queue.again(self.means.seat, *works)
+
+    def _fail(self, error: Exception) -> None:
+        """Stop everything; of a cluster the error says where."""
+        if isinstance(error, RowfallError) and self.means.place:
+            error.message = f"node {self.means.place}: {error.message}"
+        self.queue.fail(error)
 
     @property
     def stopping(self) -> bool:
@@ -228,7 +234,7 @@ class Executor:
             with self._publish_turn:
                 self._finish(done)
         except Exception as error:
-            self.queue.fail(error)
+            self._fail(error)
         finally:
             self.queue.release()
 

@@ -1,14 +1,18 @@
-"""Tables on a disk in S3, shared by their replicas: one copy of the data, and every row once."""
+"""Disks of a cluster: one in S3 that replicas share, and one that is full on one shard."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from e2e.fleet import Fleet
 from e2e.tools import Shell, csv
 from lab.cluster import Cluster
+from lab.disk import MountError, SmallDisk
 from lab.seaweed import Seaweed
 
 pytestmark = pytest.mark.xdist_group("storage")
@@ -25,24 +29,39 @@ _DISK = """\
 """
 
 
+_LOCAL = """\
+<clickhouse><storage_configuration>
+  <disks><lake><type>local</type><path>{path}/</path></lake></disks>
+  <policies><lake><volumes><main><disk>lake</disk></main></volumes></lake></policies>
+</storage_configuration></clickhouse>
+"""
+
+
+def configured(cluster: Cluster, texts: Sequence[str]) -> None:
+    """Start all nodes again, each with some configuration of its own."""
+    for number, (node, text) in enumerate(zip(cluster.nodes, texts, strict=True), 1):
+        extra = cluster.folder / f"node{number}" / "config.d"
+        extra.mkdir(exist_ok=True)
+        extra.chmod(0o755)
+        (extra / "lake.xml").write_text(text)
+        node.stop()
+    for node in cluster.nodes:
+        node.start()
+    cluster.wait()
+
+
 @pytest.fixture
 def fleet(shell: Shell, s3: Seaweed, bucket: str) -> Iterator[Fleet]:
     """One shard of two replicas that share a disk in S3."""
     with Cluster.start(1, 2) as cluster:
-        for number, node in enumerate(cluster.nodes, 1):
-            folder = cluster.folder / f"node{number}"
-            extra = folder / "config.d"
-            extra.mkdir(exist_ok=True)
-            extra.chmod(0o755)
-            text = _DISK.format(
+        configured(cluster, [
+            _DISK.format(
                 endpoint=s3.endpoint, bucket=bucket, key=s3.env["AWS_ACCESS_KEY_ID"],
-                secret=s3.env["AWS_SECRET_ACCESS_KEY"], folder=folder / "data",
-            )  # fmt: skip
-            (extra / "lake.xml").write_text(text)
-            node.stop()
-        for node in cluster.nodes:
-            node.start()
-        cluster.wait()
+                secret=s3.env["AWS_SECRET_ACCESS_KEY"],
+                folder=cluster.folder / f"node{number}" / "data",
+            )
+            for number in (1, 2)
+        ])  # fmt: skip
         yield Fleet(shell, cluster)
 
 
@@ -73,3 +92,46 @@ def test_a_second_replica_adds_no_second_copy(fleet: Fleet, s3: Seaweed, bucket:
     one = int(fleet.ask(fleet.cluster.nodes[0], size)[0][0])
     kept = sum(len(s3.get(bucket, key)) for key in s3.list(bucket, "disk/"))
     assert one <= kept < 1.5 * one
+
+
+@pytest.fixture
+def small(shell: Shell) -> Iterator[tuple[Fleet, SmallDisk]]:
+    """Two shards; the tables of the second one lie on a disk of 24 MB."""
+    folder = Path(tempfile.mkdtemp(prefix="rowfall-small-"))
+    folder.chmod(0o755)
+    try:
+        disk = SmallDisk(folder / "disk", 24)
+    except MountError as error:
+        pytest.skip(str(error))
+    try:
+        with Cluster.start(2, 1) as cluster:
+            places = [cluster.folder / "node1" / "lake", disk.path / "lake"]
+            for place in places:
+                place.mkdir()
+                place.chmod(0o777)
+            configured(cluster, [_LOCAL.format(path=place) for place in places])
+            yield Fleet(shell, cluster), disk
+    finally:
+        disk.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_full_disk_of_one_shard_costs_no_row(small: tuple[Fleet, SmallDisk]) -> None:
+    fleet, disk = small
+    on = "ON CLUSTER lab"
+    fleet.do(f"CREATE DATABASE {{db}} {on}")
+    fleet.do(f"CREATE TABLE {{db}}.t_local {on} (id UInt64, name String) ENGINE = MergeTree "
+             "ORDER BY id SETTINGS storage_policy = 'lake'")  # fmt: skip
+    for n in range(8):
+        rows = [(i, f"{i * 2654435761 % 2**32:x}" * 4) for i in range(n * 9_000, (n + 1) * 9_000)]
+        fleet.shell.write(f"in/f{n}.csv", csv(rows, "id", "name"))
+    disk.fill(leave=1 << 20)
+    done = fleet.shell.run("load", "in/*.csv", "--table", "t", "--to", fleet.to)
+    assert done.code in (1, 5), done.err
+    assert f"node 127.0.0.1:{fleet.cluster.nodes[1].tcp}: " in done.talk
+    assert "Free some space and run the same command again" in done.talk
+    disk.empty()
+    fleet.load("in/*.csv", "--table", "t")
+    assert fleet.numbers("t") == [72_000, 72_000]
+    assert all(fleet.counts("t_local"))
+    assert not fleet.left()
