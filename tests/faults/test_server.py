@@ -168,7 +168,7 @@ def test_s3_is_stopped_and_started(
             proxy.script = stop
             here.scene.run()
             # On a busy machine it needs longer than the load has patience.
-            assert back.wait(bucket.start_seconds)
+            assert back.wait(bucket.start_seconds), proxy.errors
             proxy.script = None
             here.scene.finish()
             survived(f"S3 {way[2:]}: stopped and started")
