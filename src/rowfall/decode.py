@@ -33,7 +33,8 @@ from rowfall.targets.base import Target
 if TYPE_CHECKING:
     from rowfall.engines.server import Server
 
-DECLINED, BROKEN = 3, 4
+# How the program ends: it declined, it could not read, or nobody took what it wrote any more.
+DECLINED, BROKEN, LEFT = 3, 4, 5
 PIPES = "rowfall.pipes"
 # A reader that comes after the decoder has gone would wait for a writer for ever.
 LOOK_SECONDS = 0.1
@@ -192,7 +193,7 @@ class Decode:
             named = str(said.get("uri", ""))
             split = next((s for s in order.splits if s.uri == named), None)
             raise DeclinedError(f"{named}: {said.get('message', last)}", split)
-        if code == -9 and child.killed:
+        if code == LEFT or (code == -9 and child.killed):
             return {}  # the engine's own error is the cause
         if code < 0:
             raise EngineError(

@@ -208,6 +208,14 @@ def decoder_of(parent: int) -> int:
     return 0
 
 
+def test_a_lack_of_memory_is_not_blamed_on_the_decoder(shell: Shell) -> None:
+    shell.ok("load", "generate://taxi?rows=100000", "--to", "in/p_{n}.csv", "--files", "2")
+    limit = ("--set", "max_memory_usage=30000000")
+    done = shell.run("load", "in/*.csv", "--table", "t", "--decoder", "always", *limit)
+    assert "out of memory: blocks are made smaller" in done.talk
+    assert "rowfall-decode" not in done.talk
+
+
 @pytest.mark.parametrize("victim", ["decoder", "rowfall"])
 def test_killed_in_the_middle(shell: Shell, victim: str) -> None:
     shell.ok("load", "generate://trips?rows=6000000", "--to", "in/p_{n}.csv", "--files", "4")
