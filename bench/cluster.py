@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,12 +30,15 @@ from lab.cluster import Cluster, Node
 HERE = Path(__file__).resolve().parent
 ROWS, FILES = 20_000_000, 100
 SHARDS = (1, 2, 4)
+# Caches fill and first merges of the system's own tables end; then a stretch of nothing.
+SETTLE_SECONDS, IDLE_SECONDS = 5.0, 10.0
 HOW = """\
 Clusters of 1, 2 and 4 shards without replicas, the S3 service and rowfall share this machine: more
 shards bring no more cores. The sides take turns into tables that are empty each time; medians with
 the fastest and the slowest round. CPU seconds are those of rowfall, of the programs it starts, and
-of all nodes; the S3 service is not counted. "Between nodes" are the bytes that the nodes received
-by ClickHouse's own protocols for the load, by their query logs, statements included, as a share of
+of all nodes, less what the nodes use while there is nothing to do ("idle", measured for ten seconds
+before); the S3 service is not counted. "Between nodes" are the bytes that the nodes received by
+ClickHouse's own protocols for the load, by their query logs, statements included, as a share of
 what the objects hold when unpacked. "Imbalance" is how much more rows than the average the fullest
 shard has. `local` is `rowfall load` with `--pull` and the engine's own reader, as the others read;
 "as it plans" has no option at all. All sides have to store the same rows."""
@@ -71,6 +75,14 @@ class Bench:
                  state: Path) -> None:  # fmt: skip
         self.cluster, self.files, self.env, self.state = cluster, files, env, state
         self.shards = len(cluster.nodes)
+        self.idle = self._idle()
+
+    def _idle(self) -> float:
+        """CPU seconds a second of all nodes while nobody asks anything."""
+        time.sleep(SETTLE_SECONDS)
+        before, began = self._cpu(), time.monotonic()
+        time.sleep(IDLE_SECONDS)
+        return (self._cpu() - before) / (time.monotonic() - began)
 
     def once(self, side: Side, result: Result, costs: Costs) -> None:
         """Run a side once into empty tables, and add what was measured and stored."""
@@ -84,7 +96,7 @@ class Bench:
             [ROWFALL, "load", f"s3://{BUCKET}/part_*.csv.gz", *side.options, "--table", "t",
              "--to", self.cluster.url("bench"), "--json"], env=env,
         )  # fmt: skip
-        cpu = self._cpu() - before
+        cpu = self._cpu() - before - self.idle * sample.wall
         told = report(sample.output)
         counts = [int(node.query("SELECT count() FROM bench.t_local")) for node in self._nodes]
         rows, checksum = first.query(
@@ -130,7 +142,7 @@ def measure(bench: Bench, rounds: int, rows: int) -> dict[str, Any]:
             print(f"  round {number}  {result.wall[-1]:8.2f} s wall {result.cpu[-1]:8.2f} s CPU  "
                   f"{cost.between[-1]:12,} B  {side.name}", flush=True)  # fmt: skip
     return {
-        "rounds": rounds, "date": datetime.now(UTC).date().isoformat(),
+        "rounds": rounds, "date": datetime.now(UTC).date().isoformat(), "idle": bench.idle,
         "checksum": agree(results, rows),
         "sides": [result.to_json() for result in results],
         "between": [median(c.between) for c in costs],
@@ -162,8 +174,8 @@ def page(found: dict[str, Any]) -> str:
         head = ("side", "wall s", "CPU s", "CPU s per million rows", "between nodes", "imbalance",
                 "ratio to local")  # fmt: skip
         title = "1 shard" if shards == "1" else f"{shards} shards"
-        lines += [f"## {title}", "", f"{case['rounds']} rounds; {case['date']}.", "",
-                  *markdown(head, rows), ""]  # fmt: skip
+        about = f"{case['rounds']} rounds; {case['date']}; idle: {case['idle']:.2f} CPU s a second."
+        lines += [f"## {title}", "", about, "", *markdown(head, rows), ""]
         if others:
             best = fastest(others)
             lines += [

@@ -190,7 +190,9 @@ def _shards(plan: Plan) -> list[RenderableType]:
             size = "" if seat.bytes is None else f" {units.size(seat.bytes)}"
             tries = "attempt" if seat.attempts == 1 else "attempts"
             share = f"{units.splits(seat.splits)}{size}, {units.exact(seat.attempts)} {tries}"
-        machine = f"{seat.version}, {seat.cores} cores, {units.memory(seat.memory)}"
+        machine = f"{seat.cores} cores, {units.memory(seat.memory)}"
+        if seat.version != plan.facts.version:
+            machine += f", ClickHouse {seat.version}"
         rows.append((f"shard {seat.shard}", seat.node, share, machine))
     return [grid(rows)] if rows else []
 
