@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rowfall import sql, staging
+from rowfall import owner, sql, staging
 from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import TargetError, UsageError
@@ -68,11 +68,21 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
     """See :func:`rowfall.api.clean`."""
     with _opened(target) as opened:
         engine, ledger = opened.engine, opened.ledger
+        # First what there is, then what the journals say of it: a claim comes before its tables.
+        tables = [
+            left for place, there in opened.places.items() for left in _found(there, place)
+        ]  # fmt: skip
         journals = _journals(engine, target)
         alive: set[str] = set()
         bound: set[str] = set()
-        for uuid, _ in journals:
-            for entry in Journal(engine, target.database, uuid).entries():
+        known: set[str] = set()
+        for row in ledger.loads():
+            # One that gathers makes its shadow before it claims anything.
+            running = row.state == "running" and row.owner != owner.me()
+            (alive if running and not owner.dead(row.owner) else known).add(row.id)
+        for database, uuid, _ in journals:
+            for entry in Journal(engine, database, uuid).entries():
+                known.add(entry.attempt.split("_")[0])
                 if entry.landed or entry.ended or entry.forgotten:
                     continue
                 if not entry.dead:
@@ -82,21 +92,23 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
         if target.server is None:
             bound |= {a.id for a in ledger.open_attempts() if a.state == "loaded"}
         found = [
-            x for place, there in opened.places.items()
-            for x in _found(there, place, bound) if x.load_id not in alive
-        ]  # fmt: skip
+            replace(left, committed=_is_of(left, bound))
+            for left in tables
+            # What no journal here knows may be of a load whose journal is on another node.
+            if left.load_id not in alive and (target.server is None or left.load_id in known)
+        ]
         if dry:
             return found
         if target.server is None:
             reconcile(engine, ledger, target, emit)
-        for uuid, table in journals:
-            journal = Journal(engine, target.database, uuid)
+        for database, uuid, table in journals:
+            journal = Journal(engine, database, uuid)
             if table:
                 Rescuers(journal, [
-                    Rescue(there, ledger, journal, target.database, emit, place)
+                    Rescue(there, ledger, journal, database, emit, place)
                     for place, there in opened.places.items()
                 ]).all_dead()  # fmt: skip
-                follow(ledger, journal, into_key(target.database, table))
+                follow(ledger, journal, into_key(database, table))
         for left in found:
             there = opened.places[left.node]
             there.run(Statement(staging.drop(
@@ -149,32 +161,39 @@ def _opened(target: Target) -> Iterator[_Opened]:
         yield _Opened(engine, places, ledger, shards)
 
 
-def _journals(engine: Engine, target: Target) -> list[tuple[str, str]]:
-    """(uuid, name) of the tables that the journal of a server's database speaks of; the name is
-    "" when the table is gone."""
-    if target.server is None or not Journal(engine, target.database, "").there():
+def _journals(engine: Engine, target: Target) -> list[tuple[str, str, str]]:
+    """(database, uuid, name) of the tables that the journals of a server speak of; the name is ""
+    when the table is gone."""
+    if target.server is None:
         return []
-    journal = sql.qualified(target.database, JOURNAL)
-    rows = _asks(engine)(
-        f"SELECT toString(j.into), t.name FROM (SELECT DISTINCT into FROM {journal}) j LEFT JOIN "
-        f"(SELECT uuid, name FROM system.tables WHERE database = {quote(target.database)}) t "
-        "ON t.uuid = j.into"
-    )
-    return [(str(uuid), str(name)) for uuid, name in rows]
+    asks = _asks(engine)
+    found: list[tuple[str, str, str]] = []
+    for (database,) in asks(f"SELECT database FROM system.tables WHERE name = {quote(JOURNAL)}"):
+        journal = sql.qualified(str(database), JOURNAL)
+        rows = asks(
+            f"SELECT toString(j.into), t.name FROM (SELECT DISTINCT into FROM {journal}) j "
+            f"LEFT JOIN (SELECT uuid, name FROM system.tables WHERE database = {quote(database)}) "
+            "t ON t.uuid = j.into"
+        )
+        found += [(str(database), str(uuid), str(name)) for uuid, name in rows]
+    return found
 
 
-def _found(engine: Engine, place: str, bound: set[str]) -> Iterator[Leftover]:
+def _found(engine: Engine, place: str) -> Iterator[Leftover]:
     rows = _asks(engine)(
         "SELECT database, name, ifNull(total_rows, 0), ifNull(total_bytes, 0) FROM system.tables "
         f"WHERE startsWith(name, '{STAGING_PREFIX}') AND name != '{JOURNAL}' "
         "ORDER BY engine LIKE '%View' DESC, database, name"
     )
     for database, name, count, size in rows:
-        rest = str(name).removeprefix(STAGING_PREFIX)
-        committed = any(rest == b or rest.startswith(f"{b}_") for b in bound)
-        yield Leftover(
-            str(database), str(name), rest.split("_")[0], int(count), int(size), committed, place
-        )
+        load_id = str(name).removeprefix(STAGING_PREFIX).split("_")[0]
+        yield Leftover(str(database), str(name), load_id, int(count), int(size), False, place)
+
+
+def _is_of(left: Leftover, attempts: set[str]) -> bool:
+    """Whether a table is one of these attempts'."""
+    rest = left.name.removeprefix(STAGING_PREFIX)
+    return any(rest == attempt or rest.startswith(f"{attempt}_") for attempt in attempts)
 
 
 def _is_view(engine: Engine, left: Leftover) -> bool:

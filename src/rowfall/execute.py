@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from rowfall import retry
 from rowfall.delivery import Order
-from rowfall.errors import Interrupted, RowfallError
+from rowfall.errors import EngineError, Interrupted, RowfallError, TargetError
 from rowfall.events import AttemptPublished, AttemptStarted, Note, SplitFailed
 from rowfall.landing import PUBLISH_LANE, Done, Means, landing
 from rowfall.model import Failure, Outcome, Plan, Schema, Setting, Split
@@ -103,13 +103,16 @@ class Executor:
 
     @property
     def works(self) -> bool:
-        """Whether some worker has not ended."""
+        """Whether some worker has not ended, or something is being published."""
+        publishing = self._publishing
+        if publishing is not None and publishing.is_alive():
+            return True
         return any(worker.is_alive() for worker in self._workers)
 
     def wait(self, seconds: float) -> None:
         """Wait for the workers, but not for long: a join without end would keep Ctrl-C waiting."""
-        for worker in self._workers:
-            worker.join(seconds)
+        for thread in (*self._workers, *([self._publishing] if self._publishing else ())):
+            thread.join(seconds)
 
     def finish(self) -> None:
         """Nobody looks at the engine any more."""
@@ -137,7 +140,8 @@ class Executor:
 
     def _fail(self, error: Exception) -> None:
         """Stop everything; of a cluster the error says where."""
-        if isinstance(error, RowfallError) and self.means.place:
+        ours = isinstance(error, EngineError | TargetError) and "node " not in str(error)
+        if ours and isinstance(error, RowfallError) and self.means.place:
             error.message = f"node {self.means.place}: {error.message}"
         self.queue.fail(error)
 

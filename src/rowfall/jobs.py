@@ -181,7 +181,7 @@ def open_job(
             stack.callback(ledger.close)
         seats: tuple[Seat, ...] = ()
         if shards is not None and not by_hand:
-            shards.check(options.shard_key)
+            shards.check(options)
             server = shards.nodes[0][1]
             seats = tuple(
                 Seat(number, node.address, engine, there)
@@ -193,7 +193,9 @@ def open_job(
             shards=shards,
         )  # fmt: skip
         if server is not None:
-            job.how = reach(server, source, listing, encoding, options)
+            # FROM clauses that the oldest node understands in full are safe on all of them.
+            asked = server if shards is None or by_hand else shards.oldest
+            job.how = reach(asked, source, listing, encoding, options)
         yield job
 
 

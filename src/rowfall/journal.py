@@ -16,7 +16,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -163,11 +163,14 @@ class Journal:
         into: uuid of the target table: a table of the same name made later starts anew.
         load_id: of the load that writes, "" to only read.
         salt: added to the ids of a load that loads again what has landed (``--force``).
+        shard_of: of a cluster, the shard of each place.
     """
 
     def __init__(
-        self, engine: Engine, database: str, into: str, load_id: str = "", salt: str = ""
-    ) -> None:
+        self, engine: Engine, database: str, into: str, load_id: str = "", salt: str = "",
+        shard_of: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        self._shard_of = shard_of or {}
         self._engine = engine
         self._database = database
         self._into = into
@@ -270,8 +273,12 @@ class Journal:
         target held was counted after that, and before the commit."""
         entries = self._entries()
         mine = entries.pop(attempt)
+        shard = self._shard_of.get(mine.place)
         return not any(
-            e.binding and (not e.landed or e.landed > mine.claimed) for e in entries.values()
+            e.binding and (not e.landed or e.landed > mine.claimed)
+            for e in entries.values()
+            # Other shards have tables of their own; another replica of the same one has not.
+            if shard is None or self._shard_of.get(e.place, shard) == shard
         )
 
     def fate(self, attempt: str) -> Fate:

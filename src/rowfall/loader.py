@@ -137,6 +137,7 @@ class Load:
             reconcile(job.engine, ledger, target, job.emit)
         if not target.table:
             return
+        self._check_shards()
         if job.options.replace:
             self._swapped = self._shadow.swapped() and self._all_landed()
             if not self._swapped:
@@ -177,6 +178,34 @@ class Load:
             )  # fmt: skip
         return bool(known)
 
+    def _check_shards(self) -> None:
+        """What has landed is known for the whole table: a shard that has lost its own, while others
+        have not, would be taken for full, or the others be filled twice.
+
+        Raises:
+            TargetError: which one.
+        """
+        job = self.job
+        if len(job.seats) < 2:
+            return
+        same: list[Seat] = []
+        other: list[Seat] = []
+        for seat in job.seats:
+            known = self.ledger.table_uuid(self._key_of(seat))
+            if known:
+                uuid = table_uuid(seat.engine, seat.target.database, seat.target.table)
+                (same if uuid == known else other).append(seat)
+        if same and other:
+            raise TargetError(
+                f"{self._text(other[0])} is not the table that was loaded before, and "
+                f"{self._text(same[0])} is: what had landed on the first is gone",
+                hint="Bring it back; or drop the table on all nodes, and load everything again.",
+            )
+
+    def _key_of(self, seat: Seat) -> str:
+        """The ledger's key of one node's table."""
+        return into_key(self.job.into, seat.place)
+
     def _check_target(self, seat: Seat) -> None:
         """Rows are only made visible in the table that the load began with: what has landed in it
         would be missing in another.
@@ -210,15 +239,32 @@ class Load:
 
     def _journal(self, uuid: str) -> Journal:
         job = self.job
-        return Journal(job.engine, job.local.database, uuid, self.load_id, self._salt)
+        shards = job.shards
+        shard_of = {node.address: node.shard for node in shards.cluster.nodes} if shards else {}
+        return Journal(job.engine, job.local.database, uuid, self.load_id, self._salt, shard_of)
 
     def _rescue(self, journal: Journal, check: Callable[[Seat], None]) -> Rescuers:
         job = self.job
+        database = job.local.database
+
+        def more(place: str) -> Rescue | None:
+            """Of a replica that does not load now; or "", before the table was loaded as one of a
+            cluster: then it was the first node's."""
+            shards, first = job.shards, job.seats[0]
+            if shards is None:
+                return None
+            node = next((n for n in shards.cluster.up if n.address == place), None)
+            if node is None and place:
+                return None
+            engine = first.engine if node is None else shards.reach(node)
+            own = partial(check, first) if node is None else lambda: None
+            return Rescue(engine, self.ledger, journal, database, job.emit, place, own)
+
         return Rescuers(journal, [
-            Rescue(seat.engine, self.ledger, journal, job.local.database, job.emit, seat.place,
+            Rescue(seat.engine, self.ledger, journal, database, job.emit, seat.place,
                    partial(check, seat))
             for seat in job.seats
-        ])  # fmt: skip
+        ], more)  # fmt: skip
 
     def _known(self) -> set[str]:
         """Ids of splits that need not be loaded again."""
@@ -322,6 +368,9 @@ class Load:
         if self._gathers and not self._swapped:
             home = table_uuid(job.engine, database, self._shadow.name)
             ledger.set_table(self.into, home)
+        if len(job.seats) > 1:
+            for seat in job.seats:
+                ledger.set_table(self._key_of(seat), self._own[seat.number])
         if job.target.server is not None:
             self._claims = self._journal(home)
             self._claims.create()

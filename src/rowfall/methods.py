@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from rowfall import sql
 from rowfall.delivery import Order
 from rowfall.engines.base import Engine, Tick
-from rowfall.errors import UsageError
+from rowfall.errors import RowfallError, UsageError
 from rowfall.jobs import Job
 from rowfall.model import Outcome, Split, Statement
 from rowfall.shards import Shards
@@ -61,7 +62,8 @@ class ByMethod:
             return self._engine.run(statement, lane=lane, on_tick=on_tick)
         finally:
             if self._name == "views":
-                self._drop(view)
+                with suppress(RowfallError):  # rowfall clean finds it
+                    self._drop(view)
 
     def kill(self, attempt: str) -> None:
         self._engine.kill(attempt)

@@ -42,7 +42,10 @@ def choose(job: Job, schema: Schema) -> Parsing:
     wish, how = job.options.decoder, job.how
     if wish == "never":
         return Parsing(how, "--decoder never")
-    why = decoding.refusal(job.listing, job.encoding, schema, job.engine.facts)
+    facts = job.engine.facts
+    if len({seat.engine.facts.timezone for seat in job.seats}) > 1:
+        facts = replace(facts, timezone="")  # each shard reads times without a zone in its own
+    why = decoding.refusal(job.listing, job.encoding, schema, facts)
     if not why and how is not None and how.pull:
         why = _outside(job, how)
         if not why:

@@ -86,25 +86,17 @@ def _difference(option: str, before: object, now: object) -> str:
 
 def drop_own_empty_table(job: Job, ledger: Ledger, load_id: str) -> None:
     """A table that a failed load made and left empty is made anew: its types may be wrong."""
+    if job.shards is not None:
+        return  # a node that is away would keep its own
     if ledger.others_load(load_id, job.into):
         return  # one that has just begun has written nothing into the journal yet
     uuid = table_uuid(job.engine, job.local.database, job.local.table)
     if not uuid or ledger.table_uuid(job.into) != uuid:
         return
-    ((rows,),) = ask(job.engine, f"SELECT count() FROM {job.all_rows}")
-    if rows == 0 and not _others_load(job, uuid):
-        for table in _tables(job):
-            job.engine.run(Statement(SqlText.of(f"DROP TABLE {table} SYNC")))
-
-
-def _tables(job: Job) -> list[str]:
-    """The target table; of a cluster the Distributed one first, on every node."""
     table = sql.qualified(job.target.database, job.target.table)
-    if job.shards is None:
-        return [table]
-    everywhere = sql.on_cluster(job.shards.cluster.name)
-    local = sql.qualified(job.local.database, job.local.table)
-    return [f"IF EXISTS {name}{everywhere}" for name in dict.fromkeys((table, local))]
+    ((rows,),) = ask(job.engine, f"SELECT count() FROM {table}")
+    if rows == 0 and not _others_load(job, uuid):
+        job.engine.run(Statement(SqlText.of(f"DROP TABLE {table} SYNC")))
 
 
 def _others_load(job: Job, uuid: str) -> bool:

@@ -205,6 +205,9 @@ def _existing(job: Job) -> list[list[Any]] | None:
     """Rows of system.columns of the target table, None when it does not exist."""
     if not job.target.table:
         return None
+    shards = job.shards
+    if shards is not None and shards.tables.like is not None:  # on some node, not only the first
+        return [list(column) for column in shards.tables.like.columns]
     where = f"database = {quote(job.local.database)} AND table = {quote(job.home)}"
     rows = ask(
         job.engine,

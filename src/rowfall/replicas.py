@@ -31,7 +31,7 @@ def wait_for_replicas(shards: Shards, emit: Listener) -> bool:
         if behind != before:
             before, changed = behind, time.monotonic()
         if time.monotonic() - changed > STUCK_SECONDS:
-            late = [number for number, row in behind.items() if _lacks(row, wanted[number])]
+            late = [n for n, row in behind.items() if n in wanted and _lacks(row, wanted[n])]
             names = ", ".join(shards.cluster.nodes[number - 1].name for number in late)
             emit(Note("warning", f"{names} has not got all rows, and fetches none"))
             return False

@@ -207,11 +207,22 @@ class Rescue:
 
 
 class Rescuers:
-    """One :class:`Rescue` for each node that attempts may have staged on."""
+    """One :class:`Rescue` for each node that attempts may have staged on.
 
-    def __init__(self, journal: Journal, rescues: Sequence[Rescue]) -> None:
+    Args:
+        rescues: of the nodes that load.
+        more: of any other place, None where no such node answers.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        rescues: Sequence[Rescue],
+        more: Callable[[str], Rescue | None] = lambda place: None,
+    ) -> None:
         self._journal = journal
         self._rescues = {rescue.place: rescue for rescue in rescues}
+        self._more = more
 
     def all_dead(self) -> None:
         """End every attempt of a dead process.
@@ -220,7 +231,10 @@ class Rescuers:
             LedgerError: journal and target contradict each other.
             TargetError: a node is away that holds rows which are bound to be published.
         """
-        for rescue in self._rescues.values():
+        # Another replica may have staged while the one that loads now was away.
+        for place in {e.place for e in self._journal.entries()}:
+            self._at(place)
+        for rescue in list(self._rescues.values()):
             rescue.all_dead()
         self.these([
             e.attempt for e in self._journal.entries()
@@ -236,11 +250,18 @@ class Rescuers:
         """End named attempts, each where it has staged."""
         places = {e.attempt: e.place for e in self._journal.entries() if e.attempt in attempts}
         for attempt in attempts:
-            place = places.get(attempt, "")
-            if place in self._rescues:
-                self._rescues[place].these([attempt])
+            rescue = self._at(places.get(attempt, ""))
+            if rescue is not None:
+                rescue.these([attempt])
             else:
-                self._away(attempt, place)
+                self._away(attempt, places.get(attempt, ""))
+
+    def _at(self, place: str) -> Rescue | None:
+        if place not in self._rescues:
+            found = self._more(place)
+            if found is not None:
+                self._rescues[place] = found
+        return self._rescues.get(place)
 
     def _away(self, attempt: str, place: str) -> None:
         """Its splits are free if nothing of it can become visible; its tables are dropped by a
@@ -248,10 +269,10 @@ class Rescuers:
         entry = self._journal.expire(attempt)
         if entry.binding and not entry.landed:
             raise TargetError(
-                f"the node {place} is not there, and holds {entry.rows:,} rows that a stopped load "
-                "has staged and must make visible",
-                hint="Start it again and run the same command; if it is gone for good, rowfall "
-                "forget makes the load's files be loaded again.",
+                f"the node {place or 'that was loaded alone'} does not answer here, and holds "
+                f"{entry.rows:,} rows that a stopped load has staged and must make visible",
+                hint="Start it and run the same command again. Only where its disk is gone and its "
+                "rows never reached another replica: rowfall forget, and load again.",
             )
 
 

@@ -27,7 +27,9 @@ def deliver(job: Job, plan: Plan, seat: Seat) -> Delivery:
     if pushes:
         from rowfall.push import Pusher
 
-        pusher = Pusher(_server(seat), streams=plan.streams, reader=lambda: job.reader)
+        pusher = Pusher(
+            _server(seat), streams=plan.streams, reader=lambda: job.reader, number=seat.number
+        )
         reader = Push(pusher, job, seat)
     if plan.decoder != decoding.PROGRAM or job.encoding is None:
         return reader

@@ -6,6 +6,7 @@ is one table on one server, because its lines have to be in one order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowfall import staging
 from rowfall.cluster.creation import Ddl, statements
-from rowfall.cluster.discover import Asks, Cluster, Node, discover
+from rowfall.cluster.discover import Asks, Cluster, Node, discover, on_nodes
 from rowfall.cluster.everywhere import run_on_cluster
 from rowfall.cluster.tables import Tables, look
 from rowfall.engines.base import Engine
@@ -23,13 +24,14 @@ from rowfall.events import Listener, Note
 from rowfall.model import Schema, Statement
 from rowfall.options import Options
 from rowfall.publish import ask, read_rows
-from rowfall.sqltext import SqlText, quote
+from rowfall.sqltext import SqlText
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
 
 if TYPE_CHECKING:
     from rowfall.engines.server import Server
 
+_WHO = "SELECT toString(serverUUID()) AS uuid"
 RAND = "rand()"
 # Sharding keys that are as well served by any even share.
 FREE_KEYS = frozenset({RAND, "rand32()", "rand64()", "randcanonical()"})
@@ -54,6 +56,11 @@ class Shards:
     nodes: tuple[tuple[Node, Server, Target], ...]
     reach: Callable[[Node], Server]
 
+    @property
+    def oldest(self) -> Server:
+        """The engine of a node with the lowest version."""
+        return min(self.nodes, key=lambda each: version_of(each[0].version))[1]
+
     def missing(self, schema: Schema, options: Options) -> tuple[Ddl, ...]:
         """The statements that make what the nodes lack of the table; () when nothing is.
 
@@ -66,17 +73,25 @@ class Shards:
             sharding_key=options.shard_key or "", replicated=options.replicated,
         )  # fmt: skip
 
-    def check(self, wanted: str | None) -> None:
+    def check(self, options: Options) -> None:
         """Whether shards may take the files that they like, straight into their own tables.
-
-        Args:
-            wanted: the sharding key of a table that is to be made.
 
         Raises:
             UsageError: the key is an expression of the row, and there are several shards; or
                 views read from the Distributed table, which the rows do not pass.
         """
-        tables = self.tables
+        tables, wanted = self.tables, options.shard_key
+        if wanted and tables.sharding_key and wanted != tables.sharding_key:
+            raise UsageError(
+                f"{tables.database}.{tables.table} has the sharding key {tables.sharding_key}, "
+                f"not {wanted}",
+                hint="Leave out --shard-key, or name another table.",
+            )
+        if options.replicated and tables.exists and not tables.engine.replicated:
+            raise UsageError(
+                f"{'.'.join(tables.local)} is there and not replicated",
+                hint="Leave out --replicated, or name another table.",
+            )
         there = (tables.database, tables.table)
         over = None if tables.direct else staging.lookup(asker(self.entry), [there]).get(there)
         if over is not None and over.views:
@@ -145,13 +160,12 @@ def open_shards(
     cluster = discover(asks, at.cluster, tls=at.tls)
     chosen = _chosen(cluster, emit, skip=skip)
     tables = look(asks, cluster, target.database, target.table)
-    local = _local_node(asks, at.cluster)
+    rows = asks(on_nodes(cluster.name, _WHO))
+    who = {cluster.nodes[int(number) - 1]: str(uuid) for number, uuid in rows}
 
     def connect(node: Node) -> Server:
-        if (node.shard, node.replica) == local:
-            return entry
         there = replace(at, host=node.host, port=node.http_port, tls=node.tls, cluster="")
-        return _reach(node, there, connects, entry)
+        return _reach(node, there, connects, entry, who.get(node, ""))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         tries = [pool.submit(connect, node) for node in chosen]
@@ -173,6 +187,11 @@ def open_shards(
         there = replace(at, host=node.host, port=node.http_port, tls=node.tls, cluster="")
         nodes.append((node, server, target.on(there, *tables.local)))
     return Shards(cluster, entry, tables, tuple(nodes), reach)
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """``24.10.2.80`` as numbers that compare."""
+    return tuple(int(n) for n in re.findall(r"\d+", text))
 
 
 def asker(engine: Engine) -> Asks:
@@ -215,17 +234,12 @@ def _chosen(cluster: Cluster, emit: Listener, *, skip: bool) -> list[Node]:
     ]
 
 
-def _local_node(asks: Asks, name: str) -> tuple[int, int]:
-    """(shard, replica) that the entry itself is; (0, 0) when it is no part of the cluster."""
-    rows = asks(
-        "SELECT shard_num, replica_num FROM system.clusters "
-        f"WHERE cluster = {quote(name)} AND is_local LIMIT 1"
-    )
-    return (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
-
-
-def _reach(node: Node, there: ServerAt, connects: Connects, entry: Server) -> Server:
+def _reach(node: Node, there: ServerAt, connects: Connects, entry: Server, who: str) -> Server:
     """Connect from here, or else through the entry.
+
+    Args:
+        who: the uuid of the node's server. Its address may mean another one here, and that of the
+            entry may stand for many.
 
     Raises:
         TargetError: neither works.
@@ -233,11 +247,17 @@ def _reach(node: Node, there: ServerAt, connects: Connects, entry: Server) -> Se
     try:
         if not node.http_port:
             raise TargetError("it has no HTTP port")
-        return connects(there, None)
+        found = connects(there, None)
+        if _uuid(found) == who:
+            return found
+        found.close()
+        direct: RowfallError = TargetError("another server answers at its address")
     except RowfallError as error:
         if error.code:  # it was reached, and refuses
             raise
         direct = error
+    if _uuid(entry) == who:
+        return entry
     try:
         return connects(there, entry)
     except RowfallError as error:
@@ -247,3 +267,7 @@ def _reach(node: Node, there: ServerAt, connects: Connects, entry: Server) -> Se
             hint=error.hint,
             transient=True,
         ) from None
+
+
+def _uuid(server: Server) -> str:
+    return str(ask(server, _WHO)[0][0])

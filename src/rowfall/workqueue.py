@@ -105,7 +105,8 @@ class WorkQueue:
     def _next(self, seat: int) -> Work | None:
         if self._lines[seat]:
             return self._lines[seat].popleft()
-        line = max(self._lines, key=lambda one: sum(work.size for work in one))
+        # Generated rows have no size: then the number counts.
+        line = max(self._lines, key=lambda one: (sum(work.size for work in one), len(one)))
         if not line:
             return None
         work = line.pop()

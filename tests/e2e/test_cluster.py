@@ -125,13 +125,34 @@ def test_tables_that_are_there_are_used_as_they_are(fleet: Fleet) -> None:
 
 
 def test_a_table_that_one_shard_lacks_is_made_there(fleet: Fleet) -> None:
-    fleet.load(files(fleet, 2), "--table", "t")
+    fleet.do("CREATE DATABASE {db} ON CLUSTER lab")
+    for node in fleet.cluster.nodes:
+        if node.shard == 2:
+            fleet.do(
+                "CREATE TABLE {db}.t_local (id UInt64, name String) ENGINE = ReplicatedMergeTree("
+                "'/clickhouse/{database}/{table}/{shard}', '{replica}') ORDER BY name", node
+            )  # fmt: skip
+    fleet.load(files(fleet, 6), "--table", "t")
+    assert fleet.counts("t_local") == [3_000, 3_000]
+    kind = "SELECT type FROM system.columns WHERE table = 't_local' AND name = 'name' LIMIT 1"
+    assert fleet.ask(fleet.cluster.nodes[0], kind) == [["String"]]  # of the one that was there
+
+
+def test_a_shard_that_has_lost_its_table_is_not_taken_for_full(fleet: Fleet) -> None:
+    source = files(fleet, 4)
+    fleet.load(source, "--table", "t")
     for node in fleet.cluster.nodes:
         if node.shard == 2:
             fleet.do("DROP TABLE {db}.t_local SYNC", node)
-    fleet.load(files(fleet, 6), "--table", "t", "--force")
-    assert sum(fleet.counts("t_local")) >= 6_000
-    assert all(fleet.counts("t_local"))
+    done = fleet.ends(5, "load", source, "--table", "t")
+    lost = fleet.first()[1]
+    assert f"{fleet.database}.t_local on 127.0.0.1:{lost.tcp} is not the table" in done.talk
+    for node in fleet.cluster.nodes:
+        if node.shard == 1:
+            fleet.do("DROP TABLE {db}.t_local SYNC", node)
+    report = fleet.load(source, "--table", "t")
+    assert report["rows"] == 4_000
+    assert fleet.numbers("t") == [4_000, 4_000]
 
 
 # --- other ways -----------------------------------------------------------------------------------

@@ -49,9 +49,12 @@ class Pusher:
     """
 
     def __init__(
-        self, server: Server, *, streams: int, reader: Callable[[], Embedded] | None
-    ) -> None:
+        self, server: Server, *, streams: int, reader: Callable[[], Embedded] | None,
+        number: int = 0,
+    ) -> None:  # fmt: skip
         self.streams = max(1, streams)
+        # Lanes of the engine that reads are shared with the pushers of other servers.
+        self._first_lane = _LANES + number * self.streams
         self._server = server
         self._reader = reader
         self._running: dict[str, _Attempt] = {}
@@ -127,7 +130,7 @@ class Pusher:
         streams: Callable[[_Attempt], Iterator[Stream]],
         on_tick: Tick | None,
     ) -> Outcome:
-        run = self._running[attempt] = _Attempt(self._server, attempt, on_tick)
+        run = self._running[attempt] = _Attempt(self._server, attempt, on_tick, self._first_lane)
         try:
             return run.perform(streams(run), self.streams)
         finally:
@@ -200,8 +203,9 @@ class _Load:
 class _Attempt:
     """The streams of one attempt: starts, counts, and ends them together."""
 
-    def __init__(self, server: Server, name: str, on_tick: Tick | None) -> None:
+    def __init__(self, server: Server, name: str, on_tick: Tick | None, first_lane: int) -> None:
         self.server = server
+        self._first_lane = first_lane
         self._name = name
         self._on_tick = on_tick
         self._stopped = threading.Event()
@@ -219,7 +223,7 @@ class _Attempt:
         """Run all streams, at most so many at once. Raises the first error."""
         started = time.monotonic()
         workers = [
-            threading.Thread(target=self._work, args=(streams, _LANES + n), daemon=True)
+            threading.Thread(target=self._work, args=(streams, self._first_lane + n), daemon=True)
             for n in range(most)
         ]
         try:
