@@ -22,6 +22,8 @@ from rowfall.engines.server import Server
 from rowfall.errors import EngineError, RowfallError, TargetError
 from rowfall.secrets import Secret
 
+# One cluster for all of its tests: four servers take half of a small machine.
+pytestmark = pytest.mark.xdist_group("cluster22")
 SESAME = "sesame-0123456789"
 Reach = Callable[..., Server]
 

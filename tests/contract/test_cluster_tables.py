@@ -18,6 +18,8 @@ from rowfall.cluster.tables import Tables, look
 from rowfall.errors import TargetError
 from rowfall.model import Column, Schema
 
+# One cluster for all of its tests: four servers take half of a small machine.
+pytestmark = pytest.mark.xdist_group("cluster22")
 SCHEMA = Schema(
     (Column("a", "UInt64"), Column("s", "LowCardinality(String)"), Column("v", "UInt32")),
     order_by="a",

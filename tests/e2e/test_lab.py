@@ -21,7 +21,7 @@ from e2e.tools import Done, Shell
 from lab.clickhouse import binary
 from lab.process import wait_until
 
-pytestmark = pytest.mark.xdist_group("cluster")
+pytestmark = pytest.mark.xdist_group("cluster22")
 
 
 class Bench:
