@@ -392,7 +392,7 @@ def test_plain_engine(full: str, plain: str) -> None:
 def test_distributed() -> None:
     with pytest.raises(TargetError, match="engine is Distributed") as caught:
         _ = fake("Distributed('c', 'd', 'u')").publish_kind
-    assert "each shard" in str(caught.value.hint)
+    assert "cluster=NAME" in str(caught.value.hint)
 
 
 def test_old_syntax() -> None:
