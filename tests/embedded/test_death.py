@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -139,3 +140,22 @@ def test_half_a_result_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
             engine.run(ONE)
     finally:
         engine.close()
+
+
+def test_whoever_waits_while_the_engine_is_closed_hears_that_it_has_ended() -> None:
+    engine = Embedded(None)
+    slow = Statement(SqlText.of("SELECT sleepEachRow(0.5) FROM numbers(40)"), format="TSV")
+    heard: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            engine.run(slow, lane=3)
+        except BaseException as error:
+            heard.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    time.sleep(0.5)
+    engine.close()
+    waiting.join(30)
+    assert [type(error) for error in heard] == [EngineError]

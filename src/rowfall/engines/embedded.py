@@ -208,8 +208,10 @@ class Embedded:
         hint = "Run the same command again: what has landed is not loaded twice."
         if code == -9:
             hint = "Signal 9 often means that the machine ran out of memory; lower --memory."
-        child.stderr.seek(0)
-        last = child.stderr.read()[-400:].decode(errors="replace").strip().splitlines()
+        last: list[str] = []
+        with contextlib.suppress(ValueError):  # closed: this engine was, while somebody waited
+            child.stderr.seek(0)
+            last = child.stderr.read()[-400:].decode(errors="replace").strip().splitlines()
         said = f" ({last[-1]})" if last and code > 0 else ""
         return EngineError(f"the engine's process {cause}{said}", hint=hint, transient=True)
 
