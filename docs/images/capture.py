@@ -8,9 +8,11 @@ kept where it stood.
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -76,8 +78,8 @@ def main() -> None:
         subprocess.run([*rowfall, *made], cwd=work, env=environment, check=True)
         screen = lines(on_terminal([*rowfall, *COMMAND], work))
     finally:
-        subprocess.run(["rm", "-rf", str(work)], check=True)  # noqa: S607 - rm of any place
-    console = Console(record=True, width=COLUMNS, file=Path(os.devnull).open("w"))  # noqa: SIM115
+        shutil.rmtree(work)
+    console = Console(record=True, width=COLUMNS, file=io.StringIO())
     console.print(Text.assemble(("$ ", "bold green"), (SHOWN, "bold")))
     for line in screen:
         text = Text.from_ansi(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rowfall import owner, sql, staging
 from rowfall.engines.base import Engine
@@ -18,7 +18,7 @@ from rowfall.journal import Journal
 from rowfall.ledger import Ledger, into_key
 from rowfall.model import Statement
 from rowfall.options import Options
-from rowfall.publish import ask
+from rowfall.publish import asker
 from rowfall.reconcile import follow, reconcile
 from rowfall.rescue import Rescue, Rescuers
 from rowfall.shadow import table_uuid
@@ -166,7 +166,7 @@ def _journals(engine: Engine, target: Target) -> list[tuple[str, str, str]]:
     when the table is gone."""
     if target.server is None:
         return []
-    asks = _asks(engine)
+    asks = asker(engine)
     found: list[tuple[str, str, str]] = []
     for (database,) in asks(f"SELECT database FROM system.tables WHERE name = {quote(JOURNAL)}"):
         journal = sql.qualified(str(database), JOURNAL)
@@ -180,7 +180,7 @@ def _journals(engine: Engine, target: Target) -> list[tuple[str, str, str]]:
 
 
 def _found(engine: Engine, place: str) -> Iterator[Leftover]:
-    rows = _asks(engine)(
+    rows = asker(engine)(
         "SELECT database, name, ifNull(total_rows, 0), ifNull(total_bytes, 0) FROM system.tables "
         f"WHERE startsWith(name, '{STAGING_PREFIX}') AND name != '{JOURNAL}' "
         "ORDER BY engine LIKE '%View' DESC, database, name"
@@ -197,15 +197,8 @@ def _is_of(left: Leftover, attempts: set[str]) -> bool:
 
 
 def _is_view(engine: Engine, left: Leftover) -> bool:
-    rows = _asks(engine)(
+    rows = asker(engine)(
         f"SELECT engine LIKE '%View' FROM system.tables WHERE database = {quote(left.database)} "
         f"AND name = {quote(left.name)}"
     )
     return bool(rows and rows[0][0])
-
-
-def _asks(engine: Engine) -> staging.Ask:
-    def asks(text: str) -> list[list[Any]]:
-        return ask(engine, text)
-
-    return asks

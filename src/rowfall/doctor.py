@@ -75,6 +75,13 @@ class Doctor:
         return self._options.max_errors > 0 or self._options.max_error_ratio > 0
 
     @property
+    def _encoding(self) -> Encoding:
+        """Of the objects; rows that the engine makes are never bad."""
+        if self._plan.encoding is None:
+            raise ValueError("a source of bytes needs an encoding")
+        return self._plan.encoding
+
+    @property
     def rejects_path(self) -> Path:
         return Path(self._options.rejects or REJECTS)
 
@@ -158,8 +165,7 @@ class Doctor:
 
     def _quotes_are_closed(self, splits: Sequence[Split]) -> bool:
         """Whether every object holds an even number of quotes (RFC 4180: each has its partner)."""
-        assert self._plan.encoding is not None  # noqa: S101 - asked by the caller
-        lines = Encoding("LineAsString", self._plan.encoding.compression, Kind.TEXT)
+        lines = Encoding("LineAsString", self._encoding.compression, Kind.TEXT)
         relation = self._source.relation(splits, lines, "`line` String")
         rows = self._ask(
             SqlText.of(
@@ -179,8 +185,7 @@ class Doctor:
         Raises:
             UsageError: a column cannot be checked value by value.
         """
-        encoding = self._plan.encoding
-        assert encoding is not None  # noqa: S101 - generators hold no bad rows
+        encoding = self._encoding
         schema = fastpath.careful(self._plan.schema, encoding)
         headers = [complaint.header_of(self._source, s, encoding, self._ask) for s in splits]
         good = badrows.good_rows(self._loading, splits, encoding, schema, headers)
@@ -202,8 +207,7 @@ class Doctor:
                 published.
             TargetError: the rejects file cannot be written.
         """
-        encoding = self._plan.encoding
-        assert encoding is not None  # noqa: S101 - generators hold no bad rows
+        encoding = self._encoding
         schema = fastpath.careful(self._plan.schema, encoding)
         found: list[Bad] = []
         for split in splits:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from rowfall import sql, staging
 from rowfall.engines.base import Engine
@@ -18,7 +18,7 @@ from rowfall.events import Listener
 from rowfall.ledger import Ledger, into_key
 from rowfall.model import Encoding, Listing
 from rowfall.options import Options
-from rowfall.publish import ask
+from rowfall.publish import asker
 from rowfall.reach import Reach, reach
 from rowfall.secrets import Secret
 from rowfall.sources import open_source
@@ -212,7 +212,7 @@ def shards_of(
         return connect(there, options, through=through)
 
     skip = options.skip_unavailable_shards
-    return open_shards(entry, target, connects, stack, emit, skip=skip)
+    return open_shards(entry, at, target, connects, stack, emit, skip=skip)
 
 
 def _places(
@@ -260,9 +260,7 @@ def _check_place(
             that is missing.
     """
 
-    def asks(text: str) -> list[list[Any]]:
-        return ask(server, text)
-
+    asks = asker(server)
     if server.readonly == 1 or not dry:  # 1: not even the settings of our questions may change
         server.check_writes()
     database = target.database

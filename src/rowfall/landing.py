@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rowfall import staging
 from rowfall.delivery import Delivery
@@ -21,7 +21,7 @@ from rowfall.events import Listener
 from rowfall.journal import Claims
 from rowfall.ledger import Ledger
 from rowfall.model import Outcome, Setting, Statement
-from rowfall.publish import Staged, ask
+from rowfall.publish import Staged, ask, asker
 from rowfall.recovery import CountError
 from rowfall.sources.base import Source
 from rowfall.targets.base import Publish, Target
@@ -197,9 +197,7 @@ class Tables:
     def discard(self, place: str) -> None:
         means = self._means
 
-        def asks(text: str) -> list[list[Any]]:
-            return ask(means.engine, text, lane=PUBLISH_LANE)
-
+        asks = asker(means.engine, lane=PUBLISH_LANE)
         for statement in staging.discard(asks, place, self._twins.databases):
             means.engine.run(Statement(statement), lane=PUBLISH_LANE)
 

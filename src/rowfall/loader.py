@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rowfall import staging, summary, units, views
 from rowfall.doctor import Doctor
@@ -32,7 +32,7 @@ from rowfall.outcome import make_report
 from rowfall.past import choose_load, drop_own_empty_table
 from rowfall.planning import landed_ids, plan_job
 from rowfall.pressure import Pressure, Waited
-from rowfall.publish import Staged, ask
+from rowfall.publish import Staged, asker
 from rowfall.reconcile import follow, reconcile
 from rowfall.rescue import Rescue, Rescuers
 from rowfall.route import deliver
@@ -334,9 +334,7 @@ class Load:
         job = self.job
         database, table = seat.target.database, seat.target.table
 
-        def asks(text: str) -> list[list[Any]]:
-            return ask(seat.engine, text)
-
+        asks = asker(seat.engine)
         if job.options.direct:
             facts = staging.lookup(asks, [(database, table)]).get((database, table))
         else:

@@ -16,7 +16,7 @@ from rowfall.journal import Journal
 from rowfall.ledger import Ledger
 from rowfall.model import Listing, Plan, Schema, Statement
 from rowfall.parsing import choose, reads_exactly
-from rowfall.publish import ask, read_rows
+from rowfall.publish import ask, asker, read_rows
 from rowfall.shadow import table_uuid
 from rowfall.sqltext import SqlText, quote
 from rowfall.targets.base import Publish
@@ -44,7 +44,7 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
     fed: tuple[str, ...] = ()
     if job.target.table and schema.exists and not job.options.direct:
         database, table = job.local.database, job.local.table
-        fed = views.discover(lambda text: ask(job.engine, text), database, table).names
+        fed = views.discover(asker(job.engine), database, table).names
     parsing = choose(job, schema)
     job.how = parsing.how
     pulls = job.how is None or job.how.pull

@@ -21,6 +21,7 @@ from rowfall.errors import EngineError, LedgerError, TargetError
 from rowfall.ledger import Ledger, Move
 from rowfall.model import Column, Pair, Statement
 from rowfall.sqltext import SqlText, quote
+from rowfall.staging import Ask
 
 # What a part costs when it is attached, dropped and merged later.
 SECONDS_PER_PART = 0.0005
@@ -48,6 +49,15 @@ def ask(engine: Engine, text: str, *, lane: int = 0) -> list[list[Any]]:
         format="JSONCompactEachRow",
     )
     return read_rows(engine.run(statement, lane=lane).data)
+
+
+def asker(engine: Engine, *, lane: int = 0) -> Ask:
+    """:func:`ask` on one engine, for those who may not know engines."""
+
+    def asks(text: str) -> list[list[Any]]:
+        return ask(engine, text, lane=lane)
+
+    return asks
 
 
 def read_rows(data: bytes) -> list[list[Any]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rowfall import staging
 from rowfall.engines.base import Engine
 from rowfall.errors import LedgerError
@@ -11,7 +9,7 @@ from rowfall.events import Listener, Note
 from rowfall.journal import Journal
 from rowfall.ledger import Attempt, Ledger, into_parts
 from rowfall.model import Pair, Statement
-from rowfall.publish import Publisher, ask, pairs_of
+from rowfall.publish import Publisher, ask, asker, pairs_of
 from rowfall.shadow import table_uuid
 from rowfall.sqltext import quote
 from rowfall.targets.base import STAGING_PREFIX, Publish, Target
@@ -116,8 +114,5 @@ def _is_own(engine: Engine, ledger: Ledger, attempt: Attempt, pair: Pair) -> boo
 
 
 def _drop(engine: Engine, place: str) -> None:
-    def asks(text: str) -> list[list[Any]]:
-        return ask(engine, text)
-
-    for statement in staging.discard(asks, place):
+    for statement in staging.discard(asker(engine), place):
         engine.run(Statement(statement))

@@ -8,7 +8,8 @@ from typing import Any
 
 from rowfall.cluster.discover import on_nodes
 from rowfall.events import Listener, Note
-from rowfall.shards import Shards, asker
+from rowfall.publish import asker
+from rowfall.shards import Shards
 from rowfall.sqltext import quote
 
 # A replica that has fetched nothing for a minute waits for something that will not come by itself.

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from rowfall import staging
 from rowfall.cluster.creation import Ddl, statements
-from rowfall.cluster.discover import Asks, Cluster, Node, discover, on_nodes
+from rowfall.cluster.discover import Cluster, Node, discover, on_nodes
 from rowfall.cluster.everywhere import run_on_cluster
 from rowfall.cluster.tables import Tables, look
-from rowfall.engines.base import Engine
 from rowfall.errors import RowfallError, TargetError, UsageError
 from rowfall.events import Listener, Note
 from rowfall.model import Schema, Statement
 from rowfall.options import Options
-from rowfall.publish import ask, read_rows
+from rowfall.publish import ask, asker, read_rows
 from rowfall.sqltext import SqlText
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
@@ -142,20 +141,19 @@ Connects = Callable[[ServerAt, "Server | None"], "Server"]
 
 
 def open_shards(
-    entry: Server, target: Table, connects: Connects, stack: ExitStack, emit: Listener, *,
-    skip: bool,
+    entry: Server, at: ServerAt, target: Table, connects: Connects, stack: ExitStack,
+    emit: Listener, *, skip: bool,
 ) -> Shards:  # fmt: skip
     """Choose and connect to the nodes of a load; ``stack`` closes them.
 
     Args:
+        at: the entry, which names the cluster.
         skip: load into the shards that are there when others are not.
 
     Raises:
         TargetError: no such cluster, a shard without a replica that answers, tables that are not
             alike, a node that can be reached neither from here nor through the entry.
     """
-    at = target.server
-    assert at is not None  # noqa: S101 - a cluster is named by its server
     asks = asker(entry)
     cluster = discover(asks, at.cluster, tls=at.tls)
     chosen = _chosen(cluster, emit, skip=skip)
@@ -163,9 +161,11 @@ def open_shards(
     rows = asks(on_nodes(cluster.name, _WHO))
     who = {cluster.nodes[int(number) - 1]: str(uuid) for number, uuid in rows}
 
+    def place(node: Node) -> ServerAt:
+        return replace(at, host=node.host, port=node.http_port, tls=node.tls, cluster="")
+
     def connect(node: Node) -> Server:
-        there = replace(at, host=node.host, port=node.http_port, tls=node.tls, cluster="")
-        return _reach(node, there, connects, entry, who.get(node, ""))
+        return _reach(node, place(node), connects, entry, who.get(node, ""))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         tries = [pool.submit(connect, node) for node in chosen]
@@ -173,34 +173,21 @@ def open_shards(
             if one.exception() is None and one.result() is not entry:
                 stack.callback(one.result().close)
     servers = [one.result() for one in tries]
-    known = {(n.shard, n.replica): s for n, s in zip(chosen, servers, strict=True)}
+    known = dict(zip(chosen, servers, strict=True))
 
     def reach(node: Node) -> Server:
-        at = (node.shard, node.replica)
-        if at not in known:
-            known[at] = connect(node)
-            stack.callback(known[at].close)
-        return known[at]
+        if node not in known:
+            known[node] = connect(node)
+            stack.callback(known[node].close)
+        return known[node]
 
-    nodes = []
-    for node, server in zip(chosen, servers, strict=True):
-        there = replace(at, host=node.host, port=node.http_port, tls=node.tls, cluster="")
-        nodes.append((node, server, target.on(there, *tables.local)))
-    return Shards(cluster, entry, tables, tuple(nodes), reach)
+    nodes = tuple((n, known[n], target.on(place(n), *tables.local)) for n in chosen)
+    return Shards(cluster, entry, tables, nodes, reach)
 
 
 def version_of(text: str) -> tuple[int, ...]:
     """``24.10.2.80`` as numbers that compare."""
     return tuple(int(n) for n in re.findall(r"\d+", text))
-
-
-def asker(engine: Engine) -> Asks:
-    """Small SELECTs on one engine."""
-
-    def asks(text: str) -> list[list[Any]]:
-        return ask(engine, text)
-
-    return asks
 
 
 def _chosen(cluster: Cluster, emit: Listener, *, skip: bool) -> list[Node]:

@@ -12,7 +12,7 @@ from rowfall.jobs import Job
 from rowfall.ledger import Ledger
 from rowfall.model import Plan, Split, Verification, VerifiedSplit
 from rowfall.planning import plan_job
-from rowfall.publish import ask
+from rowfall.publish import asker
 from rowfall.sides import MASK64, Sides
 from rowfall.targets.base import Publish
 
@@ -63,7 +63,7 @@ def _obstacle(job: Job, ledger: Ledger, landed: int) -> str:
     others = len(ledger.landed(job.into)) - landed
     if others > 0:
         return f"the table also holds {others:,} splits of other loads or older versions"
-    found = staging.facts(lambda text: ask(job.engine, text), job.local.database, job.home)
+    found = staging.facts(asker(job.engine), job.local.database, job.home)
     if found is not None and found.collapses:
         return f"{found.engine} makes fewer rows of them when it merges"
     if found is not None and "TTL" in found.create_query:

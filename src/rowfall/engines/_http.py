@@ -113,7 +113,7 @@ class Exchange:
         self._connection: Connection | None = None
         self._cut = False
         self._done = threading.Event()
-        self._result: Answer | BaseException | None = None
+        self._result: Answer | BaseException = ValueError("nothing was asked yet")
         self.sent = 0
         self.complete = self.answered = self.own_fault = False
 
@@ -141,10 +141,9 @@ class Exchange:
             BaseException: whatever reading the body raised.
         """
         self._done.wait()
-        if isinstance(self._result, Answer):
-            return self._result
-        assert self._result is not None  # noqa: S101 - set before the event
-        raise self._result
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return self._result
 
     def perform(self) -> Answer:
         """:meth:`start` and :meth:`result` in the caller's thread."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from rowfall import owner
 from rowfall.errors import LedgerError
@@ -158,7 +159,7 @@ class Ledger:
             except sqlite3.Error as error:
                 raise _explain(self.path, error) from None
 
-    def _rows(self, sql: str, *values: object) -> list[tuple[object, ...]]:
+    def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         try:
             with self._guard:
                 return self._db.execute(sql, values).fetchall()
@@ -214,7 +215,7 @@ class Ledger:
             f"FROM load {where} ORDER BY started DESC, rowid DESC",
             *values,
         )
-        return [LoadRow(*row) for row in rows]  # type: ignore[arg-type]
+        return [LoadRow(*row) for row in rows]
 
     # --- steps -------------------------------------------------------------------------------
 
@@ -423,7 +424,7 @@ class Ledger:
             "FROM attempt a JOIN load l ON l.id = a.load_id "
             "WHERE a.state IN ('started', 'loaded') ORDER BY a.rowid"
         )
-        found = [Attempt(*row) for row in rows]  # type: ignore[arg-type]
+        found = [Attempt(*row) for row in rows]
         mine = owner.me()
         return [a for a in found if a.owner in ("", mine) or owner.dead(a.owner)]
 
@@ -433,7 +434,7 @@ class Ledger:
             "highest_block, state FROM move WHERE attempt_id = ? ORDER BY staging, partition_id",
             attempt_id,
         )
-        return [Move(*row) for row in rows]  # type: ignore[arg-type]
+        return [Move(*row) for row in rows]
 
     def landed_rows(self, into: str) -> int:
         """Rows of all published attempts whose splits count as landed in ``into``."""
