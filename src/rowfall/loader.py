@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rowfall import staging, summary, units, views
+from rowfall import staging, summary, views
 from rowfall.doctor import Doctor
 from rowfall.errors import (
     EngineError,
@@ -23,6 +22,7 @@ from rowfall.errors import (
 )
 from rowfall.events import Listener, LoadEnded, LoadStarted, Note
 from rowfall.execute import Executor, fill, run_all, together
+from rowfall.homes import Homes, dropped
 from rowfall.jobs import Job, Seat
 from rowfall.journal import Alone, Claims, Journal
 from rowfall.landing import Means
@@ -33,8 +33,7 @@ from rowfall.past import choose_load, drop_own_empty_table
 from rowfall.planning import landed_ids, plan_job
 from rowfall.pressure import Pressure, Waited
 from rowfall.publish import Staged, asker
-from rowfall.reconcile import follow, reconcile
-from rowfall.rescue import Rescue, Rescuers
+from rowfall.reconcile import reconcile
 from rowfall.route import deliver
 from rowfall.shadow import Shadow, shadowed, table_uuid
 from rowfall.sqltext import SqlText
@@ -82,14 +81,11 @@ class Load:
             job.engine, ledger, job.target.database, job.target.table, load_id, job.into, self.into
         )
         self._pressures = [Pressure(seat.engine, job.emit) for seat in job.seats]
-        self._salt = load_id if options.force else ""
         self._claims: Claims = Alone()
         self._whole: Journal | None = None
         # --replace that a stopped run has brought to its end but for the report.
         self._swapped = False
-        # uuid of the target of each seat: a table of the same name made meanwhile is not the one
-        # we load into. "" where the table is replaced.
-        self._own = [""] * len(job.seats)
+        self._homes = Homes(job, ledger, load_id, load_id if options.force else "")
 
     def run(self) -> Report:
         """Run it to its end.
@@ -102,7 +98,7 @@ class Load:
         except EngineError as error:
             if error.code == UNKNOWN_TABLE:
                 for seat in self.job.seats:
-                    self._check_target(seat)
+                    self._homes.check(seat)
             raise
 
     def _run(self) -> Report:
@@ -137,7 +133,7 @@ class Load:
             reconcile(job.engine, ledger, target, job.emit)
         if not target.table:
             return
-        self._check_shards()
+        self._homes.check_together()
         if job.options.replace:
             self._swapped = self._shadow.swapped() and self._all_landed()
             if not self._swapped:
@@ -146,125 +142,16 @@ class Load:
             ledger.landed(job.into) or ledger.landed(self.into)
         ):
             drop_own_empty_table(job, ledger, self.load_id)
-        if self._settle_table(job.into, job.local.table) and job.options.atomic:
+        if self._homes.settle(job.into, job.local.table) and job.options.atomic:
             self._shadow.drop()  # made like a table that is gone
         if self._gathers:
             # Only now: the target's journal may say that the shadow's rows are there.
             self._shadow.drop_foreign()
-            self._settle_table(self.into, self._shadow.name)
-
-    def _settle_table(self, key: str, name: str) -> bool:
-        """Settle what was published into one table; forget what its predecessor held.
-
-        Returns:
-            Whether it had one that is gone.
-        """
-        job, ledger = self.job, self.ledger
-        uuid = table_uuid(job.engine, job.local.database, name)
-        if uuid and job.target.server is not None:
-            self._rescue_all(uuid, key, name)
-        known = ledger.table_uuid(key)
-        if known is None or known == uuid:
-            return False
-        if known and job.target.server is not None:
-            old = self._journal(known)
-            if old.there():
-                self._rescue(old, self._check_target).table_gone()
-        forgotten = ledger.set_table(key, uuid)
-        if forgotten and key == job.into:
-            job.emit(
-                Note("info", f"{job.table_text} was dropped since the last load: "
-                             f"loading {units.splits(forgotten)} again")
-            )  # fmt: skip
-        return bool(known)
-
-    def _check_shards(self) -> None:
-        """What has landed is known for the whole table: a shard that has lost its own, while others
-        have not, would be taken for full, or the others be filled twice.
-
-        Raises:
-            TargetError: which one.
-        """
-        job = self.job
-        if len(job.seats) < 2:
-            return
-        same: list[Seat] = []
-        other: list[Seat] = []
-        for seat in job.seats:
-            known = self.ledger.table_uuid(self._key_of(seat))
-            if known:
-                uuid = table_uuid(seat.engine, seat.target.database, seat.target.table)
-                (same if uuid == known else other).append(seat)
-        if same and other:
-            raise TargetError(
-                f"{self._text(other[0])} is not the table that was loaded before, and "
-                f"{self._text(same[0])} is: what had landed on the first is gone",
-                hint="Bring it back; or drop the table on all nodes, and load everything again.",
-            )
-
-    def _key_of(self, seat: Seat) -> str:
-        """The ledger's key of one node's table."""
-        return into_key(self.job.into, seat.place)
-
-    def _check_target(self, seat: Seat) -> None:
-        """Rows are only made visible in the table that the load began with: what has landed in it
-        would be missing in another.
-
-        Raises:
-            TargetError: somebody has dropped it, or replaced it.
-        """
-        own, target = self._own[seat.number], seat.target
-        if own and table_uuid(seat.engine, target.database, target.table) != own:
-            raise _dropped(self._text(seat))
-
-    def _text(self, seat: Seat) -> str:
-        """The table of a seat for people."""
-        place = f" on {seat.place}" if seat.place else ""
-        return f"{seat.target.database}.{seat.target.table}{place}"
+            self._homes.settle(self.into, self._shadow.name)
 
     def _all_landed(self) -> bool:
         landed = self.ledger.landed(self.job.into)
         return all(s.id in landed for s in self.job.listing.splits(self.job.into))
-
-    def _rescue_all(self, uuid: str, key: str, name: str) -> None:
-        def check(seat: Seat) -> None:
-            # The journal's uuid is that of the first node's table.
-            if not seat.number and table_uuid(seat.engine, seat.target.database, name) != uuid:
-                raise _dropped(self._text(seat))
-
-        journal = self._journal(uuid)
-        if journal.there():
-            self._rescue(journal, check).all_dead()
-            follow(self.ledger, journal, key)
-
-    def _journal(self, uuid: str) -> Journal:
-        job = self.job
-        shards = job.shards
-        shard_of = {node.address: node.shard for node in shards.cluster.nodes} if shards else {}
-        return Journal(job.engine, job.local.database, uuid, self.load_id, self._salt, shard_of)
-
-    def _rescue(self, journal: Journal, check: Callable[[Seat], None]) -> Rescuers:
-        job = self.job
-        database = job.local.database
-
-        def more(place: str) -> Rescue | None:
-            """Of a replica that does not load now; or "", before the table was loaded as one of a
-            cluster: then it was the first node's."""
-            shards, first = job.shards, job.seats[0]
-            if shards is None:
-                return None
-            node = next((n for n in shards.cluster.up if n.address == place), None)
-            if node is None and place:
-                return None
-            engine = first.engine if node is None else shards.reach(node)
-            own = partial(check, first) if node is None else lambda: None
-            return Rescue(engine, self.ledger, journal, database, job.emit, place, own)
-
-        return Rescuers(journal, [
-            Rescue(seat.engine, self.ledger, journal, database, job.emit, seat.place,
-                   partial(check, seat))
-            for seat in job.seats
-        ], more)  # fmt: skip
 
     def _known(self) -> set[str]:
         """Ids of splits that need not be loaded again."""
@@ -310,11 +197,9 @@ class Load:
                 ) from None
             ledger.step(self.load_id, "create", "done")
         if not job.options.replace:
-            for seat in job.seats:
-                database, table = seat.target.database, seat.target.table
-                self._own[seat.number] = table_uuid(seat.engine, database, table)
+            self._homes.remember()
         twins: list[Twins | None] = [self._twins(seat) for seat in job.seats]
-        self._remember_uuids()
+        self._open_journals()
         return twins
 
     def _create_on_cluster(self, shards: Shards, made: Plan) -> None:
@@ -340,7 +225,7 @@ class Load:
         else:
             facts = staging.facts(asks, database, job.home if job.options.replace else table)
         if facts is None:
-            raise _dropped(self._text(seat))
+            raise dropped(self._homes.text(seat))
         if job.options.direct:
             return Twins(facts, views.Views(database, table), straight=True)
         found = views.discover(asks, database, table)
@@ -356,24 +241,18 @@ class Load:
             self._shadow.create(twins, self._allowed())
         return twins
 
-    def _remember_uuids(self) -> None:
-        """Which tables these are, in the ledger; and the journals of a shared target."""
+    def _open_journals(self) -> None:
+        """Which table the rows gather in, in the ledger; and the journals of a shared target."""
         job, ledger, database = self.job, self.ledger, self.job.local.database
-        own = self._own[0]
-        home = own or table_uuid(job.engine, database, job.local.table)
-        if own:
-            ledger.set_table(job.into, own)
+        home = self._homes.first or table_uuid(job.engine, database, job.local.table)
         if self._gathers and not self._swapped:
             home = table_uuid(job.engine, database, self._shadow.name)
             ledger.set_table(self.into, home)
-        if len(job.seats) > 1:
-            for seat in job.seats:
-                ledger.set_table(self._key_of(seat), self._own[seat.number])
         if job.target.server is not None:
-            self._claims = self._journal(home)
+            self._claims = self._homes.journal(home)
             self._claims.create()
             if job.options.atomic:
-                self._whole = self._journal(own)
+                self._whole = self._homes.journal(self._homes.first)
 
     # --- the load -----------------------------------------------------------------------------
 
@@ -432,7 +311,7 @@ class Load:
             into=self.into, identity=job.into, settings=settings, emit=emit,
             allowed=self._allowed(), rescue=self._rescuer(self._claims),
             calm=lambda staged: self._calm(seat, staged),
-            check=lambda: self._check_target(seat), seat=seat.number, place=seat.place,
+            check=lambda: self._homes.check(seat), seat=seat.number, place=seat.place,
         )  # fmt: skip
 
     def _allowed(self) -> dict[str, int]:
@@ -442,11 +321,11 @@ class Load:
 
     def _rescuer(self, claims: Claims) -> Callable[[Sequence[str]], None]:
         if isinstance(claims, Journal):
-            return self._rescue(claims, self._check_target).these
+            return self._homes.rescuers(claims).these
         return lambda attempts: None  # nobody else can have died
 
     def _calm(self, seat: Seat, staged: Staged) -> None:
-        self._check_target(seat)
+        self._homes.check(seat)
         if self.job.target.server is not None:
             self._pressures[seat.number].calm(staged.moves, staged.parts)
 
@@ -491,7 +370,7 @@ class Load:
             executor.publish_staged(attempt, staged, means)
 
         (seat,) = job.seats
-        self._check_target(seat)
+        self._homes.check(seat)
         staged = self._shadow.gather(attempt, twins, claims, publish)
         self._calm(seat, staged)
 
@@ -515,14 +394,6 @@ class Load:
         if not all(f.reached for f in found):
             job.emit(Note("warning", f"{parts:,} parts are still active: nothing is being merged"))
         return Waited(sum(f.seconds for f in found), parts, all(f.reached for f in found))
-
-
-def _dropped(table: str) -> TargetError:
-    return TargetError(
-        f"the table {table} was dropped by somebody else during the load",
-        hint="Run the same command again: it loads everything into the table that is there then, "
-        "or into a new one.",
-    )
 
 
 def _check_files(job: Job, made: Plan) -> None:
