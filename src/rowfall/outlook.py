@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 import re
-import resource
 import time
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rowfall import rates, scaling, units, uri
-from rowfall.engines.machine import usable_cores
+from rowfall.engines.machine import resident, usable_cores
 from rowfall.errors import UsageError
 from rowfall.jobs import connect
 from rowfall.model import Encoding, Listing
@@ -109,7 +109,7 @@ def outlook(
         projections=made,
         notes=(*found.notes, *unknown),
         planning_cpu_seconds=time.process_time() - started,
-        peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
+        peak_memory=resident(os.getpid())[1],
     )
 
 

@@ -241,7 +241,7 @@ def test_a_read_only_query(lake: Lake) -> None:
 
 OTHER_ENGINES = {
     "Distributed": ("CREATE TABLE {db}.t AS {db}.base ENGINE = Distributed('default', "
-                    "'{db}', base)", "local table of each shard"),
+                    "'{db}', base)", "?cluster=NAME"),
     "View": ("CREATE VIEW {db}.t AS SELECT * FROM {db}.base", "table that the view reads"),
     "MaterializedView": ("CREATE MATERIALIZED VIEW {db}.t ENGINE = MergeTree ORDER BY tuple() AS "
                          "SELECT * FROM {db}.base", "into the one it fills"),

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from rowfall.engines.base import Tick
 from rowfall.engines.codes import translate
-from rowfall.engines.machine import free_memory, usable_cores
+from rowfall.engines.machine import free_memory, resident, usable_cores
 from rowfall.engines.prestart import Child, take
 from rowfall.errors import EngineError, TargetError
 from rowfall.model import Facts, Outcome, Statement
@@ -249,13 +249,8 @@ class Embedded:
 
     def resident(self) -> tuple[int, int]:
         """Bytes resident in the child now, and the highest (kernel's high-water mark)."""
-        now = 0
-        with contextlib.suppress(OSError, ValueError):
-            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-                if line.startswith("VmRSS:"):
-                    now = int(line.split()[1]) * 1024
-                elif line.startswith("VmHWM:"):
-                    self._highest = max(self._highest, int(line.split()[1]) * 1024)
+        now, highest = resident(self.pid)
+        self._highest = max(self._highest, highest)
         return now, self._highest
 
     def cpu_seconds(self) -> float:

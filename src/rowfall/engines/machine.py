@@ -36,6 +36,19 @@ def free_memory() -> int:
     return available
 
 
+def resident(pid: int) -> tuple[int, int]:
+    """Bytes resident in a process now, and at its highest; zeros when it is gone.
+
+    Not ``ru_maxrss``: that begins with what the parent held when it started the program.
+    """
+    found = {"VmRSS": 0, "VmHWM": 0}
+    for line in _read(Path(f"/proc/{pid}/status")).splitlines():
+        name, _, value = line.partition(":")
+        if name in found:
+            found[name] = int(value.split()[0]) * 1024
+    return found["VmRSS"], found["VmHWM"]
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text()

@@ -38,8 +38,9 @@ CONNECT_SECONDS = 10
 # The entry cannot notice a far server that vanished. A statement that takes longer than this is
 # followed by its query id, as after a lost connection.
 SILENCE_SECONDS = 600
-# The far log is written every 7.5 s by default; after a flush it is complete.
-LOG_SECONDS, FLUSHED_SECONDS = 10.0, 1.0
+# The far log is written every 7.5 s by default (a busy server is late); after a flush it is
+# complete.
+LOG_SECONDS, FLUSHED_SECONDS = 20.0, 1.0
 PAUSE_SECONDS = 0.25
 # The entry keeps connections to a far server that has been restarted meanwhile, and notices only
 # when it uses them. What only reads is asked again.
@@ -51,6 +52,7 @@ _READS = re.compile(r"[\s(]*(SELECT|WITH|SHOW|DESCRIBE|DESC|EXISTS|EXPLAIN)\b", 
 _INSERTS = re.compile(r"\s*INSERT\b", re.IGNORECASE)
 _FAR_STATUS = re.compile(r"HTTP status code: (\d+) '([^']*)'")
 _CODE = re.compile(r"Code: (\d+)\. DB::")
+NO_TABLE = "404"  # the status of UNKNOWN_TABLE
 FAR_ERROR = 86  # RECEIVED_ERROR_FROM_REMOTE_IO_SERVER
 # What the entry says before it has sent anything: it may not, or must not.
 _REFUSALS = frozenset({491, 497, 164, 201, 202, 452, 115, 36, 42, 46, 62})
@@ -112,33 +114,62 @@ class Relay(Connections):
             "ORDER BY event_time_microseconds DESC LIMIT 1"
         )
         while True:
-            rows = self.ask(sql)
-            if rows is None:
-                return None
+            try:
+                rows = self._rows(sql)
+            except _UnsaidError as unsaid:
+                if unsaid.final:
+                    return None
+                rows = []  # a server makes its log with the first entry that it writes
             if rows or time.monotonic() > deadline:
                 return rows[0] if rows else None
             time.sleep(PAUSE_SECONDS)
 
-    def ask(self, sql: str) -> list[list[Any]] | None:
-        """Rows of a small SELECT of our own; None when it failed."""
+    def may(self, sql: str) -> bool:
+        """Whether a small SELECT of our own succeeds."""
+        try:
+            self._rows(sql)
+        except _UnsaidError:
+            return False
+        return True
+
+    def _rows(self, sql: str) -> list[list[Any]]:
         parameters = {"default_format": "JSONCompactEachRow", "wait_end_of_query": "1"}
-        text = self._said(Relayed(self, LOG_SECONDS), parameters, sql)
-        return None if text is None else [json.loads(line) for line in text.splitlines()]
+        text = self._said(parameters, sql)
+        return [json.loads(line) for line in text.splitlines()]
 
     def _flush(self) -> bool:
-        said = self._said(Relayed(self, LOG_SECONDS), {}, "SYSTEM FLUSH LOGS")
-        return said is not None
+        try:
+            self._said({}, "SYSTEM FLUSH LOGS")
+        except _UnsaidError:
+            return False
+        return True
 
-    def _said(self, wire: Relayed, parameters: Mapping[str, str], sql: str) -> bytes | None:
+    def _said(self, parameters: Mapping[str, str], sql: str) -> bytes:
+        """The far server's answer. Raises _UnsaidError."""
+        wire = Relayed(self, LOG_SECONDS)
         try:
             wire.send_on(dict(parameters), sql.encode())
             reply = wire.inner.getresponse()
             text = reply.read()
-        except (OSError, http.client.HTTPException, RowfallError):
+        except (OSError, http.client.HTTPException):
             wire.close()
-            return None
+            raise _UnsaidError(final=False) from None
+        except RowfallError:
+            wire.close()
+            raise _UnsaidError(final=True) from None
         self.give(wire, {name.lower(): value for name, value in reply.getheaders()})
-        return text if _well(reply) else None
+        if not _well(reply):
+            status = _FAR_STATUS.search(text.decode(errors="replace"))
+            raise _UnsaidError(final=status is None or status[1] != NO_TABLE)
+        return text
+
+
+class _UnsaidError(Exception):
+    """A question of our own got no rows; ``final``: nor will it later."""
+
+    def __init__(self, *, final: bool) -> None:
+        super().__init__()
+        self.final = final
 
 
 class Relayed:
@@ -331,7 +362,7 @@ class Relayed:
         if entry is not None:
             code, text = int(entry[0]), str(entry[1])
         elif status in (401, 403):
-            code = AUTHENTICATION_FAILED if self._relay.ask("SELECT 1") is None else ACCESS_DENIED
+            code = ACCESS_DENIED if self._relay.may("SELECT 1") else AUTHENTICATION_FAILED
             text = f"Code: {code}. DB::Exception: the server answers {status} {words}"
         else:
             code = 0
