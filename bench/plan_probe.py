@@ -13,9 +13,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from rowfall.inputs import Inputs
 from rowfall.model import Column, Encoding, Facts, Kind, Listing, Schema, Split
 from rowfall.options import Options
-from rowfall.planner import Inputs, make_plan
+from rowfall.planner import make_plan
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText, quote
 from rowfall.targets.table import embedded

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     from rowfall.api import load, loads, plan, query, report, verify
     from rowfall.errors import RowfallError
-    from rowfall.model import Plan, Report, Verification
+    from rowfall.model import Plan
     from rowfall.options import Options
+    from rowfall.results import Report, Verification
 
 __version__ = "0.1.0"
 

@@ -22,8 +22,9 @@ from rowfall.engines.embedded import Embedded
 from rowfall.errors import Interrupted, RowfallError, TargetError, UsageError
 from rowfall.events import Event, Listener, silent
 from rowfall.jobs import connect, open_job, refusal
-from rowfall.model import Plan, Report, Statement, Verification
+from rowfall.model import Plan, Statement
 from rowfall.options import Options, restored
+from rowfall.results import Report, Verification
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText
 from rowfall.targets import open_target

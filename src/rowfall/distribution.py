@@ -10,8 +10,9 @@ from typing import Any
 from rowfall.errors import RowfallError
 from rowfall.execute import Tally
 from rowfall.jobs import Seat
-from rowfall.model import ShardReport, Statement
+from rowfall.model import Statement
 from rowfall.publish import ask
+from rowfall.results import ShardReport
 from rowfall.sqltext import SqlText, quote
 
 # Each shard is asked by itself; 16 at once ask 1,000 of them in seconds.

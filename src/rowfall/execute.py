@@ -18,9 +18,10 @@ from rowfall.delivery import Order
 from rowfall.errors import EngineError, Interrupted, RowfallError, TargetError
 from rowfall.events import AttemptPublished, AttemptStarted, Note, SplitFailed
 from rowfall.landing import PUBLISH_LANE, Done, Means, landing
-from rowfall.model import Failure, Outcome, Plan, Schema, Setting, Split
+from rowfall.model import Outcome, Plan, Schema, Setting, Split
 from rowfall.publish import Publisher, Staged
 from rowfall.recovery import ChangedError, Recovery, shown
+from rowfall.results import Failure
 from rowfall.targets.base import STAGING_PREFIX, Publish
 from rowfall.watch import Watch
 from rowfall.workqueue import Work, WorkQueue

@@ -27,13 +27,14 @@ from rowfall.jobs import Job, Seat
 from rowfall.journal import Alone, Claims, Journal
 from rowfall.landing import Means
 from rowfall.ledger import Ledger, into_key
-from rowfall.model import Plan, Report, Statement
+from rowfall.model import Plan, Statement
 from rowfall.outcome import make_report
 from rowfall.past import choose_load, drop_own_empty_table
 from rowfall.planning import landed_ids, plan_job
 from rowfall.pressure import Pressure, Waited
 from rowfall.publish import Staged, asker
 from rowfall.reconcile import reconcile
+from rowfall.results import Report
 from rowfall.route import deliver
 from rowfall.shadow import Shadow, shadowed, table_uuid
 from rowfall.sqltext import SqlText

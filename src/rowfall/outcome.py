@@ -11,9 +11,10 @@ from rowfall.distribution import distribution, imbalance
 from rowfall.errors import RowfallError
 from rowfall.execute import Tally, together
 from rowfall.jobs import Job
-from rowfall.model import Plan, Report, ShardReport
+from rowfall.model import Plan
 from rowfall.pressure import Waited
 from rowfall.publish import ask
+from rowfall.results import Report, ShardReport
 from rowfall.sqltext import quote
 
 # Ticks miss up to half a second at the end of each statement.
@@ -78,7 +79,7 @@ def make_report(
     cpu_before: float,
     waited: Waited | None,
 ) -> Report:
-    """The :class:`rowfall.model.Report` of one run that took ``seconds``."""
+    """The :class:`rowfall.results.Report` of one run that took ``seconds``."""
     tally = together(tallies)
     alive = outcome in ("done", "partial", "failed")
     # Less than at the beginning: the engine died and its successor counts from zero.

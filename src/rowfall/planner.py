@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
-from rowfall import balance, bodies, fastpath, sql
+from rowfall import attempts, balance, bodies, fastpath, forecast, sql
 from rowfall.errors import UsageError
+from rowfall.inputs import Inputs
 from rowfall.model import (
     Encoding,
     Facts,
     Forecast,
     Group,
-    Kind,
-    Listing,
     Plan,
     PlannedSeat,
     Schema,
@@ -25,76 +23,10 @@ from rowfall.model import (
 from rowfall.options import Options
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText
-from rowfall.targets.base import Publish, Target
-from rowfall.tune import ENGINE_BASE, Shape, block, insert_threads, tune
-from rowfall.units import parse_size
+from rowfall.targets.base import Target
+from rowfall.tune import ENGINE_BASE, Shape, tune
 
-# Stored bytes that one core turns into table rows per second, by kind of source (measured on
-# trips and taxi data, chDB 26.9; text is compressed or not). Used for forecasts and for cutting
-# attempts, never for anything that has to be exact.
-_RATES: dict[tuple[Kind, bool], float] = {
-    (Kind.TEXT, True): 25e6,
-    (Kind.TEXT, False): 90e6,
-    (Kind.JSON, True): 15e6,
-    (Kind.JSON, False): 80e6,
-    (Kind.TYPED, True): 60e6,
-    (Kind.TYPED, False): 60e6,
-}
-# Raw bytes per stored byte of compressed text, for the forecast only (trips 4.6, taxi 2.9).
-_RATIO = 4.0
-# Memory bytes that one core generates, sorts and writes per second.
-_MADE_RATE = 120e6
-# An attempt's fixed cost (staging, count, publish, idle threads at its end) is 0.1 to 0.4 s: at
-# 20 s of work it stays under 2 %. More would only mean more to repeat after a crash.
-ATTEMPT_SECONDS = 20.0
-# Files are not taken apart, so at the end of an attempt cores wait for the last ones: of 1,000 of
-# 210 MB, 16 cores get 38 in 20 s, which take 3 rounds where 2.4 would do. Four rounds at least
-# make that 6 % at most.
-ATTEMPT_ROUNDS = 4
-# The statement names every object of its attempt; beyond this the text is slow to parse.
-MOST_SPLITS = 2_000
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`""", re.S)
-# More parts than this in one partition and MergeTree delays inserts (parts_to_delay_insert).
-DELAY_PARTS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class SeatFacts:
-    """One shard's node, ``host:port``, and what its engine can do."""
-
-    shard: int
-    node: str
-    facts: Facts
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """Everything the planner looks at."""
-
-    source: Source
-    target: Target
-    listing: Listing
-    encoding: Encoding | None
-    schema: Schema
-    facts: Facts
-    options: Options
-    landed: frozenset[int] = frozenset()
-    """Indexes of the listing that are in the target already."""
-    remote: bool = False
-    placement: str = "embedded"
-    delivery: str = "pull"
-    why: str = ""
-    views: tuple[str, ...] = ()
-    undecoded: str = "the rows are not text on this machine"
-    """Why rowfall-decode does not parse them; "" if it does."""
-    exact: bool = True
-    """The engine that stores takes floats of text exactly (see bodies.for_server)."""
-    seats: tuple[SeatFacts, ...] = ()
-    """The shards of a cluster; ``facts`` are then those of the first."""
-    home: str = ""
-    """Of a cluster: the table on each shard that gets the rows."""
-    ddl: str = ""
-    """What makes the tables of a cluster; "" when they are there."""
 
 
 def make_plan(inputs: Inputs) -> Plan:
@@ -132,7 +64,7 @@ def make_plan(inputs: Inputs) -> Plan:
         groups=groups,
         lanes=first.lanes,
         settings=first.settings,
-        forecast=_together([cut.forecast for cut in cuts]),
+        forecast=forecast.together([cut.forecast for cut in cuts]),
         facts=inputs.facts,
         example=_example(inputs, schema, groups, first.settings),
         landed=len(inputs.landed),
@@ -165,7 +97,7 @@ def _shares(inputs: Inputs, todo: Sequence[int]) -> list[Sequence[int]]:
     if len(inputs.seats) < 2:
         return [todo]
     speeds = [float(facts.cores) for facts in _seats(inputs)]
-    found = balance.assign((_weight(inputs, i) or None for i in todo), speeds)
+    found = balance.assign((attempts.weight(inputs, i) or None for i in todo), speeds)
     return [[todo[at] for at in members] for members in found.members()]
 
 
@@ -177,10 +109,10 @@ def _cut(inputs: Inputs, schema: Schema, seat: int, todo: Sequence[int]) -> _Cut
         todo: indexes of its splits.
     """
     listing, options = inputs.listing, inputs.options
-    groups = tuple(replace(group, seat=seat) for group in _groups(inputs, todo))
-    lanes = _lanes(inputs, groups)
+    groups = tuple(replace(group, seat=seat) for group in attempts.cut(inputs, todo))
+    lanes = attempts.lanes(inputs, groups)
     facts = inputs.facts
-    streams = _streams(inputs) if inputs.delivery == "push" else 0
+    streams = attempts.streams(inputs) if inputs.delivery == "push" else 0
     share = max(lanes, streams)
     if share > 1:
         # Lanes and streams share the machine: each statement gets its part of cores and memory.
@@ -204,21 +136,8 @@ def _cut(inputs: Inputs, schema: Schema, seat: int, todo: Sequence[int]) -> _Cut
     if inputs.placement != "embedded":
         # The log of a server hides keys, and is the evidence after a lost connection.
         settings = tuple(s for s in settings if s.name != "log_queries" or not s.routine)
-    forecast = _forecast(inputs, todo, groups, facts, shape, lanes)
-    return _Cut(groups, lanes, streams, settings, forecast)
-
-
-def _together(forecasts: Sequence[Forecast]) -> Forecast:
-    """What all seats are expected to do at the same time."""
-    rows = [f.rows for f in forecasts]
-    seconds = [f.seconds for f in forecasts]
-    return Forecast(
-        None if None in rows else sum(r or 0 for r in rows),
-        None if None in seconds else max(s or 0.0 for s in seconds),
-        max(f.memory for f in forecasts),
-        sum(f.parts for f in forecasts),
-        tuple(dict.fromkeys(advice for f in forecasts for advice in f.advice)),
-    )
+    expected = forecast.expect(inputs, todo, groups, facts, shape, lanes)
+    return _Cut(groups, lanes, streams, settings, expected)
 
 
 def _planned(inputs: Inputs, cuts: Sequence[_Cut]) -> tuple[PlannedSeat, ...]:
@@ -303,163 +222,6 @@ def _ddl(inputs: Inputs) -> str:
     if inputs.schema.exists or not inputs.target.table:
         return ""
     return sql.create_table(inputs.target.database, inputs.target.table, inputs.schema)
-
-
-# --- attempts ------------------------------------------------------------------------------------
-
-
-def core_rate(encoding: Encoding | None) -> float:
-    """Stored bytes (generators: bytes in memory) that one core loads in a second."""
-    if encoding is None:
-        return _MADE_RATE
-    packed = encoding.compression not in ("none", "auto")
-    return _RATES.get((encoding.kind, packed), 30e6)
-
-
-def _weight(inputs: Inputs, index: int) -> float:
-    """Bytes of a split in the unit of :func:`core_rate`: stored, or made in memory."""
-    rows = inputs.listing.rows(index)
-    if rows is not None:
-        return rows * inputs.schema.row_bytes
-    return float(inputs.listing.size(index) or 0)
-
-
-def _groups(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
-    """Neighbouring splits in equal attempts; what is near by name is often near by key."""
-    if inputs.target.caps.one_file_per_group:
-        return _file_groups(inputs, todo)
-    weights = [_weight(inputs, i) for i in todo]
-    if inputs.options.attempt_bytes:
-        most = float(parse_size(inputs.options.attempt_bytes))
-    else:
-        mean = sum(weights) / max(1, len(weights))
-        most = attempt_bytes(core_rate(inputs.encoding), inputs.facts.cores, mean)
-    parts = balance.cut(weights, most, MOST_SPLITS)
-    return tuple(_group(inputs, [todo[n] for n in part]) for part in parts)
-
-
-def attempt_bytes(rate: float, cores: int, mean: float) -> float:
-    """Bytes of one attempt.
-
-    Args:
-        rate: bytes a second of one core. ``mean``: bytes of a file.
-    """
-    return max(ATTEMPT_SECONDS * rate, ATTEMPT_ROUNDS * mean) * cores
-
-
-def _group(inputs: Inputs, indexes: Sequence[int]) -> Group:
-    sizes = [inputs.listing.size(i) for i in indexes]
-    known = None if any(s is None for s in sizes) else sum(s or 0 for s in sizes)
-    # Largest first: the last thread to finish then has little left (longest processing time).
-    if inputs.listing.rows(0) is None:
-        indexes = sorted(indexes, key=lambda i: -(inputs.listing.size(i) or 0))
-    return Group(tuple(indexes), known)
-
-
-def _file_groups(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
-    """Exports: one group per output file, over the whole listing so that numbers stay."""
-    files = inputs.options.files or 1
-    total = len(inputs.listing)
-    if files > total:
-        raise UsageError(
-            f"--files {files} is more than the {total} pieces of the source",
-            hint="A file is written from whole pieces (source files or generated ranges).",
-        )
-    wanted = set(todo)
-    groups = []
-    for start, stop in file_bounds(total, files):
-        # A file whose pieces have all landed keeps its (empty) place, so that n stays n.
-        missing = [i for i in range(start, stop) if i in wanted]
-        groups.append(_group(inputs, range(start, stop)) if missing else Group((), 0))
-    return tuple(groups)
-
-
-def file_bounds(pieces: int, files: int) -> Iterator[tuple[int, int]]:
-    """Half-open ranges of the pieces that go into each file of an export."""
-    return pairwise(pieces * n // files for n in range(files + 1))
-
-
-def _lanes(inputs: Inputs, groups: Sequence[Group]) -> int:
-    """Attempts at once. A table is fed by one statement that uses every core; a file is written
-    by one thread (compression is a single stream), so as many files as cores are written."""
-    if not inputs.target.caps.one_file_per_group:
-        return 1
-    return max(1, min(inputs.facts.cores, sum(1 for g in groups if g.indexes)))
-
-
-def _streams(inputs: Inputs) -> int:
-    """Connections to push over: one a core of the server, where parsing and sorting happen; more
-    than eight fill any network (1.2 GB/s of text at 150 MB/s a core)."""
-    if not inputs.source.replayable:
-        return 1
-    # This machine serves the streams of all shards.
-    most = max(1, 8 // max(1, len(inputs.seats)))
-    return inputs.options.streams or max(1, min(most, inputs.facts.cores))
-
-
-# --- forecast ------------------------------------------------------------------------------------
-
-
-def _forecast(
-    inputs: Inputs,
-    todo: Sequence[int],
-    groups: Sequence[Group],
-    facts: Facts,
-    shape: Shape,
-    lanes: int,
-) -> Forecast:
-    rows = _rows(inputs, todo)
-    weight = sum(_weight(inputs, i) for i in todo)
-    unknown = inputs.encoding is not None and inputs.listing.total_size is None
-    seconds = None if unknown else 0.3 + weight / (core_rate(inputs.encoding) * inputs.facts.cores)
-    block_rows, block_bytes = block(facts, shape)
-    writers = insert_threads(facts, shape)
-    block_size = min(block_bytes, int(block_rows * shape.row_bytes))
-    if rows is not None and groups:
-        block_size = min(block_size, int(rows * shape.row_bytes / writers))
-    memory = ENGINE_BASE + lanes * 3 * writers * block_size
-    parts = 0
-    if rows is not None and inputs.target.caps.publish is Publish.ATTACH:
-        for group in groups:
-            share = rows * len(group.indexes) / max(1, len(todo))
-            blocks = max(1, round(share / block_rows + writers / 2))
-            parts += blocks * shape.partitions
-    return Forecast(rows, seconds, min(memory, inputs.facts.memory), parts, _advice(inputs, parts))
-
-
-def _rows(inputs: Inputs, todo: Sequence[int]) -> int | None:
-    made = [inputs.listing.rows(i) for i in todo]
-    if todo and all(r is not None for r in made):
-        return sum(r or 0 for r in made)
-    if not todo:
-        return 0
-    sizes = [inputs.listing.size(i) for i in todo]
-    if inputs.encoding is None or any(s is None for s in sizes):
-        return None
-    stored = float(sum(s or 0 for s in sizes))
-    packed = inputs.encoding.compression not in ("none", "auto")
-    # Text is about as long as its row in memory and a half; Parquet stores a third of it.
-    raw = stored * (_RATIO if packed else 1.0)
-    if inputs.encoding.kind is Kind.TYPED:
-        raw = stored * 3.0
-    return int(raw / max(1.0, inputs.schema.row_bytes * 1.2))
-
-
-def _advice(inputs: Inputs, parts: int) -> tuple[str, ...]:
-    advice = []
-    partitions = inputs.schema.partitions
-    if partitions > 100:
-        advice.append(
-            f"The partition key {inputs.schema.partition_by} has about {partitions:,} values: "
-            f"every block is cut into as many parts ({parts:,} in all). A coarser key "
-            "(toYYYYMM of a date) or none loads and reads faster."
-        )
-    if partitions and parts / partitions > DELAY_PARTS:
-        advice.append(
-            f"About {parts // partitions:,} parts per partition are more than MergeTree likes "
-            f"({DELAY_PARTS:,}); give the load more --memory, so that blocks get larger."
-        )
-    return tuple(advice)
 
 
 def _sends(inputs: Inputs, schema: Schema, splits: Sequence[Split]) -> bodies.Delivery:

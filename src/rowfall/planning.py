@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from rowfall import complaint, infer, planner, views
+from rowfall import attempts, complaint, infer, planner, views
 from rowfall.engines.codes import DATA_CODES
 from rowfall.errors import DataError, RowfallError, UsageError
 from rowfall.events import Note
+from rowfall.inputs import Inputs, SeatFacts
 from rowfall.jobs import Job
 from rowfall.journal import Journal
 from rowfall.ledger import Ledger
@@ -48,7 +49,7 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
     parsing = choose(job, schema)
     job.how = parsing.how
     pulls = job.how is None or job.how.pull
-    inputs = planner.Inputs(
+    inputs = Inputs(
         source=job.puller,
         target=job.target,
         listing=job.listing,
@@ -79,11 +80,11 @@ def _placement(job: Job) -> str:
     return "server" if job.target.server else "embedded"
 
 
-def _seat_facts(job: Job) -> tuple[planner.SeatFacts, ...]:
+def _seat_facts(job: Job) -> tuple[SeatFacts, ...]:
     if job.shards is None or job.options.method != "local":
         return ()
     nodes = job.shards.nodes
-    return tuple(planner.SeatFacts(n.shard, n.address, server.facts) for n, server, _ in nodes)
+    return tuple(SeatFacts(n.shard, n.address, server.facts) for n, server, _ in nodes)
 
 
 def _cluster_ddl(job: Job, schema: Schema) -> str:
@@ -128,7 +129,7 @@ def _check_settings(job: Job) -> None:
 def _missing_files(job: Job) -> set[int]:
     """Pieces of exported files that somebody has removed since: they are written again."""
     missing: set[int] = set()
-    bounds = planner.file_bounds(len(job.listing), job.options.files or 1)
+    bounds = attempts.file_bounds(len(job.listing), job.options.files or 1)
     for number, (start, stop) in enumerate(bounds):
         if not Path(job.target.staging_name("", number, job.encoding)).exists():
             missing.update(range(start, stop))

@@ -13,10 +13,11 @@ from statistics import median
 from typing import Any
 
 from rowfall import formats, history, units, uri
+from rowfall.attempts import core_rate
 from rowfall.errors import LedgerError, RowfallError, UsageError
-from rowfall.model import Encoding, Kind, Listing, Report
+from rowfall.model import Encoding, Kind, Listing
 from rowfall.options import Options, restored
-from rowfall.planner import core_rate
+from rowfall.results import Report
 from rowfall.sampling import Sample, measure
 from rowfall.sources.base import Source
 

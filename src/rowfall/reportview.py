@@ -14,7 +14,7 @@ from rich.text import Text
 from rowfall import sql, units
 from rowfall.cleanup import Leftover
 from rowfall.layout import WIDTH, bar, facts, grid, render, wrap
-from rowfall.model import Report, Verification, VerifiedSplit
+from rowfall.results import Report, Verification, VerifiedSplit
 
 REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 1
 DEFAULT_TARGETS = ("", "rowfall-data", "./rowfall-data")  # what needs no --to

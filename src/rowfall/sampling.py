@@ -6,14 +6,15 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from rowfall.attempts import core_rate
 from rowfall.engines.embedded import Embedded
 from rowfall.events import silent
 from rowfall.jobs import Job
 from rowfall.ledger import Ledger
 from rowfall.loader import load_job
-from rowfall.model import Encoding, Listing, Report
+from rowfall.model import Encoding, Listing
 from rowfall.options import Options
-from rowfall.planner import core_rate
+from rowfall.results import Report
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 from rowfall.targets.null import Null

@@ -19,9 +19,9 @@ from enum import StrEnum
 from heapq import heapreplace
 
 from rowfall import units
+from rowfall.attempts import MOST_SPLITS, attempt_bytes
 from rowfall.balance import Assignment, assign, cut, lower_bound
 from rowfall.model import Encoding, Kind
-from rowfall.planner import MOST_SPLITS, attempt_bytes
 
 # Seconds before the first row is read: processes start, the first statement is planned (as in the
 # planner's forecast; a load of 1,000 rows takes 0.44 s in all).

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rowfall import planner, sql
+from rowfall import attempts, sql
 from rowfall.engines.base import Engine
 from rowfall.jobs import Job
 from rowfall.model import Plan, Split, Statement
@@ -88,8 +88,8 @@ class Sides:
         """Find the rows that the sides do not both hold."""
         there = self._target_buckets()
         here: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
-        for start in range(0, len(splits), planner.MOST_SPLITS):
-            relation = self._rows(splits[start : start + planner.MOST_SPLITS])
+        for start in range(0, len(splits), attempts.MOST_SPLITS):
+            relation = self._rows(splits[start : start + attempts.MOST_SPLITS])
             for bucket, rows, total in self._ask(_by_bucket(relation, row_hash(self._columns))):
                 before = here[bucket]
                 here[bucket] = (before[0] + rows, (before[1] + total) & MASK64)

@@ -10,8 +10,9 @@ from typing import Any
 
 from rowfall.engines.base import Engine
 from rowfall.errors import LedgerError, RowfallError
-from rowfall.model import Failure, Report, ShardReport, Statement
+from rowfall.model import Statement
 from rowfall.publish import ask
+from rowfall.results import Failure, Report, ShardReport
 from rowfall.sqltext import SqlText, quote
 
 # The engine's processors by what they do. Elapsed microseconds of each are its own work; waiting

@@ -10,9 +10,10 @@ from rowfall.errors import UsageError, VerifyError
 from rowfall.events import Note
 from rowfall.jobs import Job
 from rowfall.ledger import Ledger
-from rowfall.model import Plan, Split, Verification, VerifiedSplit
+from rowfall.model import Plan, Split
 from rowfall.planning import plan_job
 from rowfall.publish import asker
+from rowfall.results import Verification, VerifiedSplit
 from rowfall.sides import MASK64, Sides
 from rowfall.targets.base import Publish
 

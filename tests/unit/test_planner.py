@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rowfall.errors import UsageError
+from rowfall.inputs import Inputs
 from rowfall.model import Column, Encoding, Facts, Kind, Listing, Plan, Schema, Split
 from rowfall.options import Options
-from rowfall.planner import Inputs, chosen_settings, make_plan
+from rowfall.planner import chosen_settings, make_plan
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText
 from rowfall.targets.export import Export

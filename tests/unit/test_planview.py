@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from rowfall import model, sql
+from rowfall import results, sql
 from rowfall.model import (
     Column,
     Encoding,
@@ -18,7 +18,7 @@ from rowfall.model import (
     Kind,
     Listing,
     Plan,
-    Report,
+    PlannedSeat,
     Schema,
     Setting,
 )
@@ -26,6 +26,7 @@ from rowfall.options import Options
 from rowfall.outlook import outlook
 from rowfall.planview import plan_document, plan_text
 from rowfall.reportview import loads_document, report_document, verification_document
+from rowfall.results import Report
 from rowfall.scaleview import scale_document
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
@@ -71,9 +72,9 @@ def a_plan(schema: Schema = SCHEMA) -> Plan:
     )
 
 
-def a_seat(shard: int) -> model.PlannedSeat:
+def a_seat(shard: int) -> PlannedSeat:
     settings = (Setting("max_insert_threads", 4, "8 cores / 2 lanes"),)
-    return model.PlannedSeat(
+    return PlannedSeat(
         shard, f"10.0.0.{shard}:9000", "24.10.2.80", 8, 16 << 30, 50, 2_100_000_000, 5, settings
     )
 
@@ -208,12 +209,12 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
         "t",
         "x",
         "now",
-        failures=(model.Failure("a", "b"),),
-        shards=(model.ShardReport(1, "h:9000", 1, 1, 1, 1, 1, 1.0, 1.0, 1, 1, 1),),
+        failures=(results.Failure("a", "b"),),
+        shards=(results.ShardReport(1, "h:9000", 1, 1, 1, 1, 1, 1.0, 1.0, 1, 1, 1),),
     )
     plan = replace(a_plan(), seats=(a_seat(1),))
-    split = model.VerifiedSplit("a", 1, "0", 1)
-    verified = model.Verification("id", True, 1, 1, "0", "0", "all", 1.0, (split,))
+    split = results.VerifiedSplit("a", 1, "0", 1)
+    verified = results.Verification("id", True, 1, 1, "0", "0", "all", 1.0, (split,))
     real = shapes("rowfall_report", report_document(report))
     real |= shapes("rowfall_plan", plan_document(plan, every_split=True))
     real |= shapes("rowfall_verification", verification_document(verified))

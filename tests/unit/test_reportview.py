@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from rowfall.model import Failure, Report, ShardReport, Verification, VerifiedSplit
 from rowfall.reportview import (
     SHOWN_FAILURES,
     SHOWN_SHARDS,
@@ -19,6 +18,7 @@ from rowfall.reportview import (
     verification_document,
     verification_text,
 )
+from rowfall.results import Failure, Report, ShardReport, Verification, VerifiedSplit
 
 DONE = Report(
     load_id="3f2a9c1e77aa4b10",

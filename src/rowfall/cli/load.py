@@ -12,7 +12,7 @@ from rowfall.errors import Exit
 from rowfall.secrets import Secret
 
 if TYPE_CHECKING:
-    from rowfall.model import Report
+    from rowfall.results import Report
 
 
 @command

@@ -1,0 +1,49 @@
+"""What the planner looks at: everything a plan is made from, gathered beforehand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rowfall.model import Encoding, Facts, Listing, Schema
+from rowfall.options import Options
+from rowfall.sources.base import Source
+from rowfall.targets.base import Target
+
+
+@dataclass(frozen=True, slots=True)
+class SeatFacts:
+    """One shard's node, ``host:port``, and what its engine can do."""
+
+    shard: int
+    node: str
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Everything the planner looks at."""
+
+    source: Source
+    target: Target
+    listing: Listing
+    encoding: Encoding | None
+    schema: Schema
+    facts: Facts
+    options: Options
+    landed: frozenset[int] = frozenset()
+    """Indexes of the listing that are in the target already."""
+    remote: bool = False
+    placement: str = "embedded"
+    delivery: str = "pull"
+    why: str = ""
+    views: tuple[str, ...] = ()
+    undecoded: str = "the rows are not text on this machine"
+    """Why rowfall-decode does not parse them; "" if it does."""
+    exact: bool = True
+    """The engine that stores takes floats of text exactly (see bodies.for_server)."""
+    seats: tuple[SeatFacts, ...] = ()
+    """The shards of a cluster; ``facts`` are then those of the first."""
+    home: str = ""
+    """Of a cluster: the table on each shard that gets the rows."""
+    ddl: str = ""
+    """What makes the tables of a cluster; "" when they are there."""
