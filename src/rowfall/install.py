@@ -33,10 +33,12 @@ class Installed:
     Attributes:
         path: of the program in the server's folder; of a cluster, all of them.
         changed: it was copied now; it may have been there before.
+        away: nodes of a cluster that did not answer and have not got it, for people.
     """
 
     path: str
     changed: bool
+    away: tuple[str, ...] = ()
 
 
 def install(target: Target, folder: str = "") -> Installed:
@@ -72,7 +74,8 @@ def install(target: Target, folder: str = "") -> Installed:
             for node in shards.cluster.up
         ]
         paths = ", ".join(dict.fromkeys(one.path for one in done))
-        return Installed(paths, changed=any(one.changed for one in done))
+        away = tuple(node.name for node in shards.cluster.nodes if node.error)
+        return Installed(paths, any(one.changed for one in done), away)
 
 
 def _install(server: Server, host: str, text: str, folder: str, program: str) -> Installed:

@@ -85,7 +85,14 @@ def test_every_shard_decodes_its_own_objects(fleet: Fleet, s3: Seaweed, bucket: 
     pull = ("load", source, "--table", "t", "--pull")
     done = fleet.ends(2, *pull, "--decoder", "always", env=s3.env)
     assert "rowfall-decode" in done.talk
-    fleet.ok("install-decoder")
+    away = fleet.cluster.nodes[3]
+    away.stop()
+    try:
+        assert "not on shard 2 replica 2" in fleet.ok("install-decoder").talk
+    finally:
+        away.start()
+        fleet.cluster.wait()
+    assert fleet.ok("install-decoder", "--json").document["away"] == []
     try:
         planned = fleet.ok("plan", *pull[1:], "--json", env=s3.env).document
         assert planned["decoder"] == "rowfall-decode"

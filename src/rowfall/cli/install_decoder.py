@@ -31,8 +31,12 @@ def install_decoder(
 
     done = api.install_decoder(to=to, folder=folder or "", password=password)
     if output.json:
-        output.document({"rowfall_install": 1, "path": done.path, "changed": done.changed})
+        output.document({
+            "rowfall_install": 1, "path": done.path, "changed": done.changed, "away": done.away,
+        })  # fmt: skip
     else:
         word = "installed" if done.changed else "is there already, and the server can run it"
         output.talk(f"{done.path} {word}")
+        if done.away:
+            output.talk(f"not on {', '.join(done.away)}: away; run this again when they are back")
     return Exit.DONE
