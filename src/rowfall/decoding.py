@@ -75,8 +75,8 @@ def refusal(listing: Listing, encoding: Encoding | None, schema: Schema, facts: 
         if nested and (why := _refusal_of_nested(column, encoding, facts)):
             return why
         for type_ in flat_types(column.type):
-            if _zone(type_) not in (None, *_UTC, *ZONES) and not (
-                _zone(type_) == "" and facts.timezone in _UTC
+            if zone(type_) not in (None, *_UTC, *ZONES) and not (
+                zone(type_) == "" and facts.timezone in _UTC
             ):
                 return f"{PROGRAM} does not know the time zone of {column.name}"
     return ""
@@ -125,7 +125,7 @@ def flat_types(type_: str) -> list[str]:
     return [flat for type_ in types for flat in flat_types(type_)]
 
 
-def _zone(type_: str) -> str | None:
+def zone(type_: str) -> str | None:
     """The time zone of a type: "" for the engine's own, None where it has none."""
     kind = parse_type(type_)
     if not kind.base.startswith("DateTime"):

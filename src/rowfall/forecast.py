@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowfall.attempts import core_rate, weight
+from rowfall.decoding import flat_types, zone
 from rowfall.inputs import Inputs
 from rowfall.model import Facts, Forecast, Group, Kind
 from rowfall.targets.base import Publish
@@ -83,7 +84,7 @@ def _rows(inputs: Inputs, todo: Sequence[int]) -> int | None:
 
 
 def _advice(inputs: Inputs, parts: int) -> tuple[str, ...]:
-    advice = []
+    advice = _about_zones(inputs)
     partitions = inputs.schema.partitions
     if partitions > 100:
         advice.append(
@@ -97,3 +98,17 @@ def _advice(inputs: Inputs, parts: int) -> tuple[str, ...]:
             f"({DELAY_PARTS:,}); give the load more --memory, so that blocks get larger."
         )
     return tuple(advice)
+
+
+def _about_zones(inputs: Inputs) -> list[str]:
+    """The same text would be another moment on another shard; nobody sees that afterwards."""
+    zones = sorted({seat.facts.timezone for seat in inputs.seats})
+    if len(zones) < 2 or inputs.encoding is None or inputs.encoding.kind is Kind.TYPED:
+        return []
+    local = [c.name for c in inputs.schema.columns if "" in map(zone, flat_types(c.type))]
+    if not local:
+        return []
+    return [
+        f"The shards are in different time zones ({', '.join(zones)}), and each reads "
+        f"{', '.join(local)} in its own: give such a column a zone, as in DateTime('UTC')."
+    ]

@@ -167,3 +167,21 @@ def test_a_shard_that_is_added_gets_its_share_of_what_is_left(shell: Shell) -> N
         assert [s["rows"] for s in report["shards"]] == [400, 400]
         assert fleet.numbers("t") == [1_200, 1_200]
         assert not fleet.left()
+
+
+def test_shards_in_different_time_zones_are_told(shell: Shell) -> None:
+    with Cluster.start(2, 1) as cluster:
+        fleet = Fleet(shell, cluster)
+        zones = ("Europe/Berlin", "Asia/Tokyo")
+        configured(cluster, [f"<clickhouse><timezone>{z}</timezone></clickhouse>" for z in zones])
+        for n in range(2):
+            shell.write(f"in/f{n}.csv", csv([(n, "2026-07-01 12:00:00")], "id", "at"))
+        local = fleet.ok("plan", "in/*.csv", "--table", "t", "--schema", "id UInt8, at DateTime")
+        told = " ".join(local.out.replace("!", "").split())
+        assert "different time zones (Asia/Tokyo, Europe/Berlin)" in told
+        assert "reads at in its own" in told
+        named = ("--schema", "id UInt8, at DateTime('UTC')")
+        assert "time zones" not in fleet.ok("plan", "in/*.csv", "--table", "t", *named).out
+        fleet.load("in/*.csv", "--table", "t", *named)
+        ask = "SELECT uniqExact(at), any(toUnixTimestamp(at)) FROM {db}.t"
+        assert fleet.ask(fleet.cluster.nodes[0], ask) == [[1, 1782907200]]
