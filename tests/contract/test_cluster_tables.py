@@ -302,6 +302,19 @@ def test_a_node_that_refuses_is_named(cluster4: Lab, login: Log) -> None:
     assert caught.value.code == 82
 
 
+def test_what_a_dead_server_left_in_keeper_is_told(cluster22: Lab, login: Log) -> None:
+    at, database = login(cluster22.nodes[0]), new_database()
+    cluster22.nodes[0].query(f"CREATE DATABASE {database} ON CLUSTER lab")
+    columns = "(a UInt8) ENGINE = ReplicatedMergeTree('/left/{database}/{shard}', '{replica}')"
+    cluster22.nodes[3].query(f"CREATE TABLE {database}.other {columns} ORDER BY a")
+    make_it = f"CREATE TABLE {database}.t ON CLUSTER lab {columns} ORDER BY a"
+    with pytest.raises(TargetError, match="cannot be made on shard 2 replica 2") as caught:
+        run_on_cluster(at.run, at.asks, at.cluster(), Ddl("table", make_it, ""))
+    assert caught.value.code == 253
+    assert "SYSTEM DROP REPLICA" in (caught.value.hint or "")
+    cluster22.nodes[0].query(f"DROP DATABASE {database} ON CLUSTER lab SYNC")
+
+
 def test_keeper_is_away(cluster22: Lab, login: Log) -> None:
     """It runs in the first node."""
     at, database = login(cluster22.nodes[1]), new_database()

@@ -14,6 +14,7 @@ from typing import Any
 
 from rowfall.cluster.creation import Ddl
 from rowfall.cluster.discover import ACCESS_DENIED, Asks, Cluster, Node
+from rowfall.engines.codes import translate
 from rowfall.errors import RowfallError, TargetError
 from rowfall.sqltext import quote
 
@@ -128,7 +129,8 @@ def _check_failures(ddl: Ddl, hosts: Sequence[_Host], nodes: Mapping[str, Node])
         more = f" (and {len(failed) - 1} more)" if failed[1:] else ""
         raise TargetError(
             f"the {ddl.what} cannot be made on {name}{more}: {first.text}",
-            hint="Other nodes may have it by now; run the same command again when it can be made.",
+            hint=translate(f"Code: {first.code}. DB::Exception: {first.text}").hint
+            or "Other nodes may have it by now; run the same command again when it can be made.",
             code=first.code or 0,
         )
 

@@ -102,6 +102,11 @@ _MEANINGS: dict[int, Meaning] = {
     236: Meaning(EngineError, "The server is shutting down; run again.", transient=True),
     242: Meaning(TargetError, "The replica is read-only for now; run again.", transient=True),
     252: Meaning(TargetError, "The table has too many parts; wait for its merges.", transient=True),
+    253: Meaning(
+        TargetError,
+        "Another table of that server has the path, or it was killed while it made this one: if "
+        "none has it, SYSTEM DROP REPLICA 'name' FROM ZKPATH 'path' there, then run again.",
+    ),
     285: Meaning(TargetError, "Too few replicas are up; run again.", transient=True),
     319: Meaning(TargetError, "The replica lost Keeper while it wrote; run again.", transient=True),
     999: Meaning(TargetError, "Keeper failed; run again.", transient=True),
