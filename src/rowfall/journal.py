@@ -74,7 +74,8 @@ class Entry:
     """One attempt as the journal knows it; numbers are block numbers, 0 for "has not happened".
 
     Attributes:
-        place: the node that it stages on, "" where the journal is.
+        place: the node that it stages on, "" where the journal is; the nodes, with commas between
+            them, of an attempt that is staged on several and made visible on all of them.
         splits: those that were asked about, each with the block of the line that claims it.
         idle: seconds since its owner's last line, by the server's clock.
         quit: its owner has ended and said so.
@@ -94,6 +95,15 @@ class Entry:
     place: str = ""
     splits: dict[str, int] = field(default_factory=dict)
     quit: bool = False
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Every node that it stages on."""
+        return tuple(self.place.split(","))
+
+    def moves_at(self, place: str) -> tuple[Move, ...]:
+        """Those of one of its places."""
+        return tuple(m for m in self.moves if m.place in ("", place))
 
     @property
     def binding(self) -> bool:
@@ -128,7 +138,7 @@ class Claims(Protocol):
     def claim(self, attempt: str, splits: Sequence[Split], place: str = "") -> Claim: ...
     def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool: ...
     def landed(self, attempt: str) -> None: ...
-    def alone(self, attempt: str) -> bool: ...
+    def alone(self, attempt: str, place: str = "") -> bool: ...
     def release(self, attempt: str) -> None: ...
     def fate(self, attempt: str) -> Fate: ...
 
@@ -151,7 +161,7 @@ class Alone:
     def fate(self, attempt: str) -> Fate:
         return Fate.OWN
 
-    def alone(self, attempt: str) -> bool:
+    def alone(self, attempt: str, place: str = "") -> bool:
         return True
 
 
@@ -205,7 +215,8 @@ class Journal:
         """Ask for splits. Only a claim that is ``whole`` may be used; release any other.
 
         Args:
-            place: the node of a cluster that the attempt stages on, "" where there is only one.
+            place: the node of a cluster that the attempt stages on, or several with commas between
+                them; "" where there is only one.
         """
         _RUNNING.add(self._owner)
         self._held.add(attempt)
@@ -249,7 +260,7 @@ class Journal:
         """
         detail = json.dumps([
             [m.database, m.table, m.staging, m.partition_id, m.rows, m.rows_before,
-             m.highest_block, m.state] for m in moves
+             m.highest_block, m.state, *([m.place] if m.place else [])] for m in moves
         ])  # fmt: skip
         self._append("commit", attempt, rows=rows, detail=detail)
         entry = self._entries(attempts=[attempt]).get(attempt)
@@ -268,17 +279,21 @@ class Journal:
         self._append("release", attempt)
         self._held.discard(attempt)
 
-    def alone(self, attempt: str) -> bool:
+    def alone(self, attempt: str, place: str = "") -> bool:
         """Whether no other attempt has published anything here since this one's claim: what the
-        target held was counted after that, and before the commit."""
+        target held was counted after that, and before the commit.
+
+        Args:
+            place: which of its places is meant.
+        """
         entries = self._entries()
         mine = entries.pop(attempt)
-        shard = self._shard_of.get(mine.place)
+        shard = self._shard_of.get(place or mine.place)
         return not any(
             e.binding and (not e.landed or e.landed > mine.claimed)
             for e in entries.values()
             # Other shards have tables of their own; another replica of the same one has not.
-            if shard is None or self._shard_of.get(e.place, shard) == shard
+            if shard is None or any(self._shard_of.get(p, shard) == shard for p in e.places)
         )
 
     def fate(self, attempt: str) -> Fate:

@@ -15,6 +15,7 @@ from rowfall.errors import DataError, EngineError, RowfallError, SourceError, Ta
 from rowfall.journal import Fate
 from rowfall.ledger import Move
 from rowfall.model import Split
+from rowfall.publish import Publisher
 from rowfall.tune import lower
 from rowfall.workqueue import Work
 
@@ -55,16 +56,17 @@ class Recovery:
         meanwhile, and what the target has already is found out before the next try.
 
         Args:
-            means: with the claims among which the attempt has committed.
+            means: with the claims among which the attempt has committed, and the engine that
+                has staged the parts.
 
         Raises:
             RowfallError: it cannot be done now; the next run goes on.
         """
-        publisher = self._executor.publisher
+        publisher = Publisher(means.engine, means.ledger, self._executor.publisher.lane)
         for tries in range(retry.MOST_TRANSIENT + 1):
             try:
                 if tries:
-                    alone = means.claims.alone(attempt)
+                    alone = means.claims.alone(attempt, means.place)
                     moves = publisher.settle(attempt, moves, alone=alone)
                 publisher.publish(attempt, moves, means.check)
                 self._deaths = 0
@@ -76,14 +78,14 @@ class Recovery:
                     raise
                 self._executor.note("warning", f"{_line(error)}; going on")
                 time.sleep(retry.pause(tries))
-                self._revive(error)
+                self._revive(error, means)
 
     def failed(self, work: Work, attempt: str, place: str, error: RowfallError) -> None:
         """Clear away a failed attempt and decide what of it is tried again, and how."""
         executor, means = self._executor, self._means
         if executor.stopping:
             return  # the interrupt clears away; the engine may be gone already
-        self._revive(error)
+        self._revive(error, means)
         if error.code in TAKEN_CODES and means.claims.fate(attempt) is Fate.TAKEN:
             # Whoever took this process for dead has ended its INSERT and dropped what it staged.
             executor.lost(work, attempt, place)
@@ -120,7 +122,7 @@ class Recovery:
         else:
             raise error
 
-    def _revive(self, error: RowfallError) -> None:
+    def _revive(self, error: RowfallError, means: Means) -> None:
         """Get back an engine whose process or connection was lost, a few times; then the error is
         final."""
         lost = isinstance(error, EngineError | TargetError) and not isinstance(error, CountError)
@@ -130,7 +132,7 @@ class Recovery:
         if self._deaths > retry.MOST_DEATHS:
             raise type(error)(error.message, hint=error.hint)
         self._executor.note("warning", f"{_line(error)}; starting again")
-        self._means.engine.revive()
+        means.engine.revive()
 
     def _read_by_engine(self, work: Work, error: DeclinedError) -> None:
         """What the decoder declined is read by the engine, which has the last word."""

@@ -30,7 +30,7 @@ UNKNOWN_TABLE = 60
 
 
 class Rescue:
-    """Takes over from dead processes; two that do it at once do not harm each other.
+    """Takes over, on one node, what dead processes have staged there.
 
     Args:
         journal: of the table whose attempts are looked after.
@@ -47,50 +47,37 @@ class Rescue:
         self._engine = engine
         self._journal = journal
         self._database = database
-        self._emit = emit
+        self.emit = emit
         self._check = check
         self._publisher = Publisher(engine, ledger)
 
-    def all_dead(self) -> None:
-        """End every attempt of a dead process.
-
-        Raises:
-            LedgerError: journal and target contradict each other.
-        """
-        entries = [e for e in self._journal.entries() if e.place == self.place]
-        self.these([e.attempt for e in entries if _open(e) and e.dead])
-        ended = {e.attempt for e in entries if not _open(e) and (e.dead or e.expired)}
+    def discard_ended(self, entries: Sequence[Entry]) -> None:
+        """Drop what is left of attempts that died between their last line and the drop."""
+        ended = {e.attempt for e in entries if self.place in e.places and _over(e)}
         for attempt in ended & with_tables(self._engine):
-            self._discard(attempt)  # it died between its last line and the drop
+            self.discard(attempt)
 
     def table_gone(self) -> None:
         """Drop what dead processes had staged for a table that does not exist any more."""
-        entries = [e for e in self._journal.entries() if e.place == self.place]
+        entries = [e for e in self._journal.entries() if self.place in e.places]
         there = with_tables(self._engine)
         for entry in entries:
             staged = entry.attempt in there
             if not entry.dead or entry.landed or not (staged or entry.binding):
                 continue
-            self._kill(entry.attempt)
+            self.kill(entry.attempt)
             # Killed before it could see that another table had come in the place of this one.
-            self._publisher.take_back(entry.moves)
+            self._publisher.take_back(entry.moves_at(self.place))
             if staged:
-                self._discard(entry.attempt)
+                self.discard(entry.attempt)
 
-    def these(self, attempts: Sequence[str]) -> None:
-        """End named attempts: publish what was committed, drop what was not."""
-        for attempt in attempts:
-            entry = self._journal.expire(attempt)
-            if not _open(entry) and not entry.expired:
-                continue  # it has ended by itself in the meantime
-            self._kill(attempt)
-            if entry.binding and not entry.landed:
-                self._go_on(entry)
-            self._discard(attempt)
-
-    def _kill(self, attempt: str) -> None:
+    def kill(self, attempt: str) -> None:
         """What a dead process started may still run on the server."""
-        mine = f"query_id = {quote(attempt)} OR startsWith(query_id, {quote(attempt + '_')})"
+        mine = (
+            f"query_id = {quote(attempt)} OR startsWith(query_id, {quote(attempt + '_')}) "
+            # What another node sends here on its behalf has an id of its own.
+            f"OR initial_query_id = {quote(attempt)}"
+        )
         for (query_id,) in self._ask(f"SELECT query_id FROM system.processes WHERE {mine}"):
             if "_into_" in query_id:
                 self._wait_for(query_id)  # a publishing statement is let finish
@@ -104,31 +91,18 @@ class Rescue:
                 raise EngineError(f"the statement {query_id} of a stopped load does not end")
             time.sleep(LOOK_SECONDS)
 
-    def _go_on(self, entry: Entry) -> None:
-        """Publish what a dead process had committed. Others may do the same at this moment: who
-        fences last goes on, the one before finds its tables gone and looks again."""
-        deadline = time.monotonic() + MOST_WAIT
-        while not self._landed_meanwhile(entry.attempt):
-            try:
-                self._publish(entry)
-                return
-            except EngineError as error:
-                if error.code != UNKNOWN_TABLE or time.monotonic() > deadline:
-                    raise
-            # Of two that take turns, one has to be faster than the other's look.
-            time.sleep(LOOK_SECONDS * (1 + secrets.randbelow(10)))
+    def publish(self, attempt: str, moves: Sequence[Move]) -> None:
+        """Make visible what :meth:`fence` has put aside, as far as it is not."""
+        alone = self._journal.alone(attempt, self.place)
+        settled = self._publisher.settle(attempt, moves, alone=alone)
+        self._publisher.publish(attempt, settled, self._check)
 
-    def _publish(self, entry: Entry) -> None:
-        moves = self._fence(entry)
-        alone = self._journal.alone(entry.attempt)
-        settled = self._publisher.settle(entry.attempt, moves, alone=alone)
-        self._publisher.publish(entry.attempt, settled, self._check)
-        self._journal.landed(entry.attempt)
+    def drop(self, moves: Sequence[Move]) -> None:
+        """Drop the staging tables that :meth:`fence` has put aside."""
         for database, name in dict.fromkeys((m.database, m.staging) for m in moves):
             self._engine.run(Statement(staging.drop(database, name)))
-        self._emit(Note("info", f"published {entry.rows:,} rows that a stopped run had loaded"))
 
-    def _fence(self, entry: Entry) -> list[Move]:
+    def fence(self, entry: Entry) -> list[Move]:
         """The moves under new names of their staging tables.
 
         A process that was only slow finds its staging table gone and can do no harm: what it has
@@ -138,9 +112,10 @@ class Rescue:
             EngineError: another one has renamed some of them at the same moment (UNKNOWN_TABLE).
             LedgerError: some of them are gone, and nobody has said that the attempt has landed.
         """
-        self._drop([s for s in self._tables(entry.attempt) if s[1]])
+        self._drop_views([s for s in self._tables(entry.attempt) if s[1]])
+        moves = entry.moves_at(self.place)
         names: dict[Pair, str] = {}
-        for pair in dict.fromkeys(m.pair for m in entry.moves):
+        for pair in dict.fromkeys(m.pair for m in moves):
             old = self._present(entry, pair)
             names[pair] = f"{pair.staging}_x{secrets.token_hex(3)}"
             self._run(
@@ -149,7 +124,7 @@ class Rescue:
             )
         for pair in names:
             self._quiet(entry.attempt, pair.table)
-        return [replace(m, staging=names[m.pair]) for m in entry.moves]
+        return [replace(m, staging=names[m.pair]) for m in moves]
 
     def _present(self, entry: Entry, pair: Pair) -> str:
         """What a staging table is called now: others may have renamed it before."""
@@ -160,7 +135,7 @@ class Rescue:
             )
             if found:
                 return str(found[0][0])
-            if self._landed_meanwhile(entry.attempt):
+            if _has_landed(self._journal, entry.attempt):
                 raise EngineError("the attempt has landed meanwhile", code=UNKNOWN_TABLE)
             time.sleep(LOOK_SECONDS)
         raise LedgerError(
@@ -178,9 +153,6 @@ class Rescue:
         ):
             self._wait_for(query_id)
 
-    def _landed_meanwhile(self, attempt: str) -> bool:
-        return any(e.attempt == attempt and e.landed for e in self._journal.entries())
-
     def _tables(self, attempt: str) -> list[tuple[str, bool]]:
         """Tables of an attempt: (name, is a view)."""
         prefix = f"{STAGING_PREFIX}{attempt}"
@@ -191,11 +163,12 @@ class Rescue:
         )
         return [(str(name), bool(view)) for name, view in rows]
 
-    def _drop(self, tables: Sequence[tuple[str, bool]]) -> None:
+    def _drop_views(self, tables: Sequence[tuple[str, bool]]) -> None:
         for name, _ in tables:
             self._run(f"DROP TABLE IF EXISTS {sql.qualified(self._database, name)} SYNC")
 
-    def _discard(self, attempt: str) -> None:
+    def discard(self, attempt: str) -> None:
+        """Drop everything that an attempt has staged here."""
         for statement in staging.discard(self._ask, f"{STAGING_PREFIX}{attempt}"):
             self._engine.run(Statement(statement))
 
@@ -207,7 +180,8 @@ class Rescue:
 
 
 class Rescuers:
-    """One :class:`Rescue` for each node that attempts may have staged on.
+    """Ends attempts of dead processes, each on every node that it may have staged on; two that do
+    it at once do not harm each other.
 
     Args:
         rescues: of the nodes that load.
@@ -231,15 +205,19 @@ class Rescuers:
             LedgerError: journal and target contradict each other.
             TargetError: a node is away that holds rows which are bound to be published.
         """
+        entries = self._journal.entries()
         # Another replica may have staged while the one that loads now was away.
-        for place in {e.place for e in self._journal.entries()}:
+        for place in {place for e in entries for place in e.places}:
             self._at(place)
-        for rescue in list(self._rescues.values()):
-            rescue.all_dead()
-        self.these([
-            e.attempt for e in self._journal.entries()
-            if _open(e) and e.dead and e.place not in self._rescues
-        ])  # fmt: skip
+        here = set(self._rescues)
+        # First those that can be ended: one whose node is away is an error.
+        for away in (False, True):
+            self.these([
+                e.attempt for e in entries
+                if _open(e) and e.dead and away is not here.issuperset(e.places)
+            ])  # fmt: skip
+        for rescue in self._rescues.values():
+            rescue.discard_ended(entries)
 
     def table_gone(self) -> None:
         """Drop what dead processes had staged for a table that does not exist any more."""
@@ -247,14 +225,25 @@ class Rescuers:
             rescue.table_gone()
 
     def these(self, attempts: Sequence[str]) -> None:
-        """End named attempts, each where it has staged."""
-        places = {e.attempt: e.place for e in self._journal.entries() if e.attempt in attempts}
+        """End named attempts, each where it has staged: publish what was committed, drop what was
+        not."""
         for attempt in attempts:
-            rescue = self._at(places.get(attempt, ""))
-            if rescue is not None:
-                rescue.these([attempt])
-            else:
-                self._away(attempt, places.get(attempt, ""))
+            entry = self._journal.expire(attempt)
+            if not _open(entry) and not entry.expired:
+                continue  # it has ended by itself in the meantime
+            found = {place: self._at(place) for place in entry.places}
+            there = [rescue for rescue in found.values() if rescue is not None]
+            bound = entry.binding and not entry.landed
+            if bound:
+                # Before anything becomes visible: of an attempt on several nodes all of it can.
+                _check_there(entry, [place for place, rescue in found.items() if rescue is None])
+            for rescue in there:
+                rescue.kill(attempt)
+            if bound:
+                self._go_on(entry, there)
+            # A load that finds another node of it drops what is there.
+            for rescue in there:
+                rescue.discard(attempt)
 
     def _at(self, place: str) -> Rescue | None:
         if place not in self._rescues:
@@ -263,18 +252,52 @@ class Rescuers:
                 self._rescues[place] = found
         return self._rescues.get(place)
 
-    def _away(self, attempt: str, place: str) -> None:
-        """Its splits are free if nothing of it can become visible; its tables are dropped by a
-        load that finds the node."""
-        entry = self._journal.expire(attempt)
-        if entry.binding and not entry.landed:
+    def _go_on(self, entry: Entry, rescues: Sequence[Rescue]) -> None:
+        """Publish what a dead process had committed. Others may do the same at this moment: who
+        fences last goes on, the one before finds its tables gone and looks again."""
+        deadline = time.monotonic() + MOST_WAIT
+        while not _has_landed(self._journal, entry.attempt):
+            try:
+                self._publish(entry, rescues)
+                return
+            except EngineError as error:
+                if error.code != UNKNOWN_TABLE or time.monotonic() > deadline:
+                    raise
+            # Of two that take turns, one has to be faster than the other's look.
+            time.sleep(LOOK_SECONDS * (1 + secrets.randbelow(10)))
+
+    def _publish(self, entry: Entry, rescues: Sequence[Rescue]) -> None:
+        fenced = [(rescue, rescue.fence(entry)) for rescue in rescues]
+        for rescue, moves in fenced:
+            rescue.publish(entry.attempt, moves)
+        self._journal.landed(entry.attempt)
+        for rescue, moves in fenced:
+            rescue.drop(moves)
+        for rescue in rescues[:1]:
+            text = f"published {entry.rows:,} rows that a stopped run had loaded"
+            rescue.emit(Note("info", text))
+
+
+def _check_there(entry: Entry, away: Sequence[str]) -> None:
+    """Raises TargetError when a node is away that holds rows of an attempt that is bound."""
+    for place in away:
+        if rows := sum(move.rows for move in entry.moves_at(place)):
             raise TargetError(
                 f"the node {place or 'that was loaded alone'} does not answer here, and holds "
-                f"{entry.rows:,} rows that a stopped load has staged and must make visible",
+                f"{rows:,} rows that a stopped load has staged and must make visible",
                 hint="Start it and run the same command again. Only where its disk is gone and its "
                 "rows never reached another replica: rowfall forget, and load again.",
             )
 
 
+def _has_landed(journal: Journal, attempt: str) -> bool:
+    return any(e.attempt == attempt and e.landed for e in journal.entries())
+
+
 def _open(entry: Entry) -> bool:
     return bool(entry.claimed) and not (entry.ended or entry.landed or entry.forgotten)
+
+
+def _over(entry: Entry) -> bool:
+    """Whether it needs its staging tables no more, and nobody else looks after them."""
+    return not _open(entry) and bool(entry.dead or entry.expired)

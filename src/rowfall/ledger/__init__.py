@@ -59,7 +59,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition of a loaded attempt on its way from ``staging`` into ``database.table``."""
+    """One partition of a loaded attempt on its way from ``staging`` into ``database.table``.
+
+    ``place``: the node of a cluster that holds both, where the attempt has others as well.
+    """
 
     database: str
     table: str
@@ -69,6 +72,7 @@ class Move:
     rows_before: int
     highest_block: int
     state: str = "pending"
+    place: str = ""
 
     @property
     def pair(self) -> Pair:
