@@ -55,7 +55,7 @@ class Side:
 LOCAL = Side("local", ("--pull", "--decoder", "never"))
 PLANNED = Side("local, as it plans", ())
 OTHERS = tuple(
-    Side(name, ("--method", name))
+    Side(name, ("--method", name, "--pull", "--decoder", "never"))
     for name in ("s3cluster", "s3cluster-parallel", "distributed", "views")
 )
 

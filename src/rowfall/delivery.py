@@ -38,6 +38,7 @@ class Order:
         settings: for the INSERT.
         select: another way to read the rows (around bad ones), None for the schema's own.
         engine_reads: not through the decoder, which has declined them.
+        only: a condition on the rows that are kept, "" for all of them.
     """
 
     attempt: str
@@ -47,6 +48,7 @@ class Order:
     settings: Mapping[str, str | int | float]
     select: SqlText | None = None
     engine_reads: bool = False
+    only: str = ""
 
 
 class Delivery(Protocol):
@@ -72,13 +74,14 @@ class Pull:
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         if order.select is not None:
-            names = ", ".join(sql.name(c.name) for c in order.schema.columns)
-            into = self._target.into(order.staging, order.schema)
-            text = SqlText.of("INSERT INTO ", into, f" ({names}) ", order.select)
+            columns, rows = order.schema.columns, order.select
+            if order.only:
+                rows = sql.only(rows, columns, order.only)
+            text = sql.insert(self._target.into(order.staging, order.schema), columns, rows)
         else:
             text = planner.statement(
                 self._source, self._target, order.schema, self._encoding, order.splits,
-                order.staging,
+                order.staging, order.only,
             )  # fmt: skip
         statement = Statement(text, order.settings, query_id=order.attempt)
         return self._engine.run(statement, lane=lane, on_tick=on_tick)

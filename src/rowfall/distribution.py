@@ -63,7 +63,8 @@ def _logged(seat: Seat, load_id: str, since: float) -> tuple[float, int, int, in
             "min(toUnixTimestamp64Micro(query_start_time_microseconds))) / 1e6) "
             f"FROM system.query_log WHERE event_date >= toDate(now() - {since:.0f}) AND "
             f"type != 'QueryStart' AND query_start_time >= now() - {since + 1:.0f} AND "
-            f"startsWith(query_id, {quote(load_id + '_')})",
+            # Of rows that other shards have sent, the statement has an id of its own.
+            f"startsWith(initial_query_id, {quote(load_id + '_')})",
         )
     if not rows:
         return 0.0, 0, 0, 0, 0.0

@@ -17,7 +17,7 @@ from rowfall import retry
 from rowfall.delivery import Order
 from rowfall.errors import EngineError, Interrupted, RowfallError, TargetError
 from rowfall.events import AttemptPublished, AttemptStarted, Note, SplitFailed
-from rowfall.landing import PUBLISH_LANE, Done, Means, landing
+from rowfall.landing import PUBLISH_LANE, Done, Landed, Means, landing
 from rowfall.model import Outcome, Plan, Schema, Setting, Split
 from rowfall.publish import Publisher, Staged
 from rowfall.recovery import ChangedError, Recovery, shown
@@ -53,6 +53,7 @@ class Tally:
     landed_ids: set[str] = field(default_factory=set)
     query_ids: list[str] = field(default_factory=list)
     checksum: tuple[int, int] | None = None
+    shares: list[tuple[Landed, ...]] = field(default_factory=list)
 
 
 class Executor:
@@ -184,7 +185,7 @@ class Executor:
 
     def _claimed(self, work: Work, attempt: str) -> bool:
         """Whether all splits are ours; if not, what is free is queued again, the rest waits."""
-        claim = self.means.claims.claim(attempt, work.splits, self.means.place)
+        claim = self.means.claims.claim(attempt, work.splits, self.means.places)
         if claim.whole:
             return True
         self.means.claims.release(attempt)
@@ -267,6 +268,7 @@ class Executor:
             tally.parts += landed.parts
             tally.written += landed.bytes
             tally.rejected += landed.rejected
+            tally.shares.append(landed.shares)
             tally.landed += len(done.work.splits)
             if tally.checksum is not None and landed.checksum is not None:
                 rows, total = tally.checksum
@@ -396,6 +398,22 @@ def together(tallies: Sequence[Tally]) -> Tally:
             rows, hashes = found.checksum or (0, 0)
             more, own = tally.checksum
             found.checksum = (rows + more, (hashes + own) % (1 << 64))
+    return found
+
+
+def by_seat(tallies: Sequence[Tally], seats: int) -> Sequence[Tally]:
+    """What each of several seats has got, also where attempts were staged on all of them."""
+    shares = [share for tally in tallies for share in tally.shares if share]
+    if not shares and len(tallies) == seats:
+        return tallies
+    found = []
+    for at in range(seats):
+        # One executor alone: what it has read was read by all of them.
+        tally = replace(tallies[at if len(tallies) == seats else 0])
+        tally.rows = sum(share[at].rows for share in shares)
+        tally.parts = sum(share[at].parts for share in shares)
+        tally.written = sum(share[at].bytes for share in shares)
+        found.append(tally)
     return found
 
 

@@ -33,7 +33,7 @@ def expect(
         facts: what one of its ``lanes`` has.
         shape: of its attempts.
     """
-    rows = _rows(inputs, todo)
+    rows = count(inputs, todo)
     work = sum(weight(inputs, i) for i in todo)
     unknown = inputs.encoding is not None and inputs.listing.total_size is None
     seconds = None if unknown else 0.3 + work / (core_rate(inputs.encoding) * inputs.facts.cores)
@@ -65,7 +65,8 @@ def together(forecasts: Sequence[Forecast]) -> Forecast:
     )
 
 
-def _rows(inputs: Inputs, todo: Sequence[int]) -> int | None:
+def count(inputs: Inputs, todo: Sequence[int]) -> int | None:
+    """Rows of some splits, None when nothing tells."""
     made = [inputs.listing.rows(i) for i in todo]
     if todo and all(r is not None for r in made):
         return sum(r or 0 for r in made)

@@ -127,8 +127,10 @@ class DecodeInside:
             f"(SELECT text FROM {sql.name(table)}), {_HOW})"
             for table in tables
         ]
-        into = self._given.target.into(order.staging, order.schema)
-        return SqlText.of("INSERT INTO ", into, f" ({names})\n", "\nUNION ALL ".join(selects))
+        rows = SqlText.of("\nUNION ALL ".join(selects))
+        if order.only:
+            rows = sql.only(rows, columns, order.only)
+        return sql.insert(self._given.target.into(order.staging, order.schema), columns, rows)
 
 
 def _is_of_program(error: RowfallError) -> bool:

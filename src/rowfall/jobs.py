@@ -9,7 +9,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from rowfall import sql, staging
+from rowfall import planner, sql, staging
+from rowfall.cluster.keys import Keyed
 from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.prestart import prestart
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
     from rowfall.shards import Shards
 
 _WAIT = re.compile(r"merges=[1-9]\d*|replicas")
-METHODS = ("local", "s3cluster", "s3cluster-parallel", "distributed", "views")
+BY_HAND = ("s3cluster", "s3cluster-parallel", "views")
 """``--method``: see :mod:`rowfall.methods`."""
+METHODS = ("local", planner.FILTER, planner.DISTRIBUTED, *BY_HAND)
 
 # Databases that an error names; some servers have thousands.
 MOST_NAMES = 8
@@ -65,6 +67,7 @@ class Job:
             the source from here; the same when embedded.
         seats: every engine that stores rows; ``engine`` is that of the first.
         shards: the cluster that they are of, None where there is none.
+        keyed: which of them a row belongs on, None where any will do.
         home: the table whose columns count when it exists: the target, or its shadow.
         cpu_before: :attr:`cpu_here` when the plan was made.
         how: whether a server reads the source itself, and why; None for the embedded engine.
@@ -86,6 +89,7 @@ class Job:
     cpu_before: float = 0.0
     seats: tuple[Seat, ...] = ()
     shards: Shards | None = None
+    keyed: Keyed | None = None
 
     def __post_init__(self) -> None:
         self.seats = self.seats or (Seat(0, "", self.engine, self.target),)
@@ -150,9 +154,11 @@ def open_job(
     if not texts:
         raise UsageError("no source given", hint="Name files, a glob, or generate://trips.")
     _check_choices(options)
-    by_hand = options.method != "local"
+    by_hand = options.method in BY_HAND
     if by_hand:
         options = replace(options, direct=True, pull=True, decoder="never")
+    elif options.method == planner.FILTER:
+        options = replace(options, pull=True)
     prestart(texts, to)  # it imports while the source is listed
     source = open_source(texts, options)
     target = open_target(to, table or default_table(texts[0]), options, password)
@@ -180,8 +186,9 @@ def open_job(
             ledger = Ledger(target.ledger_path)
             stack.callback(ledger.close)
         seats: tuple[Seat, ...] = ()
+        keyed = None
         if shards is not None and not by_hand:
-            shards.check(options)
+            keyed = shards.check(options)
             server = shards.nodes[0][1]
             seats = tuple(
                 Seat(number, node.address, engine, there)
@@ -190,7 +197,7 @@ def open_job(
         job = Job(
             texts, to, options, source, target, listing, encoding, server or reader, reader,
             ledger, emit, seats[0].target.table if seats else target.table, seats=seats,
-            shards=shards,
+            shards=shards, keyed=keyed,
         )  # fmt: skip
         if server is not None:
             # FROM clauses that the oldest node understands in full are safe on all of them.

@@ -30,6 +30,7 @@ from rowfall.ledger import Ledger, into_key
 from rowfall.model import Plan, Statement
 from rowfall.outcome import make_report
 from rowfall.past import choose_load, drop_own_empty_table
+from rowfall.planner import FILTER
 from rowfall.planning import landed_ids, plan_job
 from rowfall.pressure import Pressure, Waited
 from rowfall.publish import Staged, asker
@@ -262,13 +263,20 @@ class Load:
         queue = WorkQueue(len(job.seats), self.ledger.attempts(self.load_id))
         doctor = Doctor(job.source, made, job.reader, options, job.puller)
         progress = Together(job.emit)
-        executors = []
-        for seat, own in zip(job.seats, twins, strict=True):
-            means = self._means(made, seat, own, doctor, progress.part(seat.number))
-            executors.append(Executor(
+        each = [
+            self._means(made, seat, own, doctor, progress.part(seat.number))
+            for seat, own in zip(job.seats, twins, strict=True)
+        ]
+        if made.spread:
+            each = [replace(means, together=tuple(each)) for means in each]
+        executors = [
+            Executor(
                 means, made, self.load_id, queue,
                 verify=options.verify, overwrite=options.replace or options.force,
-            ))  # fmt: skip
+            )
+            # What all shards read at the same time, one executor looks after.
+            for means in (each[:1] if made.spread == FILTER else each)
+        ]  # fmt: skip
         executor, tallies = executors[0], [e.tally for e in executors]
         start, cpu = time.monotonic(), job.engine.cpu_seconds()
         outcome, problem, waited = "done", None, None

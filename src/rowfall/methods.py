@@ -1,7 +1,7 @@
 """Other ways into a cluster, to compare with: what people type by hand, one statement each.
 
 They insert through the Distributed table and know nothing of staging, so a crash may lose or repeat
-rows. ``distributed``: one node reads and sends. ``s3cluster``: all nodes read, one of them collects
+rows. ``s3cluster``: all nodes read, one of them collects
 and sends. ``s3cluster-parallel``: the server gives objects to nodes, each writes what it reads.
 ``views``: each shard has a view of its own objects and reads that.
 """
@@ -28,7 +28,7 @@ _S3 = re.compile(r"(\A|FROM )s3\(")
 
 
 class ByMethod:
-    """The delivery of ``--method``, any but ``local``.
+    """The delivery of a ``--method`` that is :data:`rowfall.jobs.BY_HAND`.
 
     Args:
         engine: the node that was named, which runs the statement.
@@ -76,8 +76,6 @@ class ByMethod:
             names = ", ".join(sql.name(c.name) for c in order.schema.columns)
             return SqlText.of(f"SELECT {names} FROM cluster({where})")
         select = self._select(order, order.splits)
-        if self._name == "distributed":
-            return select
         everywhere = f"\\1s3Cluster({quote(self._shards.cluster.name)}, "
         parts = [_S3.sub(everywhere, p) if isinstance(p, str) else p for p in select.parts]
         return SqlText.of(*parts)

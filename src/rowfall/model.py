@@ -373,6 +373,9 @@ class Plan:
         landed: splits of the listing that are in the target already.
         seats: the shards of a cluster, in the order of their numbers in ``groups``; ``settings``
             are those of the first.
+        spread: how rows get to the shards that a sharding key says: ``filter`` (each reads all
+            files and keeps its own rows) or ``distributed`` (each sends on what is not its own);
+            "" without one. ``why_spread``: what both cost.
     """
 
     source: str
@@ -399,3 +402,5 @@ class Plan:
     why_decoder: str = ""
     views: tuple[str, ...] = ()
     seats: tuple[PlannedSeat, ...] = ()
+    spread: str = ""
+    why_spread: str = ""

@@ -194,8 +194,11 @@ class Options:
         "local",
         "--method",
         "NAME",
-        "Cluster only, to compare with other ways: local, s3cluster, s3cluster-parallel, "
-        "distributed, views; all but local promise nothing after a crash. Default: local.",
+        "Cluster only: where a sharding key says which rows belong on which shard, filter (each "
+        "shard reads all files and keeps its own rows) or distributed (each reads its share and "
+        "sends rows where they belong). To compare with: s3cluster, s3cluster-parallel, views, "
+        "which promise nothing after a crash. Default: local, each shard its own files; with a "
+        "key, the cheaper of the first two.",
         "Target",
     )
     skip_unavailable_shards: bool = _opt(

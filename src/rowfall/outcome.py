@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rowfall import __version__, summary
 from rowfall.distribution import distribution, imbalance
 from rowfall.errors import RowfallError
-from rowfall.execute import Tally, together
+from rowfall.execute import Tally, by_seat, together
 from rowfall.jobs import Job
 from rowfall.model import Plan
 from rowfall.pressure import Waited
@@ -36,7 +36,7 @@ def _shards(
     if not made.seats:
         return ()
     numbers = [seat.shard for seat in made.seats]
-    return distribution(job.seats, numbers, tallies, load_id, seconds)
+    return distribution(job.seats, numbers, by_seat(tallies, len(job.seats)), load_id, seconds)
 
 
 def _costs(job: Job, made: Plan, tally: Tally, load_id: str, seconds: float, cpu: float) -> _Costs:

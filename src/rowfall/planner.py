@@ -26,6 +26,15 @@ from rowfall.sqltext import SqlText
 from rowfall.targets.base import Target
 from rowfall.tune import ENGINE_BASE, Shape, tune
 
+# How rows get to the shard that a sharding key says, see :class:`rowfall.model.Plan`.
+FILTER, DISTRIBUTED = "filter", "distributed"
+FOREGROUND = (
+    Setting("distributed_foreground_insert", 1, "rows are on their shards when it ends"),
+    # The source is read where the statement runs, not by a statement on each shard.
+    Setting("parallel_distributed_insert_select", 0, "one shard's share", routine=True),
+    # Its own shard's share is written by the statement itself, and counted with it.
+    Setting("prefer_localhost_replica", 1, "rows of the shard itself stay there", routine=True),
+)
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`""", re.S)
 
 
@@ -74,6 +83,8 @@ def make_plan(inputs: Inputs) -> Plan:
         decoder="engine" if inputs.undecoded else "rowfall-decode",
         why_decoder=inputs.undecoded,
         views=inputs.views,
+        spread=inputs.spread,
+        why_spread=inputs.why_spread,
     )
 
 
@@ -96,6 +107,8 @@ def _shares(inputs: Inputs, todo: Sequence[int]) -> list[Sequence[int]]:
     """Which seat gets which splits: by bytes, so that all of them end at the same time."""
     if len(inputs.seats) < 2:
         return [todo]
+    if inputs.spread == FILTER:  # the first one's attempts run on all of them at the same time
+        return [todo, *([] for _ in inputs.seats[1:])]
     speeds = [float(facts.cores) for facts in _seats(inputs)]
     found = balance.assign((attempts.weight(inputs, i) or None for i in todo), speeds)
     return [[todo[at] for at in members] for members in found.members()]
@@ -136,13 +149,16 @@ def _cut(inputs: Inputs, schema: Schema, seat: int, todo: Sequence[int]) -> _Cut
     if inputs.placement != "embedded":
         # The log of a server hides keys, and is the evidence after a lost connection.
         settings = tuple(s for s in settings if s.name != "log_queries" or not s.routine)
+    if inputs.spread == DISTRIBUTED:
+        settings += FOREGROUND
     expected = forecast.expect(inputs, todo, groups, facts, shape, lanes)
     return _Cut(groups, lanes, streams, settings, expected)
 
 
 def _planned(inputs: Inputs, cuts: Sequence[_Cut]) -> tuple[PlannedSeat, ...]:
     found = []
-    for seat, cut in zip(inputs.seats, cuts, strict=False):
+    for seat, own in zip(inputs.seats, cuts, strict=False):
+        cut = replace(cuts[0], settings=own.settings) if inputs.spread == FILTER else own
         sizes = [group.size for group in cut.groups]
         found.append(PlannedSeat(
             seat.shard, seat.node, seat.facts.version, seat.facts.cores, seat.facts.memory,
@@ -257,7 +273,9 @@ def _example(
         else:
             text = bodies.blocks_statement(into, schema.columns)
         return f"{text}\n-- sent with the rows; settings:{clause.removeprefix(' SETTINGS')}"
-    text = statement(inputs.source, inputs.target, schema, inputs.encoding, splits, staging)
+    text = statement(
+        inputs.source, inputs.target, schema, inputs.encoding, splits, staging, inputs.only
+    )
     more = len(group.indexes) - len(splits)
     note = f"\n-- and {more} more objects in the same statement" if more > 0 else ""
     return f"{text}\n{clause.strip()}{note}"
@@ -270,8 +288,15 @@ def statement(
     encoding: Encoding | None,
     splits: Sequence[Split],
     staging: str,
+    only: str = "",
 ) -> SqlText:
-    """The INSERT SELECT of one attempt."""
+    """The INSERT SELECT of one attempt.
+
+    Args:
+        only: a condition on the rows that are kept, "" for all of them.
+    """
     structure = sql.structure((c.source or c.name, c.read_type or c.type) for c in schema.columns)
-    relation = source.relation(splits, encoding, structure)
-    return sql.insert_select(target.into(staging, schema), schema.columns, relation)
+    rows = sql.select(schema.columns, source.relation(splits, encoding, structure))
+    if only:
+        rows = sql.only(rows, schema.columns, only)
+    return sql.insert(target.into(staging, schema), schema.columns, rows)

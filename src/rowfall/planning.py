@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from rowfall import attempts, complaint, infer, planner, views
+from rowfall import attempts, complaint, infer, planner, spread, views
 from rowfall.engines.codes import DATA_CODES
 from rowfall.errors import DataError, RowfallError, UsageError
 from rowfall.events import Note
 from rowfall.inputs import Inputs, SeatFacts
-from rowfall.jobs import Job
+from rowfall.jobs import BY_HAND, Job
 from rowfall.journal import Journal
 from rowfall.ledger import Ledger
 from rowfall.model import Listing, Plan, Schema, Statement
@@ -69,19 +69,19 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         home=job.local.table,
         ddl=_cluster_ddl(job, schema),
     )
-    made = planner.make_plan(inputs)
+    made = planner.make_plan(spread.spread(job, inputs) if job.keyed else inputs)
     job.cpu_before = job.cpu_here
     return made, landed
 
 
 def _placement(job: Job) -> str:
-    if job.shards is not None and job.options.method == "local":
+    if job.shards is not None and job.options.method not in BY_HAND:
         return "shards"
     return "server" if job.target.server else "embedded"
 
 
 def _seat_facts(job: Job) -> tuple[SeatFacts, ...]:
-    if job.shards is None or job.options.method != "local":
+    if job.shards is None or job.options.method in BY_HAND:
         return ()
     nodes = job.shards.nodes
     return tuple(SeatFacts(n.shard, n.address, server.facts) for n, server, _ in nodes)

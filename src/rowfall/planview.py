@@ -66,6 +66,8 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         "why_decoder": plan.why_decoder,
         "views": list(plan.views),
         "seats": [asdict(seat) for seat in plan.seats],
+        "spread": plan.spread,
+        "why_spread": plan.why_spread,
     }
     if every_split:
         document["listing"]["all"] = [asdict(s) for s in listing.splits(_into(plan))]
@@ -175,6 +177,7 @@ def _target(plan: Plan) -> RenderableType:
             *([("because", plan.why)] if plan.why else []),
             *([("streams", f"{plan.streams} at once")] if plan.streams else []),
             *_parser(plan),
+            *([("by key", plan.why_spread)] if plan.why_spread else []),
             *([("views", ", ".join(plan.views))] if plan.views else []),
             ("promise", plan.promise),
         ]

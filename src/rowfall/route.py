@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from rowfall import decoding
 from rowfall.decode import Decode, DecodePush, Given
 from rowfall.delivery import Delivery, Pull, Push
-from rowfall.jobs import Job, Seat
+from rowfall.jobs import BY_HAND, Job, Seat
 from rowfall.model import Plan
+from rowfall.planner import DISTRIBUTED, FILTER
 from rowfall.publish import ask
+from rowfall.spread import Filtered, Scattered, sending
 from rowfall.sqltext import quote
 
 if TYPE_CHECKING:
@@ -18,10 +20,19 @@ if TYPE_CHECKING:
 
 def deliver(job: Job, plan: Plan, seat: Seat) -> Delivery:
     """The delivery of a load into one engine."""
-    if job.shards is not None and job.options.method != "local":
+    if job.shards is not None and job.options.method in BY_HAND:
         from rowfall.methods import ByMethod
 
         return ByMethod(job.options.method, job, job.shards, seat.engine)
+    if plan.spread == DISTRIBUTED and job.keyed is not None:
+        return Scattered(_one(job, plan, sending(seat, job.keyed)), job.seats)
+    if plan.spread == FILTER and job.keyed is not None and not seat.number:
+        each = [_one(job, plan, one) for one in job.seats]
+        return Filtered(each, [one.settings for one in plan.seats], job.keyed)
+    return _one(job, plan, seat)
+
+
+def _one(job: Job, plan: Plan, seat: Seat) -> Delivery:
     pushes = plan.delivery == "push"
     reader: Delivery = Pull(seat.engine, job.puller, seat.target, job.encoding)
     if pushes:

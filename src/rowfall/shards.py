@@ -17,11 +17,13 @@ from rowfall import staging
 from rowfall.cluster.creation import Ddl, statements
 from rowfall.cluster.discover import Cluster, Node, discover, on_nodes
 from rowfall.cluster.everywhere import run_on_cluster
+from rowfall.cluster.keys import RAND, Keyed, is_free, keyed
 from rowfall.cluster.tables import Tables, look
 from rowfall.errors import RowfallError, TargetError, UsageError
 from rowfall.events import Listener, Note
 from rowfall.model import Schema, Statement
 from rowfall.options import Options
+from rowfall.planner import DISTRIBUTED, FILTER
 from rowfall.publish import ask, asker, read_rows
 from rowfall.sqltext import SqlText
 from rowfall.targets.base import ServerAt, Target
@@ -31,9 +33,6 @@ if TYPE_CHECKING:
     from rowfall.engines.server import Server
 
 _WHO = "SELECT toString(serverUUID()) AS uuid"
-RAND = "rand()"
-# Sharding keys that are as well served by any even share.
-FREE_KEYS = frozenset({RAND, "rand32()", "rand64()", "randcanonical()"})
 # Each connection takes two round trips; 16 at once connect to 1,000 nodes in seconds.
 AT_ONCE = 16
 
@@ -72,12 +71,14 @@ class Shards:
             sharding_key=options.shard_key or "", replicated=options.replicated,
         )  # fmt: skip
 
-    def check(self, options: Options) -> None:
-        """Whether shards may take the files that they like, straight into their own tables.
+    def check(self, options: Options) -> Keyed | None:
+        """Whether rows may go straight into the shards' own tables, and by which key; None where
+        shards may take the files that they like.
 
         Raises:
-            UsageError: the key is an expression of the row, and there are several shards; or
-                views read from the Distributed table, which the rows do not pass.
+            UsageError: options that the tables contradict; or views read from the Distributed
+                table, which the rows do not pass.
+            TargetError: see :func:`rowfall.cluster.keys.keyed`.
         """
         tables, wanted = self.tables, options.shard_key
         if wanted and tables.sharding_key and wanted != tables.sharding_key:
@@ -99,15 +100,23 @@ class Shards:
                 f"{'.'.join(there)} feeds materialized views ({names}), and rows that go straight "
                 "into the local tables do not pass it",
                 hint=f"Let the views read from {'.'.join(tables.local)} on each node, or load with "
-                "--method distributed.",
+                "--method s3cluster.",
             )
-        key = self.tables.sharding_key or wanted or RAND
-        if len(self.cluster.shards) > 1 and key.replace(" ", "").lower() not in FREE_KEYS:
+        key = tables.sharding_key or wanted or RAND
+        if len(self.cluster.shards) == 1 or (is_free(key) and options.method != DISTRIBUTED):
+            if options.method != FILTER:
+                return None
             raise UsageError(
-                f"rows belong on the shard that {key} says, and each shard loads whole files",
-                hint="Load with --method distributed, which sends every row where it belongs, or "
-                "let the Distributed table have rand() as its key.",
+                "--method filter is for tables with a sharding key, and here any row may be on "
+                "any shard",
+                hint="Leave it out, or give a new table a --shard-key.",
             )
+        if options.direct:
+            raise UsageError(
+                f"--direct puts whole files on shards, and {key} says where each row belongs",
+                hint="Leave it out: attempts are then staged on all shards.",
+            )
+        return keyed(asker(self.entry), self.cluster, key)
 
     def look(self) -> Tables:
         """What there is of the table now."""

@@ -119,10 +119,28 @@ def on_cluster(cluster: str) -> str:
     return f" ON CLUSTER {name(cluster)}" if cluster else ""
 
 
+def select(columns: Iterable[Column], relation: SqlText) -> SqlText:
+    """``SELECT <projection> FROM <relation>``."""
+    return SqlText.of(f"SELECT {projection(columns)}\nFROM ", relation)
+
+
+def only(rows: SqlText, columns: Iterable[Column], condition: str) -> SqlText:
+    """Those rows of a SELECT that fulfil a condition on the table's columns, in its types."""
+    columns = tuple(columns)
+    names = ", ".join(name(c.name) for c in columns)
+    typed = ", ".join(f"CAST({name(c.name)}, {quote(c.type)}) AS {name(c.name)}" for c in columns)
+    return SqlText.of(
+        f"SELECT {names}\nFROM (SELECT {typed} FROM (", rows, f"))\nWHERE {condition}"
+    )
+
+
 def insert_select(into: SqlText, columns: Iterable[Column], relation: SqlText) -> SqlText:
     """``INSERT INTO <into> (names) SELECT <projection> FROM <relation>``."""
     columns = tuple(columns)
+    return insert(into, columns, select(columns, relation))
+
+
+def insert(into: SqlText, columns: Iterable[Column], rows: SqlText) -> SqlText:
+    """``INSERT INTO <into> (names) <rows>``."""
     names = ", ".join(name(c.name) for c in columns)
-    return SqlText.of(
-        "INSERT INTO ", into, f" ({names})\nSELECT {projection(columns)}\nFROM ", relation
-    )
+    return SqlText.of("INSERT INTO ", into, f" ({names})\n", rows)

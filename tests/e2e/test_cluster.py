@@ -165,7 +165,7 @@ def test_a_shard_that_has_lost_its_table_is_not_taken_for_full(fleet: Fleet) -> 
 # --- other ways -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["s3cluster", "s3cluster-parallel", "distributed", "views"])
+@pytest.mark.parametrize("method", ["s3cluster", "s3cluster-parallel", "views"])
 def test_other_ways_to_compare_with(fleet: Fleet, s3: Seaweed, bucket: str, method: str) -> None:
     source = objects(fleet, s3, bucket)
     done = fleet.ok("load", source, "--table", "t", "--method", method, env=s3.env)
@@ -176,14 +176,38 @@ def test_other_ways_to_compare_with(fleet: Fleet, s3: Seaweed, bucket: str, meth
     assert planned.document["promise"].startswith("none")
 
 
-def test_a_sharding_key_puts_rows_where_they_belong(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
+def test_rows_may_be_sent_on_without_a_key(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
+    """``distributed`` is exactly once, whatever the key; the other replicas follow."""
     source = objects(fleet, s3, bucket)
-    key = ("--shard-key", "cityHash64(name)", "--table", "t")
-    done = fleet.ends(2, "load", source, *key, env=s3.env)
-    assert "--method distributed" in done.talk
-    fleet.ok("load", source, *key, "--method", "distributed", env=s3.env)
+    report = fleet.load(source, "--table", "t", "--method", "distributed", "--pull", "--verify",
+                        "--wait", "replicas", env=s3.env)  # fmt: skip
+    assert report["rows"] == 8_000
+    for node in fleet.cluster.nodes:
+        (count,) = fleet.ask(node, "SELECT count() FROM {db}.t_local")[0]
+        assert 3_500 < count < 4_500
+    assert fleet.numbers("t") == [8_000, 8_000]
+    assert not fleet.left()
+
+
+@pytest.mark.parametrize("way", ["filter", "distributed"])
+def test_a_key_works_where_another_replica_loads(
+    fleet: Fleet, s3: Seaweed, bucket: str, way: str
+) -> None:
+    """Staging is on one replica of each shard, and rows have to find that one."""
+    source = objects(fleet, s3, bucket)
+    first, second = (node for node in fleet.cluster.nodes if node.shard == 2)
+    args = (source, "--table", "t", "--shard-key", "cityHash64(name)", "--method", way)
+    fleet.load(*args, "--pull", env=s3.env)
+    s3.put(bucket, "in/more.csv", text(8_000, 9_000).encode())
+    first.kill9()
+    try:
+        report = fleet.load(*args, "--pull", env=s3.env)
+        assert (report["rows"], report["splits_skipped"]) == (1_000, 8)
+    finally:
+        first.start()
+    fleet.do("SYSTEM SYNC REPLICA {db}.t_local", first)
     wrong = "SELECT countIf(cityHash64(name) % 2 != _shard_num - 1), count() FROM {db}.t"
-    assert fleet.ask(fleet.cluster.nodes[0], wrong) == [[0, 8_000]]
+    assert fleet.ask(second, wrong) == [[0, 9_000]]
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Runs ``rowfall``, and does something to it at one of its steps.
 
-A step is a statement of the embedded engine that changes something, or a transaction of the ledger.
+A step is a statement of the embedded engine or of a server that changes something, or a transaction
+of the ledger.
 Every step is written to a file with its number, so that a run without a fault lists them.
 
     python stepper.py STEPS NUMBER before|after KIND load ...
@@ -13,7 +14,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from kills import CHANGES, children  # beside this script
 
 from rowfall.cli import main
 from rowfall.engines.embedded import Embedded
+from rowfall.engines.server import Server
 from rowfall.ledger import Ledger
 
 
@@ -51,7 +53,7 @@ class Steps:
         with self._guard:
             number = next(self._numbers)
             with self._path.open("a") as file:
-                file.write(f"{number} {' '.join(text.split())[:100]}\n")
+                file.write(f"{number} {' '.join(text.split())[:160]}\n")
         return number
 
     def at(self, number: int, side: str) -> None:
@@ -61,17 +63,20 @@ class Steps:
 
 
 def patch(steps: Steps) -> None:
-    run, change = Embedded.run, Ledger._change
+    change = Ledger._change
 
-    def run_step(self: Embedded, statement: Any, **options: Any) -> Any:
-        text = statement.sql.reveal()
-        if not text.lstrip().startswith(CHANGES):
-            return run(self, statement, **options)
-        number = steps.begin(text)
-        steps.at(number, "before")
-        outcome = run(self, statement, **options)
-        steps.at(number, "after")
-        return outcome
+    def stepping(run: Callable[..., Any]) -> Callable[..., Any]:
+        def run_step(self: Embedded | Server, statement: Any, **options: Any) -> Any:
+            text = statement.sql.reveal()
+            if not text.lstrip().startswith(CHANGES):
+                return run(self, statement, **options)
+            number = steps.begin(text)
+            steps.at(number, "before")
+            outcome = run(self, statement, **options)
+            steps.at(number, "after")
+            return outcome
+
+        return run_step
 
     @contextmanager
     def change_step(self: Ledger) -> Iterator[Any]:
@@ -82,7 +87,8 @@ def patch(steps: Steps) -> None:
             steps.at(number, "before")
         steps.at(number, "after")
 
-    Embedded.run, Ledger._change = run_step, change_step  # type: ignore[method-assign]
+    Embedded.run, Server.run = stepping(Embedded.run), stepping(Server.run)  # type: ignore[method-assign]
+    Ledger._change = change_step  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -6,19 +6,21 @@ import contextlib
 import itertools
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from faults.conftest import Survived
-from faults.kills import Process, press_ctrl_c, rounds
+from faults.kills import Process, press_ctrl_c, rounds, sample
 from lab.cluster import Cluster
 from lab.process import wait_until
 from lab.rows import COLUMNS, Rows, checksum, leftovers, make_rows
+from lab.seaweed import Seaweed
 
 pytestmark = [pytest.mark.xdist_group("cluster22"), pytest.mark.timeout(600)]
 
@@ -72,6 +74,8 @@ HURTS: Mapping[str, Hurt] = {
     "Ctrl-C, cluster": interrupt,
     "Keeper away for 20 s": away,
 }
+WAYS = ("filter", "distributed", "push")
+BUCKET = "by-key"
 # In the short form each is tried once, in the long one so often.
 EACH = {"Keeper away for 20 s": 3}
 
@@ -85,19 +89,26 @@ def files(cluster22: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Rows:
 class Fleet:
     """One load into a database of its own, as often as it takes."""
 
-    def __init__(self, cluster: Cluster, rows: Rows, home: Path) -> None:
+    def __init__(
+        self, cluster: Cluster, rows: Rows, home: Path, source: str = "",
+        options: Sequence[str] = (), env: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self.cluster, self.rows, self.home = cluster, rows, home
+        self.source = source or f"{rows.folder}/*"
+        self.options, self.env = options, env or {}
         self.database = f"hurt_{os.getpid()}_{next(_numbers)}"
         self.said: list[str] = []
         self.log = home
 
-    def start(self) -> Process:
+    def start(self, *runner: str) -> Process:
+        """Args: runner: what runs the command, ``-m rowfall`` by default."""
         command = [
-            sys.executable, "-m", "rowfall", "load", f"{self.rows.folder}/*", "--table", "t",
+            sys.executable, *(runner or ("-m", "rowfall")), "load", self.source, "--table", "t",
             "--to", self.cluster.url(self.database), "--attempt-bytes", "700KB",
-            "--schema", COLUMNS, "--order-by", "id",
+            "--schema", COLUMNS, "--order-by", "id", *self.options,
         ]  # fmt: skip
-        env = {**os.environ, "HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state")}
+        env = {**os.environ, "HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state"),
+               **self.env}  # fmt: skip
         self.log = self.home / f"{next(_numbers)}.log"
         with self.log.open("w") as log:
             return subprocess.Popen(
@@ -138,9 +149,35 @@ class Fleet:
         ]  # fmt: skip
         assert sum(counts) == self.rows.count
         assert all(counts), counts
+        if "--shard-key" in self.options:
+            wrong = "countIf(id % 2 != _shard_num - 1)"
+            assert first.query(f"SELECT {wrong} FROM {self.database}.t").strip() == "0"
 
     def drop(self) -> None:
         self.cluster.nodes[0].query(f"DROP DATABASE IF EXISTS {self.database} ON CLUSTER lab SYNC")
+
+
+def keyed(way: str, cluster: Cluster, rows: Rows, s3: Seaweed, home: Path) -> Fleet:
+    """A load by a sharding key: pulled in one of the two ways, or pushed from here."""
+    key = ("--shard-key", "id")
+    if way == "push":
+        return Fleet(cluster, rows, home, options=key)
+    pull = (*key, "--method", way, "--pull", "--decoder", "never")
+    return Fleet(cluster, rows, home, f"s3://{BUCKET}/*", pull, s3.env)
+
+
+@pytest.fixture(scope="module")
+def stored(files: Rows, s3: Seaweed) -> Seaweed:
+    files.put(s3, BUCKET)
+    return s3
+
+
+@pytest.fixture(scope="module")
+def two_files(cluster22: Cluster, s3: Seaweed, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    folder = tmp_path_factory.mktemp("cluster") / "two"
+    rows = make_rows(cluster22.nodes[0], folder, files=2, rows=3_000)
+    rows.put(s3, f"{BUCKET}-few")
+    return rows
 
 
 @pytest.mark.parametrize("kind", HURTS)
@@ -151,25 +188,82 @@ def test_a_hurt_load_ends_with_every_row_once(
     for number in range(rounds(EACH.get(kind, 8))):
         home = tmp_path / str(number)
         home.mkdir()
-        fleet = Fleet(cluster22, files, home)
-        try:
-            process = fleet.start()
-            if chance.random() < 0.9:  # else while it looks around
-                wait_until(fleet.begun, RUN_SECONDS, "it does not begin")
-            time.sleep(chance.uniform(0.0, 3.0))
-            HURTS[kind](process, cluster22)
-            if kind.startswith(("kill -9 first", "kill -9 node", "kill -9 other")):
-                time.sleep(chance.uniform(0.0, 2.0))
-                fleet.mend()
-            code = fleet.end(process)
+        hurt(kind, Fleet(cluster22, files, home), chance)
+        survived(kind)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", sample("by key", list(HURTS), least=3))
+def test_a_hurt_load_by_key_ends_with_every_row_once_on_its_shard(
+    kind: str, way: str, cluster22: Cluster, files: Rows, stored: Seaweed, tmp_path: Path,
+    chance: random.Random, survived: Survived,
+) -> None:  # fmt: skip
+    for number in range(rounds(EACH.get(kind, 4))):
+        home = tmp_path / str(number)
+        home.mkdir()
+        hurt(kind, keyed(way, cluster22, files, stored, home), chance)
+        survived(f"{kind}, by key")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_killed_between_the_shards(
+    way: str, cluster22: Cluster, two_files: Rows, s3: Seaweed, tmp_path: Path,
+    chance: random.Random, survived: Survived,
+) -> None:  # fmt: skip
+    """Where an attempt is committed, or visible on one shard and not on the other."""
+    at = tmp_path / "steps"
+    stepper = str(Path(__file__).with_name("stepper.py"))
+
+    def begun(number: int, side: str, home: Path) -> tuple[Fleet, int]:
+        home.mkdir()
+        fleet = keyed(way, cluster22, two_files, s3, home)
+        fleet.source = fleet.source.replace(BUCKET, f"{BUCKET}-few")
+        at.unlink(missing_ok=True)
+        return fleet, fleet.end(fleet.start(stepper, str(at), str(number), side, "kill -9 rowfall"))
+
+    fleet, code = begun(0, "before", tmp_path / "listed")
+    assert code == 0, fleet.said
+    fleet.check()
+    fleet.drop()
+    words = ("ATTACH", "'commit'", "'landed'", "DROP TABLE", "INTO FUNCTION", "FORMAT Native")
+    steps = [line.split(" ", 1) for line in at.read_text().splitlines()]
+    chosen = [int(n) for n, text in steps if any(word in text for word in words)]
+    assert sum("ATTACH" in text for _, text in steps) >= 2, steps
+    met = 0
+    for number in sample(f"shards {way}", chosen, least=5):
+        side = chance.choice(("before", "after"))
+        fleet, code = begun(number, side, tmp_path / f"{number}")
+        met += code == -signal.SIGKILL
+        for _ in range(TRIES):
+            if code == 0:
+                break
+            code = fleet.end(fleet.start())
+        assert code == 0, "\n".join(fleet.said)
+        fleet.check()
+        fleet.drop()
+        survived("kill -9 rowfall between shards")
+    assert met > 0
+
+
+def hurt(kind: str, fleet: Fleet, chance: random.Random) -> None:
+    cluster22 = fleet.cluster
+    try:
+        process = fleet.start()
+        if chance.random() < 0.9:  # else while it looks around
+            wait_until(fleet.begun, RUN_SECONDS, "it does not begin")
+        time.sleep(chance.uniform(0.0, 3.0))
+        HURTS[kind](process, cluster22)
+        if kind.startswith(("kill -9 first", "kill -9 node", "kill -9 other")):
+            time.sleep(chance.uniform(0.0, 2.0))
             fleet.mend()
-            for _ in range(TRIES):
-                if code == 0:
-                    break
-                code = fleet.end(fleet.start())
-            assert code == 0, "\n".join(fleet.said)
-            fleet.check()
-            fleet.drop()
-            survived(kind)
-        finally:
-            fleet.mend()
+        code = fleet.end(process)
+        fleet.mend()
+        for _ in range(TRIES):
+            if code == 0:
+                break
+            code = fleet.end(fleet.start())
+        assert code == 0, "\n".join(fleet.said)
+        fleet.check()
+        fleet.drop()
+    finally:
+        fleet.mend()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import re
@@ -11,7 +12,7 @@ from rowfall import sql, uri
 from rowfall.errors import UsageError
 from rowfall.model import Encoding, Schema
 from rowfall.secrets import MASK, Secret
-from rowfall.sqltext import SqlText
+from rowfall.sqltext import SqlText, quote
 from rowfall.targets.base import STAGING_PREFIX, Caps, Publish, ServerAt
 
 LEDGER_NAME = "rowfall.ledger"
@@ -45,10 +46,18 @@ class Table:
         self.ledger_path = ledger_path
         self.secrets: tuple[Secret, ...] = (server.password,) if server and server.password else ()
         self.caps = Caps(Publish.ATTACH, PROMISE)
+        # Of a table with a sharding key: the cluster and the key by which an INSERT spreads rows.
+        self._spread: tuple[str, str] | None = None
 
     def on(self, server: ServerAt, database: str, table: str) -> Table:
         """The same on one node of a cluster, in its own ``database.table``."""
         return Table(self.text, database, table, self.ledger_path, server=server)
+
+    def spread(self, cluster: str, key: str) -> Table:
+        """The same, for INSERTs that send each row to the shard that the key says."""
+        found = copy.copy(self)
+        found._spread = (cluster, key)
+        return found
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         if schema.exists and not table:
@@ -62,6 +71,10 @@ class Table:
         )
 
     def into(self, staging: str, schema: Schema) -> SqlText:
+        if self._spread is not None:
+            cluster, key = self._spread
+            there = ", ".join(map(quote, (cluster, self.database, staging)))
+            return SqlText.of(f"FUNCTION cluster({there}, {key})")
         return SqlText.of(sql.qualified(self.database, staging))
 
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:

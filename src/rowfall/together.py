@@ -1,0 +1,40 @@
+"""The same on several engines at the same time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
+
+
+def on_all(do: Callable[[_Item], _Found], items: Sequence[_Item]) -> list[_Found]:
+    """What ``do`` returns for each item, in their order; returns when all have ended.
+
+    One thread an item, as each waits for another server. They are daemons, as a pool's are not: a
+    statement that hangs does not keep the process from ending.
+
+    Raises:
+        BaseException: the first one.
+    """
+    found: dict[int, _Found] = {}
+    failed: list[BaseException] = []
+
+    def one(at: int, item: _Item) -> None:
+        try:
+            found[at] = do(item)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [
+        threading.Thread(target=one, args=(at, item), daemon=True) for at, item in enumerate(items)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return [found[at] for at in range(len(items))]
