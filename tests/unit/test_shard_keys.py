@@ -1,0 +1,120 @@
+"""Which shard a key means, and what both ways to it cost."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rowfall.cluster.keys import Keyed, is_free
+from rowfall.inputs import Inputs, SeatFacts
+from rowfall.model import Column, Encoding, Facts, Kind, Listing, Schema
+from rowfall.options import Options
+from rowfall.placing import costs
+from rowfall.planner import DISTRIBUTED, FILTER, make_plan
+from rowfall.sources import open_source
+from rowfall.targets import open_target
+from rowfall.together import on_all
+
+FACTS = Facts("24.10.2.80", 8, 8 << 30)
+SLOT = re.compile(r"reinterpretAsUInt64\(id\) % (\d+) (?:= (\d+)|BETWEEN (\d+) AND (\d+))")
+
+
+def holds(condition: str, value: int) -> bool:
+    """What the server makes of a condition."""
+    if condition == "0":
+        return False
+    total, one, first, last = SLOT.fullmatch(condition).groups()  # type: ignore[union-attr]
+    return int(first or one) <= value % int(total) <= int(last or one)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6).filter(any), st.integers(0, 2**64 - 1))
+def test_every_row_is_kept_by_one_shard(weights: list[int], value: int) -> None:
+    keyed = Keyed("c", "id", tuple(weights))
+    kept = [at for at in range(len(weights)) if holds(keyed.condition(at), value)]
+    slots = [at for at, weight in enumerate(weights) for _ in range(weight)]
+    assert kept == [slots[value % len(slots)]]
+    assert sum(keyed.shares) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("key", ["rand()", " RAND( )", "rand64()"])
+def test_keys_that_leave_it_open(key: str) -> None:
+    assert is_free(key)
+
+
+@pytest.mark.parametrize(
+    ("key", "fickle"),
+    [
+        ("id", False), ("cityHash64(random_name)", False), ("rand() % 3 + id", True),
+        ("toUnixTimestamp(now()) + id", True), ("xxHash64(generateUUIDv4())", True),
+        ("intHash64(rand)", False), ("currency(id)", False),
+    ],
+)  # fmt: skip
+def test_keys_that_change_between_readings(key: str, fickle: bool) -> None:
+    assert Keyed("c", key, (1, 1)).fickle is fickle
+    assert not is_free(key)
+
+
+def an_input(shards: int, encoding: Encoding, row: int, decoded: bool = False) -> Inputs:
+    listing = Listing()
+    for number in range(40):
+        listing.add(f"s3://b/{number}", "etag", 10_000_000)
+    columns = tuple(Column(f"c{n}", "UInt64", "") for n in range(row // 8))
+    return Inputs(
+        open_source(("generate://trips?rows=9",), Options()),
+        open_target("null:", "t", Options()), listing, encoding, Schema(columns), FACTS, Options(),
+        undecoded="" if decoded else "--decoder never",
+        seats=tuple(SeatFacts(n, f"n{n}:9000", FACTS) for n in range(shards)),
+    )  # fmt: skip
+
+
+GZ, PARQUET = Encoding("CSV", "gzip", Kind.TEXT), Encoding("Parquet", "none", Kind.TYPED)
+
+
+@pytest.mark.parametrize("shards", [2, 4, 16])
+def test_reading_text_on_each_shard_is_dearer_than_sending(shards: int) -> None:
+    found = costs(an_input(shards, GZ, 24), range(40), [1 / shards] * shards)
+    assert found is not None
+    assert found.cheaper == DISTRIBUTED
+    assert found.filtered == pytest.approx(shards * found.read)
+    assert found.away == pytest.approx(1 - 1 / shards)
+    assert f"{shards}.0x parsing" in found.text(DISTRIBUTED)
+
+
+def test_reading_on_each_shard_is_cheaper_where_one_has_nearly_all_rows() -> None:
+    """With weights 99 to 1 the second shard would send on what it reads: half of all."""
+    found = costs(an_input(2, GZ, 24), range(40), [0.99, 0.01])
+    assert found is not None
+    assert found.away == pytest.approx(0.5)
+
+
+def test_a_size_that_is_not_known_has_no_costs() -> None:
+    inputs = an_input(2, GZ, 24)
+    listing = Listing()
+    listing.add("kafka://x", "", None)
+    assert costs(replace(inputs, listing=listing), range(1), [0.5, 0.5]) is None
+
+
+def test_filter_gives_all_files_to_all_shards() -> None:
+    inputs = replace(an_input(3, PARQUET, 24), source=open_source(("s3://b/*.parquet",), Options()))
+    plan = make_plan(replace(inputs, spread=FILTER, only="id % 3 = 0"))
+    assert {group.seat for group in plan.groups} == {0}
+    assert [seat.splits for seat in plan.seats] == [40] * 3
+    assert "WHERE id % 3 = 0" in plan.example
+    plan = make_plan(replace(inputs, spread=DISTRIBUTED))
+    assert sum(seat.splits for seat in plan.seats) == 40
+    assert "distributed_foreground_insert" in {s.name for s in plan.settings}
+
+
+def test_the_first_error_counts() -> None:
+    def fail(number: int) -> int:
+        if number:
+            raise ValueError(str(number))
+        return number
+
+    assert on_all(lambda n: n + 1, [1, 2]) == [2, 3]
+    with pytest.raises(ValueError, match="7"):
+        on_all(fail, [0, 7])
