@@ -83,7 +83,9 @@ class Pull:
                 self._source, self._target, order.schema, self._encoding, order.splits,
                 order.staging, order.only,
             )  # fmt: skip
-        statement = Statement(text, order.settings, query_id=order.attempt)
+        known = self._engine.facts.settings
+        settings = {k: v for k, v in order.settings.items() if not known or k in known}
+        statement = Statement(text, settings, query_id=order.attempt)
         return self._engine.run(statement, lane=lane, on_tick=on_tick)
 
     def kill(self, attempt: str) -> None:

@@ -75,6 +75,8 @@ def _no_filter(job: Job, inputs: Inputs, keyed: Keyed) -> str:
         return f"{keyed.key} is another value each time that a row is read"
     if inputs.listing.total_size is None and inputs.listing.total_rows is None:
         return "nothing tells whether the source changes between one reading and the next"
+    if job.options.max_errors or job.options.max_error_ratio:
+        return "bad rows are to be left out, and each shard would have to count them"
     return refused
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -98,8 +99,11 @@ def test_a_size_that_is_not_known_has_no_costs() -> None:
     assert costs(replace(inputs, listing=listing), range(1), [0.5, 0.5]) is None
 
 
-def test_filter_gives_all_files_to_all_shards() -> None:
-    inputs = replace(an_input(3, PARQUET, 24), source=open_source(("s3://b/*.parquet",), Options()))
+def test_filter_gives_all_files_to_all_shards(tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"{number:02}.parquet").write_bytes(b"PAR1")
+    source = open_source((f"{tmp_path}/*.parquet",), Options())
+    inputs = replace(an_input(3, PARQUET, 24), source=source, listing=source.listing())
     plan = make_plan(replace(inputs, spread=FILTER, only="id % 3 = 0"))
     assert {group.seat for group in plan.groups} == {0}
     assert [seat.splits for seat in plan.seats] == [40] * 3
