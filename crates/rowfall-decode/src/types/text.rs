@@ -8,9 +8,9 @@ use crate::cells::{Cells, Column, Style, Values};
 pub fn unescape(style: Style, content: &[u8], out: &mut Vec<u8>) -> Option<()> {
     match style {
         Style::Csv => unescape_csv(content, out),
-        Style::Tsv => unescape_tsv(content, out),
+        Style::Tsv => unescape_slashes(content, false, out),
         Style::Json => crate::json::unescape(content, out),
-        Style::Quoted => unescape_quoted(content, out),
+        Style::Quoted => unescape_slashes(content, true, out),
     }
 }
 
@@ -27,7 +27,8 @@ fn unescape_csv(content: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-fn unescape_tsv(content: &[u8], out: &mut Vec<u8>) -> Option<()> {
+/// The backslashes of TSV, and of texts in single quotes where `"` may have one, too.
+fn unescape_slashes(content: &[u8], quoted: bool, out: &mut Vec<u8>) -> Option<()> {
     let mut rest = content;
     while let Some(at) = rest.iter().position(|c| *c == b'\\') {
         out.extend_from_slice(&rest[..at]);
@@ -38,28 +39,8 @@ fn unescape_tsv(content: &[u8], out: &mut Vec<u8>) -> Option<()> {
             b'b' => 8,
             b'f' => 12,
             b'0' => 0,
-            b'\\' => b'\\',
-            b'\'' => b'\'',
-            _ => return None,
-        });
-        rest = &rest[at + 2..];
-    }
-    out.extend_from_slice(rest);
-    Some(())
-}
-
-fn unescape_quoted(content: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    let mut rest = content;
-    while let Some(at) = rest.iter().position(|c| *c == b'\\') {
-        out.extend_from_slice(&rest[..at]);
-        out.push(match rest.get(at + 1)? {
-            b't' => b'\t',
-            b'n' => b'\n',
-            b'r' => b'\r',
-            b'b' => 8,
-            b'f' => 12,
-            b'0' => 0,
-            c @ (b'\\' | b'\'' | b'"') => *c,
+            c @ (b'\\' | b'\'') => *c,
+            b'"' if quoted => b'"',
             _ => return None,
         });
         rest = &rest[at + 2..];
