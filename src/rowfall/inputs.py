@@ -39,6 +39,8 @@ class Inputs:
     views: tuple[str, ...] = ()
     undecoded: str = "the rows are not text on this machine"
     """Why rowfall-decode does not parse them; "" if it does."""
+    sorted_by: tuple[str, ...] = ()
+    """Columns that it sorts blocks by."""
     exact: bool = True
     """The engine that stores takes floats of text exactly (see bodies.for_server)."""
     seats: tuple[SeatFacts, ...] = ()

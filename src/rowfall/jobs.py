@@ -320,8 +320,8 @@ def _check_choices(options: Options) -> None:
         raise UsageError(f"--method {options.method} is not one of {', '.join(METHODS)}")
     if options.decoder not in ("auto", "always", "never"):
         raise UsageError(f"--decoder {options.decoder} is not one of auto, always, never")
-    if options.presort not in ("auto", "never"):
-        raise UsageError(f"--presort {options.presort} is not one of auto, never")
+    if options.presort not in ("auto", "on", "off"):
+        raise UsageError(f"--presort {options.presort} is not one of auto, on, off")
     if options.wait and not all(_WAIT.fullmatch(one) for one in options.wait.split(",")):
         raise UsageError(
             f"--wait {options.wait} is not something to wait for",

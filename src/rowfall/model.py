@@ -368,6 +368,7 @@ class Plan:
         streams: connections that rows are pushed over, 0 when they are pulled.
         decoder: who parses text: ``rowfall-decode``, or ``engine``. ``why_decoder``: if the
             engine, why.
+        sorted_by: columns that rowfall-decode sorts blocks by before they are sent.
         settings: for the INSERT of every attempt.
         example: the SQL of one attempt, ready to paste (secrets masked).
         landed: splits of the listing that are in the target already.
@@ -400,6 +401,7 @@ class Plan:
     streams: int = 0
     decoder: str = "engine"
     why_decoder: str = ""
+    sorted_by: tuple[str, ...] = ()
     views: tuple[str, ...] = ()
     seats: tuple[PlannedSeat, ...] = ()
     spread: str = ""

@@ -218,9 +218,9 @@ class Options:
     presort: str = _opt(
         "auto",
         "--presort",
-        "auto|never",
+        "auto|on|off",
         "Whether rowfall-decode sorts blocks by the table's key before they are sent, which spares "
-        "the engine its own sort. Default: auto.",
+        "the engine its own sort; on fails where it cannot. Default: auto.",
         "Tuning",
     )
     streams: int | None = _opt(

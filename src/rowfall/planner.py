@@ -82,6 +82,7 @@ def make_plan(inputs: Inputs) -> Plan:
         seats=_planned(inputs, cuts),
         decoder="engine" if inputs.undecoded else "rowfall-decode",
         why_decoder=inputs.undecoded,
+        sorted_by=inputs.sorted_by,
         views=inputs.views,
         spread=inputs.spread,
         why_spread=inputs.why_spread,

@@ -16,7 +16,7 @@ from rowfall.jobs import BY_HAND, Job
 from rowfall.journal import Journal
 from rowfall.ledger import Ledger
 from rowfall.model import Listing, Plan, Schema, Statement
-from rowfall.parsing import choose, reads_exactly
+from rowfall.parsing import choose, presort, reads_exactly
 from rowfall.publish import ask, asker, read_rows
 from rowfall.shadow import table_uuid
 from rowfall.sqltext import SqlText, quote
@@ -64,6 +64,7 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         why=job.how.reason if job.how else "",
         views=fed,
         undecoded=parsing.engine,
+        sorted_by=presort(job, schema, parsing.engine),
         exact=reads_exactly(job),
         seats=_seat_facts(job),
         home=job.local.table,

@@ -64,6 +64,7 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         "streams": plan.streams,
         "decoder": plan.decoder,
         "why_decoder": plan.why_decoder,
+        "sorted_by": list(plan.sorted_by),
         "views": list(plan.views),
         "seats": [asdict(seat) for seat in plan.seats],
         "spread": plan.spread,
@@ -204,8 +205,10 @@ def _parser(plan: Plan) -> list[tuple[str, str]]:
     """Who parses text; nothing for formats that nobody parses."""
     if plan.encoding is None or plan.encoding.kind not in (Kind.TEXT, Kind.JSON):
         return []
-    who = plan.decoder
-    return [("parser", f"the engine's: {plan.why_decoder}" if plan.why_decoder else who)]
+    if plan.why_decoder:
+        return [("parser", f"the engine's: {plan.why_decoder}")]
+    order = f", blocks sorted by {', '.join(plan.sorted_by)}" if plan.sorted_by else ""
+    return [("parser", plan.decoder + order)]
 
 
 def _table(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:

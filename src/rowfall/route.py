@@ -10,9 +10,7 @@ from rowfall.delivery import Delivery, Pull, Push
 from rowfall.jobs import BY_HAND, Job, Seat
 from rowfall.model import Plan
 from rowfall.planner import DISTRIBUTED, FILTER
-from rowfall.publish import ask
 from rowfall.spread import Filtered, Scattered, sending
-from rowfall.sqltext import quote
 
 if TYPE_CHECKING:
     from rowfall.engines.server import Server
@@ -44,7 +42,9 @@ def _one(job: Job, plan: Plan, seat: Seat) -> Delivery:
         reader = Push(pusher, job, seat)
     if plan.decoder != decoding.PROGRAM or job.encoding is None:
         return reader
-    given = Given(job.puller, seat.target, job.encoding, _sorted_by(job, plan, seat), reader)
+    names = [column.name for column in plan.schema.columns]
+    sort_by = tuple(names.index(name) for name in plan.sorted_by)
+    given = Given(job.puller, seat.target, job.encoding, sort_by, reader)
     if job.target.server is not None and not pushes:
         from rowfall.inside import DecodeInside
 
@@ -63,16 +63,3 @@ def _server(seat: Seat) -> Server:
 
     assert isinstance(seat.engine, Server)  # noqa: S101 - of a target that is a server
     return seat.engine
-
-
-def _sorted_by(job: Job, plan: Plan, seat: Seat) -> tuple[int, ...]:
-    """Columns that blocks are sorted by before they are sent."""
-    if not seat.target.table or job.options.presort == "never":
-        return ()
-    home = job.home if seat.target is job.target else seat.target.table
-    rows = ask(
-        seat.engine,
-        "SELECT sorting_key FROM system.tables WHERE "
-        f"database = {quote(seat.target.database)} AND name = {quote(home)}",
-    )
-    return decoding.sort_columns(str(rows[0][0]), plan.schema) if rows else ()

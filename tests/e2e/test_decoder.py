@@ -83,16 +83,53 @@ def test_every_text_format(shell: Shell, form: str) -> None:
 
 def test_sorted_blocks_hold_the_same_rows(shell: Shell) -> None:
     shell.ok("load", "generate://trips?rows=300000", "--to", "in/p_{n}.csv.gz", "--files", "3")
-    for name in ("always", "never"):
+    ways = {
+        "engine": ["--decoder", "never"],
+        "on": ["--presort", "on"],
+        "off": ["--presort", "off"],
+    }
+    counts = set()
+    for name, way in ways.items():
         shell.ok(
             "load", "in/*.csv.gz", "--format", "CSV", "--order-by", "(c3, c1)", "--partition-by",
-            "c1", "--table", "t", "--decoder", name, "--to", name,
+            "c1", "--table", "t", "--to", name, *way,
         )  # fmt: skip
-    count = "SELECT count(), sum(cityHash64(*)) FROM t"
-    assert (
-        shell.ok("query", count, "--to", "always").out
-        == shell.ok("query", count, "--to", "never").out
-    )
+        count = "SELECT count(), sum(cityHash64(*)) FROM t"
+        counts.add(shell.ok("query", count, "--to", name).out)
+    assert len(counts) == 1
+
+
+def test_the_plan_says_what_blocks_are_sorted_by(shell: Shell) -> None:
+    mixed(shell, "a", 0, 100)
+
+    def key(*args: str) -> list[str]:
+        made = shell.ok("plan", "in/*.csv.gz", "--table", "t", "--json", *args).document
+        return list(made["sorted_by"])
+
+    assert key("--order-by", "(day, `id`)") == key("--order-by", "day, id") == ["day", "id"]
+    assert key("--order-by", "(day, id)", "--presort", "off") == []
+    assert key("--order-by", "(day, id)", "--decoder", "never") == []
+    assert key("--order-by", "(toYYYYMM(day), id)") == key("--order-by", "tuple()") == []
+    shell.ok("load", "in/*.csv.gz", "--table", "t", "--order-by", "name")
+    assert key("--presort", "on") == ["name"]
+    assert "blocks sorted by name" in shell.ok("plan", "in/*.csv.gz", "--table", "t").out
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--order-by", "tuple()"], "the table has no key"),
+        (["--order-by", "(toYYYYMM(day), id)"], "the table's key is (toYYYYMM(day), id), not just"),
+        (["--order-by", "id", "--decoder", "never"], "the engine parses: --decoder never"),
+        (["--to", "null:"], "rows go into no table"),
+    ],
+)
+def test_presort_says_why_it_cannot(shell: Shell, options: list[str], why: str) -> None:
+    mixed(shell, "a", 0, 100)
+    done = shell.run("load", "in/*.csv.gz", "--presort", "on", *options)
+    assert done.code == 2
+    assert f"blocks cannot be sorted: {why}" in done.talk
+    assert shell.run("load", "in/*.csv.gz", "--presort", "never").code == 2
 
 
 @pytest.mark.parametrize("form", ["CSV", "CSVWithNames", "JSONEachRow"])
