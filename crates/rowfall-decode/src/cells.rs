@@ -1,5 +1,6 @@
 //! Cells (where the values of one column stand in the text) and columns (what becomes of them).
 
+use crate::scan::Simd;
 use crate::types::{Base, Type};
 
 /// Whether a cell means NULL in a Nullable column.
@@ -59,13 +60,19 @@ pub trait Cells<'a> {
     /// The same without quotes.
     fn unquote(&self, from: usize, to: usize) -> (usize, usize);
     fn null(&self, from: usize, to: usize) -> Null;
+    /// Where the cells are in their order, without quotes and CRs: an index, the place of the first
+    /// one and the step to the next. Each cell is between one position and the one behind it.
+    fn plain(&self) -> Option<(&'a [u32], usize, usize)> {
+        None
+    }
     /// Bytes of text that all cells together stand in, at least.
     fn span(&self) -> usize;
 }
 
-/// What the spec says of texts.
-#[derive(Debug, Clone, Default)]
+/// What the spec says of texts and of how to read them.
+#[derive(Debug, Clone)]
 pub struct Rules {
+    pub simd: Simd,
     /// NULL is written as nothing (otherwise as `\N`).
     pub null_is_empty: bool,
     pub trim: bool,
@@ -179,6 +186,8 @@ pub(crate) struct Delimited<'a, const CSV: bool> {
     pub places: &'a [usize],
     /// Lines end with CR LF.
     pub crlf: bool,
+    /// Some cell is in quotes.
+    pub quotes: bool,
     /// The place that is read, and whether a CR may end its cells.
     pub place: usize,
     pub cr: bool,
@@ -256,6 +265,12 @@ impl<'a, const CSV: bool> Cells<'a> for Delimited<'a, CSV> {
             _ => return Null::No,
         };
         if is_empty == (CSV && self.page.rules.null_is_empty) { Null::Yes } else { Null::Loose }
+    }
+
+    #[inline(always)]
+    fn plain(&self) -> Option<(&'a [u32], usize, usize)> {
+        let plain = self.page.order.is_empty() && !self.cr && !(CSV && self.quotes);
+        plain.then_some((self.index, self.place, self.page.width))
     }
 
     fn span(&self) -> usize {

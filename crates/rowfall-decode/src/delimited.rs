@@ -109,6 +109,7 @@ pub fn decode<const CSV: bool>(
         index: &source.scan.index[first * layout.width..=(first + count) * layout.width],
         places: &layout.places,
         crlf: source.scan.cr,
+        quotes: source.scan.quotes,
         place: 0,
         cr: false,
     };

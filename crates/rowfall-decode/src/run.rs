@@ -197,6 +197,7 @@ impl<'a> Worker<'a> {
             columns,
             rows: 0,
             rules: Rules {
+                simd,
                 null_is_empty: spec.null.is_empty(),
                 trim: spec.trim,
                 breaks: spec.breaks,

@@ -46,6 +46,8 @@ pub struct Scan {
     pub open: bool,
     /// There are CRs before line ends.
     pub cr: bool,
+    /// There are quotes (CSV).
+    pub quotes: bool,
     /// There are doubled quotes (CSV) or backslashes (TSV).
     pub escapes: bool,
     /// There are line ends inside quotes.
@@ -62,6 +64,7 @@ struct Carry {
     cr: u64,
     lines: u32,
     bad: u64,
+    quotes: u64,
     escapes: u64,
     broken: u64,
     crs: u64,
@@ -327,6 +330,7 @@ unsafe fn run<K: Kernel, const CSV: bool>(
     out.bad = bad;
     out.open = carry.quoted != 0;
     out.cr = carry.crs != 0;
+    out.quotes = carry.quotes != 0;
     out.escapes = carry.escapes != 0;
     out.broken = carry.broken != 0;
 }
@@ -346,6 +350,7 @@ unsafe fn step<K: Kernel, const CSV: bool>(masks: [u64; 4], carry: &mut Carry) -
         carry.lines += newlines.count_ones();
         return delimiters | newlines;
     }
+    carry.quotes |= marks;
     // From each opening quote up to the byte before its closing one.
     // SAFETY: the caller's promise.
     let inside = unsafe { K::parity(marks) } ^ carry.quoted;

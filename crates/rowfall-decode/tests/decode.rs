@@ -106,6 +106,49 @@ proptest! {
     }
 
     #[test]
+    fn integers_of_all_lengths_in_batches(
+        rows in proptest::collection::vec((any::<u8>(), any::<Option<i8>>(), any::<u32>(), any::<i64>(), 0..64), 0..300),
+        quoted in any::<bool>(),
+        crlf in any::<bool>(),
+        sorted in any::<bool>(),
+    ) {
+        let mut rows: Vec<_> = rows.into_iter().map(|(a, b, c, d, n)| (a, b, c >> (n / 2), d >> n)).collect();
+        let cells = |r: &(u8, Option<i8>, u32, i64), null: &str| {
+            [r.0.to_string(), r.1.map_or(null.to_owned(), |b| b.to_string()), r.2.to_string(), r.3.to_string()]
+        };
+        let names = ["a", "b", "c", "d"];
+        let kinds = ["UInt8", "Nullable(Int8)", "UInt32", "Int64"];
+        let columns: Vec<_> = names.into_iter().zip(kinds).collect();
+        let (mut csv, mut tsv, mut objects) = (String::new(), String::new(), String::new());
+        let end = if crlf { "\r\n" } else { "\n" };
+        for row in &rows {
+            let quote = if quoted && row.0 > 99 { "\"" } else { "" };
+            let fields = cells(row, "").map(|c| if c.is_empty() { c } else { format!("{quote}{c}{quote}") });
+            csv += &(fields.join(",") + end);
+            tsv += &(cells(row, "\\N").join("\t") + end);
+            let pairs: Vec<_> = names.iter().zip(cells(row, "null")).map(|(k, v)| format!("\"{k}\":{v}")).collect();
+            objects += &format!("{{{}}}{end}", pairs.join(","));
+        }
+        if sorted {
+            rows.sort_by_key(|row| row.2);
+        }
+        let mut b: Vec<u8> = rows.iter().map(|r| u8::from(r.1.is_none())).collect();
+        b.extend(rows.iter().map(|r| r.1.unwrap_or(0) as u8));
+        let datas = [
+            rows.iter().map(|r| r.0).collect(), b, rows.iter().flat_map(|r| r.2.to_le_bytes()).collect(),
+            rows.iter().flat_map(|r| r.3.to_le_bytes()).collect(),
+        ];
+        let datas: Vec<_> = columns.iter().zip(datas).map(|((name, kind), data)| (*name, *kind, data)).collect();
+        let wanted = block(rows.len(), &datas);
+        for simd in simds() {
+            for (format, text) in [("CSV", &csv), ("TSV", &tsv), ("JSONEachRow", &objects)] {
+                let more = json!({"simd": simd, "sort_by": sorted.then_some([2])});
+                prop_assert_eq!(native(text.as_bytes(), format, &columns, more), Ok(wanted.clone()));
+            }
+        }
+    }
+
+    #[test]
     fn tsv_in_chunks_of_any_size(rows in rows(), chunk in 1usize..80) {
         let data = tsv(&rows);
         for simd in simds() {

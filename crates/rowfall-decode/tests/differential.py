@@ -3,7 +3,9 @@
     PYTHONPATH=src:tests python crates/rowfall-decode/tests/differential.py --seeds 20
 
 Valid and nearly valid values of every type are written as CSV, TSV and JSON. Rows that the decoder
-declines are taken out one by one; what is left is read by both sides and compared row by row.
+declines are taken out one by one; what is left is read by both sides and compared row by row. With
+--times N all of it is read once more, shuffled, as a file of N times as many rows: values then
+stand at other places of batches, blocks and chunks.
 """
 
 from __future__ import annotations
@@ -244,7 +246,9 @@ def evidences(way: Way) -> list[Evidence]:
     return [base, replace(base, blank=True)]
 
 
-def check(side: Side, way: Way, type_: str, values: list[str], found: Counter[str]) -> list[str]:
+def check(
+    side: Side, way: Way, type_: str, values: list[str], found: Counter[str], times: int = 1
+) -> list[str]:
     """Differences, as lines."""
     lines = {k: r.encode() for k, t in enumerate(values) if (r := row(way, k, t)) is not None}
     while True:
@@ -267,6 +271,20 @@ def check(side: Side, way: Way, type_: str, values: list[str], found: Counter[st
     found["accepted"] += len(lines)
     if not lines:
         return []
+    if wrong := compare(side, way, type_, lines):
+        return wrong
+    if times > 1:
+        many = list(lines.values()) * times
+        random.Random(len(many)).shuffle(many)
+        found["read again"] += len(many)
+        if declined := side.decode(way, type_, b"".join(many)):
+            return [f"{way.label} {type_}: declined among others: {declined}"]
+        return compare(side, way, type_, dict(enumerate(many)))
+    return []
+
+
+def compare(side: Side, way: Way, type_: str, lines: dict[int, bytes]) -> list[str]:
+    """Differences between both sides in a file that was just decoded."""
     ours = side.decoded(way, type_)
     try:
         theirs = side.read(way, type_, b"".join(lines.values()))
@@ -311,6 +329,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--rows", type=int, default=40)
+    parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--types", default="")
     parser.add_argument("--formats", default="CSV,TSV,JSONEachRow")
     given = parser.parse_args()
@@ -335,7 +354,8 @@ def main() -> None:
                     written = values
                     if shape:
                         written = [v.replace(" ", "T") + shape.replace("T", "") for v in values]
-                    for line in check(side, replace(way, shape=shape), full, written, found):
+                    turned = replace(way, shape=shape)
+                    for line in check(side, turned, full, written, found, given.times):
                         wrong.append(line)
                         print(line, flush=True)
     print(dict(found), f"{len(wrong)} differences")

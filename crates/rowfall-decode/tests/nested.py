@@ -145,6 +145,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--rows", type=int, default=60)
+    parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--types", type=int, default=10, help="types of a seed")
     given = parser.parse_args()
     engine, wrong, found = Chdb(), [], Counter[str]()
@@ -158,7 +159,7 @@ def main() -> None:
                     writer = Writer(rng, way.encoding is JSON)
                     values = [writer.write(t) for _ in range(given.rows)]
                     values = [mutate(rng, v) if rng.random() < 0.1 else v for v in values]
-                    for line in check(side, way, t.name, values, found):
+                    for line in check(side, way, t.name, values, found, given.times):
                         wrong.append(line)
                         print(line, flush=True)
     print(dict(found), f"{len(wrong)} differences")

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::Fixed;
-use super::int::{Zero, upto20};
+use super::int::{Number, upto20};
 use super::wide::{magnitude, negate, scale};
 
 /// A number taken apart: where its digits before and behind the point are.
@@ -50,7 +50,7 @@ impl<T> Small<T> {
     }
 }
 
-impl<T: TryFrom<i64> + Copy + Zero> Fixed for Small<T> {
+impl<T: TryFrom<i64> + Copy + Number> Fixed for Small<T> {
     type Out = T;
     const ZERO: T = T::ZERO;
     const BARE: bool = true;

@@ -1,12 +1,15 @@
-//! Floats: exact by one multiplication or division where the number is short, else by fast-float2.
+//! Floats: exact by one division where the number is short, else by fast-float2.
 
 use super::Fixed;
-use super::int::{all_digits, join8, load8};
+use super::int::load8;
+#[cfg(any(test, not(target_arch = "x86_64")))]
+use super::int::{all_digits, join8};
 
 const POW10: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
+#[cfg(any(test, not(target_arch = "x86_64")))]
 const POW10_INT: [u64; 20] = {
     let mut table = [1u64; 20];
     let mut i = 1;
@@ -18,13 +21,78 @@ const POW10_INT: [u64; 20] = {
 };
 
 /// A number `mantissa / 10^places`, with its sign.
+#[derive(Debug, PartialEq)]
 struct Short {
     minus: bool,
     mantissa: u64,
     places: usize,
 }
 
+/// Sixteen bytes from the n-th on keep the last n lanes of a register.
+#[cfg(target_arch = "x86_64")]
+static LAST: [u8; 32] = {
+    let mut table = [0; 32];
+    let mut n = 16;
+    while n < 32 {
+        table[n] = 255;
+        n += 1;
+    }
+    table
+};
+
+/// Plain notation (`-12.5`, `7`) of at most 16 digits. The last 16 bytes are in a register; what
+/// stands before the point is moved up by one, so that the digits stand without it, and they are
+/// joined in pairs, fours and eights. No branch depends on where the point is.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn short(text: &[u8], start: usize, end: usize) -> Option<Short> {
+    use std::arch::x86_64::*;
+    let minus = load8(text, start) as u8 == b'-';
+    let len = end.wrapping_sub(start + usize::from(minus));
+    if len.wrapping_sub(1) > 16 {
+        return None;
+    }
+    debug_assert!(end >= 17 && end <= text.len());
+    // SAFETY: SSE2 is part of x86-64. The text is readable from 16 bytes before `start` on, which
+    // is less than `end`: from `end - 17`. Of `LAST` 16 bytes are read from at most 16 on.
+    unsafe {
+        let load = |at: usize| _mm_loadu_si128(text.as_ptr().add(at).cast());
+        let last = |n: usize| _mm_loadu_si128(LAST.as_ptr().add(n).cast());
+        let tail = load(end - 16);
+        let points = _mm_cmpeq_epi8(tail, _mm_set1_epi8(b'.' as i8));
+        let points = _mm_movemask_epi8(_mm_and_si128(points, last(len.min(16)))) as u32;
+        let has = usize::from(points != 0);
+        // Lane 16 where there is none. A second one stays, and is no digit.
+        let point = (points | 1 << 16).trailing_zeros() as usize;
+        let (count, places) = (len - has, 16 - has - point);
+        if count > 16 || places < has || count <= places {
+            return None;
+        }
+        let behind = last(places);
+        let before = _mm_andnot_si128(behind, load(end - 16 - has));
+        let digits = _mm_or_si128(before, _mm_and_si128(behind, tail));
+        let digits = _mm_sub_epi8(digits, _mm_set1_epi8(b'0' as i8));
+        let digits = _mm_and_si128(digits, last(count));
+        let over = _mm_subs_epu8(digits, _mm_set1_epi8(9));
+        if _mm_movemask_epi8(_mm_cmpeq_epi8(over, _mm_setzero_si128())) != 0xffff {
+            return None;
+        }
+        let tens = _mm_and_si128(digits, _mm_set1_epi16(0xff));
+        let tens = _mm_mullo_epi16(tens, _mm_set1_epi16(10));
+        let pairs = _mm_add_epi16(tens, _mm_srli_epi16::<8>(digits));
+        let fours = _mm_madd_epi16(pairs, _mm_set1_epi32(0x0001_0064));
+        let fours = _mm_packs_epi32(fours, fours);
+        let eights = _mm_cvtsi128_si64(_mm_madd_epi16(fours, _mm_set1_epi32(0x0001_2710))) as u64;
+        let mantissa = (eights & 0xffff_ffff) * 100_000_000 + (eights >> 32);
+        Some(Short { minus, mantissa, places })
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+use short_portable as short;
+
 /// The value of the `len` (0 to 16) digits at `at`.
+#[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline(always)]
 fn digits(text: &[u8], at: usize, len: usize) -> Option<u64> {
     const ZEROS: u64 = 0x3030_3030_3030_3030;
@@ -42,9 +110,10 @@ fn digits(text: &[u8], at: usize, len: usize) -> Option<u64> {
     (all_digits(high) && all_digits(low)).then_some(whole)
 }
 
-/// Plain notation (`-12.5`, `7`) of at most 8 digits before the point and 16 behind it.
+/// The same by eight bytes at a time, of at most 8 digits before the point.
+#[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline(always)]
-fn short(text: &[u8], mut start: usize, end: usize) -> Option<Short> {
+fn short_portable(text: &[u8], mut start: usize, end: usize) -> Option<Short> {
     let minus = load8(text, start) as u8 == b'-';
     start += usize::from(minus);
     let len = end.wrapping_sub(start);
@@ -72,20 +141,32 @@ fn short(text: &[u8], mut start: usize, end: usize) -> Option<Short> {
 
 /// Whether fast-float2 and the engine surely agree: digits, one point, an exponent.
 pub fn ordinary(text: &[u8]) -> bool {
-    let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let (number, exponent) = match digits.iter().position(|c| matches!(c, b'e' | b'E')) {
-        Some(at) => (&digits[..at], &digits[at + 1..]),
-        None => (digits, &b"0"[..]),
-    };
-    let exponent = match exponent {
-        [b'+' | b'-', rest @ ..] => rest,
-        all => all,
-    };
-    let (before, behind) = match number.iter().position(|c| *c == b'.') {
-        Some(at) => (&number[..at], &number[at + 1..]),
-        None => (number, &b"0"[..]),
-    };
-    [before, behind, exponent].iter().all(|d| !d.is_empty() && d.iter().all(u8::is_ascii_digit))
+    let digits = |text: &[u8]| text.iter().take_while(|c| c.is_ascii_digit()).count();
+    let mut at = usize::from(text.first() == Some(&b'-'));
+    for part in [&b""[..], b".", b"eE"] {
+        match text.get(at) {
+            Some(mark) if part.contains(mark) => at += 1,
+            _ if part.is_empty() => {}
+            _ => continue,
+        }
+        if part == b"eE" && matches!(text.get(at), Some(b'+' | b'-')) {
+            at += 1;
+        }
+        match digits(&text[at..]) {
+            0 => return false,
+            count => at += count,
+        }
+    }
+    at == text.len()
+}
+
+/// The nearest f64 (Clinger): both are exact, and a division rounds once.
+#[inline(always)]
+fn nearest(found: &Short) -> Option<f64> {
+    let value = found.mantissa as i64 as f64 / POW10.get(found.places)?;
+    // The sign is no branch: in many columns it changes from row to row.
+    let sign = u64::from(found.minus) << 63;
+    (found.mantissa <= 1 << 53).then(|| f64::from_bits(value.to_bits() | sign))
 }
 
 pub struct F64;
@@ -99,11 +180,9 @@ impl Fixed for F64 {
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<f64> {
         if let Some(found) = short(text, start, end)
-            && found.mantissa <= 1 << 53
+            && let Some(value) = nearest(&found)
         {
-            // Both are exact as f64, and a division rounds once: the nearest f64 (Clinger).
-            let value = found.mantissa as f64 / POW10[found.places];
-            return Some(if found.minus { -value } else { value });
+            return Some(value);
         }
         slow64(text, start, end)
     }
@@ -129,12 +208,12 @@ impl Fixed for F32 {
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<f32> {
         if let Some(found) = short(text, start, end)
-            && found.mantissa <= 1 << 24
-            && found.places <= 10
+            && let Some(value) = nearest(&found)
+            && value.to_bits() & ((1 << 29) - 1) != 1 << 28
         {
-            // Both are exact as f32 (5^10 < 2^24), and a division rounds once.
-            let value = found.mantissa as f32 / POW10[found.places] as f32;
-            return Some(if found.minus { -value } else { value });
+            // The number and its nearest f64 are on the same side of where f32 rounds up or down,
+            // as long as the f64 is not just there. Both are far from the ends of f32.
+            return Some(value as f32);
         }
         slow32(text, start, end)
     }
@@ -147,4 +226,59 @@ fn slow32(text: &[u8], start: usize, end: usize) -> Option<f32> {
         return None;
     }
     fast_float2::parse::<f32, _>(text).ok().filter(|v| v.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A number in the middle of a text, as the window has them.
+    fn framed(number: &str) -> (Vec<u8>, usize, usize) {
+        let text = [&b"1.5,9.25,7,-3.0,\"123.45"[..], number.as_bytes(), &[b','; 64]].concat();
+        (text, 23, 23 + number.len())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        #[test]
+        fn numbers_are_those_of_the_standard_library(
+            number in "-?[0-9]{0,12}\\.?[0-9]{0,18}|[-0-9.e]{0,20}|-?[0-9]{1,3}\\.[0-9]{1,4}"
+        ) {
+            let (text, start, end) = framed(&number);
+            let known = ordinary(number.as_bytes());
+            let (narrow, wide) = (F32.parse(&text, start, end), F64.parse(&text, start, end));
+            prop_assert_eq!(wide.map(f64::to_bits), known.then(|| number.parse::<f64>().ok())
+                .flatten().filter(|v| v.is_finite()).map(f64::to_bits));
+            prop_assert_eq!(narrow.map(f32::to_bits), known.then(|| number.parse::<f32>().ok())
+                .flatten().filter(|v| v.is_finite()).map(f32::to_bits));
+        }
+
+        #[test]
+        fn what_the_portable_way_reads_is_read_alike(number in "-?[0-9]{0,9}\\.?[0-9]{0,17}") {
+            let (text, start, end) = framed(&number);
+            if let Some(found) = short_portable(&text, start, end) {
+                // It adds nothing up where the digits are too many for the register.
+                let digits = number.bytes().filter(u8::is_ascii_digit).count();
+                prop_assert!(digits > 16 || short(&text, start, end) == Some(found));
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_halfway_between_two_f32_are_rounded_once() {
+        // 2^24 + 1 is halfway; a hair above or below it the nearest f64 is halfway, too.
+        for number in [
+            "16777217",
+            "16777217.0",
+            "16777217.0000001",
+            "16777216.9999999",
+            "0.5000000298023224",
+            "9007199791611905",
+            "1.0000000596046448",
+        ] {
+            let (text, start, end) = framed(number);
+            assert_eq!(F32.parse(&text, start, end), number.parse().ok(), "{number}");
+        }
+    }
 }

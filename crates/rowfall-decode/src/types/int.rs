@@ -12,7 +12,7 @@ pub fn load8(text: &[u8], at: usize) -> u64 {
     unsafe { u64::from_le(text.as_ptr().add(at).cast::<u64>().read_unaligned()) }
 }
 
-const ZEROS: u64 = 0x3030_3030_3030_3030;
+pub const ZEROS: u64 = 0x3030_3030_3030_3030;
 
 /// The value of eight bytes of 0 to 9, the first one the most significant.
 #[inline(always)]
@@ -64,10 +64,16 @@ fn long(text: &[u8], start: &mut usize, len: usize) -> Option<u64> {
 #[derive(Default)]
 pub struct Unsigned<T>(PhantomData<T>);
 
-impl<T: TryFrom<u64> + Copy + Default + Zero> Fixed for Unsigned<T> {
+impl<T: TryFrom<u64> + Copy + Default + Number> Fixed for Unsigned<T> {
     type Out = T;
     const ZERO: T = T::ZERO;
     const BARE: bool = true;
+    const MOST: Option<u32> = Some(T::MOST);
+
+    #[inline(always)]
+    fn number(number: u32) -> T {
+        T::number(number)
+    }
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<T> {
@@ -78,10 +84,16 @@ impl<T: TryFrom<u64> + Copy + Default + Zero> Fixed for Unsigned<T> {
 #[derive(Default)]
 pub struct Signed<T>(PhantomData<T>);
 
-impl<T: TryFrom<i64> + Copy + Default + Zero> Fixed for Signed<T> {
+impl<T: TryFrom<i64> + Copy + Default + Number> Fixed for Signed<T> {
     type Out = T;
     const ZERO: T = T::ZERO;
     const BARE: bool = true;
+    const MOST: Option<u32> = Some(T::MOST);
+
+    #[inline(always)]
+    fn number(number: u32) -> T {
+        T::number(number)
+    }
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<T> {
@@ -96,11 +108,23 @@ impl<T: TryFrom<i64> + Copy + Default + Zero> Fixed for Signed<T> {
     }
 }
 
-pub trait Zero {
+pub trait Number {
     const ZERO: Self;
+    /// The greatest value, or the greatest u32 if that is less.
+    const MOST: u32;
+    /// One that is not greater.
+    fn number(number: u32) -> Self;
 }
 
-macro_rules! zero {
-    ($($t:ty),*) => { $(impl Zero for $t { const ZERO: $t = 0; })* };
+macro_rules! number {
+    ($($t:ty),*) => { $(impl Number for $t {
+        const ZERO: $t = 0;
+        const MOST: u32 = if <$t>::MAX as u64 > u32::MAX as u64 { u32::MAX } else { <$t>::MAX as u32 };
+
+        #[inline(always)]
+        fn number(number: u32) -> $t {
+            number as $t
+        }
+    })* };
 }
-zero!(i8, i16, i32, i64, u8, u16, u32, u64);
+number!(i8, i16, i32, i64, u8, u16, u32, u64);

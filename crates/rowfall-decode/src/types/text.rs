@@ -56,12 +56,33 @@ enum Found<'a> {
     Unescaped(&'a [u8]),
 }
 
+/// What cells of a column have to be looked at for.
+#[derive(Clone, Copy)]
+struct Care {
+    nullable: bool,
+    /// Without quotes they may be NULL or have blanks around them.
+    bare: bool,
+    /// They may hold escapes, or line breaks where none may be.
+    inside: bool,
+}
+
+impl Care {
+    fn of<'t, C: Cells<'t>>(cells: &C, nullable: bool) -> Care {
+        let page = cells.page();
+        Care {
+            nullable,
+            bare: (nullable && page.rules.null_is_empty) || page.rules.trim,
+            inside: page.escapes || (page.broken && !page.rules.breaks),
+        }
+    }
+}
+
 /// Look at a cell in every way that text can be unusual.
 #[inline(always)]
 fn look<'a, 't, C: Cells<'t>>(
     cells: &C,
     row: usize,
-    nullable: bool,
+    Care { nullable, bare, inside }: Care,
     scratch: &'a mut Vec<u8>,
 ) -> Option<Found<'a>> {
     let text = cells.page().text;
@@ -76,11 +97,11 @@ fn look<'a, 't, C: Cells<'t>>(
         return (nullable && &text[from..to] == b"NULL").then_some(Found::Null);
     }
     if matches!(C::STYLE, Style::Csv | Style::Tsv) {
-        if end - start == 2 && &text[start..end] == b"\\N" {
+        if end - start == 2 && text[start] == b'\\' && text[start + 1] == b'N' {
             // What the engine makes of a quoted one depends on its settings.
             return (nullable && !quoted).then_some(Found::Null);
         }
-        if C::STYLE == Style::Csv && !quoted {
+        if C::STYLE == Style::Csv && !quoted && bare {
             if start == end && nullable && cells.page().rules.null_is_empty {
                 return Some(Found::Null);
             }
@@ -91,6 +112,9 @@ fn look<'a, 't, C: Cells<'t>>(
                 return None;
             }
         }
+    }
+    if !inside {
+        return Some(Found::Plain(start, end));
     }
     if cells.page().broken && !cells.page().rules.breaks && text[start..end].contains(&b'\n') {
         return None;
@@ -147,6 +171,7 @@ pub fn append(data: &mut Vec<u8>, value: &[u8]) {
 /// Strings: each one copied behind its length, 16 bytes at once where it is short.
 pub fn strings<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), usize> {
     let nullable = column.kind.nullable;
+    let care = Care::of(cells, nullable);
     let rows = cells.page().rows;
     let text = cells.page().text;
     let mut scratch = Vec::new();
@@ -159,12 +184,13 @@ pub fn strings<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), u
     let base = column.data.as_mut_ptr();
     let mut at = column.data.len();
     let limit = at + most;
+    let (used, kept) = (column.nulls.len(), column.sizes.len());
+    column.nulls.resize(used + if nullable { rows } else { 0 }, 0);
+    column.sizes.resize(kept + if column.keeps_sizes { rows } else { 0 }, 0);
+    let (nulls, sizes) = (&mut column.nulls[used..], &mut column.sizes[kept..]);
     for row in 0..rows {
-        let found = look(cells, row, nullable, &mut scratch);
+        let found = look(cells, row, care, &mut scratch);
         let start = at;
-        if nullable {
-            column.nulls.push(u8::from(matches!(found, Some(Found::Null))));
-        }
         // SAFETY: `most` bytes were reserved: 10 a row, the cells' own, and 64 more. Unescaped
         // text is shorter than its cell. 64 bytes are readable behind any position of the text.
         unsafe {
@@ -187,6 +213,10 @@ pub fn strings<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), u
                 Some(Found::Null) => {
                     *base.add(at) = 0;
                     at += 1;
+                    // There is none in a column that is not nullable, and no NULL either.
+                    if let Some(null) = nulls.get_mut(row) {
+                        *null = 1;
+                    }
                 }
                 Some(Found::Unescaped(value)) => {
                     at += put_length(base.add(at), value.len());
@@ -197,8 +227,8 @@ pub fn strings<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), u
                 None => return Err(row),
             }
         }
-        if column.keeps_sizes {
-            column.sizes.push(u8::try_from(at - start).unwrap_or(0));
+        if let Some(size) = sizes.get_mut(row) {
+            *size = u8::try_from(at - start).unwrap_or(0);
         }
     }
     // SAFETY: everything up to `at` was written.
@@ -229,11 +259,12 @@ pub fn fixed_strings<'a, C: Cells<'a>>(
     n: usize,
 ) -> Result<(), usize> {
     let nullable = column.kind.nullable;
+    let care = Care::of(cells, nullable);
     let text = cells.page().text;
     let mut scratch = Vec::new();
     column.data.reserve(cells.page().rows * n);
     for row in 0..cells.page().rows {
-        let found = look(cells, row, nullable, &mut scratch).ok_or(row)?;
+        let found = look(cells, row, care, &mut scratch).ok_or(row)?;
         if nullable {
             column.nulls.push(u8::from(matches!(found, Found::Null)));
         }
@@ -279,11 +310,12 @@ pub fn enums<'a, C: Cells<'a>, T: Code>(
     elements: &[(Vec<u8>, i16)],
 ) -> Result<(), usize> {
     let nullable = column.kind.nullable;
+    let care = Care::of(cells, nullable);
     let numbers: HashMap<&[u8], i16> = elements.iter().map(|(n, v)| (n.as_slice(), *v)).collect();
     let text = cells.page().text;
     let mut scratch = Vec::new();
     for row in 0..cells.page().rows {
-        let found = look(cells, row, nullable, &mut scratch).ok_or(row)?;
+        let found = look(cells, row, care, &mut scratch).ok_or(row)?;
         if nullable {
             column.nulls.push(u8::from(matches!(found, Found::Null)));
         }
