@@ -15,7 +15,7 @@ DECODER := .venv/.decoder-$(shell cat $(CRATE)/Cargo.* $(CRATE)/pyproject.toml \
 	$(shell find $(CRATE)/src -name '*.rs' | sort) | sha256sum | cut -c1-16)
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
 
-.PHONY: help venv decoder demo rust test fast check faults bench lock clean
+.PHONY: help venv decoder demo rust memcheck test fast check faults bench lock clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z]+):.*  ## (.*)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -46,6 +46,14 @@ demo: venv decoder  ## load, query and resume, step by step, in a temporary fold
 rust: venv  ## style and tests of the crate
 	@command -v cargo >/dev/null || { echo "make test needs a Rust toolchain (cargo)"; exit 1; }
 	cd $(CRATE) && cargo fmt --check && cargo clippy -q --all-targets -- -D warnings && \
+		cargo test -q --release
+
+# Not part of the tests, as it builds them once more. valgrind knows no AVX-512: the rest is run.
+memcheck:  ## tests of the crate under valgrind: a read or write where none belongs is an error
+	@command -v valgrind cargo >/dev/null || { echo "make memcheck needs valgrind and cargo"; exit 1; }
+	cd $(CRATE) && export CARGO_PROFILE_RELEASE_LTO=off CARGO_TARGET_DIR=target/memcheck \
+		CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 PROPTEST_CASES=200 ROWFALL_MUTATIONS=100 \
+		CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind -q --error-exitcode=9" && \
 		cargo test -q --release
 
 check: venv  ## style, types and import rules

@@ -358,6 +358,7 @@ def main() -> None:
                     for line in check(side, turned, full, written, found, given.times):
                         wrong.append(line)
                         print(line, flush=True)
+            print(f"seed {seed}: {dict(found)}", file=sys.stderr, flush=True)
     print(dict(found), f"{len(wrong)} differences")
     sys.exit(bool(wrong))
 

@@ -162,6 +162,7 @@ def main() -> None:
                     for line in check(side, way, t.name, values, found, given.times):
                         wrong.append(line)
                         print(line, flush=True)
+            print(f"seed {seed}: {dict(found)}", file=sys.stderr, flush=True)
     print(dict(found), f"{len(wrong)} differences")
     sys.exit(bool(wrong))
 
