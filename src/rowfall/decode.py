@@ -26,7 +26,7 @@ from rowfall.errors import EngineError, RowfallError
 from rowfall.model import Encoding, Outcome, Split, Statement
 from rowfall.ranges import Ranges, ranges
 from rowfall.secrets import Secret
-from rowfall.sources.base import Address, Addressed, Source
+from rowfall.sources.base import Address, Addressed, Ranged, Source
 from rowfall.sqltext import SqlText
 from rowfall.targets.base import Target
 
@@ -80,6 +80,19 @@ class Given:
     def addresses(self, splits: Sequence[Split]) -> Sequence[Address]:
         return self.source.addresses(splits) if isinstance(self.source, Addressed) else ()
 
+    def found(self, order: Order, writers: int) -> Ranges:
+        """What ``writers`` are to read: the objects, or ranges of them."""
+        cut = None
+        if isinstance(self.source, Ranged):
+            cut = ranges(order.splits, self.encoding, order.schema.columns, writers, self._part)
+        return cut or Ranges(tuple(order.splits), self.encoding)
+
+    def _part(self, split: Split, start: int, length: int) -> bytes:
+        """Nothing of an object that cannot be read: whoever reads all of it says why."""
+        with suppress(RowfallError):
+            return cast("Ranged", self.source).part(split, start, length)
+        return b""
+
 
 class Decode:
     """Delivers through the decoder.
@@ -115,17 +128,14 @@ class Decode:
 
     def _insert(self, order: Order, lane: int, on_tick: Tick, folder: Path) -> Outcome:
         given = self._given
-        cut = ranges(
-            order.splits, given.encoding, order.schema.columns, self._writers(order), _bytes_of
-        )
-        found = cut or Ranges(tuple(order.splits), given.encoding)
+        found = given.found(order, self._writers(order))
         writers = min(self._writers(order), len(found.splits))
         pipes = [str(folder / str(n)) for n in range(writers)]
         for pipe in pipes:
             os.mkfifo(pipe, 0o600)
         asked = decoding.spec(
             found.splits, found.encoding, order.schema, order.settings, pipes, given.sort_by,
-            given.addresses(order.splits), found.names,
+            given.addresses(found.splits), found.names,
         )  # fmt: skip
         # Fewer files than cores: unpacking gets one of its own.
         asked["ahead"] = writers < self._writers(order)
@@ -278,13 +288,6 @@ def chunks(pipe: str, quiet: float) -> Iterator[bytes]:
                 yield chunk
             else:
                 return
-
-
-def _bytes_of(path: str, offset: int, length: int) -> bytes:
-    """A part of a file; nothing of one that cannot be read, which the decoder will say."""
-    with suppress(OSError), open(path, "rb", buffering=0) as file:
-        return os.pread(file.fileno(), length, offset)
-    return b""
 
 
 class _Child:

@@ -162,11 +162,10 @@ def spec(
         for position, column in enumerate(columns):
             column["position"] = names.index(column["source"]) if names else position
     inputs: list[dict[str, Any]] = [
-        {"path": s.uri, "start": s.start or 0, "stop": s.stop} for s in splits
+        {"path": s.uri, "start": s.start or 0, "stop": s.stop, "size": s.size} for s in splits
     ]
     for input_, split, address in zip(inputs, splits, addresses, strict=False):
-        input_ |= {"url": address.url, "headers": dict(address.headers)}
-        input_ |= {"size": split.size, "version": split.version}
+        input_ |= {"url": address.url, "headers": dict(address.headers), "version": split.version}
     return {
         "version": 1,
         "inputs": inputs,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowfall import __version__, balance, decoding, sql
@@ -17,7 +18,8 @@ from rowfall.delivery import Order
 from rowfall.engines.base import SOURCE_BYTES, Tick
 from rowfall.engines.codes import DATA_CODES
 from rowfall.errors import RowfallError
-from rowfall.model import Outcome, Split, Statement
+from rowfall.model import Outcome, Statement
+from rowfall.ranges import Ranges, length
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText
 
@@ -82,9 +84,10 @@ class DecodeInside:
         if not self._given.takes(order):
             return self._given.reader.insert(order, lane, on_tick)
         workers = max(1, int(order.settings.get("max_insert_threads", 1)))
+        found = self._given.found(order, workers)
         texts = {
-            f"rowfall_{n}": Secret(json.dumps(self._spec(order, splits), default=Secret.reveal))
-            for n, splits in enumerate(shares(order.splits, workers))
+            f"rowfall_{n}": Secret(json.dumps(self._spec(order, own), default=Secret.reveal))
+            for n, own in enumerate(shares(found, workers))
         }
         most = sum(split.size or 0 for split in order.splits)
 
@@ -110,10 +113,10 @@ class DecodeInside:
         known = self._server.facts.settings
         return {k: v for k, v in order.settings.items() if not known or k in known}
 
-    def _spec(self, order: Order, splits: Sequence[Split]) -> dict[str, object]:
+    def _spec(self, order: Order, own: Ranges) -> dict[str, object]:
         asked = decoding.spec(
-            splits, self._given.encoding, order.schema, order.settings, ["-"], self._given.sort_by,
-            self._given.addresses(splits),
+            own.splits, own.encoding, order.schema, order.settings, ["-"], self._given.sort_by,
+            self._given.addresses(own.splits), own.names,
         )  # fmt: skip
         return {**asked, "progress_ms": 0}
 
@@ -138,8 +141,9 @@ def _is_of_program(error: RowfallError) -> bool:
     return gone or error.code == NOT_WELL or error.code in DATA_CODES
 
 
-def shares(splits: Sequence[Split], most: int) -> list[list[Split]]:
-    """At most ``most`` lists of about equal bytes."""
+def shares(found: Ranges, most: int) -> list[Ranges]:
+    """At most ``most`` shares of about equal bytes."""
+    splits = found.splits
     count = max(1, min(most, len(splits)))
-    found = balance.assign((split.size or 0 for split in splits), [1.0] * count)
-    return [[splits[index] for index in share] for share in found.members()]
+    assigned = balance.assign(map(length, splits), [1.0] * count)
+    return [replace(found, splits=tuple(splits[i] for i in own)) for own in assigned.members()]

@@ -1,4 +1,4 @@
-"""Cuts big plain files for rowfall-decode, so that a single one keeps all writers busy.
+"""Cuts big plain files and objects for rowfall-decode, so that a single one keeps all writers busy.
 
 A cut is made behind any line end near its place, without a look at what is before: inside of quotes
 it would be wrong. That is found out while decoding: a range that is right at its start and wrong at
@@ -9,9 +9,11 @@ begins where a record begins, the first one at the beginning of the file.
 from __future__ import annotations
 
 import csv
-import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from rowfall.codec import BOM
 from rowfall.fastpath import holds_breaks
@@ -21,12 +23,16 @@ from rowfall.model import Column, Encoding, Kind, Split
 LEAST = 16 << 20
 # Ranges for each writer: when one has ended, the others have little left.
 EACH = 4
-# Where no line ends within this, there is no cut: records so long are rare.
+# Where no line ends within this, there is no cut: records so long are rare. Most are shorter than
+# the first look, which takes a store no longer than a look at one byte.
 LOOK = 1 << 20
+FIRST_LOOK = 1 << 16
 HEADER = 1 << 16
+# Looks at a time: 30 ms each in a store far away, and at most 1 MiB.
+REQUESTS = 32
 
-Read = Callable[[str, int, int], bytes]
-"""``(path, offset, length)``: the bytes of a file, fewer at its end."""
+Read = Callable[[Split, int, int], bytes]
+"""``(object, offset, length)``: its bytes, fewer at its end, none where it has to stay whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,11 @@ class Ranges:
     names: tuple[str, ...] = ()
 
 
+def length(split: Split) -> int:
+    """Bytes of an object, or of a range of it."""
+    return (split.size or 0) if split.stop is None else split.stop - (split.start or 0)
+
+
 def ranges(
     splits: Sequence[Split], encoding: Encoding, columns: Sequence[Column], writers: int,
     read: Read, *, least: int = LEAST,
@@ -57,16 +68,17 @@ def ranges(
     """
     sizes = [split.size or 0 for split in splits]
     plain = encoding.compression == "none" and encoding.kind in (Kind.TEXT, Kind.JSON)
-    local = all(os.path.isabs(split.uri) and split.start is None for split in splits)
+    whole = all(split.size is not None and split.start is None for split in splits)
     every = max(least, sum(sizes) // (writers * EACH))
-    if not plain or not local or writers < 2 or max(sizes, default=0) < every + least:
+    if not plain or not whole or writers < 2 or max(sizes, default=0) < every + least:
         return None
     if encoding.format.startswith("CSV") and holds_breaks(columns):
         return None  # most cuts would be wrong
     names: tuple[str, ...] = ()
     skip = 0
     if encoding.format.endswith("WithNames"):
-        heads = {_head(read(split.uri, 0, HEADER)) for split in splits}
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            heads = {_head(data) for data in pool.map(lambda s: read(s, 0, HEADER), splits)}
         head = heads.pop()
         if heads or head is None:
             return None
@@ -74,10 +86,8 @@ def ranges(
         if len(set(names)) < len(names) or not {c.source or c.name for c in columns} <= set(names):
             return None  # the decoder, or the engine, says what is wrong with it
         encoding = replace(encoding, format=encoding.format.removesuffix("WithNames"))
-    cut = [
-        piece for split in splits for piece in _pieces(split, skip, (every, least), encoding, read)
-    ]
-    return Ranges(tuple(cut), encoding, names)
+    cut = tuple(_pieces(splits, skip, (every, least), encoding, read))
+    return Ranges(cut, encoding, names) if len(cut) > len(splits) else None
 
 
 def _head(data: bytes) -> bytes | None:
@@ -95,26 +105,40 @@ def _names(head: bytes, encoding: Encoding) -> tuple[str, ...]:
 
 
 def _pieces(
-    split: Split, skip: int, lengths: tuple[int, int], encoding: Encoding, read: Read
+    splits: Sequence[Split], skip: int, lengths: tuple[int, int], encoding: Encoding, read: Read
 ) -> Iterator[Split]:
-    size, (every, least) = split.size or 0, lengths
-    start = min(skip, size)
-    while size - start >= every + least:
-        stop = _behind_line(split.uri, start + every, encoding, read)
-        if stop is None or size - stop < least:
-            break
-        yield replace(split, start=start, stop=stop)
-        start = stop
-    yield replace(split, start=start, stop=size)
+    """The files in ranges, all places looked at together: each costs a request far away."""
+    every, least = lengths
+    wanted = [
+        (split, place)
+        for split in splits
+        for place in range(skip + every, (split.size or 0) - least + 1, every)
+    ]
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        found = list(pool.map(lambda at: _behind_line(at[0], at[1], encoding, read), wanted))
+    stops: dict[str, set[int]] = defaultdict(set)
+    for (split, _), stop in zip(wanted, found, strict=True):
+        if stop is not None and (split.size or 0) - stop >= least:
+            stops[split.uri].add(stop)
+    for split in splits:
+        size, own = split.size or 0, sorted(stops[split.uri])
+        if not own and not skip:
+            yield split  # a server without ranges gives it as one stream
+            continue
+        bounds = [min(skip, size), *own, size]
+        yield from (replace(split, start=a, stop=b) for a, b in pairwise(bounds))
 
 
-def _behind_line(path: str, at: int, encoding: Encoding, read: Read) -> int | None:
+def _behind_line(split: Split, at: int, encoding: Encoding, read: Read) -> int | None:
     """The first place from ``at`` on where a line begins; a backslash in front of a line end is
     one of TSV's escapes."""
-    data = read(path, at - 1, LOOK)
-    found = data.find(b"\n")
-    while found >= 0:
-        if not (encoding.format.startswith("TSV") and data[found - 1 : found] in (b"\\", b"")):
-            return at + found
-        found = data.find(b"\n", found + 1)
+    for look in (FIRST_LOOK, LOOK):
+        data = read(split, at - 1, look)
+        found = data.find(b"\n")
+        while found >= 0:
+            if not (encoding.format.startswith("TSV") and data[found - 1 : found] in (b"\\", b"")):
+                return at + found
+            found = data.find(b"\n", found + 1)
+        if len(data) < look:
+            break
     return None

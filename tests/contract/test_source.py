@@ -18,7 +18,7 @@ from rowfall.errors import RowfallError, SourceError, UsageError
 from rowfall.model import Encoding, Split, Statement
 from rowfall.options import Options
 from rowfall.sources import open_source
-from rowfall.sources.base import Source
+from rowfall.sources.base import Ranged, Source
 from rowfall.sqltext import SqlText
 
 STRUCTURE = "`a` Int64, `b` String"
@@ -69,6 +69,20 @@ def test_reads_every_object_once(store: Store, engine: Embedded) -> None:
     assert total(engine, source, splits[4:5], encoding) == "1 4"
     assert source.changed(splits) == []
     assert source.replayable
+
+
+def test_parts_of_an_object(store: Store) -> None:
+    body = bytes(range(256)) * 20
+    store.put("a.csv", body)
+    source, listing, _ = store.open("a.csv")
+    (split,) = listing.splits("t")
+    assert isinstance(source, Ranged)
+    assert source.part(split, 0, 300) == body[:300]
+    assert source.part(split, 1000, 1) == body[1000:1001]
+    assert source.part(split, len(body) - 5, 100) == body[-5:]
+    store.remove("a.csv")
+    with pytest.raises(SourceError):
+        source.part(split, 0, 1)
 
 
 def test_identity_is_stable_and_follows_the_content(store: Store) -> None:

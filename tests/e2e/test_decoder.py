@@ -10,11 +10,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -496,6 +497,78 @@ def test_a_big_object_that_changes_is_no_mixture(shell: Shell, lake: Faulty, s3:
     assert done.code in (1, 4)
     assert "changed from" in done.talk
     assert shell.rows("SELECT name FROM system.tables WHERE name = 't' AND total_rows > 0") == []
+
+
+def numbers(rows: int, row: bytes = b"%09d,%010d\n") -> bytes:
+    return b"id,n\n" + b"".join(row % (i, i) for i in range(1, rows + 1))
+
+
+def cut(requests: Sequence[Request]) -> set[int]:
+    """Where ranges begin that no object read as a whole would have asked for."""
+    starts = (int(r.headers["range"].removeprefix("bytes=").partition("-")[0]) for r in requests)
+    return {start for start in starts if start % (4 << 20)}
+
+
+def test_a_big_object_is_read_in_ranges(shell: Shell, lake: Faulty, s3: Seaweed) -> None:
+    body, rows = numbers(2_000_000), 2_000_000
+    assert len(body) > 2 * LEAST
+    s3.put(shell.env["BUCKET"], "big/a.csv", body)
+    done = shell.ok(
+        "load", f"s3://{shell.env['BUCKET']}/big/*", "--table", "t", "--threads", "2", "--verify",
+        "--schema", "id UInt32, n UInt32",
+    )  # fmt: skip
+    assert "read by the engine instead" not in done.talk
+    assert shell.row("SELECT count(), sum(id), sum(n), uniqExact(id) FROM t") == [
+        rows, rows * (rows + 1) // 2, rows * (rows + 1) // 2, rows,
+    ]  # fmt: skip
+    assert cut([request for request in lake.requests if by_decoder(request)])
+
+
+def test_the_line_of_a_bad_value_in_a_range(shell: Shell, lake: Faulty, s3: Seaweed) -> None:
+    body = numbers(1_999_998) + b"x,1\n" + b"2000000,1\n"
+    s3.put(shell.env["BUCKET"], "big/a.csv", body)
+    done = shell.run(
+        "load", f"s3://{shell.env['BUCKET']}/big/*", "--table", "t", "--threads", "2",
+        "--schema", "id UInt32, n UInt32",
+    )  # fmt: skip
+    assert cut([request for request in lake.requests if by_decoder(request)])
+    assert done.code in (1, 4)
+    assert "line 2000000" in done.talk.replace(",", "")
+    assert shell.rows("SELECT name FROM system.tables WHERE name = 't' AND total_rows > 0") == []
+
+
+def test_a_big_file_of_a_web_server_is_read_in_ranges(shell: Shell, web: Web) -> None:
+    rows = 2_000_000
+    url = web.put("decode/big.csv", numbers(rows))
+    with Faulty(urlsplit(url).port or 0) as proxy:
+        at = url.replace(web.endpoint, proxy.endpoint)
+        shell.ok("load", at, "--table", "t", "--threads", "2", "--decoder", "always",
+                 "--schema", "id UInt32, n UInt32")  # fmt: skip
+        ranges = [r for r in proxy.requests if "range" in r.headers and r.method == "GET"]
+    assert shell.row("SELECT count(), sum(id), uniqExact(n) FROM t") == [
+        rows, rows * (rows + 1) // 2, rows,
+    ]  # fmt: skip
+    assert cut(ranges)
+
+
+def test_a_cut_of_an_object_inside_of_quotes_is_found(
+    shell: Shell, lake: Faulty, s3: Seaweed
+) -> None:
+    # Without line breaks where the sample looks; then hardly anything else.
+    rows = 700_000
+    body = numbers(60_000, b'%d,"%060d"\n') + b"".join(
+        b'%d,"%020d\n%010d\n%020d"\n' % (i, i, i, i) for i in range(60_001, rows + 1)
+    )
+    assert len(body) > 2 * LEAST
+    s3.put(shell.env["BUCKET"], "big/a.csv", body)
+    done = shell.ok(
+        "load", f"s3://{shell.env['BUCKET']}/big/*", "--table", "t", "--threads", "2",
+        "--schema", "id UInt32, n String",
+    )  # fmt: skip
+    assert "read by the engine instead" in done.talk
+    assert shell.row("SELECT count(), sum(id), countIf(position(n, '\n') > 0) FROM t") == [
+        rows, rows * (rows + 1) // 2, rows - 60_000,
+    ]  # fmt: skip
 
 
 def test_keys_are_nowhere_to_be_seen(shell: Shell, lake: Faulty, s3: Seaweed) -> None:

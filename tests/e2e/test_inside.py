@@ -12,6 +12,7 @@ from e2e.lake import RIGHTS, SYSTEM, Lake
 from lab.clickhouse import ClickHouse
 from lab.seaweed import Seaweed
 from rowfall import __version__, decoding
+from rowfall.ranges import LEAST
 
 ROWS = 40_000
 EXACT = [ROWS, ROWS * (ROWS + 1) // 2, ROWS]
@@ -87,6 +88,27 @@ def test_install_and_load(lake: Lake, scripts: Path, s3: Seaweed, source: str) -
     assert (report["rows"], report["attempts"], report["notes"]) == (ROWS, 1, [])
     assert lake.row(COUNT) == EXACT
     assert read_inside(lake) == 1
+
+
+def test_a_big_object_is_shared_by_several_programs(
+    lake: Lake, scripts: Path, s3: Seaweed, bucket: str
+) -> None:
+    lake.ok("install-decoder")
+    rows = 2_000_000
+    lines = b"".join(b"%09d,%010d\n" % (i, i) for i in range(1, rows + 1))
+    assert len(lines) > 2 * LEAST
+    s3.put(bucket, "big.csv", b"id,name\n" + lines)
+    report = lake.load(
+        f"s3://{bucket}/big.csv", "--table", "t", "--schema", "id UInt32, name String",
+        "--threads", "2", env=s3.env,
+    )  # fmt: skip
+    assert (report["rows"], report["notes"]) == (rows, [])
+    assert lake.row(COUNT) == [rows, rows * (rows + 1) // 2, rows]
+    assert read_inside(lake) == 1
+    assert lake.row(
+        "SELECT max(countSubstrings(query, 'executable(')) FROM system.query_log "
+        "WHERE query_kind = 'Insert' AND position(query, '{db}') > 0"
+    ) == [2]  # fmt: skip
 
 
 def test_the_rights_that_it_takes(lake: Lake, scripts: Path, s3: Seaweed, source: str) -> None:

@@ -129,6 +129,22 @@ def test_s3_is_pulled(lake: Lake, s3: Seaweed, bucket: str) -> None:
                     "query NOT LIKE '%countIf%') FROM system.query_log") == [0]  # fmt: skip
 
 
+def test_a_big_object_is_pushed_in_ranges(lake: Lake, s3: Seaweed, bucket: str) -> None:
+    count = 2_000_000
+    s3.put(bucket, "big.csv", b"".join(b"%09d,%010d\n" % (i, i) for i in range(1, count + 1)))
+    source = (f"s3://{bucket}/big.csv", "--format", "CSV", "--schema", "id UInt32, n UInt64")
+    lake.load(*source, "--table", "t", "--push", "--streams", "2", env=s3.env)
+    assert lake.row("SELECT count(), sum(id), uniqExact(n) FROM {db}.t") == [
+        count, count * (count + 1) // 2, count,
+    ]  # fmt: skip
+    lake.do("SYSTEM FLUSH LOGS")
+    # What one of the two streams of its only object has brought.
+    assert lake.row(
+        "SELECT count(), min(written_rows) > 0 FROM system.query_log WHERE type = 'QueryFinish' "
+        "AND query_kind = 'Insert' AND position(query, '{db}') > 0 AND query LIKE '%FORMAT Native%'"
+    ) == [2, 1]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("options", "delivery", "decoder"),
     [((), "push", "rowfall-decode"), (("--decoder", "never"), "pull", "engine"),

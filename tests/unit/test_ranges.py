@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowfall.model import Column, Encoding, Kind, Split
-from rowfall.ranges import LEAST, Ranges, ranges
+from rowfall.ranges import FIRST_LOOK, LEAST, Ranges, length, ranges
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 NAMED = Encoding("CSVWithNames", "none", Kind.TEXT)
@@ -19,8 +19,8 @@ COLUMNS = (Column("a", "UInt8"), GUARDED)
 
 
 class Files(dict[str, bytes]):
-    def read(self, path: str, offset: int, length: int) -> bytes:
-        return self[path][offset : offset + length]
+    def read(self, split: Split, offset: int, length: int) -> bytes:
+        return self[split.uri][offset : offset + length]
 
     def splits(self) -> list[Split]:
         return [Split(path, path, "", len(data)) for path, data in self.items()]
@@ -44,6 +44,7 @@ def test_the_ranges_are_the_file(lines: list[bytes], encoding: Encoding, writers
         return
     parts = files.text(found, "/f")
     assert b"".join(parts) == files["/f"]
+    assert [length(s) for s in found.splits] == [len(part) for part in parts]
     assert all(part.endswith(b"\n") for part in parts[:-1])
     if encoding is TSV:
         assert not any(part.endswith(b"\\\n") for part in parts[:-1])
@@ -66,7 +67,6 @@ def test_headers_are_left_out_and_named() -> None:
     ("encoding", "files"),
     [
         pytest.param(CSV, {"/f": b"1,x\n" * 5}, id="small"),
-        pytest.param(CSV, {"relative": b"1,x\n" * 50}, id="no path"),
         pytest.param(Encoding("CSV", "gzip", Kind.TEXT), {"/f": b"1,x\n" * 50}, id="compressed"),
         pytest.param(NAMED, {"/f": b"a,b\n" * 50, "/g": b"b,a\n"}, id="other headers"),
         pytest.param(NAMED, {"/f": b'"a",b\n' * 50}, id="quotes in the header"),
@@ -74,16 +74,42 @@ def test_headers_are_left_out_and_named() -> None:
         pytest.param(NAMED, {"/f": b"a,c\n" * 50}, id="a column is missing"),
         pytest.param(NAMED, {"/f": b"a,b,a\n" * 50}, id="a name twice"),
         pytest.param(NAMED, {"/f": b"a,b" * 50}, id="no line end"),
+        pytest.param(CSV, {"/f": b"x" * 200}, id="a record without end"),
     ],
 )
 def test_what_stays_whole(encoding: Encoding, files: dict[str, bytes]) -> None:
     assert Files(files).cut(encoding) is None
 
 
-def test_a_record_without_end_is_not_cut() -> None:
-    found = Files({"/f": b"x" * 200}).cut(CSV)
+def test_a_file_without_a_cut_is_not_asked_for_ranges() -> None:
+    files = Files({"/f": b"1,x\n" * 50, "/g": b"2,y\n"})
+    found = files.cut(CSV)
     assert found is not None
-    assert [(s.start, s.stop) for s in found.splits] == [(0, 200)]
+    assert [(s.start, s.stop) for s in found.splits if s.uri == "/g"] == [(None, None)]
+    assert files.text(found, "/g") == [b"2,y\n"]
+
+
+def test_servers_without_ranges() -> None:
+    files = Files({"/f": b"a,b\n" * 50})
+    for encoding in (CSV, NAMED):
+        assert ranges(files.splits(), encoding, COLUMNS, 2, lambda *_: b"", least=20) is None
+
+
+def test_a_file_of_unknown_size_keeps_all_whole() -> None:
+    files = Files({"/f": b"1,x\n" * 50, "/g": b"2,y\n"})
+    first, second = files.splits()
+    splits = [first, Split("g", "/g", "", None)]
+    assert ranges([first, second], CSV, COLUMNS, 2, files.read, least=20) is not None
+    assert ranges(splits, CSV, COLUMNS, 2, files.read, least=20) is None
+
+
+def test_a_record_longer_than_the_first_look() -> None:
+    row = b"1," + b"x" * (3 * FIRST_LOOK) + b"\n"
+    files = Files({"/f": row * 4})
+    found = ranges(files.splits(), CSV, COLUMNS, 2, files.read, least=FIRST_LOOK)
+    assert found is not None
+    assert b"".join(files.text(found, "/f")) == files["/f"]
+    assert {len(part) % len(row) for part in files.text(found, "/f")} == {0}
 
 
 def test_strings_with_line_breaks_keep_a_file_whole() -> None:

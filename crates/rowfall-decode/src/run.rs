@@ -240,6 +240,10 @@ impl<'a> Worker<'a> {
             if self.window.ended {
                 let (start, end) = (self.window.start, self.window.end);
                 let open = start < end && self.window.text()[end - 1] != b'\n';
+                if open && input.is_cut() {
+                    let what = "a range that ends in the middle of a line";
+                    return Err(self.decline(&place, (end, end), None, what));
+                }
                 self.window.close(open);
             }
             let before = self.window.start;

@@ -92,6 +92,11 @@ impl Input {
         self.uri.as_deref().unwrap_or(&self.path)
     }
 
+    /// It is a range with more behind it, so it has to end with a line.
+    pub fn is_cut(&self) -> bool {
+        matches!((self.stop, self.size), (Some(stop), Some(size)) if stop < size)
+    }
+
     /// Where HTTP gets it; None for files.
     pub fn url(&self) -> Option<Secret> {
         let plain = ["http://", "https://"].iter().any(|s| self.path.starts_with(s));

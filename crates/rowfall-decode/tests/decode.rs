@@ -5,8 +5,10 @@ mod blocks;
 mod common;
 
 use blocks::{block, string};
-use common::native;
+use common::{Temporary, native, spec};
 use proptest::prelude::*;
+use rowfall_decode::run::run;
+use rowfall_decode::spec::Spec;
 use serde_json::{Value, json};
 
 const COLUMNS: [(&str, &str); 3] = [("n", "Int32"), ("s", "String"), ("m", "Nullable(UInt64)")];
@@ -351,4 +353,23 @@ fn specs_that_cannot_be_followed() {
     assert_eq!(wrong(&[("a", "Int8")], json!({"delimiter": "\""})), "spec");
     assert_eq!(wrong(&[("a", "Int8")], json!({"sort_by": [1]})), "spec");
     assert_eq!(wrong(&[("a", "Int8")], json!({"inputs": [{"path": "/nowhere"}]})), "io");
+}
+
+/// A range of a file: what is cut has to end with a line.
+#[test]
+fn ranges_end_with_a_line() {
+    let text = b"1\n22\n333\n4";
+    let read = |start: u64, stop: u64| {
+        let (input, output) = (Temporary::new(text), Temporary::new(b""));
+        let inputs = json!([{"path": input.0, "start": start, "stop": stop, "size": text.len()}]);
+        let all = spec(&input, &output, "CSV", &[("a", "UInt16")], &json!({"inputs": inputs}));
+        let done = Spec::parse(&all.to_string()).and_then(|spec| run(&spec));
+        done.map_err(|fail| fail.json().expect("a line")["message"].clone())
+            .map(|summary| summary["rows"].as_u64().expect("a number"))
+    };
+    assert_eq!(read(2, 9), Ok(2));
+    assert_eq!(read(5, 10), Ok(2)); // the last line of a file may have no end
+    for (start, stop) in [(0, 4), (2, 8), (5, 7)] {
+        assert_eq!(read(start, stop).unwrap_err(), "a range that ends in the middle of a line");
+    }
 }

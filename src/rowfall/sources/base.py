@@ -82,6 +82,20 @@ class Addressed(Protocol):
         """
 
 
+@runtime_checkable
+class Ranged(Protocol):
+    """A source whose objects can be read in parts."""
+
+    def part(self, split: Split, start: int, length: int) -> bytes:
+        """Bytes of an object from ``start`` on, fewer where it ends.
+
+        None at all where only all of it can be had: of a server without ranges.
+
+        Raises:
+            SourceError: it cannot be read.
+        """
+
+
 class Source(Protocol):
     """One place to read rows from. At most five methods; differences are data.
 

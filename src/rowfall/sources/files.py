@@ -84,6 +84,13 @@ class Files:
         answers = ((split, self._wrong(split)) for split in splits)
         return [(split, text) for split, text in answers if text]
 
+    def part(self, split: Split, start: int, length: int) -> bytes:
+        try:
+            with open(split.uri, "rb", buffering=0) as file:
+                return os.pread(file.fileno(), length, start)
+        except OSError as error:
+            raise SourceError(f"cannot read {split.uri}: {_cause(error)}") from error
+
     def probe(self, split: Split) -> Probe:
         """Size, time and first bytes: another machine may have a file of that name, too."""
         try:

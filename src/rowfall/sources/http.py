@@ -150,6 +150,12 @@ class Http:
         headers = {"Authorization": self._signature} if self._signature else {}
         return [Address(Secret(self._urls.get(s.uri, s.uri)), headers) for s in splits]
 
+    def part(self, split: Split, start: int, length: int) -> bytes:
+        try:
+            return _range(self._urls.get(split.uri, split.uri), self._signature, start, length)
+        except _NoRangesError:
+            return b""
+
     def _settings(self, together: int) -> str:
         """What the calls need to follow redirects, to miss no file, and to take many at once."""
         settings = []
@@ -274,7 +280,8 @@ def _range(url: str, signature: Secret | None, start: int, length: int) -> bytes
     span = f"bytes={start}-{start + length - 1}"
     try:
         with _answer(url, signature, "GET", {"Range": span}) as answer:
-            if answer.status != 206:
+            said = answer.headers.get("Content-Range") or ""
+            if answer.status != 206 or not said.startswith(f"bytes {start}-"):
                 raise _NoRangesError
             return answer.read()
     except HTTPError as error:
