@@ -14,8 +14,10 @@ import pytest
 from hypothesis import settings
 
 from faults.kills import SEED
+from lab.azure import Azure
 from lab.clickhouse import ClickHouse
 from lab.cluster import Cluster
+from lab.google import Google
 from lab.http import Web
 from lab.seaweed import Seaweed
 
@@ -38,6 +40,20 @@ def pytest_configure() -> None:
 def s3() -> Iterator[Seaweed]:
     """The S3 service, started once; each test makes a bucket of its own. Never kill this one."""
     with Seaweed() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def azure() -> Iterator[Azure]:
+    """The Azure Blob service, started once; each test makes a container of its own."""
+    with Azure() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def google() -> Iterator[Google]:
+    """The Google storage service, started once; each test makes a bucket of its own."""
+    with Google() as service:
         yield service
 
 

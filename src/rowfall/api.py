@@ -82,7 +82,8 @@ def load(
     """Load ``sources`` into ``to``; goes on by itself where an unfinished load of the same stopped.
 
     Args:
-        sources: paths, globs, ``s3://``, ``http(s)://``, ``generate://``, or ``-``.
+        sources: paths, globs, ``s3://``, ``gs://``, ``az://``, ``http(s)://``, ``generate://``, or
+            ``-``.
         to: a folder (embedded ClickHouse, default ``./rowfall-data``), a server
             (``clickhouse://user@host:8123/database``), ``null:``, or files to write.
         table: target table, ``name`` or ``database.name``; default from the source.

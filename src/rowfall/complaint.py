@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import date
+from urllib.parse import unquote, urlsplit
 
 from rowfall import badrows
 from rowfall.badrows import LONG, MALFORMED, SHOWN, UNKNOWN, BadRow
@@ -145,7 +146,12 @@ def _typed(
 
 
 def same_object(uri: str, said: str) -> bool:
-    """Whether the engine's name for an object (without scheme and bucket) is ``uri``."""
+    """Whether the engine's name for an object (without scheme and bucket) is ``uri``.
+
+    Objects of ``gs://`` and ``az://`` are named by the address that they were read from.
+    """
+    if uri.startswith(("gs://", "az://")) and said.startswith(("http://", "https://")):
+        return unquote(urlsplit(said).path).endswith(uri.partition(":/")[2])
     return uri == said or uri.endswith("/" + said.lstrip("/")) or said.endswith("/" + uri)
 
 

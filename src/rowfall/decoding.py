@@ -20,7 +20,7 @@ from rowfall.model import Column, Encoding, Facts, Kind, Listing, Schema, Split
 from rowfall.sources.base import Address
 
 PROGRAM = "rowfall-decode"
-_PLACES = frozenset({uri.FILE, "s3", "http", "https"})
+_PLACES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https"})
 _FORMATS = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
 _PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
 _UTC = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT"})
@@ -67,7 +67,7 @@ def refusal(listing: Listing, encoding: Encoding | None, schema: Schema, facts: 
     if encoding.format not in _FORMATS or encoding.compression not in _PACKED:
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
     if not len(listing) or uri.scheme_of(listing.uri(0)) not in _PLACES:
-        return f"{PROGRAM} reads files, S3 and HTTP only"
+        return f"{PROGRAM} reads files, object stores and HTTP only"
     for column in schema.columns:
         nested = parse_type(column.type).base in _NESTED
         if column.shape is None and not nested:

@@ -131,7 +131,7 @@ class Job:
 
     @property
     def remote(self) -> bool:
-        return self.sources[0].startswith(("s3://", "http://", "https://"))
+        return self.sources[0].startswith(("s3://", "gs://", "az://", "http://", "https://"))
 
 
 @contextmanager

@@ -196,7 +196,7 @@ def _without_broken(listing: Listing, error: RowfallError) -> Listing:
         raise error
     rest = Listing()
     for split in listing.splits(""):
-        if not split.uri.endswith(said.uri.lstrip("/")):
+        if not complaint.same_object(split.uri, said.uri):
             rest.add(split.uri, split.version, split.size)
     if not 0 < len(rest) < len(listing):
         raise said from None

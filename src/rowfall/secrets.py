@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import final
 
 MASK = "[HIDDEN]"
@@ -42,8 +43,18 @@ class Secret:
         raise TypeError("a Secret cannot be pickled")
 
 
+# Engines repeat addresses in a form of their own: one of several in braces, encoded another way.
+_PARAMETER = re.compile(
+    r"([?&][\w.-]*(?:password|passwd|secret|token|signature|credential|sig)=)[^&\s'\")]+", re.I
+)
+
+
 def redact(text: str, *secrets: Secret | None) -> str:
-    """``text`` with every given secret replaced by the mask: for foreign text (engine errors)."""
+    """``text`` with every given secret replaced by the mask: for foreign text (engine errors).
+
+    Parameters of addresses whose name says secret are masked whatever is given.
+    """
+    text = _PARAMETER.sub(rf"\1{MASK}", text)
     for secret in secrets:
         # Shorter values would punch holes into ordinary words and give away nothing anyway.
         if secret is not None and len(secret.reveal()) >= 4:

@@ -11,6 +11,7 @@ from rowfall.errors import UsageError
 from rowfall.secrets import MASK, Secret
 
 FILE, STDIN = "file", "stdin"
+_KEYED = frozenset({FILE, "s3", "gs", "az"})  # "?" is a wildcard or a letter there
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
 # Everything up to the last "@" before the path: passwords may hold an unescaped "@" or ":".
@@ -112,7 +113,7 @@ def mask(text: str) -> str:
     if match and ":" in match[2]:
         user = match[2].partition(":")[0]
         text = f"{match[1]}{user}:{MASK}@{text[match.end() :]}"
-    if scheme_of(text) in (FILE, "s3"):  # "?" is a wildcard or a letter there
+    if scheme_of(text) in _KEYED:
         return text
     head, mark, query = text.partition("?")
     if not mark:
@@ -127,7 +128,7 @@ def secret_values(text: str) -> tuple[Secret, ...]:
     if match and ":" in match[2]:
         password = match[2].partition(":")[2]
         found += [password, unquote(password)]
-    if scheme_of(text) not in (FILE, "s3"):
+    if scheme_of(text) not in _KEYED:
         for item in text.partition("?")[2].split("&"):
             name, _, value = item.partition("=")
             if value and _SECRET_WORD.search(name):

@@ -7,9 +7,12 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lab.azure import Azure
+from lab.google import Google
 from lab.http import Web
 from lab.seaweed import Seaweed
 from rowfall.model import Encoding, Listing
@@ -67,6 +70,56 @@ def s3_store(service: Seaweed, monkeypatch: pytest.MonkeyPatch) -> Store:
         lambda key: service.delete(bucket, key),
         lambda key: f"s3://{bucket}/{key}",
     )
+
+
+def gs_hmac_store(service: Seaweed, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """``gs://`` by the S3 protocol, which Google speaks for HMAC keys."""
+    monkeypatch.setenv("GS_ACCESS_KEY_ID", service.access_key)
+    monkeypatch.setenv("GS_SECRET_ACCESS_KEY", service.secret_key)
+    monkeypatch.setenv("GOOGLE_BASE_URL", service.endpoint)
+    bucket = f"source-{os.getpid()}-{next(_numbers)}"
+    service.create_bucket(bucket)
+    return Store(
+        lambda key, body: service.put(bucket, key, body),
+        lambda key: service.delete(bucket, key),
+        lambda key: f"gs://{bucket}/{key}",
+    )
+
+
+def gs_store(service: Google, monkeypatch: pytest.MonkeyPatch) -> Store:
+    for key, value in service.env.items():
+        monkeypatch.setenv(key, value)
+    bucket = f"source-{os.getpid()}-{next(_numbers)}"
+    service.create_bucket(bucket)
+    return Store(
+        lambda key, body: service.put(bucket, key, body),
+        lambda key: service.delete(bucket, key),
+        lambda key: f"gs://{bucket}/{key}",
+    )
+
+
+def az_store(service: Azure, monkeypatch: pytest.MonkeyPatch) -> Store:
+    for key, value in service.env.items():
+        monkeypatch.setenv(key, value)
+    container = f"source-{os.getpid()}-{next(_numbers)}"
+    service.create_container(container)
+    return Store(
+        lambda key, body: service.put(container, key, body),
+        lambda key: service.delete(container, key),
+        lambda key: f"az://{container}/{key}",
+    )
+
+
+def object_store(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Store:
+    """One of ``s3``, ``gs-hmac``, ``gs`` and ``az``, at a service that speaks its protocol."""
+    makers: dict[str, tuple[Callable[[Any, pytest.MonkeyPatch], Store], str]] = {
+        "s3": (s3_store, "s3"), "gs-hmac": (gs_hmac_store, "s3"), "gs": (gs_store, "google"),
+        "az": (az_store, "azure"),
+    }  # fmt: skip
+    make, service = makers[kind]
+    return make(request.getfixturevalue(service), monkeypatch)
 
 
 def http_store(server: Web) -> Store:

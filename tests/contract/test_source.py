@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from contract.stores import NASTY, Store, files_store, http_store, s3_store
+from contract.stores import NASTY, Store, files_store, http_store, object_store, s3_store
 from lab.http import Web
 from lab.seaweed import Seaweed
 from rowfall.engines.embedded import Embedded
@@ -31,13 +31,13 @@ def engine() -> Iterator[Embedded]:
     engine.close()
 
 
-@pytest.fixture(params=["files", "s3", "http"])
+@pytest.fixture(params=["files", "s3", "gs-hmac", "gs", "az", "http"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     if request.param == "files":
         return files_store(tmp_path)
-    if request.param == "s3":
-        return s3_store(request.getfixturevalue("s3"), monkeypatch)
-    return http_store(request.getfixturevalue("web"))
+    if request.param == "http":
+        return http_store(request.getfixturevalue("web"))
+    return object_store(request.param, request, monkeypatch)
 
 
 def run(engine: Embedded, *parts: str | SqlText) -> list[list[str]]:
@@ -182,12 +182,12 @@ def test_many_objects_in_one_statement(store: Store, engine: Embedded) -> None:
 # --- globs and folders -------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["files", "s3"])
+@pytest.fixture(params=["files", "s3", "gs", "az"])
 def tree(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     if request.param == "files":
         store = files_store(tmp_path)
     else:
-        store = s3_store(request.getfixturevalue("s3"), monkeypatch)
+        store = object_store(request.param, request, monkeypatch)
     for key in ("t/1/01.csv", "t/1/02.csv", "t/1/deep/10.csv", "t/2/20.csv", "t/_tmp/x.csv",
                 "t/.git/y.csv", "t/notes.md", "tt/z.csv"):  # fmt: skip
         store.put(key, b"1,x\n")

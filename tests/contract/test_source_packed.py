@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.stores import object_store
 from lab.http import Web
 from lab.seaweed import Seaweed
 from rowfall.engines.embedded import Embedded
@@ -32,7 +33,7 @@ Put = Callable[[str, bytes], str]
 _numbers = itertools.count()
 
 
-@pytest.fixture(params=["files", "s3", "http"])
+@pytest.fixture(params=["files", "s3", "gs", "az", "http"])
 def put(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Put:
     """Puts an object; gives its URI."""
     place = f"packed-{os.getpid()}-{next(_numbers)}"
@@ -46,14 +47,11 @@ def put(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     if request.param == "http":
         server: Web = request.getfixturevalue("web")
         return lambda key, body: server.put(f"{place}/{key}", body)
-    service: Seaweed = request.getfixturevalue("s3")
-    for name, value in service.env.items():
-        monkeypatch.setenv(name, value)
-    service.create_bucket(place)
+    store = object_store(request.param, request, monkeypatch)
 
     def upload(key: str, body: bytes) -> str:
-        service.put(place, key, body)
-        return f"s3://{place}/{key}"
+        store.put(key, body)
+        return store.at(key)
 
     return upload
 

@@ -6,7 +6,7 @@ import pytest
 
 from rowfall import uri
 from rowfall.errors import UsageError
-from rowfall.secrets import Secret
+from rowfall.secrets import Secret, redact
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,19 @@ def test_file_path(text: str, path: str) -> None:
 def test_file_of_another_host() -> None:
     with pytest.raises(UsageError, match="host"):
         uri.file_path("file://host/a.csv")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://h/a?sp=r&sig=SECRET%3D",
+        "http://h/x?X-Goog-Signature=SECRET&y=1",
+        "h/?access_token=SECRET",
+    ],
+)
+def test_signatures_in_foreign_text_are_masked(address: str) -> None:
+    for text in (f"Received error from {address}. HTTP 404", f"'{address}'", f"(uri {address}): x"):
+        shown = redact(text)
+        assert "SECRET" not in shown
+        assert "[HIDDEN]" in shown
+    assert redact("a?design=1&signal=2&sign=3") == "a?design=1&signal=2&sign=3"

@@ -17,6 +17,8 @@ REGISTRY = {
     "file": "files:Files",
     "stdin": "stdin:Stdin",
     "s3": "s3:S3",
+    "gs": "gs:open_gs",
+    "az": "az:Az",
     "http": "http:Http",
     "https": "http:Http",
     "generate": "generate:Generate",

@@ -8,7 +8,7 @@ import http.client
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -19,16 +19,13 @@ from rowfall.errors import SourceError, UsageError
 from rowfall.model import Encoding, Listing, Schema, Split
 from rowfall.options import Options
 from rowfall.secrets import Secret
-from rowfall.sources import _feed, _glob, _relation, _whole
+from rowfall.sources import _feed, _glob, _relation, _web, _whole
 from rowfall.sources.base import EMBEDDED, Address, Probe
-from rowfall.sql import literal
 from rowfall.sqltext import SqlText
 
 _REQUESTS = 32  # at a time
 _TIMEOUT = 9.0  # seconds
 _REDIRECTS = 10
-_RANGE = ".."  # the engine takes it for {1..9} wherever it stands inside braces
-_EXPANDED = 1000  # names in braces that the engine accepts by default
 # Everything a URL may hold except "{", "}", "|", "," and "*", which the engine takes as patterns.
 _SAFE = "%/:?#[]@!$&'()+;=~"
 
@@ -106,29 +103,18 @@ class Http:
         if not structure:
             # The engine ignores the settings of a subselect while it looks for the structure.
             whole |= {name: self._final[name] for name in whole if name in self._final}
-        groups = _groups(list(whole), encoding)
-        calls = [
-            self._call([(name, whole[name]) for name in names], packed, structure)
-            for names, packed in groups
-        ]
-        settings = self._settings(max(len(names) for names, _ in groups)) if groups else ""
+        calls = self._calls(whole, encoding, structure)
+        settings = _web.settings(whole, redirects=bool(self._final)) if calls else ""
         if fed:
             objects = [(split.uri, self._opener(split.uri)) for split in fed]
             calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))
         return _relation.joined(calls, structure, settings=settings)
 
-    def _call(
-        self, urls: Sequence[tuple[str, str]], encoding: Encoding | None, structure: str
-    ) -> _relation.Call:
-        """``url(...)`` of (masked, whole) addresses."""
-        whole = [url for _, url in urls]
-        address = whole[0] if len(whole) == 1 else _relation.braces(whole)
-        hidden = any(masked != url for masked, url in urls)
-        tail: list[str | Secret] = [_relation.arguments(encoding, structure)]
-        if self._signature:
-            tail += [", headers('Authorization' = ", self._signature, ")"]
-        first = Secret(address) if hidden else literal(address)
-        return _relation.Call(SqlText.of("url(", first, *tail, ")"))
+    def _calls(
+        self, whole: Mapping[str, str], encoding: Encoding | None, structure: str
+    ) -> list[_relation.Call]:
+        hidden = {name for name, url in whole.items() if name != url}
+        return _web.calls(whole, hidden, encoding, structure, self._signature)
 
     def probe(self, split: Split) -> Probe:
         """Size and first bytes: behind another network the same address may be another server."""
@@ -137,14 +123,8 @@ class Http:
         head = b""
         with contextlib.suppress(_NoRangesError):
             head = _range(url, self._signature, 0, length)
-        call = self._call([(split.uri, url)], *_relation.head(length))
-        # Some versions give the size 0 or NULL where they did not ask for it.
-        columns = "toString(nullIf(_size, 0)), " + _relation.base64(length)
-        wanted = (
-            ("size", "" if split.size is None else str(split.size)),
-            ("beginning", base64.b64encode(head).decode()),
-        )
-        return Probe(_relation.probe(call, columns, settings=self._settings(1)), wanted)
+        (call,) = self._calls({split.uri: url}, *_relation.head(length))
+        return _web.probe(call, split.size, head, redirects=bool(self._final))
 
     def addresses(self, splits: Sequence[Split]) -> list[Address]:
         headers = {"Authorization": self._signature} if self._signature else {}
@@ -155,17 +135,6 @@ class Http:
             return _range(self._urls.get(split.uri, split.uri), self._signature, start, length)
         except _NoRangesError:
             return b""
-
-    def _settings(self, together: int) -> str:
-        """What the calls need to follow redirects, to miss no file, and to take many at once."""
-        settings = []
-        if self._final:
-            settings.append(f"max_http_get_redirects = {_REDIRECTS}")
-        if together > 1:
-            settings.append("http_skip_not_found_url_for_globs = 0")
-        if together > _EXPANDED:
-            settings.append(f"glob_expansion_max_elements = {together}")
-        return " SETTINGS " + ", ".join(settings) if settings else ""
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
         with ThreadPoolExecutor(_REQUESTS) as pool:
@@ -294,28 +263,6 @@ def _range(url: str, signature: Secret | None, start: int, length: int) -> bytes
 def _path(name: str) -> str:
     """The path of a URL as people write it."""
     return unquote(urlsplit(name).path)
-
-
-def _groups(
-    names: Sequence[str], encoding: Encoding | None
-) -> list[tuple[list[str], Encoding | None]]:
-    """What one call can read together: one compression, no ``..`` in braces."""
-    together: dict[str, list[str]] = {}
-    alone: list[tuple[list[str], Encoding | None]] = []
-    for name in names:
-        own = encoding
-        if encoding is not None and encoding.compression == formats.AUTO:
-            # With braces, url() goes by the end of the whole pattern, not of each name.
-            own = replace(encoding, compression=formats.by_name(urlsplit(name).path)[1])
-        if _RANGE in name:
-            alone.append(([name], own))
-        else:
-            together.setdefault(own.compression if own else "", []).append(name)
-    joined: list[tuple[list[str], Encoding | None]] = [
-        (group, replace(encoding, compression=packed) if encoding else None)
-        for packed, group in together.items()
-    ]
-    return joined + alone
 
 
 def _read_facts(url: str, answer: http.client.HTTPResponse) -> _Facts:

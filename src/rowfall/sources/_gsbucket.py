@@ -1,0 +1,91 @@
+"""One bucket of Google Cloud Storage: what it says, in plain words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from rowfall import uri
+from rowfall.errors import SourceError
+from rowfall.gsaccess import SIGNED, Account
+from rowfall.secrets import Secret, redact
+from rowfall.sources._bucket import PATIENCE, Bucket, network_reason
+from rowfall.sources._s3bucket import S3Bucket
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_RIGHTS = "they need storage.objects.list and storage.objects.get (Storage Object Viewer)."
+
+
+class HmacBucket(S3Bucket):
+    """A bucket by the S3 protocol."""
+
+    def _denied(self, code: str, status: int, where: str) -> tuple[str, str, bool]:
+        hint = f"Check GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY; {_RIGHTS}"
+        return f"access denied by {where} ({code or status})", hint, False
+
+
+class GsBucket(Bucket):
+    """A bucket by Google's own protocol."""
+
+    def __init__(self, name: str, account: Account) -> None:
+        super().__init__(name, "gs")
+        self._account = account
+
+    def sign(self, keys: Sequence[str]) -> Sequence[Secret]:
+        """An address for each key, good for a day and for reading.
+
+        Raises:
+            SourceError: the account's key cannot sign.
+        """
+        import obstore
+
+        try:
+            # It takes what looks encoded for encoded, and leaves "," and "+" as they are, which the
+            # engine takes for a pattern and a blank.
+            names = [uri.encode(key) for key in keys]
+            signed = obstore.sign(self._store(), "GET", names, SIGNED)
+        except Exception as error:  # obstore raises what its parts raise
+            raise self._explained(error, f"sign addresses of {self.uri}") from error
+        return [Secret(url) for url in signed]
+
+    def _open(self) -> Any:
+        from obstore.store import GCSStore
+
+        account = self._account
+        config: dict[str, Any] = {"base_url": account.endpoint}
+        if account.service is None:
+            config["skip_signature"] = True
+        else:
+            config["service_account_key"] = account.service.reveal()
+        return GCSStore(self.name, **PATIENCE, **config)
+
+    def _explained(self, error: Exception, what: str) -> SourceError:
+        where, text = self._account.endpoint, redact(str(error), self._account.service)
+        found = _STATUS.search(text)
+        status = int(found[1]) if found else 0
+        if "NoSuchBucket" in text or "no bucket named" in text:  # the latter is the emulator's
+            return SourceError(
+                f"cannot {what}: no bucket {self.name} at {where}",
+                hint="The service answered; check the bucket's name.",
+            )
+        if status in (401, 403):
+            hint = (
+                f"Check the rights of the service account; {_RIGHTS}"
+                if self._account.service
+                else "The bucket is not public: give a service account in "
+                "GOOGLE_APPLICATION_CREDENTIALS, or HMAC keys in GS_ACCESS_KEY_ID and "
+                "GS_SECRET_ACCESS_KEY."
+            )
+            return SourceError(f"cannot {what}: access denied by {where} ({status})", hint=hint)
+        if status:
+            return SourceError(
+                f"cannot {what}: {where} answered {status}",
+                hint="Try again later." if status >= 500 else "Check GOOGLE_BASE_URL.",
+                transient=status >= 500,
+            )
+        return SourceError(
+            f"cannot {what}: no connection to {where} ({network_reason(text)})",
+            hint="Check the network, and GOOGLE_BASE_URL or STORAGE_EMULATOR_HOST.",
+            transient=True,
+        )

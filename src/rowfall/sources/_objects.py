@@ -1,0 +1,198 @@
+"""What all object stores have in common: buckets of keys that are listed, matched and looked at."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import ClassVar
+
+from rowfall import formats, uri
+from rowfall.errors import SourceError, UsageError
+from rowfall.model import Encoding, Listing, Schema, Split
+from rowfall.options import Options
+from rowfall.sources import _feed, _glob, _relation, _whole
+from rowfall.sources._bucket import Bucket, Object
+
+_REQUESTS = 32  # HEAD requests at a time
+
+
+class Objects:
+    """A source of whole objects, sorted by key; what reads them is the subclass's.
+
+    Empty objects are left out: they hold no rows, and typed formats cannot read them.
+
+    Attributes:
+        scheme: of its URIs.
+        places: where buckets and keys come from, for the hint when a URI names no bucket.
+    """
+
+    scheme: ClassVar[str]
+    places: ClassVar[str]
+    replayable = True
+    fds: tuple[int, ...] = ()
+    made: Schema | None = None
+
+    def __init__(self, texts: Sequence[str], options: Options) -> None:
+        self.text = " ".join(texts)
+        self._places = [self._place(text) for text in texts]
+        self._options = options
+        self._buckets: dict[str, Bucket] = {}
+        self._feeder = _feed.Feeder(self)
+
+    def _open(self, name: str) -> Bucket:
+        """The bucket of that name; called once for each."""
+        raise NotImplementedError
+
+    @property
+    def _where(self) -> str:
+        """The service for people."""
+        raise NotImplementedError
+
+    def listing(self) -> Listing:
+        """All objects; ``version`` is the ETag.
+
+        Raises:
+            SourceError: no credentials, no such bucket, access denied, nothing matches, all empty.
+        """
+        names: list[str] = []
+        versions: list[str] = []
+        sizes = array("q")  # flat columns: there may be millions
+        for bucket, pattern in self._places:
+            for item in self._find(bucket, pattern):
+                name = f"{self.scheme}://{bucket}/{item.key}"
+                _check(item.key, name)
+                names.append(name)
+                versions.append(item.version)
+                sizes.append(item.size)
+        listing = Listing()
+        last = ""
+        for index in sorted(range(len(names)), key=names.__getitem__):
+            if sizes[index] and names[index] != last:
+                last = names[index]
+                listing.add(last, versions[index], sizes[index])
+        if not len(listing):
+            raise SourceError(
+                f"cannot read {self.text}: all objects found ({len(names)}) are empty",
+                hint="Check what writes them, and whether it has finished.",
+            )
+        return listing
+
+    def encoding(self, listing: Listing) -> Encoding:
+        names = [listing.uri(index) for index in range(len(listing))]
+        return _feed.readable(formats.detect(names, self._options), names)
+
+    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
+        return _relation.spread(listing, most)
+
+    def part(self, split: Split, start: int, length: int) -> bytes:
+        bucket, key = self._place(split.uri)
+        # There is no range of no bytes.
+        length = min(length, (split.size or 0) - start)
+        return self._bucket(bucket).read(key, start, length) if length > 0 else b""
+
+    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+            answers = pool.map(self._wrong, splits)
+            return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
+
+    def _wrong(self, split: Split) -> str | None:
+        bucket, key = self._place(split.uri)
+        opened = self._bucket(bucket)
+        now = opened.head(key)
+        if now is None:
+            return "the object is gone"
+        if now.version != split.version:
+            return f"changed from {split.version} to {now.version} (ETag)"
+        return self._feeder.broken(split.uri) or _whole.check_remote(
+            partial(opened.read, key), now.size, _whole.packed(key, self._options)
+        )
+
+    def _opener(self, split: Split) -> _feed.Opener:
+        bucket, key = self._place(split.uri)
+        # The size is known: listings of objects hold it.
+        return partial(self._bucket(bucket).pieces, key, split.size or 0)
+
+    def _place(self, text: str) -> tuple[str, str]:
+        """Bucket and key of ``scheme://bucket/key``; the key is taken letter by letter."""
+        bucket, _, key = text.partition("://")[2].partition("/")
+        if not bucket or _glob.has_meta(bucket) or "@" in bucket or ":" in bucket:
+            raise UsageError(f"{uri.mask(text)!r} names no bucket", hint=self.places)
+        return bucket, key
+
+    def _bucket(self, name: str) -> Bucket:
+        if name not in self._buckets:
+            self._buckets[name] = self._open(name)
+        return self._buckets[name]
+
+    def _find(self, bucket: str, pattern: str) -> Iterator[Object]:
+        """Objects that one URI names: an exact key, a folder, or a glob, in this order."""
+        if pattern and not pattern.endswith("/"):
+            exact = self._exact(bucket, pattern)
+            if exact is not None:
+                yield exact
+                return
+        if _glob.has_meta(pattern):
+            yield from self._matches(bucket, pattern)
+            return
+        folder = pattern if not pattern or pattern.endswith("/") else pattern + "/"
+        yield from self._folder(bucket, folder)
+
+    def _exact(self, bucket: str, key: str) -> Object | None:
+        try:
+            return self._bucket(bucket).head(key)
+        except SourceError:
+            if _glob.has_meta(key):  # the listing tells what is wrong, if anything is
+                return None
+            raise
+
+    def _matches(self, bucket: str, pattern: str) -> Iterator[Object]:
+        wanted = _glob.compile_glob(pattern)
+        prefix = _glob.constant_prefix(pattern)
+        seen, found = 0, False
+        for item in self._bucket(bucket).list(prefix):
+            seen += 1
+            if wanted.match(item.key) and not item.key.endswith("/"):
+                found = True
+                yield item
+        if not found:
+            raise SourceError(
+                f"no object matches {self.scheme}://{bucket}/{pattern} at {self._where}",
+                hint=f"{seen:,} keys start with {self.scheme}://{bucket}/{prefix}; * stops at /, "
+                "** does not.",
+            )
+
+    def _folder(self, bucket: str, folder: str) -> Iterator[Object]:
+        everything = self._options.format is not None
+        others, found = 0, False
+        for item in self._bucket(bucket).list(folder):
+            below = item.key[len(folder) :]
+            hidden = any(part[:1] in ("_", ".") for part in below.split("/"))
+            if not below or below.endswith("/") or hidden:
+                continue
+            if everything or formats.is_data(below):
+                found = True
+                yield item
+            else:
+                others += 1
+        if found:
+            return
+        where = f"{self.scheme}://{bucket}/{folder}"
+        if others:
+            raise SourceError(
+                f"no data object below {where}",
+                hint=f"{others} objects have other extensions; name the format with --format.",
+            )
+        raise SourceError(
+            f"no such object or folder: {where.removesuffix('/')} at {self._where}",
+            hint="The bucket is there and can be listed; check the key, or use a glob.",
+        )
+
+
+def _check(key: str, named: str) -> None:
+    if any(part in ("", ".", "..") for part in key.split("/")):
+        raise SourceError(
+            f"cannot read {named}: the engine cannot ask for keys with //, /./ or /../",
+            hint="Copy the object to another key, or exclude it by a narrower pattern.",
+        )
