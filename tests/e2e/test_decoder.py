@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import os
 import signal
@@ -24,6 +25,7 @@ from lab.faulty import Fault, Faulty, Request, first, internal_error, slow_down
 from lab.http import Web
 from lab.seaweed import Seaweed
 from rowfall import decoding
+from rowfall.decode import PIPES
 from rowfall.ranges import LEAST
 
 CHECK = "SELECT count(), sum(cityHash64(*)), uniqExact(id) FROM t"
@@ -522,6 +524,42 @@ def test_a_big_object_is_read_in_ranges(shell: Shell, lake: Faulty, s3: Seaweed)
         rows, rows * (rows + 1) // 2, rows * (rows + 1) // 2, rows,
     ]  # fmt: skip
     assert cut([request for request in lake.requests if by_decoder(request)])
+
+
+@pytest.mark.parametrize("after", [1, 8, 11])
+def test_a_load_in_ranges_that_is_killed(
+    shell: Shell, lake: Faulty, s3: Seaweed, after: int
+) -> None:
+    """rowfall is killed at one of some 13 requests; the same command then loads each row once."""
+    rows = 2_000_000
+    s3.put(shell.env["BUCKET"], "big/a.csv", numbers(rows))
+    args = (
+        "load", f"s3://{shell.env['BUCKET']}/big/*", "--table", "t", "--threads", "2",
+        "--schema", "id UInt32, n UInt32",
+    )  # fmt: skip
+    reached = threading.Event()
+    asked = itertools.count(1)
+
+    def script(request: Request) -> Fault | None:
+        if by_decoder(request) and next(asked) == after:
+            reached.set()
+            return Fault(stall=1.0)
+        return None
+
+    lake.script = script
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rowfall", *args], cwd=shell.folder,
+        env={**os.environ, **shell.env}, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert reached.wait(60)
+    process.kill()
+    process.wait()
+    assert shell.ok(*args, "--json").document["outcome"] == "done"
+    assert shell.row("SELECT count(), sum(id), uniqExact(n) FROM t") == [
+        rows, rows * (rows + 1) // 2, rows,
+    ]  # fmt: skip
+    assert shell.rows("SELECT name FROM system.tables WHERE name LIKE '%rowfall%'") == []
+    assert not list((shell.folder / "rowfall-data" / PIPES).iterdir())
 
 
 def test_the_line_of_a_bad_value_in_a_range(shell: Shell, lake: Faulty, s3: Seaweed) -> None:
