@@ -26,6 +26,8 @@ _INTEGER = re.compile(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
 # Rounds up what uptime() rounds down.
 _UPTIME_SECONDS = 1.0
 _ASK_LANE = 99
+# ErrorCodes.cpp of the server: worth another try.
+NETWORK_ERROR = 210
 
 
 def spread(job: Job, inputs: Inputs) -> Inputs:
@@ -199,9 +201,6 @@ class Scattered:
 
     def kill(self, attempt: str) -> None:
         self._delivery.kill(attempt)
-
-
-NETWORK_ERROR = 210
 
 
 def _silent(progress: object) -> None:
