@@ -74,7 +74,8 @@ RUNNABLE = [page for page in PAGES if blocks(page)]
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """Nothing of the user's own clouds or ledgers; ``rowfall`` is this one."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "ROWFALL_", "XDG_"))}
+    foreign = ("AWS_", "AZURE_", "GOOGLE_", "GS_", "ROWFALL_", "XDG_")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
     own = {"HOME": str(tmp_path / "home"), "ROWFALL_HOME": str(tmp_path / "home/state")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
     return {**kept, **own, "PATH": path, "AWS_EC2_METADATA_DISABLED": "true"}

@@ -79,6 +79,7 @@ def test_install_and_load(lake: Lake, scripts: Path, s3: Seaweed, source: str) -
     done = lake.ok("install-decoder", "--json").document
     assert done == {
         "rowfall_install": 1, "path": str(scripts / "rowfall-decode"), "changed": True,
+        "away": [],
     }  # fmt: skip
     assert "is there already" in lake.ok("install-decoder").talk
     made = lake.ok("plan", source, "--table", "t", "--json", env=s3.env).document
