@@ -112,8 +112,6 @@ def presort(job: Job, schema: Schema, engine: str) -> tuple[str, ...]:
         why = f"the engine parses: {engine}"
     elif not job.target.table:
         why = "rows go into no table"
-    elif job.shards is not None and job.options.method != "local":
-        why = f"--method {job.options.method} lets the cluster spread the rows"
     else:
         key = _sorting_key(job, schema)
         found = decoding.sort_columns(key, schema)
