@@ -55,6 +55,13 @@ def cut(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
     """Neighbouring splits in equal attempts; what is near by name is often near by key."""
     if inputs.target.caps.one_file_per_group:
         return _file_groups(inputs, todo)
+    # Of ranges of rows another count is checked than of files, see landing.
+    files = [i for i in todo if inputs.listing.part(i) is None]
+    ranges = [i for i in todo if inputs.listing.part(i) is not None]
+    return tuple(group for some in (files, ranges) if some for group in _groups(inputs, some))
+
+
+def _groups(inputs: Inputs, todo: Sequence[int]) -> list[Group]:
     weights = [weight(inputs, i) for i in todo]
     if inputs.options.attempt_bytes:
         most = float(parse_size(inputs.options.attempt_bytes))
@@ -62,7 +69,7 @@ def cut(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
         mean = sum(weights) / max(1, len(weights))
         most = attempt_bytes(core_rate(inputs.encoding), inputs.facts.cores, mean)
     parts = balance.cut(weights, most, MOST_SPLITS)
-    return tuple(_group(inputs, [todo[n] for n in part]) for part in parts)
+    return [_group(inputs, [todo[n] for n in part]) for part in parts]
 
 
 def attempt_bytes(rate: float, cores: int, mean: float) -> float:
@@ -78,7 +85,8 @@ def _group(inputs: Inputs, indexes: Sequence[int]) -> Group:
     sizes = [inputs.listing.size(i) for i in indexes]
     known = None if any(s is None for s in sizes) else sum(s or 0 for s in sizes)
     # Largest first: the last thread to finish then has little left (longest processing time).
-    if inputs.listing.rows(0) is None:
+    # Ranges stay in order: neighbours are read as one.
+    if indexes and inputs.listing.rows(0) is None and inputs.listing.part(indexes[0]) is None:
         indexes = sorted(indexes, key=lambda i: -(inputs.listing.size(i) or 0))
     return Group(tuple(indexes), known)
 

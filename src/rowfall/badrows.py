@@ -100,7 +100,8 @@ def lenient_relation(
     elif encoding.kind is Kind.TEXT:
         inner, which = _text(source, split, encoding, schema, header)
     else:
-        inner = _numbered("*", source.relation([split], encoding, ""))
+        # A range holds neighbours in the order of the file.
+        inner = _numbered("*", source.relation([split], encoding, ""), split.start or 0)
         which = [(c.bad, n) for n, c in enumerate(schema.columns, 1) if c.bad]
     choice = ", ".join(f"{condition}, {number}" for condition, number in which)
     found = f"toInt32(multiIf({choice}, 0))" if choice else "toInt32(0)"
@@ -152,8 +153,9 @@ def _json(
     return SqlText.of(f"(SELECT {', '.join(parts)} FROM ", numbered, where, ")"), which
 
 
-def _numbered(columns: str, relation: SqlText) -> SqlText:
-    return SqlText.of(f"(SELECT {columns}, rowNumberInAllBlocks() AS {ROW} FROM ", relation, ")")
+def _numbered(columns: str, relation: SqlText, first: int = 0) -> SqlText:
+    number = f"rowNumberInAllBlocks() + {first}" if first else "rowNumberInAllBlocks()"
+    return SqlText.of(f"(SELECT {columns}, {number} AS {ROW} FROM ", relation, ")")
 
 
 def _line_breaks(encoding: Encoding, schema: Schema) -> str:

@@ -109,6 +109,36 @@ def lower_bound(falling: Sequence[float], speeds: Sequence[float]) -> float:
     return bound
 
 
+def fill(sizes: Sequence[float], loads: Sequence[float], speeds: Sequence[float]) -> list[int]:
+    """Give the ranges of large files to shards, neighbours together: one request reads a run.
+
+    Args:
+        sizes: of the ranges, in their order.
+        loads: what each shard has already.
+
+    Returns:
+        For each range the index of its shard, ascending.
+    """
+    # The level that all reach together; a shard that has more than that gets nothing.
+    busy = list(range(len(speeds)))
+    while True:
+        total = math.fsum(sizes) + math.fsum(loads[shard] for shard in busy)
+        level = total / math.fsum(speeds[shard] for shard in busy)
+        below = [shard for shard in busy if loads[shard] < level * speeds[shard]]
+        if len(below) in (0, len(busy)):
+            break
+        busy = below
+    found: list[int] = []
+    given, place, end = 0.0, 0, level * speeds[busy[0]] - loads[busy[0]]
+    for size in sizes:
+        while given + size / 2 > end and place < len(busy) - 1:
+            place += 1
+            end += level * speeds[busy[place]] - loads[busy[place]]
+        found.append(busy[place])
+        given += size
+    return found
+
+
 def cut(sizes: Sequence[float], most: float, most_items: int) -> list[range]:
     """Neighbours in groups of about equal size, as indexes.
 

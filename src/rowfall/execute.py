@@ -248,7 +248,7 @@ class Executor:
         """Check and publish one staged attempt; errors decide what is tried again."""
         begin = time.monotonic()
         try:
-            changed = self.means.source.changed(done.work.splits)
+            changed = self._changed(done.work.splits)
             if changed:
                 raise ChangedError(changed)
             landed = self._landing.finish(done)
@@ -285,6 +285,12 @@ class Executor:
                 done.attempt, len(done.work.splits), landed.rows, time.monotonic() - done.started
             )
         )
+
+    def _changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        """See :meth:`rowfall.sources.base.Source.changed`; ranges of one file ask once."""
+        objects = {split.uri: split for split in splits}
+        wrong = {s.uri: what for s, what in self.means.source.changed([*objects.values()])}
+        return [(split, wrong[split.uri]) for split in splits if split.uri in wrong]
 
     def lost(self, work: Work, attempt: str, place: str) -> None:
         """Somebody has expired an attempt of ours before its commit: load its splits again."""

@@ -54,3 +54,5 @@ class Inputs:
     """Of ``filter``: what is true for the rows of the first shard."""
     ddl: str = ""
     """What makes the tables of a cluster; "" when they are there."""
+    cutting: tuple[str, ...] = ()
+    """Which large files are loaded in ranges, and why others are not."""

@@ -26,7 +26,7 @@ from rowfall import owner, sql
 from rowfall.engines.base import Engine
 from rowfall.errors import LedgerError, RowfallError
 from rowfall.ledger import Move
-from rowfall.model import Split, Statement
+from rowfall.model import MARK, Split, Statement
 from rowfall.sqltext import SqlText, quote
 
 TABLE = "_rowfall_journal"
@@ -220,14 +220,22 @@ class Journal:
         """
         _RUNNING.add(self._owner)
         self._held.add(attempt)
-        ids = [self._id(s.id) for s in splits]
+        # Marks first: were they behind the lines of a long claim, another's claim on the file in
+        # between would be later than the ranges and earlier than the marks.
+        marks = dict.fromkeys(s.mark for s in splits if s.whole)
+        ids = [self._id(i) for i in (*marks, *(s.id for s in splits))]
         for start in range(0, len(ids), SPLITS_PER_LINE):
             lines = ids[start : start + SPLITS_PER_LINE]
             self._append("claim", attempt, splits=lines, detail=place)
-        return self._judge(attempt, ids)
+        return self._judge(attempt, splits)
 
-    def _judge(self, attempt: str, ids: Collection[str]) -> Claim:
-        entries = self._entries(touching=ids)
+    def _judge(self, attempt: str, splits: Sequence[Split]) -> Claim:
+        # Who holds a file holds its ranges, and the other way round.
+        wanted: dict[str, list[str]] = {}
+        for split in splits:
+            for id_ in (split.id, *split.rivals):
+                wanted.setdefault(self._id(id_), []).append(self._id(split.id))
+        entries = self._entries(touching=wanted)
         mine = entries.pop(attempt, None)
         if mine is None:
             raise LedgerError(
@@ -241,10 +249,14 @@ class Journal:
             if other.forgotten or other.ended:
                 continue
             if other.landed:
-                landed |= other.splits.keys()
+                _no_ranges(other)
+                landed |= {own for i in other.splits for own in wanted[i]}
                 continue
             # Split by split: of two long claims, whose lines alternate, neither is the earlier.
-            held = {i for i, at in other.splits.items() if other.binding or at < mine.splits[i]}
+            held = {
+                own for i, at in other.splits.items() for own in wanted[i]
+                if other.binding or at < mine.splits[own]
+            }  # fmt: skip
             if held and other.dead:
                 lost.append(other.attempt)
             else:
@@ -482,6 +494,15 @@ _EVENTS = {
     "landed": "landed",
     "forget": "forgotten",
 }
+
+
+def _no_ranges(other: Entry) -> None:
+    """Raises LedgerError: another process has landed ranges of a file that this one takes whole."""
+    if any(i.startswith(MARK) for i in other.splits):
+        raise LedgerError(
+            "another rowfall has cut a file into ranges that this one was going to load whole",
+            hint="Run the same command again: it goes on with the ranges that are left.",
+        )
 
 
 def _entries(rows: Iterable[Sequence[Any]]) -> dict[str, Entry]:

@@ -16,6 +16,22 @@ from rowfall.sqltext import SqlText
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What a range of a file is a part of, and how an engine that filters finds its rows.
+
+    Attributes:
+        size: bytes of the whole file.
+        column: of Parquet, the column whose values tell the range; "" of text.
+        low, high: ``low <= column < high``, as SQL; "" no bound.
+    """
+
+    size: int
+    column: str = ""
+    low: str = ""
+    high: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """The smallest piece that is loaded, retried and recorded on its own.
 
@@ -24,7 +40,9 @@ class Split:
         uri: the object, without secrets (``/data/a.csv``, ``s3://bucket/key``, ``generate://trips``).
         version: what changes when the content does: ETag, or ``size-mtime_ns``.
         size: bytes as stored (compressed), None when unknown (stdin, generated).
-        start, stop: half-open range inside the object (rows for generators), or None for all.
+        start, stop: half-open range inside the object (rows for generators and Parquet, bytes of
+            text), or None for all.
+        part: of a range of a file, what it is a part of; ``whole`` is the id of that.
     """
 
     id: str
@@ -33,6 +51,27 @@ class Split:
     size: int | None
     start: int | None = None
     stop: int | None = None
+    part: Part | None = None
+    whole: str = ""
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of a range that is known by them: of Parquet, as its footer says; else None."""
+        if self.part is None or not self.part.column or self.start is None or self.stop is None:
+            return None
+        return self.stop - self.start
+
+    @property
+    def mark(self) -> str:
+        """Of a range: says that some range of its file has been claimed."""
+        return f"{MARK}{self.whole}"
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """Ids and marks of what holds the same rows: of a range the file, of a file its ranges."""
+        if self.whole:
+            return (self.whole,)
+        return (f"{MARK}{self.id}",) if (self.size or 0) >= CUT_LEAST else ()
 
     @property
     def name(self) -> str:
@@ -40,6 +79,12 @@ class Split:
         if self.start is None:
             return self.uri
         return f"{self.uri}[{self.start}:{self.stop}]"
+
+
+# A smaller file is never cut: half of it would be a range of less than a second of work.
+CUT_LEAST = 8 << 20
+MARK = "~"
+"""In front of the id of a file: some range of it."""
 
 
 def split_id(uri: str, version: str, start: int | None, stop: int | None, into: str) -> str:
@@ -55,10 +100,11 @@ def split_id(uri: str, version: str, start: int | None, stop: int | None, into: 
 class Listing:
     """What a source holds, as flat columns: about 200 bytes an object.
 
-    Generators and other sources made of ranges give ``ranges``; files give sizes and versions.
+    Generators give ranges without sizes; files give sizes and versions, and ranges where they
+    are cut.
     """
 
-    __slots__ = ("_sizes", "_starts", "_stops", "_uris", "_versions")
+    __slots__ = ("_parts", "_sizes", "_starts", "_stops", "_uris", "_versions")
 
     def __init__(self) -> None:
         self._uris: list[str] = []
@@ -66,6 +112,7 @@ class Listing:
         self._sizes: array[int] = array("q")
         self._starts: array[int] = array("q")
         self._stops: array[int] = array("q")
+        self._parts: dict[int, Part] = {}
 
     def add(
         self,
@@ -74,15 +121,16 @@ class Listing:
         size: int | None,
         start: int | None = None,
         stop: int | None = None,
+        part: Part | None = None,
     ) -> None:
         """Append one split; ``size`` in bytes (None: unknown)."""
+        if part is not None:
+            self._parts[len(self)] = part
         self._uris.append(uri)
         self._versions.append(version)
         self._sizes.append(-1 if size is None else size)
-        if start is not None and stop is not None:
-            # Ranges are all or nothing within one listing: sources of ranges hold only ranges.
-            self._starts.append(start)
-            self._stops.append(stop)
+        self._starts.append(-1 if start is None else start)
+        self._stops.append(-1 if stop is None else stop)
 
     def __len__(self) -> int:
         return len(self._uris)
@@ -94,18 +142,30 @@ class Listing:
         size = self._sizes[index]
         return None if size < 0 else size
 
+    def part(self, index: int) -> Part | None:
+        """Of a range of a file, what it is a part of."""
+        return self._parts.get(index)
+
+    @property
+    def parts(self) -> int:
+        """How many of the splits are ranges of files."""
+        return len(self._parts)
+
     def rows(self, index: int) -> int | None:
         """Rows of a generated range, None for files (unknown before they are read)."""
-        return self._stops[index] - self._starts[index] if self._starts else None
+        if self._starts[index] < 0 or index in self._parts:
+            return None
+        return self._stops[index] - self._starts[index]
 
     def split(self, index: int, into: str) -> Split:
         """The split at ``index`` for target table ``into`` (part of its identity)."""
-        start = self._starts[index] if self._starts else None
-        stop = self._stops[index] if self._starts else None
-        uri, version = self._uris[index], self._versions[index]
-        return Split(
-            split_id(uri, version, start, stop, into), uri, version, self.size(index), start, stop
-        )
+        start: int | None = self._starts[index]
+        stop: int | None = self._stops[index]
+        start, stop = (None, None) if start == -1 else (start, stop)
+        uri, version, part = self._uris[index], self._versions[index], self._parts.get(index)
+        whole = split_id(uri, version, None, None, into) if part is not None else ""
+        id_ = split_id(uri, version, start, stop, into)
+        return Split(id_, uri, version, self.size(index), start, stop, part, whole)
 
     def splits(self, into: str, indexes: Iterable[int] | None = None) -> Iterator[Split]:
         for index in range(len(self)) if indexes is None else indexes:
@@ -118,7 +178,9 @@ class Listing:
 
     @property
     def total_rows(self) -> int | None:
-        return sum(self._stops) - sum(self._starts) if self._starts else None
+        if not len(self) or self._parts or min(self._starts) < 0:
+            return None
+        return sum(self._stops) - sum(self._starts)
 
 
 class Kind(StrEnum):
@@ -377,6 +439,7 @@ class Plan:
         spread: how rows get to the shards that a sharding key says: ``filter`` (each reads all
             files and keeps its own rows) or ``distributed`` (each sends on what is not its own);
             "" without one. ``why_spread``: what both cost.
+        cutting: which large files are loaded in ranges, and why others are not.
     """
 
     source: str
@@ -406,3 +469,4 @@ class Plan:
     seats: tuple[PlannedSeat, ...] = ()
     spread: str = ""
     why_spread: str = ""
+    cutting: tuple[str, ...] = ()

@@ -86,6 +86,7 @@ def make_plan(inputs: Inputs) -> Plan:
         views=inputs.views,
         spread=inputs.spread,
         why_spread=inputs.why_spread,
+        cutting=inputs.cutting,
     )
 
 
@@ -111,8 +112,15 @@ def _shares(inputs: Inputs, todo: Sequence[int]) -> list[Sequence[int]]:
     if inputs.spread == FILTER:  # the first one's attempts run on all of them at the same time
         return [todo, *([] for _ in inputs.seats[1:])]
     speeds = [float(facts.cores) for facts in _seats(inputs)]
-    found = balance.assign((attempts.weight(inputs, i) or None for i in todo), speeds)
-    return [[todo[at] for at in members] for members in found.members()]
+    files = [i for i in todo if inputs.listing.part(i) is None]
+    ranges = [i for i in todo if inputs.listing.part(i) is not None]
+    found = balance.assign((attempts.weight(inputs, i) or None for i in files), speeds)
+    seats = balance.fill([attempts.weight(inputs, i) for i in ranges], found.loads, speeds)
+    return [
+        [files[at] for at in members]
+        + [i for i, own in zip(ranges, seats, strict=True) if own == n]
+        for n, members in enumerate(found.members())
+    ]
 
 
 def _cut(inputs: Inputs, schema: Schema, seat: int, todo: Sequence[int]) -> _Cut:

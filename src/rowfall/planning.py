@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from rowfall import attempts, complaint, infer, planner, spread, views
+from rowfall import attempts, complaint, infer, pieces, planner, spread, views
 from rowfall.engines.codes import DATA_CODES
 from rowfall.errors import DataError, RowfallError, UsageError
 from rowfall.events import Note
@@ -34,6 +34,14 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
     schema = _schema(job)
     if known is None:
         known = landed_ids(job)
+    fed: tuple[str, ...] = ()
+    if job.target.table and schema.exists and not job.options.direct:
+        database, table = job.local.database, job.local.table
+        fed = views.discover(asker(job.engine), database, table).names
+    parsing = choose(job, schema)
+    job.how = parsing.how
+    cutting = pieces.cut(job, schema, known, fed)
+    job.listing = cutting.listing
     landed: set[int] = set()
     if known and job.ledger is not None:
         splits = job.listing.splits(job.into)
@@ -42,12 +50,6 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
             _warn_of_new_versions(job, job.ledger, landed)
     if landed and job.target.caps.publish is Publish.RENAME:
         landed -= _missing_files(job)
-    fed: tuple[str, ...] = ()
-    if job.target.table and schema.exists and not job.options.direct:
-        database, table = job.local.database, job.local.table
-        fed = views.discover(asker(job.engine), database, table).names
-    parsing = choose(job, schema)
-    job.how = parsing.how
     pulls = job.how is None or job.how.pull
     inputs = Inputs(
         source=job.puller,
@@ -69,6 +71,7 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         seats=_seat_facts(job),
         home=job.local.table,
         ddl=_cluster_ddl(job, schema),
+        cutting=cutting.notes,
     )
     made = planner.make_plan(spread.spread(job, inputs) if job.keyed else inputs)
     job.cpu_before = job.cpu_here

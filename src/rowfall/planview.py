@@ -69,9 +69,11 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         "seats": [asdict(seat) for seat in plan.seats],
         "spread": plan.spread,
         "why_spread": plan.why_spread,
+        "cutting": list(plan.cutting),
     }
     if every_split:
-        document["listing"]["all"] = [asdict(s) for s in listing.splits(_into(plan))]
+        splits = listing.splits(_into(plan))
+        document["listing"]["all"] = [{k: getattr(s, k) for k in _SPLIT} for s in splits]
         for group, made in zip(plan.groups, document["groups"], strict=True):
             made["indexes"] = list(group.indexes)
     return document
@@ -103,6 +105,9 @@ def plan_text(
     return render(parts, color=color, width=width)
 
 
+_SPLIT = ("id", "uri", "version", "size", "start", "stop")
+
+
 def _into(plan: Plan) -> str:
     return f"{plan.database}.{plan.table}" if plan.table else plan.target
 
@@ -120,6 +125,7 @@ def _source(plan: Plan) -> RenderableType:
             ("splits", _split_summary(listing)),
             ("landed", f"{units.exact(plan.landed)} of them are loaded already and are left out"
              if plan.landed else ""),
+            *(("ranges", note) for note in plan.cutting),
             ("attempts", _attempts(plan)),
         ]
     )  # fmt: skip

@@ -42,6 +42,12 @@ class Work:
         """Stored bytes, as far as they are known."""
         return sum(split.size or 0 for split in self.splits)
 
+    @property
+    def rows(self) -> int | None:
+        """How many there are in ranges of rows; None where it is not known before."""
+        found = [split.rows for split in self.splits]
+        return None if None in found else sum(rows or 0 for rows in found)
+
 
 class WorkQueue:
     """The lines of all seats.
@@ -113,9 +119,13 @@ class WorkQueue:
         if line or len(work.splits) == 1 or work.size < SHARED_BYTES:
             return work
         # The last one that waits: its own seat will want some of it, too. Every second split, as
-        # the largest come first.
-        line.append(replace(work, splits=work.splits[::2]))
-        return replace(work, splits=work.splits[1::2])
+        # the largest come first; of ranges, which are alike, the neighbours stay together.
+        half = len(work.splits) // 2
+        own, taken = work.splits[::2], work.splits[1::2]
+        if work.splits[0].part is not None:
+            own, taken = work.splits[:half], work.splits[half:]
+        line.append(replace(work, splits=own))
+        return replace(work, splits=taken)
 
     def join(self) -> None:
         """Somebody goes on with work in the background; :meth:`release` ends that."""

@@ -15,9 +15,10 @@ from lab.proxy import Proxy
 from rowfall import journal as journals
 from rowfall import owner
 from rowfall.engines.server import Server
+from rowfall.errors import LedgerError
 from rowfall.journal import Fate, Journal
 from rowfall.ledger import Move
-from rowfall.model import Split
+from rowfall.model import Listing, Part, Split
 
 INTO = "11111111-2222-3333-4444-555555555555"
 MOVE = Move("default", "t", "_rowfall_a_1", "all", 10, 0, -1)
@@ -249,8 +250,8 @@ def test_of_two_long_claims_that_alternate_each_split_has_one_holder(
         (journal, "a_1", one), (other, "b_1", two), (journal, "a_1", two), (other, "b_1", one),
     ):  # fmt: skip
         who._append("claim", attempt, splits=[each.id])
-    assert journal._judge("a_1", [one.id, two.id]).busy == {two.id}
-    assert other._judge("b_1", [one.id, two.id]).busy == {one.id}
+    assert journal._judge("a_1", [one, two]).busy == {two.id}
+    assert other._judge("b_1", [one, two]).busy == {one.id}
 
 
 def test_what_a_load_still_holds_at_its_end_is_free_for_others(
@@ -288,3 +289,42 @@ def test_other_loads_that_publish_meanwhile_are_known(server: Server, journal: J
     assert journal.commit("a_2", 10, [MOVE])
     # Published after what the target held was counted for a_2, though before its commit.
     assert not journal.alone("a_2")
+
+
+def ranges(*numbers: int) -> list[Split]:
+    """Ranges of one file of 20 MB, and their file."""
+    listing = Listing()
+    listing.add("/data/big.csv", "1-1", 20 << 20)
+    for n in numbers:
+        start, stop = n << 22, (n + 1) << 22
+        listing.add("/data/big.csv", "1-1", stop - start, start, stop, Part(20 << 20))
+    return list(listing.splits("default.t"))
+
+
+def test_a_file_and_its_ranges_are_never_held_together(server: Server, journal: Journal) -> None:
+    whole, first, second = ranges(0, 1)
+    other = another(server)
+    assert journal.claim("a_1", [first]).whole
+    assert other.claim("b_1", [second]).whole
+    assert other.claim("b_2", [whole]).busy == {whole.id}
+    other.release("b_1")
+    other.release("b_2")
+    journal.release("a_1")
+    assert other.claim("b_3", [whole]).whole
+    assert journal.claim("a_2", [first, second]).busy == {first.id, second.id}
+    assert other.commit("b_3", 1, [])
+    other.landed("b_3")
+    assert journal.claim("a_3", [first]).landed == {first.id}
+
+
+def test_what_has_landed_in_ranges_is_no_whole_file(server: Server, journal: Journal) -> None:
+    whole, first, second = ranges(0, 1)
+    assert journal.claim("a_1", [first]).whole
+    assert journal.commit("a_1", 1, [])
+    journal.landed("a_1")
+    assert journal.landed_ids() == {first.id, first.mark}
+    assert another(server).claim("b_1", [second]).whole
+    with pytest.raises(LedgerError, match="cut a file into ranges"):
+        another(server, "c").claim("c_1", [whole])
+    journal.forget("a")
+    assert another(server, "c").claim("c_2", [whole]).busy == {whole.id}  # by b_1

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.balance import Assignment, assign, cut
+from rowfall.balance import Assignment, assign, cut, fill
 
 SIZES = st.lists(st.one_of(st.none(), st.integers(0, 10**12)), max_size=60)
 SPEEDS = st.lists(st.sampled_from([0.5, 1.0, 1.7, 4.0]), min_size=1, max_size=12)
@@ -180,3 +180,23 @@ def test_groups_are_equal() -> None:
     assert cut([1.0] * 10, 100, 4) == [range(4), range(4, 8), range(8, 10)]
     assert cut([50.0, 1, 1, 1, 1], 2, 99)[0] == range(1)
     assert cut([], 2, 99) == []
+
+
+@given(
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=400),
+    loads=st.lists(st.integers(0, 400), min_size=1, max_size=9),
+)
+def test_ranges_fill_what_files_have_left_in_runs(sizes: list[int], loads: list[int]) -> None:
+    speeds = [1.0] * len(loads)
+    found = fill(sizes, loads, speeds)
+    assert found == sorted(found)
+    after = [float(load) for load in loads]
+    for size, shard in zip(sizes, found, strict=True):
+        after[shard] += size
+    level = max([*(load for load in loads), (sum(sizes) + sum(loads)) / len(loads)])
+    assert max(after) <= level + 2 * 5
+
+
+def test_ranges_of_one_file_are_shared_by_speed() -> None:
+    assert fill([1] * 8, [0, 0], [1.0, 3.0]).count(0) == 2
+    assert fill([1] * 4, [10, 0, 0], [1.0] * 3) == [1, 1, 2, 2]

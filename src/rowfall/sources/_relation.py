@@ -16,12 +16,12 @@ What the engine does with names was found out by trying (chDB 26.9):
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rowfall.model import Encoding, Kind, Listing, Split
 from rowfall.secrets import Secret
-from rowfall.sql import literal
+from rowfall.sql import literal, name
 from rowfall.sqltext import SqlText
 
 _WILD = str.maketrans("*{}", "???")
@@ -30,6 +30,7 @@ ONE = Encoding("One", "none", Kind.TYPED)
 ONE_COLUMN = "dummy UInt8"
 HEAD = 4096
 """Bytes of an object that a probe compares."""
+PARQUET = "Parquet"
 _FIXED = 256
 _MANY = 8  # beyond it, what the paths have in common is written once
 
@@ -43,16 +44,51 @@ class Call:
         path: what ``_path`` has to be, where the name is only a pattern that may match more.
         census: the same objects in format One, where the engine leaves out what is missing.
         objects: how many rows the census has to give.
+        where: which of its rows are meant; "" all.
     """
 
     text: SqlText
     path: str | None = None
     census: SqlText | None = None
     objects: int = 1
+    where: str = ""
 
     @property
     def plain(self) -> bool:
-        return self.path is None and self.census is None
+        return self.path is None and self.census is None and not self.where
+
+
+def whole(splits: Sequence[Split], encoding: Encoding | None) -> list[Split]:
+    """The files that are read as a whole: where not the rows of Parquet are asked for but its
+    footer, each once, however many ranges of it there are."""
+    if encoding is not None and encoding.format == PARQUET:
+        return [split for split in splits if split.part is None]
+    return list({split.uri: split for split in splits}.values())
+
+
+def runs(splits: Sequence[Split], encoding: Encoding | None) -> Iterator[tuple[Split, str]]:
+    """Ranges of rows of Parquet files, neighbours put together, each with its condition."""
+    if encoding is None or encoding.format != PARQUET:
+        return
+    ranged = sorted((s for s in splits if s.part is not None), key=lambda s: (s.uri, s.start or 0))
+    run: list[Split] = []
+    for split in ranged:
+        if run and (run[-1].uri, run[-1].stop) != (split.uri, split.start):
+            yield run[0], _between(run)
+            run = []
+        run.append(split)
+    if run:
+        yield run[0], _between(run)
+
+
+def _between(run: Sequence[Split]) -> str:
+    first, last = run[0].part, run[-1].part
+    if first is None or last is None:
+        raise ValueError("a run is of ranges")
+    column = name(first.column)
+    tests = [f"{column} >= {first.low}"] if first.low else []
+    tests += [f"{column} < {last.high}"] if last.high else []
+    return " AND ".join(tests)
 
 
 def union(parts: Sequence[SqlText]) -> SqlText:
@@ -104,13 +140,14 @@ def _narrowed(call: Call, structure: str, settings: str) -> SqlText:
     With an empty structure only the data's own columns are selected, for DESCRIBE.
     """
     columns = "*, _path, _file" if structure else "*"
-    only = "" if call.path is None else f"_path = {literal(call.path)}"
+    named = "" if call.path is None else f"_path = {literal(call.path)}"
+    only = " AND ".join(filter(None, (named, call.where)))
     tests: list[str | SqlText] = [f" WHERE {only}" if only else ""]
     if call.census is not None and structure:
         # A scalar subquery is evaluated first, and even where nothing matches and nothing is read.
         tests += [" AND " if only else " WHERE "]
         tests += [f"(SELECT throwIf(count() != {call.objects}, 'an object is missing') FROM "]
-        tests += [call.census, f"{tests[0]}) = 0"]
+        tests += [call.census, f" WHERE {named}) = 0" if named else ") = 0"]
     return SqlText.of(f"(SELECT {columns} FROM ", call.text, *tests, f"{settings})")
 
 

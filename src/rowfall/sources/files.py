@@ -6,6 +6,7 @@ import base64
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -74,7 +75,11 @@ class Files:
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
         fed, rest = _feed.choose(splits, encoding, self.reader)
-        calls = _calls([split.uri for split in rest], encoding, structure, self.reader)
+        plain = [split.uri for split in _relation.whole(rest, encoding)]
+        calls = _calls(plain, encoding, structure, self.reader)
+        for split, where in _relation.runs(rest, encoding):
+            (call,) = _calls([split.uri], encoding, structure, self.reader)
+            calls.append(replace(call, where=where))
         if fed:
             objects = [(split.uri, partial(_feed.read_file, split.uri)) for split in fed]
             calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))

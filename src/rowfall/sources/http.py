@@ -8,7 +8,7 @@ import http.client
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -99,11 +99,16 @@ class Http:
     ) -> SqlText:
         """``url(...)`` of exactly these files; a missing one makes the engine raise."""
         fed, rest = _feed.choose(splits, encoding, self.reader)
-        whole = {split.uri: self._urls.get(split.uri, split.uri) for split in rest}
+        named = _relation.whole(rest, encoding)
+        whole = {split.uri: self._urls.get(split.uri, split.uri) for split in named}
         if not structure:
             # The engine ignores the settings of a subselect while it looks for the structure.
             whole |= {name: self._final[name] for name in whole if name in self._final}
         calls = self._calls(whole, encoding, structure)
+        for split, where in _relation.runs(rest, encoding):
+            one = {split.uri: self._urls.get(split.uri, split.uri)}
+            (call,) = self._calls(one, encoding, structure)
+            calls.append(replace(call, where=where))
         settings = _web.settings(whole, redirects=bool(self._final)) if calls else ""
         if fed:
             objects = [(split.uri, self._opener(split.uri)) for split in fed]

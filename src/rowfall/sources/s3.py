@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from rowfall import uri
@@ -46,7 +47,10 @@ class S3(Objects):
     ) -> SqlText:
         """``s3(...)`` of exactly these objects; a missing one makes the engine raise."""
         fed, rest = _feed.choose(splits, encoding, self.reader)
-        calls = self._calls(rest, encoding, structure)
+        calls = self._calls(_relation.whole(rest, encoding), encoding, structure)
+        for split, where in _relation.runs(rest, encoding):
+            (call,) = self._calls([split], encoding, structure)
+            calls.append(replace(call, where=where))
         if fed:
             objects = [(split.uri, self._opener(split)) for split in fed]
             calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))

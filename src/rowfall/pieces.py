@@ -1,0 +1,159 @@
+"""Cuts large files into ranges, so that no shard of a cluster waits for another one's file.
+
+Which files are cut may differ from run to run: it depends on the shards and on what is left to do.
+Where a file is cut never does: on a grid that only its size decides. Of a file that has been begun
+in ranges only ranges are loaded, and one that has landed as a whole is never cut; the journal keeps
+two processes that decide otherwise at the same moment apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowfall import balance, rowgroups, units
+from rowfall.errors import UsageError
+from rowfall.jobs import Job
+from rowfall.model import CUT_LEAST, MARK, Encoding, Kind, Listing, Schema, Split, Statement
+from rowfall.sqltext import SqlText
+
+# Shards may end so much later than they would on average: DESIGN asks for no more.
+AIM = 0.03
+# Ranges are at least this long, and a file has at most so many: 1,024 ranges give 32 shards shares
+# that differ by 3 %. Neither may ever change: ranges that have landed would not be known again.
+LEAST, MOST = CUT_LEAST // 2, 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """The listing, perhaps with ranges; ``notes`` say what was cut, or why it was not."""
+
+    listing: Listing
+    notes: tuple[str, ...] = ()
+
+
+def step(size: int) -> int:
+    """Bytes between two places of the grid of a file: a power of two, from 4 MiB on."""
+    return max(LEAST, 1 << (-(-size // MOST) - 1).bit_length())
+
+
+def cut(job: Job, schema: Schema, known: Collection[str], fed: Sequence[str]) -> Cutting:
+    """Cut what has been begun in ranges, and what would keep shards waiting for each other.
+
+    Args:
+        known: ids that have landed, with the marks of files of which ranges have.
+        fed: views that the table feeds.
+
+    Raises:
+        UsageError: a file has been begun in ranges, and now cannot be cut.
+    """
+    begun, wanted = _begun(job, known), _wanted(job, known)
+    if not begun and not wanted:
+        return Cutting(job.listing)
+    why = _obstacle(job, fed)
+    ranges: dict[int, list[Split]] = {}
+    reasons: dict[str, int] = {}
+    for index in sorted(begun | wanted):
+        found = why or _parts(job, schema, job.listing.split(index, job.into))
+        if not isinstance(found, str):
+            ranges[index] = found
+            continue
+        if index in begun:
+            raise UsageError(
+                f"{job.listing.uri(index)} was loaded in part by ranges and cannot be cut now: "
+                f"{found}",
+                hint="Load it with the options and tables of that run.",
+            )
+        reasons[found] = reasons.get(found, 0) + 1
+    notes = [_said(count, reason) for reason, count in reasons.items()]
+    if ranges:
+        total = sum(map(len, ranges.values()))
+        files = "1 file is" if len(ranges) == 1 else f"{units.exact(len(ranges))} files are"
+        notes.insert(0, f"{files} loaded in {units.exact(total)} ranges, so that all shards work")
+    return Cutting(_with(job.listing, ranges), tuple(notes))
+
+
+def _said(count: int, reason: str) -> str:
+    files = "1 file stays" if count == 1 else f"{units.exact(count)} files stay"
+    return f"{files} whole, and some shards may be done before others: {reason}"
+
+
+def _begun(job: Job, known: Collection[str]) -> set[int]:
+    """Files of which ranges have landed."""
+    if not known or job.target.server is None:
+        return set()
+    listing = job.listing
+    large = (i for i in range(len(listing)) if (listing.size(i) or 0) >= CUT_LEAST)
+    return {
+        i for i in large
+        if (id_ := listing.split(i, job.into).id) not in known and f"{MARK}{id_}" in known
+    }  # fmt: skip
+
+
+def _wanted(job: Job, known: Collection[str]) -> set[int]:
+    """Files that would make some shard work for longer than the others."""
+    if len(job.seats) < 2:
+        return set()
+    splits = job.listing.splits(job.into)
+    todo = {i: split.size or 0 for i, split in enumerate(splits) if split.id not in known}
+    speeds = [float(seat.engine.facts.cores) for seat in job.seats]
+    if not todo or balance.assign(todo.values(), speeds).imbalance <= AIM:
+        return set()
+    # Smaller ones fill what the ranges of the larger leave.
+    share = sum(todo.values()) / len(job.seats)
+    return {i for i, size in todo.items() if size >= max(CUT_LEAST, AIM * share)}
+
+
+def _obstacle(job: Job, fed: Sequence[str]) -> str:
+    """Why no file can be cut; "" where it depends on the file."""
+    encoding, options = job.encoding, job.options
+    if encoding is None or job.target.server is None or options.method != "local":
+        return "there are no files"
+    if options.force:
+        return "--force loads files as they are"
+    if options.max_errors or options.max_error_ratio:
+        return "bad rows are counted and shown by the lines of whole files"
+    if options.direct:
+        return "--direct has no staging in which the rows of a range are counted"
+    if fed:
+        return f"the table feeds materialized views ({', '.join(fed)})"
+    if encoding.format != "Parquet":
+        return _not_cut(encoding)
+    return ""
+
+
+def _not_cut(encoding: Encoding) -> str:
+    if encoding.kind in (Kind.TEXT, Kind.JSON) and encoding.compression != "none":
+        return (
+            f"{encoding.compression} can be unpacked from its beginning only; several smaller "
+            "files, or plain ones, can be loaded by several shards"
+        )
+    return f"{encoding.format} is read from its beginning to its end"
+
+
+def _parts(job: Job, schema: Schema, split: Split) -> list[Split] | str:
+    pulls = job.how is not None and job.how.pull
+    engine, source = (job.engine, job.puller) if pulls else (job.reader, job.source)
+    text = rowgroups.question(source, split, schema.columns)
+    row = _ask(engine.run, text)
+    return rowgroups.parts(split, rowgroups.footer(row, schema.columns), step(split.size or 0))
+
+
+def _ask(run: Callable[[Statement], Any], text: SqlText) -> list[Any]:
+    settings = {"output_format_json_quote_64bit_integers": 0}
+    data = run(Statement(text, settings, format="JSONCompactEachRow")).data
+    found: list[Any] = json.loads(data.splitlines()[0])
+    return found
+
+
+def _with(listing: Listing, ranges: dict[int, list[Split]]) -> Listing:
+    """The listing with ranges in the place of some files."""
+    if not ranges:
+        return listing
+    found = Listing()
+    for index, split in enumerate(listing.splits("")):
+        for one in ranges.get(index, [split]):
+            found.add(one.uri, one.version, one.size, one.start, one.stop, one.part)
+    return found

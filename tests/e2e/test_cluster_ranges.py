@@ -1,0 +1,137 @@
+"""Large files on clusters: cut into ranges, so that all shards work on them, each row once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from e2e.fleet import Fleet
+from e2e.tools import Shell, made
+from lab.cluster import Cluster
+from lab.process import wait_until
+from lab.seaweed import Seaweed
+
+pytestmark = pytest.mark.xdist_group("cluster22")
+ROWS = 400_000
+
+
+@pytest.fixture
+def fleet(shell: Shell, cluster22: Cluster) -> Iterator[Fleet]:
+    fleet = Fleet(shell, cluster22)
+    yield fleet
+    fleet.drop()
+
+
+def parquet(rows: int = ROWS, key: str = "number") -> bytes:
+    """Row groups of about 0.6 MB that hardly pack; ``key`` says what ``id`` is."""
+    return made(
+        f"SELECT toUInt64({key}) AS id, randomString(40) AS name FROM numbers({rows}) SETTINGS "
+        "output_format_parquet_row_group_size = 10000, max_block_size = 10000, max_threads = 1",
+        "Parquet",
+    )
+
+
+def shares(report: dict[str, Any]) -> list[int]:
+    return [shard["rows"] for shard in report["shards"]]
+
+
+@pytest.mark.parametrize("way", ["--pull", "--push"])
+def test_one_parquet_file_loads_on_all_shards(
+    fleet: Fleet, s3: Seaweed, bucket: str, way: str
+) -> None:
+    s3.put(bucket, "big.parquet", parquet())
+    args = (f"s3://{bucket}/big.parquet", "--table", "t", way)
+    planned = fleet.ok("plan", *args, "--json", env=s3.env).document
+    assert planned["listing"]["splits"] >= 4
+    assert planned["cutting"][0].startswith("1 file is loaded in")
+    report = fleet.load(*args, "--verify", env=s3.env)
+    assert sum(shares(report)) == ROWS
+    assert min(shares(report)) > ROWS * 0.4
+    assert fleet.numbers("t") == [ROWS, ROWS]
+    assert fleet.ok("verify", "last", "--json", env=s3.env).document["ok"]
+    again = fleet.load(*args, env=s3.env)
+    assert (again["splits_landed"], again["splits_skipped"]) == (0, planned["listing"]["splits"])
+    assert not fleet.left()
+
+
+def test_each_shard_reads_its_own_row_groups(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
+    data = parquet()
+    s3.put(bucket, "big.parquet", data)
+    report = fleet.load(f"s3://{bucket}/big.parquet", "--table", "t", "--pull", env=s3.env)
+    for node in fleet.first():
+        ((read,),) = fleet.ask(
+            node,
+            "SELECT sum(read_rows) FROM system.query_log WHERE type = 'QueryFinish' AND "
+            f"query_kind = 'Insert' AND startsWith(query_id, '{report['load_id']}') "
+            "AND query LIKE '%big.parquet%'",
+        )
+        assert 0.4 * ROWS < read < 0.6 * ROWS
+
+
+def test_a_parquet_file_in_no_order_stays_whole(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
+    s3.put(bucket, "mixed.parquet", parquet(key="cityHash64(number)"))
+    source = f"s3://{bucket}/mixed.parquet"
+    planned = fleet.ok("plan", source, "--table", "t", "--json", env=s3.env).document
+    assert planned["listing"]["splits"] == 1
+    assert "no column keeps its row groups apart" in planned["cutting"][0]
+    fleet.load(source, "--table", "t", "--verify", env=s3.env)
+    assert fleet.numbers("t") == [ROWS, ROWS]
+
+
+def begin_and_kill(fleet: Fleet, env: dict[str, str], *args: str) -> None:
+    """A load that is killed when some of its ranges are visible and others are not."""
+    command = [sys.executable, "-m", "rowfall", "load", *args, "--to", fleet.to]
+    cli = fleet.shell.cli
+    everything = {**os.environ, "HOME": str(cli.home), **env}
+    process = subprocess.Popen(
+        command, cwd=fleet.shell.folder, env=everything, stderr=subprocess.DEVNULL
+    )
+    landed = "SELECT countIf(event = 'landed') FROM {db}._rowfall_journal"
+
+    def some() -> bool:
+        there = f"EXISTS {fleet.database}._rowfall_journal"
+        return fleet.ask(fleet.first()[0], there) == [[1]] and (
+            fleet.ask(fleet.first()[0], landed)[0][0] >= 2
+        )
+
+    wait_until(some, 60, "nothing lands")
+    process.kill()
+    process.wait()
+
+
+def test_another_cluster_goes_on_with_the_ranges(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
+    """Killed in the middle; then one node alone, which would have cut nothing, takes the rest."""
+    s3.put(bucket, "big.parquet", parquet())
+    source = f"s3://{bucket}/big.parquet"
+    args = (source, "--pull", "--attempt-bytes", "1MB")
+    plan = fleet.ok("plan", *args, "--table", "t", "--json", env=s3.env).document
+    splits = plan["listing"]["splits"]
+    begin_and_kill(fleet, s3.env, *args, "--table", "t")
+    assert 0 < fleet.numbers("t")[0] < ROWS
+    fleet.ok("clean")  # what was committed on the other shard only that one can publish
+    alone = fleet.to.partition("?")[0]
+    done = fleet.shell.ok(
+        "load", *args, "--table", "t_local", "--to", alone, "--json", env=s3.env
+    ).document
+    assert done["splits_skipped"] >= 2
+    assert done["splits_landed"] + done["splits_skipped"] == splits
+    assert fleet.numbers("t") == [ROWS, ROWS]
+    again = fleet.load(*args, "--table", "t", env=s3.env)
+    assert again["splits_landed"] == 0
+    assert fleet.numbers("t") == [ROWS, ROWS]
+    assert not fleet.left()
+
+
+def test_what_has_landed_whole_is_not_cut_later(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
+    s3.put(bucket, "big.parquet", parquet())
+    source = f"s3://{bucket}/big.parquet"
+    fleet.load(source, "--table", "t", "--pull", "--max-errors", "1", env=s3.env)
+    assert sorted(fleet.counts("t_local")) == [0, ROWS]
+    again = fleet.load(source, "--table", "t", "--pull", env=s3.env)
+    assert (again["splits_landed"], again["splits_skipped"]) == (0, 1)
+    assert fleet.numbers("t") == [ROWS, ROWS]
