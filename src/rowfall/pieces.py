@@ -17,6 +17,7 @@ from rowfall import balance, rowgroups, units
 from rowfall.errors import UsageError
 from rowfall.jobs import Job
 from rowfall.model import CUT_LEAST, MARK, Encoding, Kind, Listing, Schema, Split, Statement
+from rowfall.sources.base import Cuttable
 from rowfall.sqltext import SqlText
 
 # Shards may end so much later than they would on average: DESIGN asks for no more.
@@ -109,8 +110,12 @@ def _wanted(job: Job, known: Collection[str]) -> set[int]:
 def _obstacle(job: Job, fed: Sequence[str]) -> str:
     """Why no file can be cut; "" where it depends on the file."""
     encoding, options = job.encoding, job.options
+    if job.keyed is not None:
+        return "every file holds rows of all shards, by the sharding key"
     if encoding is None or job.target.server is None or options.method != "local":
         return "there are no files"
+    if not isinstance(job.source, Cuttable):
+        return "this kind of source is read in whole files"
     if options.force:
         return "--force loads files as they are"
     if options.max_errors or options.max_error_ratio:

@@ -32,6 +32,7 @@ class Files:
     """
 
     replayable = True
+    cuts = True
     secrets: tuple[Secret, ...] = ()
     fds: tuple[int, ...] = ()
     made = None

@@ -44,6 +44,7 @@ class Http:
     """
 
     replayable = True
+    cuts = True
     fds: tuple[int, ...] = ()
     made: Schema | None = None
     reader = EMBEDDED

@@ -26,6 +26,7 @@ _IN_BRACES = frozenset(",^")  # letters outside braces only; 24.10 takes ^ for a
 class S3(Objects):
     """One source for any number of ``s3://`` URIs; splits are whole objects sorted by key."""
 
+    cuts: ClassVar[bool] = True
     scheme: ClassVar[str] = "s3"
     places: ClassVar[str] = (
         "Write s3://bucket/key; keys come from the environment or --s3-profile, the address of "
