@@ -24,7 +24,7 @@ from rowfall.delivery import Delivery, Order
 from rowfall.engines.base import Engine, Tick
 from rowfall.errors import EngineError, RowfallError
 from rowfall.model import Encoding, Outcome, Split, Statement
-from rowfall.ranges import Ranges, ranges
+from rowfall.ranges import Ranges, given, ranges
 from rowfall.secrets import Secret
 from rowfall.sources.base import Address, Addressed, Ranged, Source
 from rowfall.sqltext import SqlText
@@ -83,6 +83,11 @@ class Given:
     def found(self, order: Order, writers: int) -> Ranges:
         """What ``writers`` are to read: the objects, or ranges of them."""
         cut = None
+        if order.splits[0].part is not None:
+            found = given(order.splits, self.encoding, writers, cast("Ranged", self.source).part)
+            if found is None:
+                raise DeclinedError("the headers of these files differ", None)
+            return found
         if isinstance(self.source, Ranged):
             cut = ranges(order.splits, self.encoding, order.schema.columns, writers, self._part)
         return cut or Ranges(tuple(order.splits), self.encoding)
@@ -201,7 +206,8 @@ class Decode:
             return said
         if code in (DECLINED, BROKEN):
             named = str(said.get("uri", ""))
-            split = next((s for s in order.splits if s.uri == named), None)
+            one = [s for s in order.splits if s.uri == named]
+            split = one[0] if len(one) == 1 else None
             raise DeclinedError(f"{named}: {said.get('message', last)}", split)
         if code == LEFT or (code == -9 and child.killed):
             return {}  # the engine's own error is the cause

@@ -287,10 +287,10 @@ class Executor:
         )
 
     def _changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        """See :meth:`rowfall.sources.base.Source.changed`; ranges of one file ask once."""
-        objects = {split.uri: split for split in splits}
-        wrong = {s.uri: what for s, what in self.means.source.changed([*objects.values()])}
-        return [(split, wrong[split.uri]) for split in splits if split.uri in wrong]
+        """See :meth:`rowfall.sources.base.Source.changed`; ranges of rows of one file ask once."""
+        objects = {_object(split): split for split in splits}
+        wrong = {_object(s): what for s, what in self.means.source.changed([*objects.values()])}
+        return [(split, wrong[_object(split)]) for split in splits if _object(split) in wrong]
 
     def lost(self, work: Work, attempt: str, place: str) -> None:
         """Somebody has expired an attempt of ours before its commit: load its splits again."""
@@ -345,6 +345,11 @@ class Executor:
             thread.join(max(0.0, deadline - time.monotonic()))
         if any(t.is_alive() for t in (polite, *self._workers)):
             self.means.engine.abandon()
+
+
+def _object(split: Split) -> str:
+    """What is looked at after a split was read; of text each range was read on its own."""
+    return split.name if split.rows is None else split.uri
 
 
 def run_all(executors: Sequence[Executor], queue: WorkQueue) -> None:

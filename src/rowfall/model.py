@@ -23,12 +23,14 @@ class Part:
         size: bytes of the whole file.
         column: of Parquet, the column whose values tell the range; "" of text.
         low, high: ``low <= column < high``, as SQL; "" no bound.
+        head: of text, bytes of the header that each range is read with.
     """
 
     size: int
     column: str = ""
     low: str = ""
     high: str = ""
+    head: int = 0
 
 
 @dataclass(frozen=True, slots=True)

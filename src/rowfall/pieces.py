@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rowfall import balance, rowgroups, units
+from rowfall import balance, fastpath, ranges, rowgroups, textcuts, units
 from rowfall.errors import UsageError
 from rowfall.jobs import Job
 from rowfall.model import CUT_LEAST, MARK, Encoding, Kind, Listing, Schema, Split, Statement
-from rowfall.sources.base import Cuttable
+from rowfall.sources.base import Cuttable, Ranged
 from rowfall.sqltext import SqlText
 
 # Shards may end so much later than they would on average: DESIGN asks for no more.
@@ -40,12 +40,15 @@ def step(size: int) -> int:
     return max(LEAST, 1 << (-(-size // MOST) - 1).bit_length())
 
 
-def cut(job: Job, schema: Schema, known: Collection[str], fed: Sequence[str]) -> Cutting:
+def cut(
+    job: Job, schema: Schema, known: Collection[str], fed: Sequence[str], undecoded: str
+) -> Cutting:
     """Cut what has been begun in ranges, and what would keep shards waiting for each other.
 
     Args:
         known: ids that have landed, with the marks of files of which ranges have.
         fed: views that the table feeds.
+        undecoded: why rowfall-decode does not parse text; "" if it does.
 
     Raises:
         UsageError: a file has been begun in ranges, and now cannot be cut.
@@ -53,13 +56,13 @@ def cut(job: Job, schema: Schema, known: Collection[str], fed: Sequence[str]) ->
     begun, wanted = _begun(job, known), _wanted(job, known)
     if not begun and not wanted:
         return Cutting(job.listing)
-    why = _obstacle(job, fed)
-    ranges: dict[int, list[Split]] = {}
+    why = _obstacle(job, schema, fed, undecoded)
+    cuts: dict[int, list[Split]] = {}
     reasons: dict[str, int] = {}
     for index in sorted(begun | wanted):
         found = why or _parts(job, schema, job.listing.split(index, job.into))
         if not isinstance(found, str):
-            ranges[index] = found
+            cuts[index] = found
             continue
         if index in begun:
             raise UsageError(
@@ -69,11 +72,11 @@ def cut(job: Job, schema: Schema, known: Collection[str], fed: Sequence[str]) ->
             )
         reasons[found] = reasons.get(found, 0) + 1
     notes = [_said(count, reason) for reason, count in reasons.items()]
-    if ranges:
-        total = sum(map(len, ranges.values()))
-        files = "1 file is" if len(ranges) == 1 else f"{units.exact(len(ranges))} files are"
+    if cuts:
+        total = sum(map(len, cuts.values()))
+        files = "1 file is" if len(cuts) == 1 else f"{units.exact(len(cuts))} files are"
         notes.insert(0, f"{files} loaded in {units.exact(total)} ranges, so that all shards work")
-    return Cutting(_with(job.listing, ranges), tuple(notes))
+    return Cutting(_with(job.listing, cuts), tuple(notes))
 
 
 def _said(count: int, reason: str) -> str:
@@ -107,7 +110,7 @@ def _wanted(job: Job, known: Collection[str]) -> set[int]:
     return {i for i, size in todo.items() if size >= max(CUT_LEAST, AIM * share)}
 
 
-def _obstacle(job: Job, fed: Sequence[str]) -> str:
+def _obstacle(job: Job, schema: Schema, fed: Sequence[str], undecoded: str) -> str:
     """Why no file can be cut; "" where it depends on the file."""
     encoding, options = job.encoding, job.options
     if job.keyed is not None:
@@ -124,26 +127,52 @@ def _obstacle(job: Job, fed: Sequence[str]) -> str:
         return "--direct has no staging in which the rows of a range are counted"
     if fed:
         return f"the table feeds materialized views ({', '.join(fed)})"
-    if encoding.format != "Parquet":
-        return _not_cut(encoding)
-    return ""
+    return "" if encoding.format == "Parquet" else _not_cut(encoding, schema, undecoded)
 
 
-def _not_cut(encoding: Encoding) -> str:
+def _not_cut(encoding: Encoding, schema: Schema, undecoded: str) -> str:
+    """Why no text file can be cut."""
     if encoding.kind in (Kind.TEXT, Kind.JSON) and encoding.compression != "none":
         return (
             f"{encoding.compression} can be unpacked from its beginning only; several smaller "
             "files, or plain ones, can be loaded by several shards"
         )
-    return f"{encoding.format} is read from its beginning to its end"
+    if encoding.kind not in (Kind.TEXT, Kind.JSON):
+        return f"{encoding.format} is read from its beginning to its end"
+    if undecoded:
+        return f"only rowfall-decode reads ranges of text, and {undecoded}"
+    if encoding.format.startswith("CSV") and fastpath.holds_breaks(schema.columns):
+        return "its fields hold line breaks, so no place shows that a record ends there"
+    return ""
 
 
 def _parts(job: Job, schema: Schema, split: Split) -> list[Split] | str:
+    if job.encoding is not None and job.encoding.format != "Parquet":
+        return _text_parts(job, job.encoding, schema, split)
     pulls = job.how is not None and job.how.pull
     engine, source = (job.engine, job.puller) if pulls else (job.reader, job.source)
     text = rowgroups.question(source, split, schema.columns)
     row = _ask(engine.run, text)
     return rowgroups.parts(split, rowgroups.footer(row, schema.columns), step(split.size or 0))
+
+
+def _text_parts(job: Job, encoding: Encoding, schema: Schema, split: Split) -> list[Split] | str:
+    source = job.source
+    if not isinstance(source, Ranged):
+        return "it can be read from its beginning only"
+    data = source.part(split, 0, ranges.HEADER)
+    if not data:
+        return "its server sends whole files only"
+    head, width = b"", len(schema.columns)
+    if encoding.format.endswith("WithNames"):
+        head = ranges.header(data) or b""
+        names = ranges.header_names(head, encoding)
+        wanted = {c.source or c.name for c in schema.columns}
+        if len(set(names)) < len(names) or not wanted <= set(names):
+            return "its header is not that of the table"
+        width = len(names)
+    every = step(split.size or 0)
+    return textcuts.parts(split, encoding, head, width, every, source.part)
 
 
 def _ask(run: Callable[[Statement], Any], text: SqlText) -> list[Any]:
@@ -153,12 +182,12 @@ def _ask(run: Callable[[Statement], Any], text: SqlText) -> list[Any]:
     return found
 
 
-def _with(listing: Listing, ranges: dict[int, list[Split]]) -> Listing:
+def _with(listing: Listing, cuts: dict[int, list[Split]]) -> Listing:
     """The listing with ranges in the place of some files."""
-    if not ranges:
+    if not cuts:
         return listing
     found = Listing()
     for index, split in enumerate(listing.splits("")):
-        for one in ranges.get(index, [split]):
+        for one in cuts.get(index, [split]):
             found.add(one.uri, one.version, one.size, one.start, one.stop, one.part)
     return found

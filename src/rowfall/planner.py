@@ -271,7 +271,7 @@ def _example(
     group = next((g for g in groups if g.indexes), None)
     if group is None:
         return ""
-    splits = list(inputs.listing.splits("", group.indexes[:3]))
+    splits = list(map(_readable, inputs.listing.splits("", group.indexes[:3])))
     staging = inputs.home or inputs.target.table or "staging"
     clause = sql.settings_clause({s.name: s.value for s in settings})
     if inputs.delivery == "push":
@@ -288,6 +288,13 @@ def _example(
     more = len(group.indexes) - len(splits)
     note = f"\n-- and {more} more objects in the same statement" if more > 0 else ""
     return f"{text}\n{clause.strip()}{note}"
+
+
+def _readable(split: Split) -> Split:
+    """For an example: a range of text has no SQL, its file has."""
+    if split.part is None or split.part.column:
+        return split
+    return replace(split, start=None, stop=None, part=None)
 
 
 def statement(

@@ -40,7 +40,7 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         fed = views.discover(asker(job.engine), database, table).names
     parsing = choose(job, schema)
     job.how = parsing.how
-    cutting = pieces.cut(job, schema, known, fed)
+    cutting = pieces.cut(job, schema, known, fed, parsing.engine)
     job.listing = cutting.listing
     landed: set[int] = set()
     if known and job.ledger is not None:

@@ -78,11 +78,11 @@ def ranges(
     skip = 0
     if encoding.format.endswith("WithNames"):
         with ThreadPoolExecutor(REQUESTS) as pool:
-            heads = {_head(data) for data in pool.map(lambda s: read(s, 0, HEADER), splits)}
+            heads = {header(data) for data in pool.map(lambda s: read(s, 0, HEADER), splits)}
         head = heads.pop()
         if heads or head is None:
             return None
-        names, skip = _names(head, encoding), len(head)
+        names, skip = header_names(head, encoding), len(head)
         if len(set(names)) < len(names) or not {c.source or c.name for c in columns} <= set(names):
             return None  # the decoder, or the engine, says what is wrong with it
         encoding = replace(encoding, format=encoding.format.removesuffix("WithNames"))
@@ -90,14 +90,53 @@ def ranges(
     return Ranges(cut, encoding, names) if len(cut) > len(splits) else None
 
 
-def _head(data: bytes) -> bytes | None:
+def given(
+    splits: Sequence[Split], encoding: Encoding, writers: int, read: Read
+) -> Ranges | None:  # fmt: skip
+    """Ranges that the plan has cut, neighbours put together; None where the files differ.
+
+    Raises:
+        SourceError: a file cannot be read.
+    """
+    names: tuple[str, ...] = ()
+    if encoding.format.endswith("WithNames"):
+        heads = {header(read(split, 0, HEADER)) for split in _files(splits)}
+        head = heads.pop()
+        if heads or head is None:
+            return None
+        names = header_names(head, encoding)
+        encoding = replace(encoding, format=encoding.format.removesuffix("WithNames"))
+    most = sum(map(length, splits)) // (writers * EACH)
+    found: list[Split] = []
+    for split in sorted(splits, key=lambda s: (s.uri, s.start or 0)):
+        whole = split.part.size if split.part is not None else split.size
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and (last.uri, last.stop) == (split.uri, split.start)
+            and length(last) < most
+        ):
+            found[-1] = replace(last, stop=split.stop)
+        else:
+            found.append(replace(split, size=whole))
+    return Ranges(tuple(found), encoding, names)
+
+
+def _files(splits: Sequence[Split]) -> list[Split]:
+    return [
+        split if split.part is None else replace(split, size=split.part.size)
+        for split in {split.uri: split for split in splits}.values()
+    ]
+
+
+def header(data: bytes) -> bytes | None:
     """The first line with its end; None where it is not plain."""
     line, end, _ = data.partition(b"\n")
-    odd = not end or line.startswith(BOM.encode()) or b'"' in line or b"\\" in line
+    odd = not end or line.startswith(BOM.encode()) or line.count(b'"') % 2 or b"\\" in line
     return None if odd else line + end
 
 
-def _names(head: bytes, encoding: Encoding) -> tuple[str, ...]:
+def header_names(head: bytes, encoding: Encoding) -> tuple[str, ...]:
     text = head.decode("utf-8", "replace").rstrip("\r\n")
     if encoding.format.startswith("TSV"):
         return tuple(text.split("\t"))

@@ -8,7 +8,7 @@ from rowfall import decoding
 from rowfall.decode import Decode, DecodePush, Given
 from rowfall.delivery import Delivery, Pull, Push
 from rowfall.jobs import BY_HAND, Job, Seat
-from rowfall.model import Plan
+from rowfall.model import Part, Plan
 from rowfall.planner import DISTRIBUTED, FILTER
 from rowfall.spread import Filtered, Scattered, sending
 
@@ -33,7 +33,8 @@ def deliver(job: Job, plan: Plan, seat: Seat) -> Delivery:
 def _one(job: Job, plan: Plan, seat: Seat) -> Delivery:
     pushes = plan.delivery == "push"
     reader: Delivery = Pull(seat.engine, job.puller, seat.target, job.encoding)
-    if pushes:
+    # The server cannot read ranges of text; what its decoder declines of them is read here.
+    if pushes or any(_of_text(plan.listing.part(i)) for g in plan.groups for i in g.indexes[:1]):
         from rowfall.push import Pusher
 
         pusher = Pusher(
@@ -56,6 +57,10 @@ def _one(job: Job, plan: Plan, seat: Seat) -> Delivery:
     if pushes:
         return DecodePush(program, _server(seat), given, plan.streams)
     return Decode(program, seat.engine, given)
+
+
+def _of_text(part: Part | None) -> bool:
+    return part is not None and not part.column
 
 
 def _server(seat: Seat) -> Server:

@@ -59,7 +59,9 @@ class Sides:
         self._job = job
         self._columns = made.schema.columns
         # What a server has pulled it can read again; what was pushed only this machine can.
-        pulled = made.delivery == "pull"
+        listing = made.listing
+        texts = any((p := listing.part(i)) and not p.column for i in range(len(listing)))
+        pulled = made.delivery == "pull" and not texts
         self._reads: Engine = job.engine if pulled else job.reader
         self._source = job.puller if pulled else job.source
         known = self._reads.facts.settings

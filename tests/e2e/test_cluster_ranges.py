@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
@@ -135,3 +136,117 @@ def test_what_has_landed_whole_is_not_cut_later(fleet: Fleet, s3: Seaweed, bucke
     again = fleet.load(source, "--table", "t", "--pull", env=s3.env)
     assert (again["splits_landed"], again["splits_skipped"]) == (0, 1)
     assert fleet.numbers("t") == [ROWS, ROWS]
+
+
+# --- text ----------------------------------------------------------------------------------------
+
+LINES = 250_000
+
+
+def lines(
+    format: str = "CSVWithNames", name: str = "concat('n,\"', hex(sipHash128(number)))"
+) -> bytes:
+    """About 16 MB."""
+    return made(
+        f"SELECT number AS id, {name} AS name, toDate('2024-01-01') + id % 500 AS day "
+        f"FROM numbers({LINES}) SETTINGS max_threads = 1",
+        format,
+    )
+
+
+@pytest.fixture
+def decoders(fleet: Fleet) -> Iterator[None]:
+    """rowfall-decode in every server."""
+    fleet.ok("install-decoder")
+    yield
+    for path in fleet.cluster.folder.rglob("rowfall-decode"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("format", ["CSVWithNames", "TSV", "JSONEachRow"])
+def test_one_text_file_is_decoded_by_all_shards(
+    fleet: Fleet, s3: Seaweed, bucket: str, format: str, decoders: None
+) -> None:
+    key = "big." + {"CSVWithNames": "csv", "TSV": "tsv", "JSONEachRow": "ndjson"}[format]
+    s3.put(bucket, key, lines(format))
+    schema = "id UInt64, name String, day Date"
+    args = (
+        f"s3://{bucket}/{key}",
+        "--table",
+        "t",
+        "--pull",
+        "--format",
+        format,
+        "--schema",
+        schema,
+    )
+    planned = fleet.ok("plan", *args, "--json", env=s3.env).document
+    assert planned["decoder"] == "rowfall-decode"
+    assert planned["listing"]["splits"] >= 3
+    report = fleet.load(*args, "--verify", env=s3.env)
+    assert sum(shares(report)) == LINES
+    assert min(shares(report)) > LINES * 0.2
+    assert fleet.numbers("t") == [LINES, LINES]
+    assert fleet.ok("verify", "last", "--json", env=s3.env).document["ok"]
+    again = fleet.load(*args, env=s3.env)
+    assert (again["splits_landed"], again["splits_skipped"]) == (0, planned["listing"]["splits"])
+    assert not fleet.left()
+
+
+def test_one_local_file_is_pushed_to_all_shards(fleet: Fleet) -> None:
+    fleet.shell.write("big.csv", lines())
+    report = fleet.load("big.csv", "--table", "t", "--verify")
+    assert min(shares(report)) > LINES * 0.2
+    assert fleet.numbers("t") == [LINES, LINES]
+
+
+@pytest.mark.parametrize("way", ["--pull", "--push"])
+def test_what_the_decoder_declines_of_a_range_is_read_here(
+    fleet: Fleet, s3: Seaweed, bucket: str, decoders: None, way: str
+) -> None:
+    """A number with a blank in front is for the engine's reader to judge."""
+    head, *rest = lines(name="hex(sipHash128(number))").splitlines(keepends=True)
+    rest[-10] = rest[-10].replace(b"2499", b" 2499", 1)
+    s3.put(bucket, "big.csv", b"".join([head, *rest]))
+    done = fleet.ok(
+        "load", f"s3://{bucket}/big.csv", "--table", "t", way, "--verify", "--json", env=s3.env
+    )
+    assert "read by the engine instead" in str(done.document["notes"])
+    assert fleet.numbers("t") == [LINES, LINES]
+
+
+def test_a_bad_row_is_named_by_its_range(
+    fleet: Fleet, s3: Seaweed, bucket: str, decoders: None
+) -> None:
+    head, *rest = lines(name="hex(sipHash128(number))").splitlines(keepends=True)
+    rest[-10] = b"seven,x,2024-01-01\n"
+    s3.put(bucket, "big.csv", b"".join([head, *rest]))
+    done = fleet.ends(
+        1, "load", f"s3://{bucket}/big.csv", "--table", "t", "--pull", "--type", "id UInt64",
+        env=s3.env,
+    )  # fmt: skip
+    assert "seven" in done.talk
+    assert 0 < fleet.numbers("t")[0] < LINES - 1
+    assert not fleet.left()
+
+
+def test_a_killed_load_goes_on_with_ranges_of_text(
+    fleet: Fleet, s3: Seaweed, bucket: str, decoders: None
+) -> None:
+    s3.put(bucket, "big.csv", lines())
+    args = (f"s3://{bucket}/big.csv", "--pull", "--attempt-bytes", "1MB")
+    begin_and_kill(fleet, s3.env, *args, "--table", "t")
+    fleet.ok("clean")
+    alone = fleet.to.partition("?")[0]
+    fleet.shell.ok("load", *args, "--table", "t_local", "--to", alone, env=s3.env)
+    assert fleet.numbers("t") == [LINES, LINES]
+    assert fleet.load(*args, "--table", "t", env=s3.env)["splits_landed"] == 0
+    assert not fleet.left()
+
+
+def test_compressed_text_stays_whole(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
+    s3.put(bucket, "big.csv.gz", gzip.compress(lines(), 0))
+    source = f"s3://{bucket}/big.csv.gz"
+    planned = fleet.ok("plan", source, "--table", "t", "--json", env=s3.env).document
+    assert planned["listing"]["splits"] == 1
+    assert "gzip can be unpacked from its beginning only" in planned["cutting"][0]

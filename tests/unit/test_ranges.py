@@ -69,7 +69,7 @@ def test_headers_are_left_out_and_named() -> None:
         pytest.param(CSV, {"/f": b"1,x\n" * 5}, id="small"),
         pytest.param(Encoding("CSV", "gzip", Kind.TEXT), {"/f": b"1,x\n" * 50}, id="compressed"),
         pytest.param(NAMED, {"/f": b"a,b\n" * 50, "/g": b"b,a\n"}, id="other headers"),
-        pytest.param(NAMED, {"/f": b'"a",b\n' * 50}, id="quotes in the header"),
+        pytest.param(NAMED, {"/f": b'"a,b\n' * 50}, id="an open quote in the header"),
         pytest.param(NAMED, {"/f": b"\xef\xbb\xbfa,b\n" * 50}, id="byte order mark"),
         pytest.param(NAMED, {"/f": b"a,c\n" * 50}, id="a column is missing"),
         pytest.param(NAMED, {"/f": b"a,b,a\n" * 50}, id="a name twice"),

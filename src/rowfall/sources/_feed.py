@@ -23,6 +23,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from rowfall import formats
 from rowfall.errors import RowfallError, SourceError, UsageError
@@ -58,6 +59,7 @@ class _Pipe:
     path: str
     uri: str
     open: Opener
+    packed: bool
     made: float = field(default_factory=time.monotonic)
 
 
@@ -80,9 +82,10 @@ class Feeder:
         weakref.finalize(owner, self.close)
 
     def call(
-        self, objects: Sequence[tuple[str, Opener]], encoding: Encoding | None, structure: str
-    ) -> SqlText:
-        """``file(...)`` over fresh pipes, one for each (URI, opener).
+        self, objects: Sequence[tuple[str, Opener]], encoding: Encoding | None, structure: str,
+        *, packed: bool = True,
+    ) -> SqlText:  # fmt: skip
+        """``file(...)`` over fresh pipes, one for each (URI, opener); ``packed`` in bz2.
 
         With an empty structure over short ordinary files instead: the engine opens what it
         describes several times.
@@ -93,7 +96,7 @@ class Feeder:
         if encoding is None:
             raise ValueError("a source of bytes needs an encoding")
         if structure:
-            paths = self._pipes(objects)
+            paths = self._pipes(objects, packed)
         else:
             paths = [self._sample(uri, opener) for uri, opener in objects]
         plain = replace(encoding, compression="none")
@@ -127,7 +130,7 @@ class Feeder:
 
     # --- files --------------------------------------------------------------------------------
 
-    def _pipes(self, objects: Sequence[tuple[str, Opener]]) -> list[str]:
+    def _pipes(self, objects: Sequence[tuple[str, Opener]], packed: bool) -> list[str]:
         old = time.monotonic() - _STALE
         names = {uri for uri, _ in objects}
         with self._wake:
@@ -136,7 +139,7 @@ class Feeder:
             pipes = []
             for uri, opener in objects:
                 self._broken.pop(uri, None)
-                pipe = _Pipe(self._path(uri), uri, opener)
+                pipe = _Pipe(self._path(uri), uri, opener, packed)
                 try:
                     os.mkfifo(pipe.path, 0o600)
                 except OSError as error:
@@ -216,7 +219,7 @@ class Feeder:
     def _feed(self, pipe: _Pipe, sink: int) -> None:
         with os.fdopen(sink, "wb", buffering=0) as file:
             try:
-                for piece in unpacked(pipe.open()):
+                for piece in unpacked(pipe.open()) if pipe.packed else pipe.open():
                     if not write(file.fileno(), piece):
                         break  # a LIMIT is reached, or the statement failed: no error of ours
             except Exception as error:  # whatever it is, the load must not take it for the end
@@ -239,6 +242,43 @@ def choose(
         fed = list(splits) if packed == BZ2 else []
     kept = {split.uri for split in fed}
     return fed, [split for split in splits if split.uri not in kept]
+
+
+Part = Callable[[Split, int, int], bytes]
+
+
+def ranges(
+    splits: Sequence[Split], structure: str, reader: Reader, part: Part
+) -> tuple[list[tuple[str, Opener]], list[Split]]:
+    """What has to be fed because it is a range of text, and the other splits.
+
+    Args:
+        part: reads bytes of an object.
+    """
+    cut = [s for s in splits if structure and s.part is not None and not s.part.column]
+    if cut and reader is not EMBEDDED:
+        raise ValueError("only the engine of this machine reads ranges of text")
+    found: list[tuple[str, Opener]] = [(s.name, partial(_range, s, part)) for s in cut]
+    return found, [split for split in splits if split not in cut] if cut else list(splits)
+
+
+def _range(split: Split, part: Part) -> Iterator[bytes]:
+    """The bytes of a range, behind the header of its file.
+
+    Raises:
+        BrokenError: the object is shorter than it was.
+    """
+    start, stop = split.start or 0, split.stop or 0
+    if split.part is None:
+        raise ValueError("a whole file is no range")
+    file = replace(split, size=split.part.size)
+    if split.part.head:
+        yield part(file, 0, split.part.head)
+    for at in range(start, stop, CHUNK):
+        data = part(file, at, min(CHUNK, stop - at))
+        if len(data) < min(CHUNK, stop - at):
+            raise BrokenError("it is shorter than it was")
+        yield data
 
 
 def path_of(uri: str) -> str:
@@ -307,7 +347,7 @@ def read_file(path: str) -> Iterator[bytes]:
 def describe(error: Exception, uri: str) -> str:
     """An error as a predicate that can follow the object's name."""
     if isinstance(error, BrokenError):
-        return f"its bz2 stream is broken: {error}"
+        return f"it cannot be read to its end: {error}"
     if isinstance(error, RowfallError):
         return f"reading it failed: {error.message.removeprefix(f'cannot read {uri}: ')}"
     cause = error.strerror if isinstance(error, OSError) else None

@@ -105,7 +105,7 @@ class Objects:
             return "the object is gone"
         if now.version != split.version:
             return f"changed from {split.version} to {now.version} (ETag)"
-        return self._feeder.broken(split.uri) or _whole.check_remote(
+        return self._feeder.broken(split.name) or _whole.check_remote(
             partial(opened.read, key), now.size, _whole.packed(key, self._options)
         )
 

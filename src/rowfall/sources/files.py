@@ -75,12 +75,16 @@ class Files:
     def relation(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
+        ranges, splits = _feed.ranges(splits, structure, self.reader, self.part)
         fed, rest = _feed.choose(splits, encoding, self.reader)
         plain = [split.uri for split in _relation.whole(rest, encoding)]
         calls = _calls(plain, encoding, structure, self.reader)
         for split, where in _relation.runs(rest, encoding):
             (call,) = _calls([split.uri], encoding, structure, self.reader)
             calls.append(replace(call, where=where))
+        if ranges:
+            fed_here = self._feeder.call(ranges, encoding, structure, packed=False)
+            calls.append(_relation.Call(fed_here))
         if fed:
             objects = [(split.uri, partial(_feed.read_file, split.uri)) for split in fed]
             calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))
@@ -122,7 +126,7 @@ class Files:
             status = os.stat(split.uri)
             if (now := _version(status)) != split.version:
                 return f"changed from {split.version} to {now} (size-mtime)"
-            return self._feeder.broken(split.uri) or _whole.check_file(
+            return self._feeder.broken(split.name) or _whole.check_file(
                 split.uri, status.st_size, packed
             )
         except OSError as error:

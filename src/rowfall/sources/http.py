@@ -99,6 +99,7 @@ class Http:
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
         """``url(...)`` of exactly these files; a missing one makes the engine raise."""
+        ranges, splits = _feed.ranges(splits, structure, self.reader, self.part)
         fed, rest = _feed.choose(splits, encoding, self.reader)
         named = _relation.whole(rest, encoding)
         whole = {split.uri: self._urls.get(split.uri, split.uri) for split in named}
@@ -111,6 +112,9 @@ class Http:
             (call,) = self._calls(one, encoding, structure)
             calls.append(replace(call, where=where))
         settings = _web.settings(whole, redirects=bool(self._final)) if calls else ""
+        if ranges:
+            fed_here = self._feeder.call(ranges, encoding, structure, packed=False)
+            calls.append(_relation.Call(fed_here))
         if fed:
             objects = [(split.uri, self._opener(split.uri)) for split in fed]
             calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))
@@ -153,7 +157,7 @@ class Http:
             now = self._facts(url)
             if now.version != split.version:
                 return f"changed from {split.version} to {now.version}"
-            return self._feeder.broken(split.uri) or _whole.check_remote(
+            return self._feeder.broken(split.name) or _whole.check_remote(
                 partial(_range, url, self._signature),
                 now.size,
                 _whole.packed(_path(split.uri), self._options),

@@ -47,11 +47,15 @@ class S3(Objects):
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
         """``s3(...)`` of exactly these objects; a missing one makes the engine raise."""
+        ranges, splits = _feed.ranges(splits, structure, self.reader, self.part)
         fed, rest = _feed.choose(splits, encoding, self.reader)
         calls = self._calls(_relation.whole(rest, encoding), encoding, structure)
         for split, where in _relation.runs(rest, encoding):
             (call,) = self._calls([split], encoding, structure)
             calls.append(replace(call, where=where))
+        if ranges:
+            fed_here = self._feeder.call(ranges, encoding, structure, packed=False)
+            calls.append(_relation.Call(fed_here))
         if fed:
             objects = [(split.uri, self._opener(split)) for split in fed]
             calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))
