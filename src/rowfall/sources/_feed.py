@@ -266,7 +266,7 @@ def _range(split: Split, part: Part) -> Iterator[bytes]:
     """The bytes of a range, behind the header of its file.
 
     Raises:
-        BrokenError: the object is shorter than it was.
+        SourceError: the object cannot be read, or is shorter than it was.
     """
     start, stop = split.start or 0, split.stop or 0
     if split.part is None:
@@ -277,7 +277,7 @@ def _range(split: Split, part: Part) -> Iterator[bytes]:
     for at in range(start, stop, CHUNK):
         data = part(file, at, min(CHUNK, stop - at))
         if len(data) < min(CHUNK, stop - at):
-            raise BrokenError("it is shorter than it was")
+            raise SourceError(f"cannot read {split.name}: it is shorter than it was")
         yield data
 
 
@@ -347,7 +347,7 @@ def read_file(path: str) -> Iterator[bytes]:
 def describe(error: Exception, uri: str) -> str:
     """An error as a predicate that can follow the object's name."""
     if isinstance(error, BrokenError):
-        return f"it cannot be read to its end: {error}"
+        return f"its bz2 stream is broken: {error}"
     if isinstance(error, RowfallError):
         return f"reading it failed: {error.message.removeprefix(f'cannot read {uri}: ')}"
     cause = error.strerror if isinstance(error, OSError) else None
