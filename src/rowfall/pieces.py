@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowfall import balance, fastpath, ranges, rowgroups, textcuts, units
-from rowfall.errors import UsageError
+from rowfall.errors import SourceError, UsageError
 from rowfall.jobs import Job
 from rowfall.model import CUT_LEAST, MARK, Encoding, Kind, Listing, Schema, Split, Statement
 from rowfall.sources.base import Cuttable, Ranged
@@ -60,7 +60,12 @@ def cut(
     cuts: dict[int, list[Split]] = {}
     reasons: dict[str, int] = {}
     for index in sorted(begun | wanted):
-        found = why or _parts(job, schema, job.listing.split(index, job.into))
+        try:
+            found = why or _parts(job, schema, job.listing.split(index, job.into))
+        except SourceError as error:
+            if index in begun or not error.transient:
+                raise
+            found = error.message  # whoever loads it has the patience
         if not isinstance(found, str):
             cuts[index] = found
             continue

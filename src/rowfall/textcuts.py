@@ -18,13 +18,15 @@ from itertools import islice, pairwise
 
 from rowfall.codec import BOM
 from rowfall.model import Encoding, Kind, Part, Split
-from rowfall.ranges import REQUESTS
 
 Read = Callable[[Split, int, int], bytes]
 """``(object, offset, length)``: its bytes, fewer where it ends, none where no part can be had."""
 
 # Most records end within the first look; where none does within the second, there is no cut.
 LOOKS = (1 << 16, 1 << 20)
+# At a time: a store reads a piece of some MB for each, and 32 of them took longer than its client
+# waits on a machine of two busy cores.
+REQUESTS = 8
 # Lines of CSV that are looked at: a quote that opens a field is in the first, where there is any.
 TRIES = 64
 # `}` and `{` are neighbours without a comma at the top only, and the quote behind them opens a name
