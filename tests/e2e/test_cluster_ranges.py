@@ -114,7 +114,7 @@ def test_another_cluster_goes_on_with_the_ranges(fleet: Fleet, s3: Seaweed, buck
     splits = plan["listing"]["splits"]
     begin_and_kill(fleet, s3.env, *args, "--table", "t")
     assert 0 < fleet.numbers("t")[0] < ROWS
-    fleet.ok("clean")  # what was committed on the other shard only that one can publish
+    fleet.ok("clean", "--yes")  # what was committed on the other shard only that one can publish
     alone = fleet.to.partition("?")[0]
     done = fleet.shell.ok(
         "load", *args, "--table", "t_local", "--to", alone, "--json", env=s3.env
@@ -236,7 +236,7 @@ def test_a_killed_load_goes_on_with_ranges_of_text(
     s3.put(bucket, "big.csv", lines())
     args = (f"s3://{bucket}/big.csv", "--pull", "--attempt-bytes", "1MB")
     begin_and_kill(fleet, s3.env, *args, "--table", "t")
-    fleet.ok("clean")
+    fleet.ok("clean", "--yes")
     alone = fleet.to.partition("?")[0]
     fleet.shell.ok("load", *args, "--table", "t_local", "--to", alone, env=s3.env)
     assert fleet.numbers("t") == [LINES, LINES]
