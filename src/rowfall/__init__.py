@@ -25,10 +25,10 @@ _HOMES = {
     "query": "api",
     "report": "api",
     "verify": "api",
-    "Verification": "model",
+    "Verification": "results",
     "Options": "options",
     "Plan": "model",
-    "Report": "model",
+    "Report": "results",
     "RowfallError": "errors",
 }
 

@@ -17,7 +17,7 @@ import pytest
 
 from faults.conftest import Survived
 from faults.kills import Process, press_ctrl_c, rounds, sample
-from lab.cluster import Cluster
+from lab.cluster import Cluster, Node
 from lab.process import wait_until
 from lab.rows import COLUMNS, Rows, checksum, leftovers, make_rows
 from lab.seaweed import Seaweed
@@ -136,10 +136,19 @@ class Fleet:
                 continue
             node.start()
 
+    def sync(self, node: Node) -> None:
+        """Wait for what the other replica has; after the Keeper has died, for its session first."""
+        closed = (
+            "SELECT max(is_readonly) FROM system.replicas "
+            f"WHERE database = '{self.database}' AND table = 't_local'"
+        )
+        wait_until(lambda: node.query(closed).strip() == "0", 60, "the replica stays read-only")
+        node.query(f"SYSTEM SYNC REPLICA {self.database}.t_local")
+
     def check(self) -> None:
         first = self.cluster.nodes[0]
         for node in self.cluster.nodes:  # a question to all shards may go to any replica
-            node.query(f"SYSTEM SYNC REPLICA {self.database}.t_local")
+            self.sync(node)
         assert checksum(first, f"{self.database}.t") == self.rows.checksum, "\n".join(self.said)
         for node in self.cluster.nodes:
             assert leftovers(node, self.database) == [], self.said

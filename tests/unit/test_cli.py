@@ -321,3 +321,8 @@ def test_a_stream_closed_from_the_start_is_no_bug(closed: str, tmp_path: Path) -
 def test_reference_pages_are_current(name: str) -> None:
     """Run ``python -m rowfall.cli.reference`` when this fails."""
     assert (REFERENCE / name).read_text(encoding="utf-8") == reference.PAGES[name]()
+
+
+def test_every_public_name_is_there() -> None:
+    for name in rowfall.__all__:
+        assert getattr(rowfall, name) is not None
