@@ -10,6 +10,7 @@ from typing import Any
 
 from e2e.tools import Done, Row, Shell
 from lab.cluster import Cluster, Node
+from lab.process import wait_until
 
 _numbers = itertools.count()
 STAGED = "SELECT name FROM system.tables WHERE database = '{db}' AND name LIKE '\\_rowfall\\_%'"
@@ -55,6 +56,23 @@ class Fleet:
             int(self.ask(node, f"SELECT count() FROM {{db}}.{table}")[0][0])
             for node in self.first()
         ]
+
+    def sync(self, table: str) -> None:
+        """Wait until every replica has what the others have.
+
+        A question to all shards may go to any of them, and what one had alone when it was killed
+        is fetched with growing pauses.
+        """
+        closed = (
+            "SELECT max(is_readonly) FROM system.replicas "
+            f"WHERE database = '{{db}}' AND table = '{table}'"
+        )
+        nodes = self.cluster.nodes
+        wait_until(
+            lambda: all(self.ask(node, closed) == [[0]] for node in nodes), 60, "one is read-only"
+        )
+        for node in nodes:
+            self.do(f"SYSTEM SYNC REPLICA {{db}}.{table}", node)
 
     def numbers(self, table: str, column: str = "id") -> list[int]:
         """Rows and different values of a column over the whole cluster."""

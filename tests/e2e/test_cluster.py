@@ -205,7 +205,7 @@ def test_a_key_works_where_another_replica_loads(
         assert (report["rows"], report["splits_skipped"]) == (1_000, 8)
     finally:
         first.start()
-    fleet.do("SYSTEM SYNC REPLICA {db}.t_local", first)
+    fleet.sync("t_local")
     wrong = "SELECT countIf(cityHash64(name) % 2 != _shard_num - 1), count() FROM {db}.t"
     assert fleet.ask(second, wrong) == [[0, 9_000]]
 
@@ -277,6 +277,7 @@ def test_a_shard_that_is_away_is_an_error_unless_asked_for(fleet: Fleet) -> None
     finally:
         for node in away:
             node.start()
+    fleet.sync("t_local")
     assert fleet.counts("t_local") == [4_040, 4_000]
     assert fleet.numbers("t") == [8_040, 8_040]
 
@@ -291,7 +292,7 @@ def test_another_replica_takes_over(fleet: Fleet) -> None:
         assert [s["node"] for s in report["shards"]][1].endswith(f":{second.tcp}")
     finally:
         first.start()
-    fleet.do("SYSTEM SYNC REPLICA {db}.t_local", first)
+    fleet.sync("t_local")
     assert fleet.numbers("t") == [8_000, 8_000]
 
 
@@ -318,5 +319,6 @@ def test_a_shard_killed_in_the_middle_costs_no_row(fleet: Fleet, s3: Seaweed, bu
     assert codes[-1] == 0, codes
     done = fleet.ok("verify", "last", "--json", env=s3.env)
     assert json.loads(done.out)["ok"]
+    fleet.sync("t_local")
     assert fleet.numbers("t") == [480_000, 480_000]
     assert not fleet.left()
