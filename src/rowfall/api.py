@@ -183,7 +183,8 @@ def query(
     # The child uses 0 to 2 itself, so the output gets another number there.
     out = os.dup(out_fd)
     try:
-        engine = Embedded(target.folder if target.folder.is_dir() else None, fds=(out,))
+        folder = target.folder if target.folder.is_dir() else None
+        engine = Embedded(folder, fds=(out,), stay=True)
         if not write:
             engine.run(Statement(SqlText.of("SET readonly = 2")), lane=1)
         _run_query(engine, Statement(statement, query_id="query", format=chosen), out)

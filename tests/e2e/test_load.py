@@ -291,6 +291,18 @@ def test_a_database_in_the_table_name(shell: Shell) -> None:
     assert shell.row("SELECT count() FROM sales.t", "--to", "elsewhere") == [3]
 
 
+def test_a_file_with_the_name_of_the_table(shell: Shell) -> None:
+    """The embedded engine takes a file of the current folder for a table of that name."""
+    shell.write("trips", "no table at all\n")
+    shell.write("a.csv", rows(1, 4))
+    shell.ok("plan", "a.csv", "--table", "trips")
+    for _ in range(2):
+        shell.ok("load", "a.csv", "--table", "trips")
+        assert shell.row("SELECT count(), sum(id) FROM trips") == [3, 6]
+    # A query's own words: there, a relative name is a file of the user's folder.
+    assert shell.row("SELECT count() FROM file('a.csv', 'CSVWithNames')") == [3]
+
+
 # --- schema ---------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ with it. Started by :mod:`rowfall.engines.prestart`; nothing travels in argv. Fe
 waits for this process to be ready.
 
 Protocol, one JSON object a line. Requests on stdin:
-    {"path", "lock"}                                         first; "" is a database in memory
+    {"path", "lock", "stay"}                                 first; "" is a database in memory
     {"id", "op": "run", "lane", "sql", "format", "out_fd"}   |   {"op": "quit"}
 Answers on the descriptor that was stdout:
     {"id", "tick": {...}}                                    progress of a running statement
@@ -199,6 +199,18 @@ def connect(path: str) -> Any:
     return connection
 
 
+def leave_folder() -> None:
+    """Go where no file has the name of a table.
+
+    To the engine a file of the current folder is a table of the default database: with a file
+    ``trips`` there, CREATE TABLE IF NOT EXISTS trips would do nothing.
+    """
+    try:
+        os.chdir("/proc/self/task")  # nothing but folders whose names are numbers
+    except OSError:
+        os.chdir("/")
+
+
 def text_of(error: Exception) -> str:
     """The engine's message; values that it quotes need not be valid text."""
     if isinstance(error, UnicodeDecodeError):
@@ -220,7 +232,9 @@ def main() -> None:
     opening = requests.readline()
     if not opening:
         os._exit(0)  # nobody needed an engine
-    path, lock = (json.loads(opening)[key] for key in ("path", "lock"))
+    path, lock, stay = (json.loads(opening)[key] for key in ("path", "lock", "stay"))
+    if not stay:
+        leave_folder()
     try:
         if path:
             # Held until this process ends: see embedded._take_folder.

@@ -55,6 +55,8 @@ class Embedded:
         threads: override of the usable cores.
         fds: descriptors that the child inherits (stdin sources, output of queries).
         idle: start the child only when there is something to run.
+        stay: in the current folder, so that relative file names in a user's statement are meant
+            there. Otherwise a file with the name of a table would be that table.
 
     The folder is opened while the caller goes on: what is wrong with it is said by the first
     statement (EngineError), or by :meth:`opened`.
@@ -71,8 +73,10 @@ class Embedded:
         threads: int | None = None,
         fds: Sequence[int] = (),
         idle: bool = False,
+        stay: bool = False,
     ) -> None:
         self.folder = folder
+        self._stay = stay
         self._fds = tuple(fds)
         self._lock = _take_folder(folder) if folder else None
         self._pending: _Waiting = {}
@@ -94,7 +98,8 @@ class Embedded:
         # Each process has its own: its listener may notice the end long after the next one began.
         pending = self._pending = {0: queue.SimpleQueue()}
         threading.Thread(target=self._listen, args=(child.stdout, pending), daemon=True).start()
-        self._send(child, {"path": str(self.folder or ""), "lock": LOCK_NAME})
+        path = str(self.folder.absolute()) if self.folder else ""
+        self._send(child, {"path": path, "lock": LOCK_NAME, "stay": self._stay})
         return child
 
     def opened(self) -> Child:
