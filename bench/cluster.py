@@ -29,6 +29,9 @@ from lab.cluster import Cluster, Node
 
 HERE = Path(__file__).resolve().parent
 ROWS, FILES = 20_000_000, 100
+# The same ten times as large, by rowfall's own way: what a shard costs whatever it loads is then a
+# tenth for each row.
+LARGE = 10
 SHARDS = (1, 2, 4)
 # Caches fill and first merges of the system's own tables end; then a stretch of nothing.
 SETTLE_SECONDS, IDLE_SECONDS = 5.0, 10.0
@@ -41,7 +44,9 @@ before); the S3 service is not counted. "Between nodes" are the bytes that the n
 ClickHouse's own protocols for the load, by their query logs, statements included, as a share of
 what the objects hold when unpacked. "Imbalance" is how much more rows than the average the fullest
 shard has. `local` is `rowfall load` with `--pull` and the engine's own reader, as the others read;
-"as it plans" has no option at all. All sides have to store the same rows."""
+"as it plans" has no option at all. All sides have to store the same rows. "Against one shard" is
+what each row costs more CPU: every shard has statements, parts and merges of its own, so this falls
+as a load grows; `local` of ten times as many rows shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class Bench:
                  state: Path) -> None:  # fmt: skip
         self.cluster, self.files, self.env, self.state = cluster, files, env, state
         self.shards = len(cluster.nodes)
+        self.load = os.getloadavg()[0]
         self.idle = self._idle()
 
     def _idle(self) -> float:
@@ -131,19 +137,18 @@ class Bench:
         ))  # fmt: skip
 
 
-def measure(bench: Bench, rounds: int, rows: int) -> dict[str, Any]:
+def measure(bench: Bench, sides: Sequence[Side], rounds: int, rows: int) -> dict[str, Any]:
     """All sides in turns. Raises BenchError when their rows differ."""
-    turns = (LOCAL, PLANNED) if bench.shards == 1 else (LOCAL, PLANNED, *OTHERS)
-    results = [Result(side.name, "cluster") for side in turns]
-    costs = [Costs([], []) for _ in turns]
+    results = [Result(side.name, "cluster") for side in sides]
+    costs = [Costs([], []) for _ in sides]
     for number in range(1, rounds + 1):
-        for side, result, cost in zip(turns, results, costs, strict=True):
+        for side, result, cost in zip(sides, results, costs, strict=True):
             bench.once(side, result, cost)
             print(f"  round {number}  {result.wall[-1]:8.2f} s wall {result.cpu[-1]:8.2f} s CPU  "
                   f"{cost.between[-1]:12,} B  {side.name}", flush=True)  # fmt: skip
     return {
         "rounds": rounds, "date": datetime.now(UTC).date().isoformat(), "idle": bench.idle,
-        "checksum": agree(results, rows),
+        "load": bench.load, "checksum": agree(results, rows),
         "sides": [result.to_json() for result in results],
         "between": [median(c.between) for c in costs],
         "imbalance": [max(c.imbalance) for c in costs],
@@ -153,38 +158,47 @@ def measure(bench: Bench, rounds: int, rows: int) -> dict[str, Any]:
 def page(found: dict[str, Any]) -> str:
     """The results as Markdown."""
     lines = ["# Benchmark results: a cluster", "", HOW, "",
-             f"{found['rows']:,} rows of trips data in {found['files']} csv.gz files, "
-             f"{found['bytes'] / 1e6:.0f} MB as stored, {found['raw'] / 1e6:.0f} MB unpacked; "
-             f"{found['cores']} cores, ClickHouse {found['server']}; load average before "
-             f"{found['load']:.2f}.", ""]  # fmt: skip
-    single = None
-    for shards in sorted(found["clusters"], key=int):
-        case = found["clusters"][shards]
-        results = [Result.from_json(side) for side in case["sides"]]
-        local, planned, *others = results
-        each = [median(r.cpu) / found["rows"] * 1e6 for r in results]
-        single = each[0] if shards == "1" else single
-        rows = [
-            (r.name, f"{median(r.wall):.2f} ({min(r.wall):.2f}-{max(r.wall):.2f})",
-             f"{median(r.cpu):.1f}", f"{cpu:.3f}", f"{between / found['raw']:.3%}", f"{uneven:.1%}",
-             f"{ratio(r, local):.2f}")
-            for r, cpu, between, uneven in
-            zip(results, each, case["between"], case["imbalance"], strict=True)
+             f"{found['cores']} cores, ClickHouse {found['server']}.", ""]  # fmt: skip
+    for size in sorted(found["sizes"].values(), key=lambda size: int(size["rows"])):
+        lines += [
+            f"## {size['rows']:,} rows", "",
+            f"Trips data in {size['files']} csv.gz files, {size['bytes'] / 1e6:.0f} MB as stored, "
+            f"{size['raw'] / 1e6:.0f} MB unpacked.", "",
         ]  # fmt: skip
-        head = ("side", "wall s", "CPU s", "CPU s per million rows", "between nodes", "imbalance",
-                "ratio to local")  # fmt: skip
-        title = "1 shard" if shards == "1" else f"{shards} shards"
-        about = f"{case['rounds']} rounds; {case['date']}; idle: {case['idle']:.2f} CPU s a second."
-        lines += [f"## {title}", "", about, "", *markdown(head, rows), ""]
-        if others:
-            best = fastest(others)
-            lines += [
-                f"`local` takes {ratio(local, best):.2f} of the time of the best of the other four "
-                f"({best.name}), {ratio(planned, best):.2f} as it plans (aim: at most 0.90)"
-                + (f"; CPU for each row {each[0] / single - 1:+.1%} against one shard (aim: within "
-                   "5 %)." if single else "."), "",
-            ]  # fmt: skip
+        for shards in sorted(size["clusters"], key=int):
+            lines += _section(size, shards)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _section(size: dict[str, Any], shards: str) -> list[str]:
+    """One cluster's table and what it says about the aims."""
+    case = size["clusters"][shards]
+    results = [Result.from_json(side) for side in case["sides"]]
+    local, planned, *others = results
+    single = size["clusters"].get("1", {"sides": ()})
+    alone = {side["name"]: median(side["cpu"]) for side in single["sides"]}
+    rows = [
+        (r.name, f"{median(r.wall):.2f} ({min(r.wall):.2f}-{max(r.wall):.2f})",
+         f"{median(r.cpu):.1f}", f"{median(r.cpu) / size['rows'] * 1e6:.3f}",
+         f"{median(r.cpu) / alone[r.name] - 1:+.1%}" if r.name in alone else "-",
+         f"{between / size['raw']:.3%}", f"{uneven:.1%}", f"{ratio(r, local):.2f}")
+        for r, between, uneven in zip(results, case["between"], case["imbalance"], strict=True)
+    ]  # fmt: skip
+    head = ("side", "wall s", "CPU s", "CPU s per million rows", "against one shard",
+            "between nodes", "imbalance", "ratio to local")  # fmt: skip
+    about = (
+        f"{case['rounds']} rounds; {case['date']}; idle: {case['idle']:.2f} CPU s a second; load "
+        f"average before {case['load']:.2f}."
+    )
+    title = "1 shard" if shards == "1" else f"{shards} shards"
+    lines = [f"### {title}", "", about, "", *markdown(head, rows), ""]
+    if others:
+        best = fastest(others)
+        lines += [
+            f"`local` takes {ratio(local, best):.2f} of the time of the best of the other four "
+            f"({best.name}), {ratio(planned, best):.2f} as it plans (aim: at most 0.90).", "",
+        ]  # fmt: skip
+    return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -192,31 +206,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shards", default=",".join(map(str, SHARDS)))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--sizes", default=f"1,{LARGE}", help="times the rows of the first size")
     parser.add_argument("--data", type=Path, default=Path.home() / ".cache/rowfall-bench")
     options = parser.parse_args(arguments)
     out = HERE if options.scale == 1 else options.data
     options.data.mkdir(parents=True, exist_ok=True)
-    rows = int(ROWS * options.scale)
-    files = data.make(options.data, "trips", "csv.gz", rows, FILES)
     before = out / "results-cluster.json"
-    # Clusters that are not measured now keep what was measured before; each has its date.
-    clusters = json.loads(before.read_text())["clusters"] if before.exists() else {}
-    found: dict[str, Any] = {
-        "load": os.getloadavg()[0], "cores": os.cpu_count(), "clusters": clusters, "rows": rows,
-        "files": FILES, "bytes": sum(path.stat().st_size for path in files),
-        "raw": _unpacked(files),
-    }  # fmt: skip
+    # What is not measured now keeps what was measured before; each has its date.
+    found: dict[str, Any] = json.loads(before.read_text()) if before.exists() else {"sizes": {}}
+    found["cores"] = os.cpu_count()
     state = options.data / f"state-{os.getpid()}-cluster"
-    with data.served(files) as (_, env):
-        for shards in options.shards.split(","):
-            print(f"\n{shards} shards", flush=True)
-            with Cluster.start(int(shards), 1) as cluster:
-                cluster.nodes[0].query("CREATE DATABASE IF NOT EXISTS bench ON CLUSTER lab")
-                found["server"] = cluster.nodes[0].query("SELECT version()").strip()
-                bench = Bench(cluster, files, env, state)
-                found["clusters"][shards] = measure(bench, options.rounds, rows)
-            (out / "results-cluster.json").write_text(json.dumps(found, indent=1) + "\n")
-            (out / "RESULTS-cluster.md").write_text(page(found))
+    for times in map(int, options.sizes.split(",")):
+        rows = int(ROWS * options.scale) * times
+        files = data.make(options.data, "trips", "csv.gz", rows, FILES)
+        size = found["sizes"].setdefault(str(times), {"clusters": {}})
+        size |= {
+            "rows": rows, "files": FILES, "bytes": sum(path.stat().st_size for path in files),
+            "raw": _unpacked(files),
+        }  # fmt: skip
+        with data.served(files) as (_, env):
+            for shards in options.shards.split(","):
+                print(f"\n{rows:,} rows, {shards} shards", flush=True)
+                own = (LOCAL, PLANNED)
+                sides = own if shards == "1" or times > 1 else (*own, *OTHERS)
+                with Cluster.start(int(shards), 1) as cluster:
+                    cluster.nodes[0].query("CREATE DATABASE IF NOT EXISTS bench ON CLUSTER lab")
+                    found["server"] = cluster.nodes[0].query("SELECT version()").strip()
+                    bench = Bench(cluster, files, env, state / str(rows))
+                    size["clusters"][shards] = measure(bench, sides, options.rounds, rows)
+                before.write_text(json.dumps(found, indent=1) + "\n")
+                (out / "RESULTS-cluster.md").write_text(page(found))
     print(f"\nwritten: {out / 'RESULTS-cluster.md'}")
     return 0
 
