@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rowfall.inputs import Inputs
-from rowfall.model import Column, Encoding, Facts, Kind, Listing, Schema, Split
+from rowfall.listing import Listing, Split
+from rowfall.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.options import Options
 from rowfall.planner import make_plan
 from rowfall.secrets import Secret

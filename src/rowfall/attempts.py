@@ -56,9 +56,8 @@ def cut(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
     if inputs.target.caps.one_file_per_group:
         return _file_groups(inputs, todo)
     # Of ranges of rows another count is checked than of files, see landing.
-    files = [i for i in todo if inputs.listing.part(i) is None]
-    ranges = [i for i in todo if inputs.listing.part(i) is not None]
-    return tuple(group for some in (files, ranges) if some for group in _groups(inputs, some))
+    both = inputs.listing.apart(todo)
+    return tuple(group for some in both if some for group in _groups(inputs, some))
 
 
 def _groups(inputs: Inputs, todo: Sequence[int]) -> list[Group]:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from rowfall import sql
 from rowfall.codec import MISSING, parse_type, reader_settings
 from rowfall.errors import UsageError
-from rowfall.model import Column, Encoding, Kind, Schema, Split
+from rowfall.listing import Split
+from rowfall.model import Column, Encoding, Kind, Schema
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText, quote
 

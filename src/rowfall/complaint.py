@@ -12,7 +12,8 @@ from rowfall.badrows import LONG, MALFORMED, SHOWN, UNKNOWN, BadRow
 from rowfall.codec import TAG, Type, parse_type
 from rowfall.errors import DataError, RowfallError
 from rowfall.header import Ask
-from rowfall.model import Column, Encoding, Kind, Schema, Split
+from rowfall.listing import Split
+from rowfall.model import Column, Encoding, Kind, Schema
 from rowfall.sources.base import Source
 
 _URI = re.compile(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")

@@ -23,7 +23,8 @@ from rowfall import decoding, sql
 from rowfall.delivery import Delivery, Order
 from rowfall.engines.base import Engine, Tick
 from rowfall.errors import EngineError, RowfallError
-from rowfall.model import Encoding, Outcome, Split, Statement
+from rowfall.listing import Split
+from rowfall.model import Encoding, Outcome, Statement
 from rowfall.ranges import Ranges, given, ranges
 from rowfall.secrets import Secret
 from rowfall.sources.base import Address, Addressed, Ranged, Source

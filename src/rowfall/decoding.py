@@ -16,7 +16,8 @@ from typing import Any
 
 from rowfall import fastpath, uri
 from rowfall.codec import codec, parse_type
-from rowfall.model import Column, Encoding, Facts, Kind, Listing, Schema, Split
+from rowfall.listing import Listing, Split
+from rowfall.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.sources.base import Address
 
 PROGRAM = "rowfall-decode"

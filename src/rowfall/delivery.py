@@ -13,7 +13,8 @@ from rowfall import bodies, planner, sql
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.errors import RowfallError
 from rowfall.jobs import Job, Seat
-from rowfall.model import Encoding, Outcome, Schema, Split, Statement
+from rowfall.listing import Split
+from rowfall.model import Encoding, Outcome, Schema, Statement
 from rowfall.publish import ask
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText

@@ -18,7 +18,8 @@ from rowfall import badrows, complaint, fastpath, sql
 from rowfall.complaint import same_object
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import DataError, RowfallError, TargetError
-from rowfall.model import Encoding, Kind, Plan, Schema, Split, Statement
+from rowfall.listing import Split
+from rowfall.model import Encoding, Kind, Plan, Schema, Statement
 from rowfall.options import Options
 from rowfall.publish import read_rows
 from rowfall.sources.base import Source

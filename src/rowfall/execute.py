@@ -18,7 +18,8 @@ from rowfall.delivery import Order
 from rowfall.errors import EngineError, Interrupted, RowfallError, TargetError
 from rowfall.events import AttemptPublished, AttemptStarted, Note, SplitFailed
 from rowfall.landing import PUBLISH_LANE, Done, Landed, Means, landing
-from rowfall.model import Outcome, Plan, Schema, Setting, Split
+from rowfall.listing import Split
+from rowfall.model import Outcome, Plan, Schema, Setting
 from rowfall.publish import Publisher, Staged
 from rowfall.recovery import ChangedError, Recovery, shown
 from rowfall.results import Failure
@@ -349,7 +350,7 @@ class Executor:
 
 def _object(split: Split) -> str:
     """What is looked at after a split was read; of text each range was read on its own."""
-    return split.name if split.rows is None else split.uri
+    return split.name if split.of_text else split.uri
 
 
 def run_all(executors: Sequence[Executor], queue: WorkQueue) -> None:

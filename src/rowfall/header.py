@@ -11,7 +11,8 @@ from typing import Any
 
 from rowfall.codec import BOM
 from rowfall.errors import SourceError, UsageError
-from rowfall.model import Encoding, Split
+from rowfall.listing import Split
+from rowfall.model import Encoding
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText
 

@@ -18,7 +18,8 @@ from rowfall.ddl import Wish, wished
 from rowfall.errors import RowfallError, TargetError, UsageError
 from rowfall.facts import Found, Wanted
 from rowfall.header import Ask
-from rowfall.model import Column, Encoding, Kind, Listing, Schema
+from rowfall.listing import Listing
+from rowfall.model import Column, Encoding, Kind, Schema
 from rowfall.options import Options
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText

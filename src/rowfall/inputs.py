@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rowfall.model import Encoding, Facts, Listing, Schema
+from rowfall.listing import Listing
+from rowfall.model import Encoding, Facts, Schema
 from rowfall.options import Options
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target

@@ -17,7 +17,8 @@ from rowfall.engines.prestart import prestart
 from rowfall.errors import TargetError, UsageError
 from rowfall.events import Listener
 from rowfall.ledger import Ledger, into_key
-from rowfall.model import Encoding, Listing
+from rowfall.listing import Listing
+from rowfall.model import Encoding
 from rowfall.options import Options
 from rowfall.publish import asker
 from rowfall.reach import Reach, reach

@@ -26,7 +26,8 @@ from rowfall import owner, sql
 from rowfall.engines.base import Engine
 from rowfall.errors import LedgerError, RowfallError
 from rowfall.ledger import Move
-from rowfall.model import MARK, Split, Statement
+from rowfall.listing import MARK, Split
+from rowfall.model import Statement
 from rowfall.sqltext import SqlText, quote
 
 TABLE = "_rowfall_journal"

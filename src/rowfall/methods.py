@@ -17,7 +17,8 @@ from rowfall.delivery import Order
 from rowfall.engines.base import Engine, Tick
 from rowfall.errors import RowfallError, UsageError
 from rowfall.jobs import Job
-from rowfall.model import Outcome, Split, Statement
+from rowfall.listing import Split
+from rowfall.model import Outcome, Statement
 from rowfall.shards import Shards
 from rowfall.sqltext import SqlText, quote
 from rowfall.targets.base import STAGING_PREFIX

@@ -14,7 +14,8 @@ from rowfall import rates, scaling, units, uri
 from rowfall.engines.machine import resident, usable_cores
 from rowfall.errors import UsageError
 from rowfall.jobs import connect
-from rowfall.model import Encoding, Listing
+from rowfall.listing import Listing
+from rowfall.model import Encoding
 from rowfall.options import Options
 from rowfall.rates import Rates
 from rowfall.sampling import weight

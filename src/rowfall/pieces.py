@@ -16,7 +16,8 @@ from typing import Any
 from rowfall import balance, fastpath, ranges, rowgroups, textcuts, units
 from rowfall.errors import SourceError, UsageError
 from rowfall.jobs import Job
-from rowfall.model import CUT_LEAST, MARK, Encoding, Kind, Listing, Schema, Split, Statement
+from rowfall.listing import CUT_LEAST, MARK, Listing, Split
+from rowfall.model import Encoding, Kind, Schema, Statement
 from rowfall.sources.base import Cuttable, Ranged
 from rowfall.sqltext import SqlText
 

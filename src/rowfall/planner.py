@@ -9,17 +9,8 @@ from dataclasses import dataclass, replace
 from rowfall import attempts, balance, bodies, fastpath, forecast, sql
 from rowfall.errors import UsageError
 from rowfall.inputs import Inputs
-from rowfall.model import (
-    Encoding,
-    Facts,
-    Forecast,
-    Group,
-    Plan,
-    PlannedSeat,
-    Schema,
-    Setting,
-    Split,
-)
+from rowfall.listing import Split
+from rowfall.model import Encoding, Facts, Forecast, Group, Plan, PlannedSeat, Schema, Setting
 from rowfall.options import Options
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText
@@ -112,8 +103,7 @@ def _shares(inputs: Inputs, todo: Sequence[int]) -> list[Sequence[int]]:
     if inputs.spread == FILTER:  # the first one's attempts run on all of them at the same time
         return [todo, *([] for _ in inputs.seats[1:])]
     speeds = [float(facts.cores) for facts in _seats(inputs)]
-    files = [i for i in todo if inputs.listing.part(i) is None]
-    ranges = [i for i in todo if inputs.listing.part(i) is not None]
+    files, ranges = inputs.listing.apart(todo)
     found = balance.assign((attempts.weight(inputs, i) or None for i in files), speeds)
     seats = balance.fill([attempts.weight(inputs, i) for i in ranges], found.loads, speeds)
     return [
@@ -292,9 +282,7 @@ def _example(
 
 def _readable(split: Split) -> Split:
     """For an example: a range of text has no SQL, its file has."""
-    if split.part is None or split.part.column:
-        return split
-    return replace(split, start=None, stop=None, part=None)
+    return replace(split, start=None, stop=None, part=None) if split.of_text else split
 
 
 def statement(

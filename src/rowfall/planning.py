@@ -15,7 +15,8 @@ from rowfall.inputs import Inputs, SeatFacts
 from rowfall.jobs import BY_HAND, Job
 from rowfall.journal import Journal
 from rowfall.ledger import Ledger
-from rowfall.model import Listing, Plan, Schema, Statement
+from rowfall.listing import Listing
+from rowfall.model import Plan, Schema, Statement
 from rowfall.parsing import choose, presort, reads_exactly
 from rowfall.publish import ask, asker, read_rows
 from rowfall.shadow import table_uuid

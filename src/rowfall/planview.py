@@ -12,7 +12,8 @@ from rich.text import Text
 
 from rowfall import units
 from rowfall.layout import WIDTH, facts, grid, render, wrap
-from rowfall.model import Kind, Listing, Plan, Setting
+from rowfall.listing import Listing
+from rowfall.model import Kind, Plan, Setting
 
 PLAN_VERSION = 1
 _DELIVERIES = {

@@ -17,7 +17,8 @@ from itertools import pairwise
 
 from rowfall.codec import BOM
 from rowfall.fastpath import holds_breaks
-from rowfall.model import Column, Encoding, Kind, Split
+from rowfall.listing import Split
+from rowfall.model import Column, Encoding, Kind
 
 # Ranges of less would spend their time at the ends: a block is about this long as text.
 LEAST = 16 << 20

@@ -15,7 +15,8 @@ from typing import Any
 from rowfall import formats, history, units, uri
 from rowfall.attempts import core_rate
 from rowfall.errors import LedgerError, RowfallError, UsageError
-from rowfall.model import Encoding, Kind, Listing
+from rowfall.listing import Listing
+from rowfall.model import Encoding, Kind
 from rowfall.options import Options, restored
 from rowfall.results import Report
 from rowfall.sampling import Sample, measure

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, cast
 
 from rowfall import uri
 from rowfall.errors import RowfallError, TargetError
-from rowfall.model import Encoding, Kind, Listing, Split
+from rowfall.listing import Listing, Split
+from rowfall.model import Encoding, Kind
 from rowfall.options import Options
 from rowfall.publish import ask
 from rowfall.secrets import Secret, redact

@@ -14,7 +14,7 @@ from rowfall.engines.codes import DATA_CODES, MEMORY_LIMIT
 from rowfall.errors import DataError, EngineError, RowfallError, SourceError, TargetError
 from rowfall.journal import Fate
 from rowfall.ledger import Move
-from rowfall.model import Split
+from rowfall.listing import Split
 from rowfall.publish import Publisher
 from rowfall.tune import lower
 from rowfall.workqueue import Work

@@ -8,7 +8,7 @@ from rowfall import decoding
 from rowfall.decode import Decode, DecodePush, Given
 from rowfall.delivery import Delivery, Pull, Push
 from rowfall.jobs import BY_HAND, Job, Seat
-from rowfall.model import Part, Plan
+from rowfall.model import Plan
 from rowfall.planner import DISTRIBUTED, FILTER
 from rowfall.spread import Filtered, Scattered, sending
 
@@ -34,7 +34,7 @@ def _one(job: Job, plan: Plan, seat: Seat) -> Delivery:
     pushes = plan.delivery == "push"
     reader: Delivery = Pull(seat.engine, job.puller, seat.target, job.encoding)
     # The server cannot read ranges of text; what its decoder declines of them is read here.
-    if pushes or any(_of_text(plan.listing.part(i)) for g in plan.groups for i in g.indexes[:1]):
+    if pushes or any(plan.listing.of_text(i) for g in plan.groups for i in g.indexes[:1]):
         from rowfall.push import Pusher
 
         pusher = Pusher(
@@ -57,10 +57,6 @@ def _one(job: Job, plan: Plan, seat: Seat) -> Delivery:
     if pushes:
         return DecodePush(program, _server(seat), given, plan.streams)
     return Decode(program, seat.engine, given)
-
-
-def _of_text(part: Part | None) -> bool:
-    return part is not None and not part.column
 
 
 def _server(seat: Seat) -> Server:

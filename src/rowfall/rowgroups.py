@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from rowfall.codec import parse_type
-from rowfall.model import Column, Encoding, Kind, Part, Split
+from rowfall.listing import Part, Split
+from rowfall.model import Column, Encoding, Kind
 from rowfall.sources.base import Source
 from rowfall.sql import literal
 from rowfall.sqltext import SqlText

@@ -11,8 +11,9 @@ from rowfall.engines.embedded import Embedded
 from rowfall.events import silent
 from rowfall.jobs import Job
 from rowfall.ledger import Ledger
+from rowfall.listing import Listing
 from rowfall.loader import load_job
-from rowfall.model import Encoding, Listing
+from rowfall.model import Encoding
 from rowfall.options import Options
 from rowfall.results import Report
 from rowfall.sources.base import Source

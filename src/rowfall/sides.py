@@ -10,7 +10,8 @@ from typing import Any
 from rowfall import attempts, sql
 from rowfall.engines.base import Engine
 from rowfall.jobs import Job
-from rowfall.model import Plan, Split, Statement
+from rowfall.listing import Split
+from rowfall.model import Plan, Statement
 from rowfall.publish import ask, checksum, read_rows, row_hash
 from rowfall.sqltext import SqlText, quote
 
@@ -60,7 +61,7 @@ class Sides:
         self._columns = made.schema.columns
         # What a server has pulled it can read again; what was pushed only this machine can.
         listing = made.listing
-        texts = any((p := listing.part(i)) and not p.column for i in range(len(listing)))
+        texts = any(map(listing.of_text, range(len(listing))))
         pulled = made.delivery == "pull" and not texts
         self._reads: Engine = job.engine if pulled else job.reader
         self._source = job.puller if pulled else job.source

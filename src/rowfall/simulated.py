@@ -13,7 +13,8 @@ from random import Random
 
 from rowfall import formats, units, uri
 from rowfall.errors import UsageError
-from rowfall.model import Encoding, Listing
+from rowfall.listing import Listing
+from rowfall.model import Encoding
 from rowfall.options import Options
 
 SCHEME = "simulate"

@@ -16,7 +16,8 @@ from rowfall.codec import parse_type, reader_settings
 from rowfall.errors import DataError, RowfallError, SourceError
 from rowfall.facts import Found, Wanted, aggregates, grouped
 from rowfall.header import Ask
-from rowfall.model import Encoding, Kind, Listing, Split
+from rowfall.listing import Listing, Split
+from rowfall.model import Encoding, Kind
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText, quote
 

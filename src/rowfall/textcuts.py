@@ -17,7 +17,8 @@ from dataclasses import replace
 from itertools import islice, pairwise
 
 from rowfall.codec import BOM
-from rowfall.model import Encoding, Kind, Part, Split
+from rowfall.listing import Part, Split
+from rowfall.model import Encoding, Kind
 
 Read = Callable[[Split, int, int], bytes]
 """``(object, offset, length)``: its bytes, fewer where it ends, none where no part can be had."""

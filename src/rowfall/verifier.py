@@ -10,7 +10,8 @@ from rowfall.errors import UsageError, VerifyError
 from rowfall.events import Note
 from rowfall.jobs import Job
 from rowfall.ledger import Ledger
-from rowfall.model import Plan, Split
+from rowfall.listing import Split
+from rowfall.model import Plan
 from rowfall.planning import plan_job
 from rowfall.publish import asker
 from rowfall.results import Verification, VerifiedSplit

@@ -10,7 +10,8 @@ import threading
 from collections import deque
 from dataclasses import dataclass, replace
 
-from rowfall.model import Schema, Setting, Split
+from rowfall.listing import Split
+from rowfall.model import Schema, Setting
 
 # Somebody else loads the last files: a look costs two small SELECTs.
 WAIT_SECONDS = 1.0

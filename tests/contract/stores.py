@@ -15,7 +15,8 @@ from lab.azure import Azure
 from lab.google import Google
 from lab.http import Web
 from lab.seaweed import Seaweed
-from rowfall.model import Encoding, Listing
+from rowfall.listing import Listing
+from rowfall.model import Encoding
 from rowfall.options import Options
 from rowfall.sources import open_source
 from rowfall.sources.base import Source

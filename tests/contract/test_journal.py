@@ -18,7 +18,7 @@ from rowfall.engines.server import Server
 from rowfall.errors import LedgerError
 from rowfall.journal import Fate, Journal
 from rowfall.ledger import Move
-from rowfall.model import Listing, Part, Split
+from rowfall.listing import Listing, Part, Split
 
 INTO = "11111111-2222-3333-4444-555555555555"
 MOVE = Move("default", "t", "_rowfall_a_1", "all", 10, 0, -1)

@@ -16,7 +16,8 @@ from lab.clickhouse import ClickHouse
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.errors import RowfallError
-from rowfall.model import Encoding, Listing, Split, Statement
+from rowfall.listing import Listing, Split
+from rowfall.model import Encoding, Statement
 from rowfall.options import Options
 from rowfall.reach import Reach, reach
 from rowfall.sources import open_source

@@ -24,7 +24,8 @@ from lab.process import wait_until
 from lab.seaweed import Seaweed
 from rowfall.engines.server import Server
 from rowfall.errors import RowfallError, TargetError
-from rowfall.model import Encoding, Listing, Statement
+from rowfall.listing import Listing
+from rowfall.model import Encoding, Statement
 from rowfall.options import Options
 from rowfall.reach import BUDGET_SECONDS, Reach, reach
 from rowfall.secrets import Secret

@@ -15,7 +15,8 @@ from lab.http import Web
 from lab.seaweed import Seaweed
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import RowfallError, SourceError, UsageError
-from rowfall.model import Encoding, Split, Statement
+from rowfall.listing import Split
+from rowfall.model import Encoding, Statement
 from rowfall.options import Options
 from rowfall.sources import open_source
 from rowfall.sources.base import Ranged, Source

@@ -20,7 +20,8 @@ from lab.http import Web
 from lab.seaweed import Seaweed
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import RowfallError, SourceError, UsageError
-from rowfall.model import Encoding, Listing, Split, Statement
+from rowfall.listing import Listing, Split
+from rowfall.model import Encoding, Statement
 from rowfall.options import Options
 from rowfall.sources import open_source
 from rowfall.sources.base import Source

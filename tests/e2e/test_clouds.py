@@ -23,7 +23,7 @@ from lab.clickhouse import ClickHouse
 from lab.google import Google
 from lab.seaweed import Seaweed
 from rowfall import azaccess, decoding
-from rowfall.model import Split
+from rowfall.listing import Split
 from rowfall.options import Options
 from rowfall.ranges import LEAST
 from rowfall.secrets import Secret

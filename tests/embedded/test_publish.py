@@ -13,7 +13,8 @@ from rowfall.engines.embedded import Embedded
 from rowfall.errors import LedgerError
 from rowfall.events import silent
 from rowfall.ledger import Ledger, into_key
-from rowfall.model import Column, Pair, Schema, Split, Statement
+from rowfall.listing import Split
+from rowfall.model import Column, Pair, Schema, Statement
 from rowfall.publish import Publisher, ask
 from rowfall.reconcile import reconcile
 from rowfall.shadow import table_uuid

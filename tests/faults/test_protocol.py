@@ -33,7 +33,8 @@ from rowfall.execute import Executor
 from rowfall.journal import Journal
 from rowfall.landing import Done, Means
 from rowfall.ledger import Ledger, into_key
-from rowfall.model import Outcome, Pair, Split, Statement
+from rowfall.listing import Split
+from rowfall.model import Outcome, Pair, Statement
 from rowfall.reconcile import follow
 from rowfall.rescue import Rescue, Rescuers
 from rowfall.sqltext import SqlText

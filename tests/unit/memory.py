@@ -10,7 +10,8 @@ from typing import Any
 from rowfall import sql
 from rowfall.codec import reader_settings
 from rowfall.errors import EngineError
-from rowfall.model import Column, Encoding, Kind, Listing, Schema, Split
+from rowfall.listing import Listing, Split
+from rowfall.model import Column, Encoding, Kind, Schema
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText, quote
 

@@ -14,7 +14,8 @@ from rowfall import bodies
 from rowfall.bodies import Piece, cutting
 from rowfall.codec import codec
 from rowfall.formats import find
-from rowfall.model import Encoding, Facts, Kind, Schema, Split
+from rowfall.listing import Split
+from rowfall.model import Encoding, Facts, Kind, Schema
 from rowfall.sqltext import SqlText
 
 MIB = 1 << 20

@@ -13,7 +13,8 @@ import pytest
 from rowfall.codec import Evidence, codec
 from rowfall.decode import chunks
 from rowfall.decoding import flat_types, refusal, sort_columns, spec
-from rowfall.model import Column, Encoding, Facts, Kind, Listing, Schema, Split
+from rowfall.listing import Listing, Split
+from rowfall.model import Column, Encoding, Facts, Kind, Schema
 
 FACTS = Facts("26.9", 2, 1 << 30, timezone="UTC")
 CSV = Encoding("CSVWithNames", "gzip", Kind.TEXT)

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowfall.errors import SourceError, UsageError
-from rowfall.model import Encoding, Kind, Split
+from rowfall.listing import Split
+from rowfall.model import Encoding, Kind
 from rowfall.sources import _feed, http
 from rowfall.sources._feed import BrokenError, Feeder, choose, readable, unpacked
 

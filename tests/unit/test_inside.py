@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowfall.inside import shares
-from rowfall.model import Encoding, Kind, Split
+from rowfall.listing import Split
+from rowfall.model import Encoding, Kind
 from rowfall.ranges import Ranges, length
 
 CSV = Encoding("CSV", "none", Kind.TEXT)

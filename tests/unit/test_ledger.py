@@ -9,7 +9,7 @@ import pytest
 
 from rowfall.errors import Exit, LedgerError
 from rowfall.ledger import Ledger, Move, into_key, into_parts
-from rowfall.model import Split
+from rowfall.listing import Split
 
 INTO = into_key("default", "t")
 

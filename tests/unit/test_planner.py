@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from rowfall.errors import UsageError
 from rowfall.inputs import Inputs
-from rowfall.model import Column, Encoding, Facts, Kind, Listing, Plan, Schema, Split
+from rowfall.listing import Listing, Split
+from rowfall.model import Column, Encoding, Facts, Kind, Plan, Schema
 from rowfall.options import Options
 from rowfall.planner import chosen_settings, make_plan
 from rowfall.secrets import Secret

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rowfall import results, sql
+from rowfall.listing import Listing
 from rowfall.model import (
     Column,
     Encoding,
@@ -16,7 +17,6 @@ from rowfall.model import (
     Forecast,
     Group,
     Kind,
-    Listing,
     Plan,
     PlannedSeat,
     Schema,

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.model import Column, Encoding, Kind, Split
+from rowfall.listing import Split
+from rowfall.model import Column, Encoding, Kind
 from rowfall.ranges import FIRST_LOOK, LEAST, Ranges, length, ranges
 
 CSV = Encoding("CSV", "none", Kind.TEXT)

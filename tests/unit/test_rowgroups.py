@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.model import Column, Part, Split
+from rowfall.listing import Part, Split
+from rowfall.model import Column
 from rowfall.rowgroups import Footer, Group, footer, parts
 
 MB = 1 << 20

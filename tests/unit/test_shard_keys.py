@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from rowfall.cluster.keys import Keyed, is_free
 from rowfall.inputs import Inputs, SeatFacts
-from rowfall.model import Column, Encoding, Facts, Kind, Listing, Schema
+from rowfall.listing import Listing
+from rowfall.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.options import Options
 from rowfall.placing import costs
 from rowfall.planner import DISTRIBUTED, FILTER, make_plan

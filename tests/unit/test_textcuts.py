@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowfall import textcuts
-from rowfall.model import Encoding, Kind, Split
+from rowfall.listing import Split
+from rowfall.model import Encoding, Kind
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 TSV = Encoding("TSV", "none", Kind.TEXT)

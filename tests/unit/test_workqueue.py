@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rowfall import workqueue
-from rowfall.model import Split
+from rowfall.listing import Split
 from rowfall.workqueue import SHARED_BYTES, Work, WorkQueue
 
 

@@ -20,7 +20,8 @@ from typing import Any
 
 from rowfall import owner
 from rowfall.errors import LedgerError
-from rowfall.model import Pair, Split
+from rowfall.listing import Split
+from rowfall.model import Pair
 from rowfall.targets.base import SHADOW_SUFFIX
 
 # 2: publishing by ATTACH, owners of loads.

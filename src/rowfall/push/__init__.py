@@ -19,7 +19,8 @@ from rowfall.engines.base import Tick
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.errors import EngineError, SourceError, UsageError
-from rowfall.model import Column, Encoding, Outcome, Schema, Split, Statement
+from rowfall.listing import Split
+from rowfall.model import Column, Encoding, Outcome, Schema, Statement
 from rowfall.push.streams import LOOK_SECONDS, Blocks, File, Stdin, Stream, opened
 from rowfall.sources.base import Source
 from rowfall.sources.stdin import unpack

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowfall.model import Encoding, Split
+from rowfall.listing import Split
+from rowfall.model import Encoding
 from rowfall.sources import _feed, _relation, _web
 from rowfall.sources._objects import Objects
 from rowfall.sources.base import EMBEDDED, Address, Probe

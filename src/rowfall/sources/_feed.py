@@ -27,7 +27,8 @@ from functools import partial
 
 from rowfall import formats
 from rowfall.errors import RowfallError, SourceError, UsageError
-from rowfall.model import Encoding, Kind, Split
+from rowfall.listing import Split
+from rowfall.model import Encoding, Kind
 from rowfall.sources import _relation
 from rowfall.sources.base import EMBEDDED, Reader
 from rowfall.sqltext import SqlText
@@ -255,7 +256,7 @@ def ranges(
     Args:
         part: reads bytes of an object.
     """
-    cut = [s for s in splits if structure and s.part is not None and not s.part.column]
+    cut = [s for s in splits if structure and s.of_text]
     if cut and reader is not EMBEDDED:
         raise ValueError("only the engine of this machine reads ranges of text")
     found: list[tuple[str, Opener]] = [(s.name, partial(_range, s, part)) for s in cut]

@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from rowfall import formats, uri
 from rowfall.errors import SourceError, UsageError
-from rowfall.model import Encoding, Listing, Schema, Split
+from rowfall.listing import Listing, Split
+from rowfall.model import Encoding, Schema
 from rowfall.options import Options
 from rowfall.sources import _feed, _glob, _relation, _whole
 from rowfall.sources._bucket import Bucket, Object

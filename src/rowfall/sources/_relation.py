@@ -19,7 +19,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rowfall.model import Encoding, Kind, Listing, Split
+from rowfall.listing import Listing, Split
+from rowfall.model import Encoding, Kind
 from rowfall.secrets import Secret
 from rowfall.sql import literal, name
 from rowfall.sqltext import SqlText

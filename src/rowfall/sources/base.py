@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from rowfall.model import Encoding, Listing, Schema, Split
+from rowfall.listing import Listing, Split
+from rowfall.model import Encoding, Schema
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText
 

@@ -12,7 +12,8 @@ from itertools import islice
 
 from rowfall import formats, uri
 from rowfall.errors import SourceError
-from rowfall.model import Encoding, Listing, Split
+from rowfall.listing import Listing, Split
+from rowfall.model import Encoding
 from rowfall.options import Options
 from rowfall.secrets import Secret
 from rowfall.sources import _feed, _glob, _relation, _whole

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from rowfall import uri
 from rowfall.errors import UsageError
-from rowfall.model import Listing, Schema, Split, split_id
+from rowfall.listing import Listing, Split, split_id
+from rowfall.model import Schema
 from rowfall.options import Options
 from rowfall.secrets import Secret
 from rowfall.sources import _relation

@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 
 from rowfall import gsaccess, uri
 from rowfall.gsaccess import Account
-from rowfall.model import Split
+from rowfall.listing import Split
 from rowfall.options import Options
 from rowfall.secrets import Secret
 from rowfall.sources import _relation

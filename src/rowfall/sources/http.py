@@ -16,7 +16,8 @@ from urllib.request import Request, urlopen
 
 from rowfall import formats, uri
 from rowfall.errors import SourceError, UsageError
-from rowfall.model import Encoding, Listing, Schema, Split
+from rowfall.listing import Listing, Split
+from rowfall.model import Encoding, Schema
 from rowfall.options import Options
 from rowfall.secrets import Secret
 from rowfall.sources import _feed, _glob, _relation, _web, _whole

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 from rowfall import uri
-from rowfall.model import Encoding, Split
+from rowfall.listing import Split
+from rowfall.model import Encoding
 from rowfall.options import Options
 from rowfall.s3access import Access, base_url, resolve, signature, signed
 from rowfall.secrets import Secret

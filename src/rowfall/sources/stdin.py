@@ -20,7 +20,8 @@ from typing import Protocol
 
 from rowfall import formats
 from rowfall.errors import SourceError
-from rowfall.model import Encoding, Listing, Schema, Split, split_id
+from rowfall.listing import Listing, Split, split_id
+from rowfall.model import Encoding, Schema
 from rowfall.options import Options
 from rowfall.secrets import Secret
 from rowfall.sources import _feed, _relation, _whole, files

@@ -1,0 +1,203 @@
+"""What a source holds: objects, and ranges of them that are loaded on their own. Stdlib only.
+
+A plan over one million objects has to stay under 500 MB, so the listing keeps columns (three
+flat sequences) and makes :class:`Split` objects only when somebody asks for one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+# A smaller file is never cut: half of it would be a range of less than a second of work.
+CUT_LEAST = 8 << 20
+MARK = "~"
+"""In front of the id of a file: some range of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a range of a file is a part of, and how an engine that filters finds its rows.
+
+    Attributes:
+        size: bytes of the whole file.
+        column: of Parquet, the column whose values tell the range; "" of text.
+        low, high: ``low <= column < high``, as SQL; "" no bound.
+        head: of text, bytes of the header that each range is read with.
+    """
+
+    size: int
+    column: str = ""
+    low: str = ""
+    high: str = ""
+    head: int = 0
+
+    @property
+    def of_text(self) -> bool:
+        """A range of bytes, which no SQL reads; else one of rows, which a condition finds."""
+        return not self.column
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The smallest piece that is loaded, retried and recorded on its own.
+
+    Attributes:
+        id: 32 hex digits, see :func:`split_id`.
+        uri: the object, without secrets (``/data/a.csv``, ``s3://bucket/key``, ``generate://trips``).
+        version: what changes when the content does: ETag, or ``size-mtime_ns``.
+        size: bytes as stored (compressed), None when unknown (stdin, generated).
+        start, stop: half-open range inside the object (rows for generators and Parquet, bytes of
+            text), or None for all.
+        part: of a range of a file, what it is a part of; ``whole`` is the id of that.
+    """
+
+    id: str
+    uri: str
+    version: str
+    size: int | None
+    start: int | None = None
+    stop: int | None = None
+    part: Part | None = None
+    whole: str = ""
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of a range that is known by them: of Parquet, as its footer says; else None."""
+        if self.part is None or self.of_text or self.start is None or self.stop is None:
+            return None
+        return self.stop - self.start
+
+    @property
+    def of_text(self) -> bool:
+        """A range of text, see :attr:`Part.of_text`."""
+        return self.part is not None and self.part.of_text
+
+    @property
+    def mark(self) -> str:
+        """Of a range: says that some range of its file has been claimed."""
+        return f"{MARK}{self.whole}"
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """Ids and marks of what holds the same rows: of a range the file, of a file its ranges."""
+        if self.whole:
+            return (self.whole,)
+        return (f"{MARK}{self.id}",) if (self.size or 0) >= CUT_LEAST else ()
+
+    @property
+    def name(self) -> str:
+        """Short text for people: the URI, with the range where there is one."""
+        if self.start is None:
+            return self.uri
+        return f"{self.uri}[{self.start}:{self.stop}]"
+
+
+def split_id(uri: str, version: str, start: int | None, stop: int | None, into: str) -> str:
+    """Identity of a split: object, version, range and target table; nothing about the run.
+
+    Never batch size, thread count, pid or time: a later run with other settings must recognise
+    what has landed (DESIGN section 2).
+    """
+    text = "\0".join((uri, version, str(start), str(stop), into))
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+class Listing:
+    """What a source holds, as flat columns: about 200 bytes an object.
+
+    Generators give ranges without sizes; files give sizes and versions, and ranges where they
+    are cut.
+    """
+
+    __slots__ = ("_parts", "_sizes", "_starts", "_stops", "_uris", "_versions")
+
+    def __init__(self) -> None:
+        self._uris: list[str] = []
+        self._versions: list[str] = []
+        self._sizes: array[int] = array("q")
+        self._starts: array[int] = array("q")
+        self._stops: array[int] = array("q")
+        self._parts: dict[int, Part] = {}
+
+    def add(
+        self,
+        uri: str,
+        version: str,
+        size: int | None,
+        start: int | None = None,
+        stop: int | None = None,
+        part: Part | None = None,
+    ) -> None:
+        """Append one split; ``size`` in bytes (None: unknown)."""
+        if part is not None:
+            self._parts[len(self)] = part
+        self._uris.append(uri)
+        self._versions.append(version)
+        self._sizes.append(-1 if size is None else size)
+        self._starts.append(-1 if start is None else start)
+        self._stops.append(-1 if stop is None else stop)
+
+    def __len__(self) -> int:
+        return len(self._uris)
+
+    def uri(self, index: int) -> str:
+        return self._uris[index]
+
+    def size(self, index: int) -> int | None:
+        size = self._sizes[index]
+        return None if size < 0 else size
+
+    def part(self, index: int) -> Part | None:
+        """Of a range of a file, what it is a part of."""
+        return self._parts.get(index)
+
+    def of_text(self, index: int) -> bool:
+        """A range of text, see :attr:`Part.of_text`."""
+        part = self._parts.get(index)
+        return part is not None and part.of_text
+
+    def apart(self, indexes: Iterable[int]) -> tuple[list[int], list[int]]:
+        """``indexes`` of what is whole, and of ranges of files, both in their order."""
+        both: tuple[list[int], list[int]] = ([], [])
+        for index in indexes:
+            both[index in self._parts].append(index)
+        return both
+
+    @property
+    def parts(self) -> int:
+        """How many of the splits are ranges of files."""
+        return len(self._parts)
+
+    def rows(self, index: int) -> int | None:
+        """Rows of a generated range, None for files (unknown before they are read)."""
+        if self._starts[index] < 0 or index in self._parts:
+            return None
+        return self._stops[index] - self._starts[index]
+
+    def split(self, index: int, into: str) -> Split:
+        """The split at ``index`` for target table ``into`` (part of its identity)."""
+        start: int | None = self._starts[index]
+        stop: int | None = self._stops[index]
+        start, stop = (None, None) if start == -1 else (start, stop)
+        uri, version, part = self._uris[index], self._versions[index], self._parts.get(index)
+        whole = split_id(uri, version, None, None, into) if part is not None else ""
+        id_ = split_id(uri, version, start, stop, into)
+        return Split(id_, uri, version, self.size(index), start, stop, part, whole)
+
+    def splits(self, into: str, indexes: Iterable[int] | None = None) -> Iterator[Split]:
+        for index in range(len(self)) if indexes is None else indexes:
+            yield self.split(index, into)
+
+    @property
+    def total_size(self) -> int | None:
+        """Bytes of all objects, None when any is unknown."""
+        return None if any(s < 0 for s in self._sizes) else sum(self._sizes)
+
+    @property
+    def total_rows(self) -> int | None:
+        if not len(self) or self._parts or min(self._starts) < 0:
+            return None
+        return sum(self._stops) - sum(self._starts)
