@@ -21,11 +21,11 @@ from rowfall.events import Listener
 from rowfall.journal import Claims
 from rowfall.ledger import Ledger, Move
 from rowfall.model import Outcome, Pair, Setting, Statement
+from rowfall.parallel import on_all
 from rowfall.publish import Publisher, Staged, ask, asker
 from rowfall.recovery import CountError
 from rowfall.sources.base import Source
 from rowfall.targets.base import Publish, Target
-from rowfall.together import on_all
 from rowfall.twins import Twins
 from rowfall.workqueue import Work
 

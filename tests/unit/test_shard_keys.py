@@ -15,11 +15,11 @@ from rowfall.inputs import Inputs, SeatFacts
 from rowfall.listing import Listing
 from rowfall.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.options import Options
+from rowfall.parallel import on_all
 from rowfall.placing import costs
 from rowfall.planner import DISTRIBUTED, FILTER, make_plan
 from rowfall.sources import open_source
 from rowfall.targets import open_target
-from rowfall.together import on_all
 
 FACTS = Facts("24.10.2.80", 8, 8 << 30)
 SLOT = re.compile(r"reinterpretAsUInt64\(id\) % (\d+) (?:= (\d+)|BETWEEN (\d+) AND (\d+))")
