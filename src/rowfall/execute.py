@@ -17,10 +17,11 @@ from rowfall import retry
 from rowfall.delivery import Order
 from rowfall.errors import EngineError, Interrupted, RowfallError, TargetError
 from rowfall.events import AttemptPublished, AttemptStarted, Note, SplitFailed
-from rowfall.landing import PUBLISH_LANE, Done, Landed, Means, landing
+from rowfall.landing import landing
+from rowfall.landing.base import Done, Landed, Means
 from rowfall.listing import Split
 from rowfall.model import Outcome, Plan, Schema, Setting
-from rowfall.publish import Publisher, Staged
+from rowfall.publish import Staged
 from rowfall.recovery import ChangedError, Recovery, shown
 from rowfall.results import Failure
 from rowfall.targets.base import STAGING_PREFIX, Publish
@@ -79,7 +80,6 @@ class Executor:
         self.means, self.plan, self.load_id, self.queue = means, plan, load_id, queue
         self.ledger, self.emit, self.verifies = means.ledger, means.emit, verify
         self.tally = Tally(settings=means.settings, checksum=(0, 0) if verify else None)
-        self.publisher = Publisher(means.engine, means.ledger, lane=PUBLISH_LANE)
         self.schema: Schema = plan.schema
         self.decodes = True  # until the decoder has declined too much
         self._recovery = Recovery(self)

@@ -25,7 +25,7 @@ from rowfall.execute import Executor, fill, run_all, together
 from rowfall.homes import Homes, dropped
 from rowfall.jobs import Job, Seat
 from rowfall.journal import Alone, Claims, Journal
-from rowfall.landing import Means
+from rowfall.landing.base import Means, Place
 from rowfall.ledger import Ledger, into_key
 from rowfall.model import Plan, Statement
 from rowfall.outcome import make_report
@@ -268,7 +268,10 @@ class Load:
             for seat, own in zip(job.seats, twins, strict=True)
         ]
         if made.spread:
-            each = [replace(means, together=tuple(each)) for means in each]
+            places = tuple(
+                Place(means, own) for means, own in zip(each, twins, strict=True) if own is not None
+            )
+            each = [replace(means, together=places) for means in each]
         executors = [
             Executor(
                 means, made, self.load_id, queue,

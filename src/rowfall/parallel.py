@@ -13,12 +13,14 @@ _Found = TypeVar("_Found")
 def on_all(do: Callable[[_Item], _Found], items: Sequence[_Item]) -> list[_Found]:
     """What ``do`` returns for each item, in their order; returns when all have ended.
 
-    One thread an item, as each waits for another server. They are daemons, as a pool's are not: a
-    statement that hangs does not keep the process from ending.
+    One thread an item, as each waits for another server; a single one needs none. They are daemons,
+    as a pool's are not: a statement that hangs does not keep the process from ending.
 
     Raises:
         BaseException: the first one.
     """
+    if len(items) == 1:
+        return [do(items[0])]
     found: dict[int, _Found] = {}
     failed: list[BaseException] = []
 

@@ -27,6 +27,8 @@ from rowfall.staging import Ask
 SECONDS_PER_PART = 0.0005
 MERGE_BYTES_PER_SECOND = 300e6
 UNKNOWN_TABLE = 60
+# Attempts are counted and attached here while the next ones are inserted.
+PUBLISH_LANE = 1
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 

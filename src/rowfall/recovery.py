@@ -15,13 +15,13 @@ from rowfall.errors import DataError, EngineError, RowfallError, SourceError, Ta
 from rowfall.journal import Fate
 from rowfall.ledger import Move
 from rowfall.listing import Split
-from rowfall.publish import Publisher
+from rowfall.publish import PUBLISH_LANE, Publisher
 from rowfall.tune import lower
 from rowfall.workqueue import Work
 
 if TYPE_CHECKING:
     from rowfall.execute import Executor
-    from rowfall.landing import Means
+    from rowfall.landing.base import Means
 
 # The engine quotes whole buffers of data in some messages; a page is enough for anybody.
 MOST_TEXT = 2_000
@@ -62,7 +62,7 @@ class Recovery:
         Raises:
             RowfallError: it cannot be done now; the next run goes on.
         """
-        publisher = Publisher(means.engine, means.ledger, self._executor.publisher.lane)
+        publisher = Publisher(means.engine, means.ledger, PUBLISH_LANE)
         for tries in range(retry.MOST_TRANSIENT + 1):
             try:
                 if tries:

@@ -31,7 +31,7 @@ from rowfall.delivery import Order
 from rowfall.errors import EngineError, LedgerError
 from rowfall.execute import Executor
 from rowfall.journal import Journal
-from rowfall.landing import Done, Means
+from rowfall.landing.base import Done, Means
 from rowfall.ledger import Ledger, into_key
 from rowfall.listing import Split
 from rowfall.model import Outcome, Pair, Statement
