@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rowfall import sql
-from rowfall.codec import MISSING, parse_type, reader_settings
+from rowfall.codec import MISSING, parse_type
 from rowfall.errors import UsageError
 from rowfall.listing import Split
 from rowfall.model import Column, Encoding, Kind, Schema
+from rowfall.readersettings import reader_settings
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText, quote
 

@@ -15,7 +15,8 @@ from rowfall.events import Listener, silent
 from rowfall.jobs import connect, shards_of
 from rowfall.journal import TABLE as JOURNAL
 from rowfall.journal import Journal
-from rowfall.ledger import Ledger, into_key
+from rowfall.ledger import Ledger
+from rowfall.ledger.rows import into_key
 from rowfall.model import Statement
 from rowfall.options import Options
 from rowfall.publish import asker

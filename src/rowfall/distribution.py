@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import Any
 
 from rowfall.errors import RowfallError
-from rowfall.execute import Tally
 from rowfall.jobs import Seat
 from rowfall.model import Statement
 from rowfall.publish import ask
 from rowfall.results import ShardReport
 from rowfall.sqltext import SqlText, quote
+from rowfall.tally import Tally
 
 # Each shard is asked by itself; 16 at once ask 1,000 of them in seconds.
 AT_ONCE = 16

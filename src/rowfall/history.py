@@ -10,7 +10,8 @@ from typing import Any
 
 from rowfall import summary
 from rowfall.errors import LedgerError
-from rowfall.ledger import Ledger, LoadRow
+from rowfall.ledger import Ledger
+from rowfall.ledger.rows import LoadRow
 from rowfall.options import Options
 from rowfall.results import Report
 from rowfall.targets import open_target, state_folder

@@ -11,7 +11,8 @@ from rowfall.errors import TargetError
 from rowfall.events import Note
 from rowfall.jobs import Job, Seat
 from rowfall.journal import Journal
-from rowfall.ledger import Ledger, into_key
+from rowfall.ledger import Ledger
+from rowfall.ledger.rows import into_key
 from rowfall.reconcile import follow
 from rowfall.rescue import Rescue, Rescuers
 from rowfall.shadow import table_uuid

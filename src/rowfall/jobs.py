@@ -16,7 +16,8 @@ from rowfall.engines.embedded import Embedded
 from rowfall.engines.prestart import prestart
 from rowfall.errors import TargetError, UsageError
 from rowfall.events import Listener
-from rowfall.ledger import Ledger, into_key
+from rowfall.ledger import Ledger
+from rowfall.ledger.rows import into_key
 from rowfall.listing import Listing
 from rowfall.model import Encoding
 from rowfall.options import Options

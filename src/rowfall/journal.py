@@ -16,25 +16,23 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from rowfall import owner, sql
+from rowfall.claims import Claim, Fate
 from rowfall.engines.base import Engine
+from rowfall.entries import LEASE_SECONDS, QUIT, RUNNING, Entry, read_entries
 from rowfall.errors import LedgerError, RowfallError
-from rowfall.ledger import Move
+from rowfall.ledger.rows import Move
 from rowfall.listing import MARK, Split
 from rowfall.model import Statement
 from rowfall.sqltext import SqlText, quote
 
 TABLE = "_rowfall_journal"
-# A process of another machine that has written nothing for so long counts as dead. Its own writes
-# come every RENEW_SECONDS; three of them may get lost.
-LEASE_SECONDS = 60
-RENEW_SECONDS = 15.0
+# Three of these lines may get lost before a lease ends.
+RENEW_SECONDS = LEASE_SECONDS / 4
 # 32 digits a split id: a line of some 350 KB, far below max_query_size.
 SPLITS_PER_LINE = 10_000
 # A line whose fate is unknown after a lost connection is looked for, then written again.
@@ -42,128 +40,8 @@ MOST_APPENDS = 3
 PAUSE_SECONDS = 0.2
 JOURNAL_LANE = 97
 UNKNOWN_TABLE = 60
-QUIT = "quit"
 # Part of the two seconds after Ctrl-C.
 QUIT_SECONDS = 0.4
-
-# Owners of the loads that this process runs now. A load that has ended in another way than by
-# the end of its process is as dead as any.
-_RUNNING: set[str] = set()
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What an attempt was given of the splits that it asked for.
-
-    Attributes:
-        landed: ids that another process has landed.
-        busy: ids that a living process holds.
-        lost: attempts of dead processes that hold some of the others: expire them, ask again.
-    """
-
-    landed: frozenset[str] = frozenset()
-    busy: frozenset[str] = frozenset()
-    lost: tuple[str, ...] = ()
-
-    @property
-    def whole(self) -> bool:
-        return not (self.landed or self.busy or self.lost)
-
-
-@dataclass(slots=True)
-class Entry:
-    """One attempt as the journal knows it; numbers are block numbers, 0 for "has not happened".
-
-    Attributes:
-        place: the node that it stages on, "" where the journal is; the nodes, with commas between
-            them, of an attempt that is staged on several and made visible on all of them.
-        splits: those that were asked about, each with the block of the line that claims it.
-        idle: seconds since its owner's last line, by the server's clock.
-        quit: its owner has ended and said so.
-    """
-
-    attempt: str
-    owner: str
-    claimed: int = 0
-    committed: int = 0
-    expired: int = 0
-    released: int = 0
-    landed: int = 0
-    forgotten: int = 0
-    idle: float = 0.0
-    rows: int = 0
-    moves: tuple[Move, ...] = ()
-    place: str = ""
-    splits: dict[str, int] = field(default_factory=dict)
-    quit: bool = False
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """Every node that it stages on."""
-        return tuple(self.place.split(","))
-
-    def moves_at(self, place: str) -> tuple[Move, ...]:
-        """Those of one of its places."""
-        return tuple(m for m in self.moves if m.place in ("", place))
-
-    @property
-    def binding(self) -> bool:
-        """Whether its commit counts: rows can only be published."""
-        return bool(self.committed) and not 0 < self.expired < self.committed
-
-    @property
-    def ended(self) -> bool:
-        """Whether it holds nothing any more and never will."""
-        return not self.landed and bool(self.released or (self.expired and not self.binding))
-
-    @property
-    def dead(self) -> bool:
-        here = self.owner.startswith(f"{owner.me()} ") and self.owner not in _RUNNING
-        # A last line from the far future: the clock has jumped back, and a living owner would
-        # have written since, or will lose an attempt.
-        silent = abs(self.idle) > LEASE_SECONDS
-        return self.quit or here or owner.dead(self.owner) or silent
-
-
-class Fate(Enum):
-    """What others have made of an attempt that this process goes on with."""
-
-    OWN = "nothing"
-    TAKEN = "expired: another process took this one for dead"
-    LANDED = "published"
-
-
-class Claims(Protocol):
-    """Who may load which split, as the executor asks it."""
-
-    def claim(self, attempt: str, splits: Sequence[Split], place: str = "") -> Claim: ...
-    def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool: ...
-    def landed(self, attempt: str) -> None: ...
-    def alone(self, attempt: str, place: str = "") -> bool: ...
-    def release(self, attempt: str) -> None: ...
-    def fate(self, attempt: str) -> Fate: ...
-
-
-class Alone:
-    """The claims of a target that one process has to itself: an embedded folder, a file."""
-
-    def claim(self, attempt: str, splits: Sequence[Split], place: str = "") -> Claim:
-        return Claim()
-
-    def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool:
-        return True
-
-    def landed(self, attempt: str) -> None:
-        """Nothing: the ledger in the folder is the only memory."""
-
-    def release(self, attempt: str) -> None:
-        """Nothing is held."""
-
-    def fate(self, attempt: str) -> Fate:
-        return Fate.OWN
-
-    def alone(self, attempt: str, place: str = "") -> bool:
-        return True
 
 
 class Journal:
@@ -219,7 +97,7 @@ class Journal:
             place: the node of a cluster that the attempt stages on, or several with commas between
                 them; "" where there is only one.
         """
-        _RUNNING.add(self._owner)
+        RUNNING.add(self._owner)
         self._held.add(attempt)
         # Marks first: were they behind the lines of a long claim, another's claim on the file in
         # between would be later than the ranges and earlier than the marks.
@@ -389,7 +267,7 @@ class Journal:
             f"FROM {self._name} WHERE {into} AND ({chosen} OR event IN ('alive', 'quit')) "
             "ORDER BY _block_number"
         )
-        return _entries(rows)
+        return read_entries(rows)
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -468,7 +346,7 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        _RUNNING.discard(self._owner)
+        RUNNING.discard(self._owner)
         if self._held:
             # Others may have at once what this load still holds. They find out by themselves
             # when this does not get through.
@@ -487,16 +365,6 @@ class Journal:
                 self._append("alive", "")
 
 
-_EVENTS = {
-    "claim": "claimed",
-    "commit": "committed",
-    "expire": "expired",
-    "release": "released",
-    "landed": "landed",
-    "forget": "forgotten",
-}
-
-
 def _no_ranges(other: Entry) -> None:
     """Raises LedgerError: another process has landed ranges of a file that this one takes whole."""
     if any(i.startswith(MARK) for i in other.splits):
@@ -504,32 +372,3 @@ def _no_ranges(other: Entry) -> None:
             "another rowfall has cut a file into ranges that this one was going to load whole",
             hint="Run the same command again: it goes on with the ranges that are left.",
         )
-
-
-def _entries(rows: Iterable[Sequence[Any]]) -> dict[str, Entry]:
-    found: dict[str, Entry] = {}
-    # An owner may write expire and landed for another's attempt: the claim says whose it is.
-    idle: dict[str, float] = {}
-    quit: set[str] = set()
-    for event, attempt, who, block, count, detail, splits, seconds in rows:
-        idle[who] = seconds
-        if event == QUIT:
-            quit.add(who)
-        if event in ("alive", QUIT):
-            continue
-        entry = found.setdefault(attempt, Entry(attempt, who))
-        name = _EVENTS[event]
-        # The first line of a kind counts; a repeated one is the echo of a lost connection.
-        setattr(entry, name, getattr(entry, name) or int(block))
-        if event == "claim":
-            entry.owner = who
-            entry.place = detail
-            for split in splits:
-                entry.splits.setdefault(split, int(block))
-        elif event == "commit":
-            entry.rows = int(count)
-            entry.moves = tuple(Move(*move) for move in json.loads(detail))
-    for entry in found.values():
-        entry.idle = idle.get(entry.owner, 0.0)
-        entry.quit = entry.owner in quit
-    return found

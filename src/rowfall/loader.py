@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowfall import staging, summary, views
+from rowfall.claims import Alone, Claims
 from rowfall.doctor import Doctor
 from rowfall.errors import (
     EngineError,
@@ -21,12 +22,13 @@ from rowfall.errors import (
     UsageError,
 )
 from rowfall.events import Listener, LoadEnded, LoadStarted, Note
-from rowfall.execute import Executor, fill, run_all, together
+from rowfall.execute import Executor, fill, run_all
 from rowfall.homes import Homes, dropped
 from rowfall.jobs import Job, Seat
-from rowfall.journal import Alone, Claims, Journal
+from rowfall.journal import Journal
 from rowfall.landing.base import Means, Place
-from rowfall.ledger import Ledger, into_key
+from rowfall.ledger import Ledger
+from rowfall.ledger.rows import into_key
 from rowfall.model import Plan, Statement
 from rowfall.outcome import make_report
 from rowfall.past import choose_load, drop_own_empty_table
@@ -39,6 +41,7 @@ from rowfall.results import Report
 from rowfall.route import deliver
 from rowfall.shadow import Shadow, shadowed, table_uuid
 from rowfall.sqltext import SqlText
+from rowfall.tally import total
 from rowfall.targets.base import Publish
 from rowfall.twins import Twins
 from rowfall.verifier import compare_staged
@@ -291,7 +294,7 @@ class Load:
         try:
             fill(queue, made, job.into)
             run_all(executors, queue)
-            tally = together(tallies)
+            tally = total(tallies)
             if tally.failures:
                 outcome = "partial" if tally.landed or landed else "failed"
             self._show(executor, twins[0], bool(tally.failures))
@@ -307,7 +310,7 @@ class Load:
         job.emit(LoadEnded(self.load_id, outcome))
         if problem is not None:
             raise problem
-        tally = together(tallies)
+        tally = total(tallies)
         if tally.checksum is not None and tally.landed:
             compare_staged(job, made, tally.checksum, tally.landed_ids, self.load_id)
         return report

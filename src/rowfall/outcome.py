@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from rowfall import __version__, summary
 from rowfall.distribution import distribution, imbalance
 from rowfall.errors import RowfallError
-from rowfall.execute import Tally, by_seat, together
 from rowfall.jobs import Job
 from rowfall.model import Plan
 from rowfall.pressure import Waited
 from rowfall.publish import ask
 from rowfall.results import Report, ShardReport
 from rowfall.sqltext import quote
+from rowfall.tally import Tally, by_seat, total
 
 # Ticks miss up to half a second at the end of each statement.
 LONG_SECONDS = 5.0
@@ -80,7 +80,7 @@ def make_report(
     waited: Waited | None,
 ) -> Report:
     """The :class:`rowfall.results.Report` of one run that took ``seconds``."""
-    tally = together(tallies)
+    tally = total(tallies)
     alive = outcome in ("done", "partial", "failed")
     # Less than at the beginning: the engine died and its successor counts from zero.
     cpu = max(0.0, job.engine.cpu_seconds() - cpu_before)

@@ -13,7 +13,8 @@ from rowfall import sql
 from rowfall.errors import UsageError
 from rowfall.jobs import Job
 from rowfall.journal import Journal
-from rowfall.ledger import Ledger, LoadRow
+from rowfall.ledger import Ledger
+from rowfall.ledger.rows import LoadRow
 from rowfall.model import Statement
 from rowfall.options import changed
 from rowfall.publish import ask

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rowfall.engines.base import Engine
 from rowfall.errors import RowfallError
 from rowfall.events import Listener, Note
-from rowfall.ledger import Move
+from rowfall.ledger.rows import Move
 from rowfall.publish import ask
 from rowfall.sqltext import quote
 

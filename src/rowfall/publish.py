@@ -18,7 +18,8 @@ from typing import Any
 from rowfall import sql
 from rowfall.engines.base import Engine
 from rowfall.errors import EngineError, LedgerError, TargetError
-from rowfall.ledger import Ledger, Move
+from rowfall.ledger import Ledger
+from rowfall.ledger.rows import Move
 from rowfall.model import Column, Pair, Statement
 from rowfall.sqltext import SqlText, quote
 from rowfall.staging import Ask

@@ -7,7 +7,8 @@ from rowfall.engines.base import Engine
 from rowfall.errors import LedgerError
 from rowfall.events import Listener, Note
 from rowfall.journal import Journal
-from rowfall.ledger import Attempt, Ledger, into_parts
+from rowfall.ledger import Ledger
+from rowfall.ledger.rows import Attempt, into_parts
 from rowfall.model import Pair, Statement
 from rowfall.publish import Publisher, ask, asker, pairs_of
 from rowfall.shadow import table_uuid

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowfall import fastpath, retry
+from rowfall.claims import Fate
 from rowfall.decode import DeclinedError
 from rowfall.doctor import TooManyBadRowsError
 from rowfall.engines.codes import DATA_CODES, MEMORY_LIMIT
 from rowfall.errors import DataError, EngineError, RowfallError, SourceError, TargetError
-from rowfall.journal import Fate
-from rowfall.ledger import Move
+from rowfall.ledger.rows import Move
 from rowfall.listing import Split
 from rowfall.publish import PUBLISH_LANE, Publisher
 from rowfall.tune import lower

@@ -11,10 +11,12 @@ from typing import Any
 
 from rowfall import sql, staging
 from rowfall.engines.base import Engine
+from rowfall.entries import Entry
 from rowfall.errors import EngineError, LedgerError, TargetError
 from rowfall.events import Listener, Note
-from rowfall.journal import Entry, Journal
-from rowfall.ledger import Ledger, Move
+from rowfall.journal import Journal
+from rowfall.ledger import Ledger
+from rowfall.ledger.rows import Move
 from rowfall.model import Pair, Statement
 from rowfall.publish import Publisher, ask
 from rowfall.reconcile import with_tables

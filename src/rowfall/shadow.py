@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from rowfall import retry, sql, staging
+from rowfall.claims import Claims
 from rowfall.engines.base import Engine
 from rowfall.errors import LedgerError, RowfallError
-from rowfall.journal import Claims
 from rowfall.ledger import Ledger
 from rowfall.model import Statement
 from rowfall.publish import Publisher, Staged, ask

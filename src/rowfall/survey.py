@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowfall import header, sql
-from rowfall.codec import parse_type, reader_settings
+from rowfall.codec import parse_type
 from rowfall.errors import DataError, RowfallError, SourceError
 from rowfall.facts import Found, Wanted, aggregates, grouped
 from rowfall.header import Ask
 from rowfall.listing import Listing, Split
 from rowfall.model import Encoding, Kind
+from rowfall.readersettings import reader_settings
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText, quote
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from rowfall.codec import reader_settings
 from rowfall.errors import UsageError
 from rowfall.model import Column, Encoding, Facts, Kind, Setting
+from rowfall.readersettings import reader_settings
 from rowfall.units import memory as bytes_text
 
 # Resident before the first row: the engine's code and its caches (measured 270-330 MB, chDB 26.9).

@@ -16,8 +16,8 @@ import pytest
 from lab.clickhouse import ClickHouse
 from rowfall import sql
 from rowfall.bodies import for_server
-from rowfall.codec import reader_settings
 from rowfall.model import Column, Encoding, Schema
+from rowfall.readersettings import reader_settings
 from rowfall.sqltext import SqlText
 from unit.memory import Chdb, ChdbError, from_file
 from unit.test_codec import (  # noqa: F401 - the tests themselves, with the fixtures of this file

@@ -12,12 +12,13 @@ from contract.engines import connect
 from lab.clickhouse import ClickHouse
 from lab.process import wait_until
 from lab.proxy import Proxy
+from rowfall import entries, owner
 from rowfall import journal as journals
-from rowfall import owner
+from rowfall.claims import Fate
 from rowfall.engines.server import Server
 from rowfall.errors import LedgerError
-from rowfall.journal import Fate, Journal
-from rowfall.ledger import Move
+from rowfall.journal import Journal
+from rowfall.ledger.rows import Move
 from rowfall.listing import Listing, Part, Split
 
 INTO = "11111111-2222-3333-4444-555555555555"
@@ -120,7 +121,7 @@ def test_silent_owners_elsewhere_lose_their_lease(
     other = another(server)
     assert other.claim("b_1", [split(1)]).busy
     other.release("b_1")
-    monkeypatch.setattr(journals, "LEASE_SECONDS", -1)
+    monkeypatch.setattr(entries, "LEASE_SECONDS", -1)
     assert another(server).claim("b_2", [split(1)]).lost == ("a_1",)
 
 
@@ -245,7 +246,7 @@ def test_of_two_long_claims_that_alternate_each_split_has_one_holder(
     other = another(server)
     one, two = split(1), split(2)
     journal._held.add("a_1")
-    journals._RUNNING.update({journal._owner, other._owner})
+    entries.RUNNING.update({journal._owner, other._owner})
     for who, attempt, each in (
         (journal, "a_1", one), (other, "b_1", two), (journal, "a_1", two), (other, "b_1", one),
     ):  # fmt: skip

@@ -22,7 +22,7 @@ from lab.process import wait_until
 from lab.proxy import Proxy
 from rowfall import bodies
 from rowfall.bodies.cutting import Read
-from rowfall.codec import Evidence, codec, reader_settings
+from rowfall.codec import Evidence, codec
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.errors import EngineError, RowfallError, SourceError, UsageError
@@ -30,6 +30,7 @@ from rowfall.formats import find
 from rowfall.model import Encoding, Kind, Outcome, Schema
 from rowfall.options import Options
 from rowfall.push import Pusher, streams
+from rowfall.readersettings import reader_settings
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText, quote

@@ -12,7 +12,8 @@ from rowfall import staging as twin
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import LedgerError
 from rowfall.events import silent
-from rowfall.ledger import Ledger, into_key
+from rowfall.ledger import Ledger
+from rowfall.ledger.rows import into_key
 from rowfall.listing import Split
 from rowfall.model import Column, Pair, Schema, Statement
 from rowfall.publish import Publisher, ask

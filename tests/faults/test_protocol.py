@@ -32,7 +32,8 @@ from rowfall.errors import EngineError, LedgerError
 from rowfall.execute import Executor
 from rowfall.journal import Journal
 from rowfall.landing.base import Done, Means
-from rowfall.ledger import Ledger, into_key
+from rowfall.ledger import Ledger
+from rowfall.ledger.rows import into_key
 from rowfall.listing import Split
 from rowfall.model import Outcome, Pair, Statement
 from rowfall.reconcile import follow

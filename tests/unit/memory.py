@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rowfall import sql
-from rowfall.codec import reader_settings
 from rowfall.errors import EngineError
 from rowfall.listing import Listing, Split
 from rowfall.model import Column, Encoding, Kind, Schema
+from rowfall.readersettings import reader_settings
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText, quote
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rowfall.errors import Exit, LedgerError
-from rowfall.ledger import Ledger, Move, into_key, into_parts
+from rowfall.ledger import Ledger
+from rowfall.ledger.rows import Move, into_key, into_parts
 from rowfall.listing import Split
 
 INTO = into_key("default", "t")

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 
 from rowfall import formats, sql
 from rowfall.bodies.cutting import SCAN, Read, cuts
-from rowfall.codec import BOM, MISSING, TAG, parse_type, reader_settings
+from rowfall.codec import BOM, MISSING, TAG, parse_type
 from rowfall.listing import Split
 from rowfall.model import Column, Encoding, Facts, Kind, Schema
+from rowfall.readersettings import reader_settings
 from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText
 from rowfall.units import memory as bytes_text

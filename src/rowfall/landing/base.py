@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from rowfall.claims import Claims
 from rowfall.delivery import Delivery
 from rowfall.doctor import Doctor
 from rowfall.engines.base import Engine
 from rowfall.events import Listener
-from rowfall.journal import Claims
 from rowfall.ledger import Ledger
 from rowfall.model import Outcome, Setting
 from rowfall.publish import Staged

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rowfall import staging
 from rowfall.landing.base import Done, Landed, Means, Place
-from rowfall.ledger import Move
+from rowfall.ledger.rows import Move
 from rowfall.model import Pair, Statement
 from rowfall.parallel import on_all
 from rowfall.publish import PUBLISH_LANE, Publisher, Staged, asker
