@@ -55,6 +55,11 @@ FETCHED_AHEAD = 32 << 20
 # Rows of a block that is read or made: the engine's own size, and the least that is worth it.
 READ_ROWS = 65_409
 LEAST_READ_ROWS = 512
+# The Parquet reader's own sizes.
+_PARQUET_OWN = {
+    "input_format_parquet_max_block_size": READ_ROWS,
+    "input_format_parquet_prefer_block_bytes": 16 << 20,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,25 +238,31 @@ def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
     reading = Setting(
         "max_block_size", passing, f"a quarter of a block / {shape.row_bytes:.0f} bytes a row"
     )
-    held = Setting(
+    held = _parquet_memory(facts, shape)
+    waiting = Setting(
         "input_format_parquet_memory_high_watermark",
-        _parquet_memory(facts, shape),
+        held,
         f"1/{PARQUET_SHARE} of the memory that is left may wait to be sorted",
     )
+    typed = _parquet(rows, size) if held else []
+    least = 2 if typed else 1
     return [
         *([reading] if passing < READ_ROWS else []),
-        *([held] if held.value else []),
+        *([waiting] if held else []),
+        *typed,
         Setting(
             "min_insert_block_size_rows",
-            rows,
-            f"at most {MOST_BLOCK_ROWS:,} rows"
+            rows // least,
+            ("half of " if typed else "")
+            + f"at most {MOST_BLOCK_ROWS:,} rows"
             + (", four times that for many partitions" if shape.partitions > 10 else "")
             + f", and block bytes / {shape.row_bytes:.0f} bytes a row",
         ),
         Setting(
             "min_insert_block_size_bytes",
-            size,
-            f"({bytes_text(facts.memory)} - {fixed} for engine and buffers) / "
+            size // least,
+            ("half of " if typed else "")
+            + f"({bytes_text(facts.memory)} - {fixed} for engine and buffers) / "
             f"({COPIES_PER_BLOCK + shape.decoded} x {writers} writers), at most "
             f"{bytes_text(MOST_BLOCK_BYTES)} and what the statement's limit allows",
         ),
@@ -260,6 +271,21 @@ def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
             _limit(facts),
             "the statement's share of --memory; it fails alone, not the machine",
         ),
+    ]
+
+
+def _parquet(rows: int, size: int) -> list[Setting]:
+    """The Parquet reader hands over blocks that become parts as they are.
+
+    Of the engine's own 65,409 rows many are copied into one: a tenth of a load of 51 columns. The
+    end of a row group is a smaller block: half of a block is enough for a part.
+    """
+    if size < 2 * _PARQUET_OWN["input_format_parquet_prefer_block_bytes"]:
+        return []
+    whole = "a block of the reader becomes a part without being copied into a larger one"
+    return [
+        Setting("input_format_parquet_max_block_size", rows, whole),
+        Setting("input_format_parquet_prefer_block_bytes", size, whole),
     ]
 
 
@@ -312,6 +338,9 @@ def lower(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
             lowered.append(Setting(item.name, value, "lowered after a memory error"))
         elif item.name == "max_block_size":
             value = max(LEAST_READ_ROWS, int(item.value) // 16)
+            lowered.append(Setting(item.name, value, "lowered after a memory error"))
+        elif item.name in _PARQUET_OWN:
+            value = min(_PARQUET_OWN[item.name], int(item.value) // 4)
             lowered.append(Setting(item.name, value, "lowered after a memory error"))
         elif item.name in ("max_insert_threads", "max_threads"):
             value = max(1, int(item.value) // 2)

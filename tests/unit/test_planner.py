@@ -19,7 +19,7 @@ from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText
 from rowfall.targets.export import Export
 from rowfall.targets.table import embedded
-from rowfall.tune import Shape, tune
+from rowfall.tune import Shape, lower, tune
 
 CSV_GZ = Encoding("CSV", "gzip", Kind.TEXT)
 SCHEMA = Schema((Column("a", "UInt32"), Column("b", "String")), order_by="a")
@@ -187,6 +187,22 @@ class TestSettings:
         made = {s.name: s.value for s in tune(Facts("26.9", 2, memory), shape, {})}
         assert (made["max_threads"], made["max_insert_threads"]) == (readers, writers)
         assert 8 << 20 <= int(made["min_insert_block_size_bytes"]) <= most
+
+    def test_blocks_of_the_parquet_reader_become_parts_as_they_are(self) -> None:
+        columns = tuple(Column(f"c{n}", "Nullable(UInt64)") for n in range(60))
+        encoding = Encoding("Parquet", "none", Kind.TYPED)
+        shape = Shape(4, 42_500_000, 520.0, 1, columns, encoding, remote=False)
+        settings = tune(Facts("26.9", 2, 8 << 30), shape, {})
+        made = {s.name: int(s.value) for s in settings if str(s.value).isdigit()}
+        read = made["input_format_parquet_max_block_size"]
+        assert read > 400_000
+        assert made["min_insert_block_size_rows"] == read // 2, "a row group's end is smaller"
+        assert (
+            made["min_insert_block_size_bytes"] <= made["input_format_parquet_prefer_block_bytes"]
+        )
+        smaller = {s.name: s.value for s in lower(settings)}
+        assert smaller["input_format_parquet_max_block_size"] == 65_409
+        assert smaller["input_format_parquet_prefer_block_bytes"] == 16 << 20
 
     def test_every_reason_is_given(self) -> None:
         assert all(s.reason for s in plan_of([1]).settings)
