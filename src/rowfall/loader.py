@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rowfall import staging, summary, views
 from rowfall.claims import Alone, Claims
+from rowfall.creating import create
 from rowfall.doctor import Doctor
 from rowfall.errors import (
     EngineError,
@@ -29,7 +30,7 @@ from rowfall.journal import Journal
 from rowfall.landing.base import Means, Place
 from rowfall.ledger import Ledger
 from rowfall.ledger.rows import into_key
-from rowfall.model import Plan, Statement
+from rowfall.model import Plan
 from rowfall.outcome import make_report
 from rowfall.past import choose_load, drop_own_empty_table
 from rowfall.planner import FILTER
@@ -40,7 +41,6 @@ from rowfall.reconcile import reconcile
 from rowfall.results import Report
 from rowfall.route import deliver
 from rowfall.shadow import Shadow, shadowed, table_uuid
-from rowfall.sqltext import SqlText
 from rowfall.tally import total
 from rowfall.targets.base import Publish
 from rowfall.twins import Twins
@@ -49,10 +49,7 @@ from rowfall.watch import Together
 from rowfall.workqueue import WorkQueue
 
 if TYPE_CHECKING:
-    from rowfall.shards import Shards
-
-# The user may not create tables (497) or is read-only (164): what the server says is the cause.
-RIGHTS = (497, 164)
+    pass
 
 UNKNOWN_TABLE = 60
 
@@ -174,51 +171,15 @@ class Load:
 
     def _create(self, made: Plan) -> list[Twins | None]:
         """Make what is missing: table, shadow, journal. Returns how each seat stages attempts."""
-        job, ledger = self.job, self.ledger
-        target = job.target
-        if not target.table:
-            for statement in target.create(made.schema):
-                job.engine.run(Statement(statement))
+        job = self.job
+        create(job, self.ledger, self.load_id, made)
+        if not job.target.table:
             return [None]
-        if job.shards is not None:
-            self._create_on_cluster(job.shards, made)
-            statements: tuple[SqlText, ...] = ()
-        else:
-            statements = () if made.schema.exists else target.create(made.schema, job.home)
-        if statements:
-            ledger.step(self.load_id, "create", "started")
-            if made.ddl:
-                job.emit(Note("info", f"creating the table:\n{made.ddl}"))
-            try:
-                for statement in statements:
-                    job.engine.run(Statement(statement))
-            except EngineError as error:
-                if error.transient or error.code in RIGHTS:
-                    raise
-                cause = error.message.split(", required columns", 1)[0]
-                raise UsageError(
-                    f"the table cannot be created: {cause}",
-                    hint="Check --order-by, --engine and the other options of the table.",
-                ) from None
-            ledger.step(self.load_id, "create", "done")
         if not job.options.replace:
             self._homes.remember()
         twins: list[Twins | None] = [self._twins(seat) for seat in job.seats]
         self._open_journals()
         return twins
-
-    def _create_on_cluster(self, shards: Shards, made: Plan) -> None:
-        job, ledger = self.job, self.ledger
-        missing = shards.missing(made.schema, job.options)
-        if not missing:
-            return
-        if not made.schema.exists:
-            ledger.step(self.load_id, "create", "started")
-            job.emit(Note("info", f"creating the tables:\n{made.ddl}"))
-        for ddl in missing:
-            shards.make(ddl, job.emit)
-        if not made.schema.exists:
-            ledger.step(self.load_id, "create", "done")
 
     def _twins(self, seat: Seat) -> Twins:
         job = self.job

@@ -16,8 +16,9 @@ from contract.engines import Guarded, Wire, connect, new_id, new_table, run, run
 from lab.http import Web
 from lab.process import free_ports, wait_until
 from lab.proxy import Proxy
+from rowfall.engines._evidence import UnknownOutcome
 from rowfall.engines._http import Answer
-from rowfall.engines.server import Server, UnknownOutcome
+from rowfall.engines.server import Server
 from rowfall.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.secrets import Secret
 

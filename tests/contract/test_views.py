@@ -21,7 +21,8 @@ from rowfall.publish import ask
 from rowfall.secrets import Secret
 from rowfall.sql import qualified
 from rowfall.staging import Ask, clone, discard, facts
-from rowfall.views import Select, Views, discover
+from rowfall.views import Views, discover
+from rowfall.viewtext import Select
 
 pytestmark = pytest.mark.xdist_group("engine")
 

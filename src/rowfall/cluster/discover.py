@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rowfall.engines.server import OLDEST, usable_memory
+from rowfall.engines.serverfacts import OLDEST, usable_memory
 from rowfall.errors import RowfallError, TargetError
 from rowfall.sqltext import quote
 

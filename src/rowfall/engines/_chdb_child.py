@@ -237,7 +237,7 @@ def main() -> None:
         leave_folder()
     try:
         if path:
-            # Held until this process ends: see embedded._take_folder.
+            # Held until this process ends: see _folder.take_folder.
             fcntl.lockf(os.open(os.path.join(path, lock), os.O_RDWR), fcntl.LOCK_EX)
         path = path or ":memory:"
         first = connect(path)

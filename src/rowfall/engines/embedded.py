@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import queue
@@ -14,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from rowfall.engines._folder import LOCK_NAME, take_folder
 from rowfall.engines.base import Tick
 from rowfall.engines.codes import translate
 from rowfall.engines.machine import free_memory, resident, usable_cores
 from rowfall.engines.prestart import Child, take
-from rowfall.errors import EngineError, TargetError
+from rowfall.errors import EngineError
 from rowfall.model import Facts, Outcome, Statement
 from rowfall.secrets import Secret, redact
 from rowfall.sql import settings_clause
 from rowfall.sqltext import SqlText, quote
 
-LOCK_NAME = "rowfall.lock"
 # The lane of KILL and of the watch queries: never busy with a long statement.
 CONTROL_LANE = 99
 # Opening a large folder (thousands of parts) takes seconds; a child that says nothing for this
@@ -32,9 +31,6 @@ CONTROL_LANE = 99
 START_TIMEOUT = 120.0
 # An engine that is asked to go is gone in milliseconds; longer means that the machine hangs.
 CLOSE_TIMEOUT = 5.0
-# The engine of a rowfall that was killed ends when it notices its closed stdin: at once, unless
-# the kernel is still writing out its memory.
-ORPHAN_SECONDS = 15.0
 # A bit of the ninth field of /proc/PID/stat, see proc(5) and linux/sched.h: since 2.6 the same.
 PF_EXITING = 0x4
 # For questions with small answers: machine code for an expression that is seen for the fourth time
@@ -78,7 +74,7 @@ class Embedded:
         self.folder = folder
         self._stay = stay
         self._fds = tuple(fds)
-        self._lock = _take_folder(folder) if folder else None
+        self._lock = take_folder(folder) if folder else None
         self._pending: _Waiting = {}
         self._guard = threading.Lock()
         self._next = 0
@@ -350,60 +346,3 @@ def _ending(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False  # a thread has gone meanwhile: the next look tells
     return True
-
-
-def _take_folder(folder: Path) -> int:
-    """Create the folder and lock it for this process. Returns the lock's descriptor."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise TargetError(
-            f"cannot write to the target folder {folder}: {error.strerror}",
-            hint="Give a folder that you may write to with --to.",
-        ) from None
-    deadline = time.monotonic() + ORPHAN_SECONDS
-    # The lock of the open file is rowfall's, the record lock is its engine's: it is held until
-    # the engine of a killed rowfall has gone, too.
-    for take_lock in (_lock_file, _lock_record):
-        while not take_lock(lock):
-            holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
-            if _alive(holder) or time.monotonic() > deadline:
-                os.close(lock)
-                raise TargetError(
-                    f"the target folder {folder} is in use by another rowfall process"
-                    + (f" (pid {holder})" if holder else ""),
-                    hint="Wait for it to end, or load into another folder.",
-                )
-            time.sleep(0.05)
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
-    return lock
-
-
-def _lock_file(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _lock_record(lock: int) -> bool:
-    """Whether no engine holds it; the new engine takes it when it opens the folder."""
-    try:
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.lockf(lock, fcntl.LOCK_UN)
-    except OSError:
-        return False
-    return True
-
-
-def _alive(pid: str) -> bool:
-    """Whether the process that wrote its number into the lock still runs (a zombie does not)."""
-    if not pid.isdigit() or int(pid) == os.getpid():
-        return False
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except (OSError, IndexError):
-        return False

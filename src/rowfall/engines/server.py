@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from rowfall.engines import _rights
 from rowfall.engines._connect import Address, Connections
@@ -23,49 +21,28 @@ from rowfall.engines._evidence import (
     Evidence,
     Logged,
     Seen,
-    UnknownOutcome,
     cpu_seconds,
     no_clickhouse,
 )
 from rowfall.engines._http import Answer, Body, Exchange, Lost, form
 from rowfall.engines.base import READ_EVENTS, SOURCE_BYTES, Tick
 from rowfall.engines.relay import Relay
-from rowfall.errors import EngineError, RowfallError, TargetError, UsageError
+from rowfall.engines.serverfacts import check_options, read_facts
+from rowfall.errors import EngineError, RowfallError, TargetError
 from rowfall.model import Facts, Outcome, Statement
 from rowfall.secrets import Secret
-from rowfall.sqltext import quote
-
-__all__ = ["OLDEST", "Server", "UnknownOutcome", "usable_memory"]
 
 READONLY = 164  # the server's code for "this user may not change anything"
-# The release from which everything used here behaves as tested.
-OLDEST = (24, 8)
 # Fast enough for a progress bar, slow enough that 16 lanes cost a server nothing.
 TICK_SECONDS = 0.5
 # A finished statement answers at once; 30 s of silence means that the answer got stuck on the way.
 SILENCE_SECONDS = 30.0
-# Only where nothing can be read: ClickHouse's own advice is 4 GB and more for 4 cores.
-MEMORY_PER_CORE = 1 << 30
 # A killed server that systemd or an operator starts again is back well within this.
 BACK_SECONDS = 60.0
 # How far back the log is searched for the end of a statement of an interrupted load.
 LOGGED_DAYS = 30
 # Statements name every file of their attempt; the default of 256 KiB is too short for that.
 MAX_QUERY_SIZE = 64 << 20
-
-# Bytes the server may still take: its limit less what it holds now, and what the machine has.
-_MEMORY_LEFT = """\
-SELECT toInt64OrZero(value) - (SELECT value FROM system.metrics WHERE metric = 'MemoryTracking')
-FROM system.server_settings WHERE name = 'max_server_memory_usage' AND toInt64OrZero(value) > 0
-UNION ALL
-SELECT toInt64(value) FROM system.asynchronous_metrics WHERE metric = 'OSMemoryAvailable'"""
-
-
-def usable_memory(limits: Iterable[int], cores: int) -> int:
-    """Bytes a load may use of a server with these limits, of which 0 and less are none."""
-    # Half, as for the embedded engine: the rest is for its other users and caches.
-    free = min((limit for limit in limits if limit > 0), default=0) // 2
-    return free or cores * MEMORY_PER_CORE
 
 
 class Server:
@@ -126,65 +103,21 @@ class Server:
         self._highest = 0
         self._cpu = 0.0
         try:
-            self.facts = self._read_facts(memory, threads)
-            self._options = self._checked(options or {})
+            # A question that comes by way of another server is a GET, which makes 2 of a 0.
+            relayed = isinstance(self._connections, Relay)
+            self.facts, readonly = read_facts(self.evidence, self._address, memory, threads)
+            self.readonly = 0 if relayed and readonly == 2 else readonly
+            if "log_queries" in self.facts.settings:
+                # Our own questions stay out of its log: two a second would drown everybody else's.
+                self.evidence.own = {"log_queries": "0"}
+            self._options = dict(options or {})
+            check_options(self.evidence, self._address, self._options)
         except Lost as lost:
             self.close()
             raise no_clickhouse(str(self._address), lost.cause) from None
         except BaseException:
             self.close()
             raise
-
-    def _read_facts(self, memory: int | None, threads: int | None) -> Facts:
-        row = self.evidence.ask(
-            "SELECT version(), getSetting('max_threads'), getSetting('readonly'), "
-            "getSetting('max_memory_usage'), getSetting('max_memory_usage_for_user'), timezone()"
-        )[0]
-        version, cores = str(row[0]), threads or max(1, int(row[1]))
-        if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST:
-            raise TargetError(
-                f"the server at {self._address} is ClickHouse {version}, which is too old",
-                hint="rowfall needs ClickHouse {}.{} or newer.".format(*OLDEST),
-            )
-        # A question that comes by way of another server is a GET, which makes 2 of a 0.
-        relayed = isinstance(self._connections, Relay)
-        self.readonly = 0 if relayed and int(row[2]) == 2 else int(row[2])
-        limits = [int(limit) for limit in row[3:5]]
-        with contextlib.suppress(RowfallError):  # an ordinary user may not read all of it
-            limits += [int(left) for (left,) in self.evidence.ask(_MEMORY_LEFT)]
-        changeable = frozenset(
-            name
-            for (name,) in self.evidence.ask("SELECT name FROM system.settings WHERE NOT readonly")
-        )
-        usable = memory or usable_memory(limits, cores)
-        return Facts(version, cores, usable, changeable, str(row[5]))
-
-    def _checked(self, options: Mapping[str, str]) -> dict[str, str]:
-        names = ", ".join(quote(name) for name in options)
-        known = (
-            {name for (name,) in self.evidence.ask(
-                f"SELECT name FROM system.settings WHERE name IN ({names})"
-            )} if options else set()
-        )  # fmt: skip
-        for name in options:
-            if name not in known:
-                raise UsageError(
-                    f"the server at {self._address} does not know the setting {name!r}",
-                    hint="What follows the ? of the target are settings of the server.",
-                )
-        if "log_queries" in self.facts.settings:
-            # Our own questions stay out of its log: two a second would drown everybody else's.
-            self.evidence.own = {"log_queries": "0"}
-        try:
-            values: dict[str, Any] = dict(options)
-            self.evidence.ask("SELECT 1", **values)
-        except RowfallError as error:
-            given = "&".join(f"{name}={value}" for name, value in options.items())
-            raise UsageError(
-                f"the server at {self._address} does not take ?{given}: {error.message}",
-                hint="What follows the ? of the target are settings of the server.",
-            ) from None
-        return dict(options)
 
     def run(
         self,

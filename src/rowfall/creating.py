@@ -1,0 +1,65 @@
+"""The tables that a load needs and does not find: made before its first attempt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rowfall.errors import EngineError, UsageError
+from rowfall.events import Note
+from rowfall.jobs import Job
+from rowfall.ledger import Ledger
+from rowfall.model import Plan, Statement
+
+if TYPE_CHECKING:
+    from rowfall.shards import Shards
+
+# The user may not create tables (497) or is read-only (164): what the server says is the cause.
+RIGHTS = (497, 164)
+
+
+def create(job: Job, ledger: Ledger, load_id: str, made: Plan) -> None:
+    """Make the target where it is missing, on all shards of a cluster.
+
+    Raises:
+        UsageError: the engine does not take its definition.
+        RowfallError: it may not be made here.
+    """
+    target = job.target
+    if not target.table:
+        for statement in target.create(made.schema):
+            job.engine.run(Statement(statement))
+        return
+    if job.shards is not None:
+        _on_cluster(job, job.shards, ledger, load_id, made)
+        return
+    statements = () if made.schema.exists else target.create(made.schema, job.home)
+    if not statements:
+        return
+    ledger.step(load_id, "create", "started")
+    if made.ddl:
+        job.emit(Note("info", f"creating the table:\n{made.ddl}"))
+    try:
+        for statement in statements:
+            job.engine.run(Statement(statement))
+    except EngineError as error:
+        if error.transient or error.code in RIGHTS:
+            raise
+        cause = error.message.split(", required columns", 1)[0]
+        raise UsageError(
+            f"the table cannot be created: {cause}",
+            hint="Check --order-by, --engine and the other options of the table.",
+        ) from None
+    ledger.step(load_id, "create", "done")
+
+
+def _on_cluster(job: Job, shards: Shards, ledger: Ledger, load_id: str, made: Plan) -> None:
+    missing = shards.missing(made.schema, job.options)
+    if not missing:
+        return
+    if not made.schema.exists:
+        ledger.step(load_id, "create", "started")
+        job.emit(Note("info", f"creating the tables:\n{made.ddl}"))
+    for ddl in missing:
+        shards.make(ddl, job.emit)
+    if not made.schema.exists:
+        ledger.step(load_id, "create", "done")
