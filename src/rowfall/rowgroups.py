@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import Any
 
 from rowfall.codec import parse_type
 from rowfall.listing import Part, Split
@@ -82,11 +83,9 @@ def question(source: Source, split: Split, columns: Sequence[Column]) -> SqlText
     )
 
 
-def footer(row: Sequence[object], columns: Sequence[Column]) -> Footer:
-    """The answer to :func:`question`."""
+def footer(row: Sequence[Any], columns: Sequence[Column]) -> Footer:
+    """What the answer to :func:`question`, one row of JSON, says."""
     told, groups = row
-    assert isinstance(told, list)  # noqa: S101 - as asked
-    assert isinstance(groups, list)  # noqa: S101 - as asked
     read = {c.source or c.name: c.read_type or c.type for c in columns}
     values: dict[str, _Value] = {}
     required: set[str] = set()
