@@ -52,7 +52,7 @@ def expect(
     return Forecast(rows, seconds, min(memory, inputs.facts.memory), parts, _advice(inputs, parts))
 
 
-def together(forecasts: Sequence[Forecast]) -> Forecast:
+def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
     """What all seats are expected to do at the same time."""
     rows = [f.rows for f in forecasts]
     seconds = [f.seconds for f in forecasts]

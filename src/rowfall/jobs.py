@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rowfall import planner, sql, staging
+from rowfall import sql, staging
 from rowfall.cluster.keys import Keyed
 from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
@@ -30,15 +30,13 @@ from rowfall.targets import default_table, open_target
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
 from rowfall.units import parse_size
+from rowfall.ways import BY_HAND, FILTER, METHODS
 
 if TYPE_CHECKING:
     from rowfall.engines.server import Server
     from rowfall.shards import Shards
 
 _WAIT = re.compile(r"merges=[1-9]\d*|replicas")
-BY_HAND = ("s3cluster", "s3cluster-parallel", "views")
-"""``--method``: see :mod:`rowfall.methods`."""
-METHODS = ("local", planner.FILTER, planner.DISTRIBUTED, *BY_HAND)
 
 # Databases that an error names; some servers have thousands.
 MOST_NAMES = 8
@@ -168,7 +166,7 @@ def open_job(
     by_hand = options.method in BY_HAND
     if by_hand:
         options = replace(options, direct=True, pull=True, decoder="never")
-    elif options.method == planner.FILTER:
+    elif options.method == FILTER:
         options = replace(options, pull=True)
     prestart(texts, to)  # it imports while the source is listed
     source = open_source(texts, options)

@@ -33,7 +33,6 @@ from rowfall.ledger.rows import into_key
 from rowfall.model import Plan
 from rowfall.outcome import make_report
 from rowfall.past import choose_load, drop_own_empty_table
-from rowfall.planner import FILTER
 from rowfall.planning import landed_ids, plan_job
 from rowfall.pressure import Pressure, Waited
 from rowfall.publish import Staged, asker
@@ -46,6 +45,7 @@ from rowfall.targets.base import Publish
 from rowfall.twins import Twins
 from rowfall.verifier import compare_staged
 from rowfall.watch import Together
+from rowfall.ways import FILTER
 from rowfall.workqueue import WorkQueue
 
 if TYPE_CHECKING:

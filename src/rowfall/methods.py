@@ -29,7 +29,7 @@ _S3 = re.compile(r"(\A|FROM )s3\(")
 
 
 class ByMethod:
-    """The delivery of a ``--method`` that is :data:`rowfall.jobs.BY_HAND`.
+    """The delivery of a ``--method`` that is :data:`rowfall.ways.BY_HAND`.
 
     Args:
         engine: the node that was named, which runs the statement.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rowfall import attempts, forecast
 from rowfall.inputs import Inputs
 from rowfall.model import Kind
-from rowfall.planner import DISTRIBUTED, FILTER
+from rowfall.ways import DISTRIBUTED, FILTER
 
 # Measured with 10 M rows of trips data (5 bytes in memory) and 1 M rows of 528 bytes, on 2 and 4
 # shards (24.10, CPU seconds of all query logs, one or two runs each): filter took 2R + S and

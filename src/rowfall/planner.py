@@ -16,9 +16,8 @@ from rowfall.sources.base import Source
 from rowfall.sqltext import SqlText
 from rowfall.targets.base import Target
 from rowfall.tune import ENGINE_BASE, Shape, tune
+from rowfall.ways import DISTRIBUTED, FILTER
 
-# How rows get to the shard that a sharding key says, see :class:`rowfall.model.Plan`.
-FILTER, DISTRIBUTED = "filter", "distributed"
 FOREGROUND = (
     Setting("distributed_foreground_insert", 1, "rows are on their shards when it ends"),
     # The source is read where the statement runs, not by a statement on each shard.
@@ -64,7 +63,7 @@ def make_plan(inputs: Inputs) -> Plan:
         groups=groups,
         lanes=first.lanes,
         settings=first.settings,
-        forecast=forecast.together([cut.forecast for cut in cuts]),
+        forecast=forecast.side_by_side([cut.forecast for cut in cuts]),
         facts=inputs.facts,
         example=_example(inputs, schema, groups, first.settings),
         landed=len(inputs.landed),

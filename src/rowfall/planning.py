@@ -12,7 +12,7 @@ from rowfall.engines.codes import DATA_CODES
 from rowfall.errors import DataError, RowfallError, UsageError
 from rowfall.events import Note
 from rowfall.inputs import Inputs, SeatFacts
-from rowfall.jobs import BY_HAND, Job
+from rowfall.jobs import Job
 from rowfall.journal import Journal
 from rowfall.ledger import Ledger
 from rowfall.listing import Listing
@@ -22,6 +22,7 @@ from rowfall.publish import ask, asker, read_rows
 from rowfall.shadow import table_uuid
 from rowfall.sqltext import SqlText, quote
 from rowfall.targets.base import Publish
+from rowfall.ways import BY_HAND
 
 
 def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[int]]:

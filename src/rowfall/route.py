@@ -5,10 +5,10 @@ from __future__ import annotations
 from rowfall import decoding
 from rowfall.decode import Decode, DecodePush, Given
 from rowfall.delivery import Delivery, Pull, Push
-from rowfall.jobs import BY_HAND, Job, Seat
+from rowfall.jobs import Job, Seat
 from rowfall.model import Plan
-from rowfall.planner import DISTRIBUTED, FILTER
 from rowfall.spread import Filtered, Scattered, sending
+from rowfall.ways import BY_HAND, DISTRIBUTED, FILTER
 
 
 def deliver(job: Job, plan: Plan, seat: Seat) -> Delivery:

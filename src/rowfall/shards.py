@@ -23,11 +23,11 @@ from rowfall.errors import RowfallError, TargetError, UsageError
 from rowfall.events import Listener, Note
 from rowfall.model import Schema, Statement
 from rowfall.options import Options
-from rowfall.planner import DISTRIBUTED, FILTER
 from rowfall.publish import ask, asker, read_rows
 from rowfall.sqltext import SqlText
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
+from rowfall.ways import DISTRIBUTED, FILTER
 
 if TYPE_CHECKING:
     from rowfall.engines.server import Server

@@ -16,10 +16,10 @@ from rowfall.inputs import Inputs
 from rowfall.jobs import Job, Seat
 from rowfall.model import Outcome, Schema, Setting
 from rowfall.parallel import on_all
-from rowfall.planner import DISTRIBUTED, FILTER
 from rowfall.publish import ask
 from rowfall.sqltext import quote
 from rowfall.targets.table import Table
+from rowfall.ways import DISTRIBUTED, FILTER
 
 # What a Distributed table takes for a key when it inserts (StorageDistributed::createSelector).
 _INTEGER = re.compile(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")

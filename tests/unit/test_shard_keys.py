@@ -17,9 +17,10 @@ from rowfall.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.options import Options
 from rowfall.parallel import on_all
 from rowfall.placing import costs
-from rowfall.planner import DISTRIBUTED, FILTER, make_plan
+from rowfall.planner import make_plan
 from rowfall.sources import open_source
 from rowfall.targets import open_target
+from rowfall.ways import DISTRIBUTED, FILTER
 
 FACTS = Facts("24.10.2.80", 8, 8 << 30)
 SLOT = re.compile(r"reinterpretAsUInt64\(id\) % (\d+) (?:= (\d+)|BETWEEN (\d+) AND (\d+))")
