@@ -24,7 +24,7 @@ from kills import CHANGES, children  # beside this script
 from rowfall.cli import main
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
-from rowfall.ledger import Ledger
+from rowfall.ledger.store import Store
 
 
 def kill_engine() -> None:
@@ -63,7 +63,7 @@ class Steps:
 
 
 def patch(steps: Steps) -> None:
-    change = Ledger._change
+    change = Store.change
 
     def stepping(run: Callable[..., Any]) -> Callable[..., Any]:
         def run_step(self: Embedded | Server, statement: Any, **options: Any) -> Any:
@@ -79,7 +79,7 @@ def patch(steps: Steps) -> None:
         return run_step
 
     @contextmanager
-    def change_step(self: Ledger) -> Iterator[Any]:
+    def change_step(self: Store) -> Iterator[Any]:
         # The caller of the context manager: what is written down.
         number = steps.begin(f"ledger: {sys._getframe(2).f_code.co_name}")
         with change(self) as db:
@@ -88,7 +88,7 @@ def patch(steps: Steps) -> None:
         steps.at(number, "after")
 
     Embedded.run, Server.run = stepping(Embedded.run), stepping(Server.run)  # type: ignore[method-assign]
-    Ledger._change = change_step  # type: ignore[method-assign]
+    Store.change = change_step  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ class TestRefuses:
     def test_one_that_is_locked(self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
         other = sqlite3.connect(ledger.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        ledger._db.execute("PRAGMA busy_timeout=50")
+        ledger._store._db.execute("PRAGMA busy_timeout=50")
         with pytest.raises(LedgerError, match="locked"):
             ledger.end("a", "done", "{}")
         other.close()

@@ -1,31 +1,19 @@
-"""The ledger: SQLite, every state change one function and one transaction.
+"""The ledger: every state change one function and one transaction.
 
-Intent is written before an action, the outcome after it. ``synchronous=FULL`` because a ledger
-that forgets its last line after a power cut would load rows twice; one commit costs about a
-millisecond and an attempt needs five.
+Intent is written before an action, the outcome after it.
 """
 
 from __future__ import annotations
 
-import sqlite3
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from rowfall import owner
-from rowfall.errors import LedgerError
 from rowfall.ledger.rows import Attempt, LoadRow, Move, into_key
+from rowfall.ledger.store import Store
 from rowfall.listing import Split
 from rowfall.targets.base import SHADOW_SUFFIX
-
-# 2: publishing by ATTACH, owners of loads.
-VERSION = 2
-# Another process writes for milliseconds; longer means that it hangs inside a transaction.
-BUSY_SECONDS = 10.0
 
 
 class Ledger:
@@ -40,69 +28,7 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # Worker, publisher and main thread share the connection: transactions take turns.
-        self._guard = threading.RLock()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # The publisher runs on a thread of its own; SQLite itself is in serialised mode.
-            self._db = sqlite3.connect(
-                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.execute("PRAGMA foreign_keys=ON")
-            self._prepare()
-        except OSError as error:
-            raise LedgerError(
-                f"cannot create the ledger {path}: {error.strerror}",
-                hint="Give another place with ROWFALL_HOME.",
-            ) from None
-        except sqlite3.Error as error:
-            raise _explain(path, error) from None
-
-    def _prepare(self) -> None:
-        (found,) = self._db.execute("PRAGMA user_version").fetchone()
-        if found == VERSION:
-            return
-        if found:
-            age = "a newer" if found > VERSION else "an older"
-            raise LedgerError(
-                f"the ledger {self.path} was written by {age} rowfall (format {found}, this "
-                f"one knows {VERSION})",
-                hint="Use that version, or another target.",
-            )
-        schema = files("rowfall.ledger").joinpath("schema.sql").read_text()
-        try:
-            self._db.executescript(
-                f"BEGIN IMMEDIATE;{schema};PRAGMA user_version={VERSION};COMMIT;"
-            )
-        except sqlite3.OperationalError:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            if self._db.execute("PRAGMA user_version").fetchone() != (VERSION,):
-                raise
-            # Another process has made it at the same moment.
-
-    @contextmanager
-    def _change(self) -> Iterator[sqlite3.Connection]:
-        with self._guard:
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._db
-                except BaseException:
-                    self._db.execute("ROLLBACK")
-                    raise
-                self._db.execute("COMMIT")
-            except sqlite3.Error as error:
-                raise _explain(self.path, error) from None
-
-    def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        try:
-            with self._guard:
-                return self._db.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
-            raise _explain(self.path, error) from None
+        self._store = Store(path)
 
     # --- loads -------------------------------------------------------------------------------
 
@@ -119,7 +45,7 @@ class Ledger:
     ) -> None:
         """Write a new load. ``request``: JSON, no secrets."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        with self._change() as db:
+        with self._store.change() as db:
             db.execute(
                 "INSERT INTO load VALUES (?, ?, ?, ?, ?, 'running', ?, ?, NULL, ?)",
                 (load_id, fingerprint, source, target, into, now, request, owner.me()),
@@ -127,7 +53,7 @@ class Ledger:
 
     def take_up(self, old: LoadRow, request: str) -> bool:
         """Go on with an unfinished load; False when another process has just done so."""
-        with self._change() as db:
+        with self._store.change() as db:
             taken = db.execute(
                 "UPDATE load SET state = 'running', request = ?, owner = ? "
                 "WHERE id = ? AND state = ? AND owner = ?",
@@ -141,14 +67,14 @@ class Ledger:
         return any(not owner.dead(row.owner) for row in rows)
 
     def end(self, load_id: str, state: str, report: str) -> None:
-        with self._change() as db:
+        with self._store.change() as db:
             db.execute(
                 "UPDATE load SET state = ?, report = ? WHERE id = ?", (state, report, load_id)
             )
 
     def loads(self, where: str = "", *values: object) -> list[LoadRow]:
         """All loads, or those of a WHERE clause, newest first."""
-        rows = self._rows(
+        rows = self._store.rows(
             "SELECT id, source, target, into_table, state, started, request, report, owner "
             f"FROM load {where} ORDER BY started DESC, rowid DESC",
             *values,
@@ -158,7 +84,7 @@ class Ledger:
     # --- steps -------------------------------------------------------------------------------
 
     def step(self, load_id: str, name: str, state: str) -> None:
-        with self._change() as db:
+        with self._store.change() as db:
             db.execute(
                 "INSERT INTO step VALUES (?, ?, ?) "
                 "ON CONFLICT (load_id, name) DO UPDATE SET state = excluded.state",
@@ -166,23 +92,27 @@ class Ledger:
             )
 
     def steps(self, load_id: str) -> dict[str, str]:
-        return {str(n): str(s) for n, s in
-                self._rows("SELECT name, state FROM step WHERE load_id = ?", load_id)}  # fmt: skip
+        rows = self._store.rows("SELECT name, state FROM step WHERE load_id = ?", load_id)
+        return {str(name): str(state) for name, state in rows}
 
     # --- what has landed ----------------------------------------------------------------------
 
     def landed(self, into: str) -> set[str]:
         """Split ids that are in the target table."""
-        return {str(i) for (i,) in self._rows("SELECT id FROM landed WHERE into_table = ?", into)}
+        return {
+            str(i) for (i,) in self._store.rows("SELECT id FROM landed WHERE into_table = ?", into)
+        }
 
     def landed_by(self, load_id: str) -> set[str]:
         """Split ids that this load has landed, whatever others landed before it."""
-        rows = self._rows("SELECT id FROM split WHERE load_id = ? AND state = 'landed'", load_id)
+        rows = self._store.rows(
+            "SELECT id FROM split WHERE load_id = ? AND state = 'landed'", load_id
+        )
         return {str(i) for (i,) in rows}
 
     def created_here(self, into: str) -> bool:
         """Whether a load of this ledger has made the table ``into``."""
-        rows = self._rows(
+        rows = self._store.rows(
             "SELECT 1 FROM step s JOIN load l ON l.id = s.load_id "
             "WHERE l.into_table = ? AND s.name = 'create' AND s.state = 'done' LIMIT 1",
             into,
@@ -191,7 +121,7 @@ class Ledger:
 
     def landed_uris(self, into: str) -> set[str]:
         """Objects (with their ranges) of which some version is in the target table."""
-        rows = self._rows(
+        rows = self._store.rows(
             "SELECT DISTINCT s.uri FROM landed l JOIN split s "
             "ON s.attempt_id = l.attempt_id AND s.id = l.id WHERE l.into_table = ?",
             into,
@@ -199,7 +129,7 @@ class Ledger:
         return {str(uri) for (uri,) in rows}
 
     def table_uuid(self, into: str) -> str | None:
-        rows = self._rows("SELECT uuid FROM target_table WHERE into_table = ?", into)
+        rows = self._store.rows("SELECT uuid FROM target_table WHERE into_table = ?", into)
         return str(rows[0][0]) if rows else None
 
     def set_table(self, into: str, uuid: str) -> int:
@@ -207,7 +137,7 @@ class Ledger:
 
         Returns the number of splits forgotten.
         """
-        with self._change() as db:
+        with self._store.change() as db:
             forgotten = 0
             old = db.execute(
                 "SELECT uuid FROM target_table WHERE into_table = ?", (into,)
@@ -225,7 +155,7 @@ class Ledger:
 
     def add_splits(self, load_id: str, splits: Iterable[Split]) -> None:
         """Record the splits of a load as pending; those it knows keep their state."""
-        with self._change() as db:
+        with self._store.change() as db:
             db.executemany(
                 "INSERT OR IGNORE INTO split (id, load_id, uri, state) VALUES (?, ?, ?, 'pending')",
                 ((s.id, load_id, s.name) for s in splits),
@@ -240,7 +170,7 @@ class Ledger:
         self, attempt_id: str, load_id: str, staging: str, into: str, splits: Iterable[Split]
     ) -> None:
         """Written before anything reaches the target: the staging name is known from here on."""
-        with self._change() as db:
+        with self._store.change() as db:
             db.execute(
                 "INSERT INTO attempt VALUES (?, ?, ?, ?, 'started', NULL, NULL)",
                 (attempt_id, load_id, staging, into),
@@ -252,7 +182,7 @@ class Ledger:
 
     def attempt_loaded(self, attempt_id: str, rows: int, moves: Sequence[Move]) -> None:
         """All rows are in staging and counted; from here on only publishing may happen."""
-        with self._change() as db:
+        with self._store.change() as db:
             db.execute(
                 "UPDATE attempt SET state = 'loaded', rows = ? WHERE id = ?", (rows, attempt_id)
             )
@@ -267,7 +197,7 @@ class Ledger:
 
     def attached(self, attempt_id: str, staging: str) -> None:
         """All parts of one staging table are in its target."""
-        with self._change() as db:
+        with self._store.change() as db:
             db.execute(
                 "UPDATE move SET state = 'attached' WHERE attempt_id = ? AND staging = ?",
                 (attempt_id, staging),
@@ -275,7 +205,7 @@ class Ledger:
 
     def attempt_published(self, attempt_id: str, into: str) -> None:
         """Every row is visible: the attempt's splits have landed."""
-        with self._change() as db:
+        with self._store.change() as db:
             db.execute("UPDATE attempt SET state = 'published' WHERE id = ?", (attempt_id,))
             db.execute("UPDATE split SET state = 'landed' WHERE attempt_id = ?", (attempt_id,))
             db.execute(
@@ -294,7 +224,7 @@ class Ledger:
 
     def landed_elsewhere(self, load_id: str, ids: Iterable[str]) -> None:
         """Another process has landed these splits of the load."""
-        with self._change() as db:
+        with self._store.change() as db:
             db.executemany(
                 "UPDATE split SET state = 'landed' WHERE load_id = ? AND id = ?",
                 ((load_id, i) for i in ids),
@@ -302,7 +232,7 @@ class Ledger:
 
     def swapped(self, shadow: str, into: str, uuid: str) -> None:
         """What landed in ``shadow`` is in ``into`` now, whose table has ``uuid``."""
-        with self._change() as db:
+        with self._store.change() as db:
             db.execute("DELETE FROM landed WHERE into_table = ?", (into,))
             db.execute("UPDATE OR REPLACE landed SET into_table = ? WHERE into_table = ?",
                        (into, shadow))  # fmt: skip
@@ -311,7 +241,7 @@ class Ledger:
 
     def forget(self, load_id: str) -> int:
         """What this load landed counts as not landed. Returns the number of splits."""
-        with self._change() as db:
+        with self._store.change() as db:
             gone = db.execute(
                 "DELETE FROM landed WHERE attempt_id IN (SELECT id FROM attempt WHERE load_id = ?)",
                 (load_id,),
@@ -326,13 +256,13 @@ class Ledger:
 
     def attempt_ended(self, attempt_id: str, state: str, error: str) -> None:
         """``failed`` or ``lost``: its staging is gone and nothing of it is visible."""
-        with self._change() as db:
+        with self._store.change() as db:
             db.execute(
                 "UPDATE attempt SET state = ?, error = ? WHERE id = ?", (state, error, attempt_id)
             )
 
     def split_failed(self, load_id: str, split_id: str, error: str, hint: str | None) -> None:
-        with self._change() as db:
+        with self._store.change() as db:
             db.execute(
                 "UPDATE split SET state = 'failed', error = ?, hint = ? "
                 "WHERE load_id = ? AND id = ?",
@@ -341,22 +271,22 @@ class Ledger:
 
     def attempts(self, load_id: str) -> int:
         """How many attempts a load has made: the next one's number continues from here."""
-        rows = self._rows("SELECT count(*) FROM attempt WHERE load_id = ?", load_id)
+        rows = self._store.rows("SELECT count(*) FROM attempt WHERE load_id = ?", load_id)
         return int(str(rows[0][0]))
 
     def attempts_into(self, staging: str) -> int:
         """How many attempts, this one included, have written to a place."""
-        rows = self._rows("SELECT count(*) FROM attempt WHERE staging = ?", staging)
+        rows = self._store.rows("SELECT count(*) FROM attempt WHERE staging = ?", staging)
         return int(str(rows[0][0]))
 
     def attempt_state(self, attempt_id: str) -> str:
-        rows = self._rows("SELECT state FROM attempt WHERE id = ?", attempt_id)
+        rows = self._store.rows("SELECT state FROM attempt WHERE id = ?", attempt_id)
         return str(rows[0][0]) if rows else ""
 
     def open_attempts(self) -> list[Attempt]:
         """Attempts of any load that were started or loaded and then left: of loads that have
         ended, that this process runs, or whose process is dead."""
-        rows = self._rows(
+        rows = self._store.rows(
             "SELECT a.id, a.load_id, a.staging, a.state, a.rows, a.into_table, "
             "CASE l.state WHEN 'running' THEN l.owner ELSE '' END "
             "FROM attempt a JOIN load l ON l.id = a.load_id "
@@ -367,7 +297,7 @@ class Ledger:
         return [a for a in found if a.owner in ("", mine) or owner.dead(a.owner)]
 
     def moves(self, attempt_id: str) -> list[Move]:
-        rows = self._rows(
+        rows = self._store.rows(
             "SELECT database, table_name, staging, partition_id, rows, rows_before, "
             "highest_block, state FROM move WHERE attempt_id = ? ORDER BY staging, partition_id",
             attempt_id,
@@ -376,7 +306,7 @@ class Ledger:
 
     def landed_rows(self, into: str) -> int:
         """Rows of all published attempts whose splits count as landed in ``into``."""
-        rows = self._rows(
+        rows = self._store.rows(
             "SELECT coalesce(sum(rows), 0) FROM attempt WHERE state = 'published' AND id IN "
             "(SELECT attempt_id FROM landed WHERE into_table = ?)",
             into,
@@ -386,7 +316,7 @@ class Ledger:
     def landed_attempts(self, into: str) -> list[tuple[int, list[str]]]:
         """(rows, split ids) of the attempts whose splits count as landed in ``into``."""
         found: dict[str, tuple[int, list[str]]] = {}
-        rows = self._rows(
+        rows = self._store.rows(
             "SELECT l.id, a.id, a.rows FROM landed l JOIN attempt a ON a.id = l.attempt_id "
             "WHERE l.into_table = ? AND a.state = 'published'",
             into,
@@ -396,24 +326,4 @@ class Ledger:
         return list(found.values())
 
     def close(self) -> None:
-        # A worker that is left behind by an error may be in the middle of a statement: SQLite does
-        # not survive that its connection is closed under it.
-        with self._guard:
-            self._db.close()
-
-
-def _explain(path: Path, error: sqlite3.Error) -> LedgerError:
-    text = str(error)
-    if "locked" in text or "busy" in text:
-        return LedgerError(
-            f"the ledger {path} is locked by another process",
-            hint=f"Wait for the other rowfall to end (waited {BUSY_SECONDS:.0f} seconds).",
-            transient=True,
-        )
-    if "not a database" in text or "malformed" in text:
-        return LedgerError(
-            f"the ledger {path} is damaged: {text}",
-            hint="Restore it from a backup. Without it rowfall cannot tell what has landed; if "
-            "you move it away, check the target table before you load again.",
-        )
-    return LedgerError(f"cannot use the ledger {path}: {text}", hint="Check space and rights.")
+        self._store.close()
