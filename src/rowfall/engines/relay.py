@@ -21,13 +21,13 @@ from __future__ import annotations
 import http.client
 import json
 import re
-import time
 import uuid
 from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl, urlencode
 
 from rowfall.engines._connect import Address, Connection, Connections, Reply
+from rowfall.engines._farlog import LOG_SECONDS, FarLog, UnsaidError
 from rowfall.engines._http import Form
 from rowfall.errors import EngineError, RowfallError, TargetError
 from rowfall.secrets import Secret
@@ -38,10 +38,6 @@ CONNECT_SECONDS = 10
 # The entry cannot notice a far server that vanished. A statement that takes longer than this is
 # followed by its query id, as after a lost connection.
 SILENCE_SECONDS = 600
-# The far log is written every 7.5 s by default (a busy server is late); after a flush it is
-# complete.
-LOG_SECONDS, FLUSHED_SECONDS = 20.0, 1.0
-PAUSE_SECONDS = 0.25
 # The entry keeps connections to a far server that has been restarted meanwhile, and notices only
 # when it uses them. What only reads is asked again.
 READ_TRIES, _STALE = 3, "No message received"
@@ -75,6 +71,7 @@ class Relay(Connections):
         super().__init__(address)
         self.through = through
         self.settings = settings
+        self.log = FarLog(self.said)
 
     def take(self, timeout: float | None) -> Connection:
         """See :class:`Connections`.
@@ -98,54 +95,8 @@ class Relay(Connections):
                 hint="Load from where that server can be reached.",
             )
 
-    def look_up(self, query_id: str, *, failed: bool) -> list[Any] | None:
-        """How a statement ended, from the far log; None when that does not say.
-
-        Returns:
-            Code and text of its exception, then rows and bytes read, rows written, memory and
-            milliseconds.
-        """
-        deadline = time.monotonic() + (FLUSHED_SECONDS if self._flush() else LOG_SECONDS)
-        sql = (
-            "SELECT exception_code, exception, read_rows, read_bytes, written_rows, memory_usage, "
-            "query_duration_ms FROM system.query_log WHERE event_date >= today() - 1 "
-            f"AND type != 'QueryStart' AND query_id = {quote(query_id)} "
-            f"AND (exception_code {'!=' if failed else '='} 0) "
-            "ORDER BY event_time_microseconds DESC LIMIT 1"
-        )
-        while True:
-            try:
-                rows = self._rows(sql)
-            except _UnsaidError as unsaid:
-                if unsaid.final:
-                    return None
-                rows = []  # a server makes its log with the first entry that it writes
-            if rows or time.monotonic() > deadline:
-                return rows[0] if rows else None
-            time.sleep(PAUSE_SECONDS)
-
-    def may(self, sql: str) -> bool:
-        """Whether a small SELECT of our own succeeds."""
-        try:
-            self._rows(sql)
-        except _UnsaidError:
-            return False
-        return True
-
-    def _rows(self, sql: str) -> list[list[Any]]:
-        parameters = {"default_format": "JSONCompactEachRow", "wait_end_of_query": "1"}
-        text = self._said(parameters, sql)
-        return [json.loads(line) for line in text.splitlines()]
-
-    def _flush(self) -> bool:
-        try:
-            self._said({}, "SYSTEM FLUSH LOGS")
-        except _UnsaidError:
-            return False
-        return True
-
-    def _said(self, parameters: Mapping[str, str], sql: str) -> bytes:
-        """The far server's answer. Raises _UnsaidError."""
+    def said(self, parameters: Mapping[str, str], sql: str) -> bytes:
+        """The far server's answer to a question of our own. Raises UnsaidError."""
         wire = Relayed(self, LOG_SECONDS)
         try:
             wire.send_on(dict(parameters), sql.encode())
@@ -153,23 +104,15 @@ class Relay(Connections):
             text = reply.read()
         except (OSError, http.client.HTTPException):
             wire.close()
-            raise _UnsaidError(final=False) from None
+            raise UnsaidError(final=False) from None
         except RowfallError:
             wire.close()
-            raise _UnsaidError(final=True) from None
+            raise UnsaidError(final=True) from None
         self.give(wire, {name.lower(): value for name, value in reply.getheaders()})
         if not _well(reply):
             status = _FAR_STATUS.search(text.decode(errors="replace"))
-            raise _UnsaidError(final=status is None or status[1] != NO_TABLE)
+            raise UnsaidError(final=status is None or status[1] != NO_TABLE)
         return text
-
-
-class _UnsaidError(Exception):
-    """A question of our own got no rows; ``final``: nor will it later."""
-
-    def __init__(self, *, final: bool) -> None:
-        super().__init__()
-        self.final = final
 
 
 class Relayed:
@@ -323,7 +266,7 @@ class Relayed:
         return _Answer(200, headers)
 
     def _summary(self) -> dict[str, str]:
-        entry = self._relay.look_up(self._query_id, failed=False)
+        entry = self._relay.log.look_up(self._query_id, failed=False)
         if entry is None:
             raise EngineError(
                 f"{self._relay.address} took a statement through {self._relay.through.address}, "
@@ -358,11 +301,11 @@ class Relayed:
         raise OSError(f"{here} lost {there}: {text[:300]}")
 
     def _far_failure(self, status: int, words: str) -> Reply:
-        entry = self._relay.look_up(self._query_id, failed=True)
+        entry = self._relay.log.look_up(self._query_id, failed=True)
         if entry is not None:
             code, text = int(entry[0]), str(entry[1])
         elif status in (401, 403):
-            code = ACCESS_DENIED if self._relay.may("SELECT 1") else AUTHENTICATION_FAILED
+            code = ACCESS_DENIED if self._relay.log.may("SELECT 1") else AUTHENTICATION_FAILED
             text = f"Code: {code}. DB::Exception: the server answers {status} {words}"
         else:
             code = 0
