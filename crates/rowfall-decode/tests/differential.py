@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from rowfall import sql
-from rowfall.codec import Evidence, codec, parse_type, reader_settings
+from rowfall.codec import Evidence, codec, parse_type
 from rowfall.model import Column, Encoding, Kind
+from rowfall.readersettings import reader_settings
 from rowfall.sqltext import quote
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
 from unit.test_codec import MOMENTS, NUMBERS, WORDS
