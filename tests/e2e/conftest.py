@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from e2e.fleet import Fleet
 from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
+from lab.cluster import Cluster
 from lab.seaweed import Seaweed
 
 _numbers = itertools.count()
@@ -29,6 +31,14 @@ def lake(shell: Shell, server: ClickHouse) -> Iterator[Lake]:
     lake = Lake(shell, server)
     yield lake
     lake.do("DROP DATABASE {db} SYNC")
+
+
+@pytest.fixture
+def fleet(shell: Shell, cluster22: Cluster) -> Iterator[Fleet]:
+    """A database of its own on two shards of two replicas, unless the module has another."""
+    fleet = Fleet(shell, cluster22)
+    yield fleet
+    fleet.drop()
 
 
 @pytest.fixture

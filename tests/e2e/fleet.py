@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from e2e.tools import Done, Row, Shell
@@ -36,6 +38,24 @@ class Fleet:
     def load(self, *args: str, **more: Any) -> dict[str, Any]:
         """The report of a load that ends well."""
         return self.ok("load", *args, "--json", **more).document
+
+    def begin_and_kill(self, env: Mapping[str, str], *args: str) -> None:
+        """A load that is killed when some of its splits are visible and others are not."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rowfall", "load", *args, "--to", self.to],
+            cwd=self.shell.folder, env={**os.environ, "HOME": str(self.shell.cli.home), **env},
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        node = self.first()[0]
+        landed = "SELECT countIf(event = 'landed') FROM {db}._rowfall_journal"
+
+        def some() -> bool:
+            there = self.ask(node, f"EXISTS {self.database}._rowfall_journal") == [[1]]
+            return there and self.ask(node, landed)[0][0] >= 2
+
+        wait_until(some, 60, "nothing lands")
+        process.kill()
+        process.wait()
 
     def ask(self, node: Node, sql: str) -> list[Row]:
         """The result of a query with ``{db}`` in it on one node, past rowfall."""

@@ -5,25 +5,16 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from e2e.fleet import Fleet
 from e2e.tools import Shell, csv
-from lab.cluster import Cluster
 from lab.process import wait_until
 from lab.seaweed import Seaweed
 
 pytestmark = pytest.mark.xdist_group("cluster22")
 HEAD = ("id", "name")
-
-
-@pytest.fixture
-def fleet(shell: Shell, cluster22: Cluster) -> Iterator[Fleet]:
-    fleet = Fleet(shell, cluster22)
-    yield fleet
-    fleet.drop()
 
 
 def text(start: int, stop: int) -> str:

@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from e2e.fleet import Fleet
-from e2e.tools import Shell, made
-from lab.cluster import Cluster
-from lab.process import wait_until
+from e2e.large import LINES, ROWS, lines, parquet, shares
 from lab.seaweed import Seaweed
 
 pytestmark = pytest.mark.xdist_group("cluster22")
-ROWS = 400_000
-
-
-@pytest.fixture
-def fleet(shell: Shell, cluster22: Cluster) -> Iterator[Fleet]:
-    fleet = Fleet(shell, cluster22)
-    yield fleet
-    fleet.drop()
-
-
-def parquet(rows: int = ROWS, key: str = "number") -> bytes:
-    """Row groups of about 0.6 MB that hardly pack; ``key`` says what ``id`` is."""
-    return made(
-        f"SELECT toUInt64({key}) AS id, randomString(40) AS name FROM numbers({rows}) SETTINGS "
-        "output_format_parquet_row_group_size = 10000, max_block_size = 10000, max_threads = 1",
-        "Parquet",
-    )
-
-
-def shares(report: dict[str, Any]) -> list[int]:
-    return [shard["rows"] for shard in report["shards"]]
 
 
 @pytest.mark.parametrize("way", ["--pull", "--push"])
@@ -84,27 +57,6 @@ def test_a_parquet_file_in_no_order_stays_whole(fleet: Fleet, s3: Seaweed, bucke
     assert fleet.numbers("t") == [ROWS, ROWS]
 
 
-def begin_and_kill(fleet: Fleet, env: dict[str, str], *args: str) -> None:
-    """A load that is killed when some of its ranges are visible and others are not."""
-    command = [sys.executable, "-m", "rowfall", "load", *args, "--to", fleet.to]
-    cli = fleet.shell.cli
-    everything = {**os.environ, "HOME": str(cli.home), **env}
-    process = subprocess.Popen(
-        command, cwd=fleet.shell.folder, env=everything, stderr=subprocess.DEVNULL
-    )
-    landed = "SELECT countIf(event = 'landed') FROM {db}._rowfall_journal"
-
-    def some() -> bool:
-        there = f"EXISTS {fleet.database}._rowfall_journal"
-        return fleet.ask(fleet.first()[0], there) == [[1]] and (
-            fleet.ask(fleet.first()[0], landed)[0][0] >= 2
-        )
-
-    wait_until(some, 60, "nothing lands")
-    process.kill()
-    process.wait()
-
-
 def test_another_cluster_goes_on_with_the_ranges(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
     """Killed in the middle; then one node alone, which would have cut nothing, takes the rest."""
     s3.put(bucket, "big.parquet", parquet())
@@ -112,7 +64,7 @@ def test_another_cluster_goes_on_with_the_ranges(fleet: Fleet, s3: Seaweed, buck
     args = (source, "--pull", "--attempt-bytes", "1MB")
     plan = fleet.ok("plan", *args, "--table", "t", "--json", env=s3.env).document
     splits = plan["listing"]["splits"]
-    begin_and_kill(fleet, s3.env, *args, "--table", "t")
+    fleet.begin_and_kill(s3.env, *args, "--table", "t")
     assert 0 < fleet.numbers("t")[0] < ROWS
     fleet.ok("clean", "--yes")  # what was committed on the other shard only that one can publish
     alone = fleet.to.partition("?")[0]
@@ -140,26 +92,13 @@ def test_what_has_landed_whole_is_not_cut_later(fleet: Fleet, s3: Seaweed, bucke
 
 # --- text ----------------------------------------------------------------------------------------
 
-LINES = 250_000
-
-
-def lines(
-    format: str = "CSVWithNames", name: str = "concat('n,\"', hex(sipHash128(number)))"
-) -> bytes:
-    """About 16 MB."""
-    return made(
-        f"SELECT number AS id, {name} AS name, toDate('2024-01-01') + id % 500 AS day "
-        f"FROM numbers({LINES}) SETTINGS max_threads = 1",
-        format,
-    )
-
 
 @pytest.fixture
 def decoders(fleet: Fleet) -> Iterator[None]:
     """rowfall-decode in every server."""
     fleet.ok("install-decoder")
     yield
-    for path in fleet.cluster.folder.rglob("rowfall-decode"):
+    for path in fleet.cluster.folder.glob("node*/user_scripts/rowfall-decode"):
         path.unlink()
 
 
@@ -235,7 +174,7 @@ def test_a_killed_load_goes_on_with_ranges_of_text(
 ) -> None:
     s3.put(bucket, "big.csv", lines())
     args = (f"s3://{bucket}/big.csv", "--pull", "--attempt-bytes", "1MB")
-    begin_and_kill(fleet, s3.env, *args, "--table", "t")
+    fleet.begin_and_kill(s3.env, *args, "--table", "t")
     fleet.ok("clean", "--yes")
     alone = fleet.to.partition("?")[0]
     fleet.shell.ok("load", *args, "--table", "t_local", "--to", alone, env=s3.env)
