@@ -18,7 +18,7 @@ from rowfall.errors import SourceError, UsageError
 from rowfall.jobs import Job
 from rowfall.listing import CUT_LEAST, MARK, Listing, Split
 from rowfall.model import Encoding, Kind, Schema, Statement
-from rowfall.sources.base import Cuttable, Ranged
+from rowfall.sources.base import Ranged
 from rowfall.sqltext import SqlText
 
 # Shards may end so much later than they would on average: DESIGN asks for no more.
@@ -123,8 +123,6 @@ def _obstacle(job: Job, schema: Schema, fed: Sequence[str], undecoded: str) -> s
         return "every file holds rows of all shards, by the sharding key"
     if encoding is None or job.target.server is None or options.method != "local":
         return "there are no files"
-    if not isinstance(job.source, Cuttable):
-        return "this kind of source is read in whole files"
     if options.force:
         return "--force loads files as they are"
     if options.max_errors or options.max_error_ratio:
@@ -153,19 +151,20 @@ def _not_cut(encoding: Encoding, schema: Schema, undecoded: str) -> str:
 
 
 def _parts(job: Job, schema: Schema, split: Split) -> list[Split] | str:
+    if not isinstance(job.source, Ranged):
+        return "it can be read from its beginning only"
     if job.encoding is not None and job.encoding.format != "Parquet":
-        return _text_parts(job, job.encoding, schema, split)
+        return _text_parts(job.source, job.encoding, schema, split)
     pulls = job.how is not None and job.how.pull
-    engine, source = (job.engine, job.puller) if pulls else (job.reader, job.source)
-    text = rowgroups.question(source, split, schema.columns)
+    engine, asked = (job.engine, job.puller) if pulls else (job.reader, job.source)
+    text = rowgroups.question(asked, split, schema.columns)
     row = _ask(engine.run, text)
     return rowgroups.parts(split, rowgroups.footer(row, schema.columns), step(split.size or 0))
 
 
-def _text_parts(job: Job, encoding: Encoding, schema: Schema, split: Split) -> list[Split] | str:
-    source = job.source
-    if not isinstance(source, Ranged):
-        return "it can be read from its beginning only"
+def _text_parts(
+    source: Ranged, encoding: Encoding, schema: Schema, split: Split
+) -> list[Split] | str:
     data = source.part(split, 0, ranges.HEADER)
     if not data:
         return "its server sends whole files only"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,8 +16,8 @@ from lab.http import Web
 from lab.seaweed import Seaweed
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import RowfallError, SourceError, UsageError
-from rowfall.listing import Split
-from rowfall.model import Encoding, Statement
+from rowfall.listing import Part, Split
+from rowfall.model import Encoding, Kind, Statement
 from rowfall.options import Options
 from rowfall.sources import open_source
 from rowfall.sources.base import Ranged, Source
@@ -178,6 +179,48 @@ def test_many_objects_in_one_statement(store: Store, engine: Embedded) -> None:
         store.put(f"many/{number}.csv", f"{number},x\n".encode())
     source, listing, encoding = store.open("many/{0..99}.csv")
     assert total(engine, source, list(listing.splits("t")), encoding) == "100 4950"
+
+
+def test_ranges_of_text(store: Store, engine: Embedded) -> None:
+    head, *rows = [b"a,b\n", *(f"{n},x{n}\n".encode() for n in range(1_000))]
+    body = head + b"".join(rows)
+    store.put("t.csv", body)
+    store.put("u.csv", head + b"5000,y\n")
+    source, listing, _ = store.open("t.csv", "u.csv")
+    encoding = Encoding("CSVWithNames", "none", Kind.TEXT, ",")
+    first, other = listing.splits("t")
+    half = len(head) + len(b"".join(rows[:500]))
+    ranges = [
+        replace(first, size=stop - start, start=start, stop=stop, part=Part(len(body), head=4))
+        for start, stop in ((4, half), (half, len(body)))
+    ]
+    assert total(engine, source, ranges, encoding) == "1000 499500"
+    assert total(engine, source, ranges[1:], encoding) == "500 374750"
+    assert total(engine, source, [ranges[0], other], encoding) == "501 129750"
+    assert source.changed(ranges) == []
+
+
+def test_ranges_of_rows(store: Store, engine: Embedded) -> None:
+    text = "SELECT toInt64({}) AS a, 'x' AS b FROM numbers({})"
+    for key, sql in (("a", text.format("number", 1_000)), ("b", text.format("5000", 1))):
+        body = engine.run(Statement(SqlText.of(sql), {}, format="Parquet")).data
+        store.put(f"{key}.parquet", body)
+    source, listing, encoding = store.open("a.parquet", "b.parquet")
+    first, other = listing.splits("t")
+    size = first.size or 0
+    ranges = [
+        replace(first, start=start, stop=stop, part=Part(size, "a", low, high))
+        for start, stop, low, high in (
+            (0, 10, "", "300"), (10, 20, "300", "600"), (20, size, "600", ""),
+        )
+    ]  # fmt: skip
+    assert total(engine, source, ranges, encoding) == "1000 499500"
+    assert total(engine, source, ranges[1:2], encoding) == "300 134850"
+    assert total(engine, source, [ranges[2], ranges[0], other], encoding) == "701 369650"
+    footer = Encoding("ParquetMetadata", "none", Kind.TYPED)
+    relation = source.relation(ranges, footer, "num_rows UInt64")
+    assert run(engine, "SELECT num_rows FROM ", relation) == [["1000"]]
+    assert source.changed(ranges) == []
 
 
 # --- globs and folders -------------------------------------------------------------------------

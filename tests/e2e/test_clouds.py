@@ -16,7 +16,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
 
+from e2e.fleet import Fleet
 from e2e.lake import Lake
+from e2e.large import LINES, lines, parquet, shares
+from e2e.large import ROWS as LARGE
 from e2e.tools import Shell
 from lab.azure import Azure
 from lab.clickhouse import ClickHouse
@@ -195,6 +198,48 @@ def test_a_server_pulls_what_needs_no_signed_address(lake: Lake, cloud: Cloud) -
     else:
         assert done.code == 0, done.err
         assert lake.row("SELECT count(), sum(id) FROM {db}.t") == EXACT[:2]
+
+
+# --- cut for shards -------------------------------------------------------------------------------
+
+# What signed addresses are needed for, no server pulls; text it reads whole without the decoder.
+CUT = {"big.parquet": (parquet, LARGE), "big.csv": (lines, LINES)}
+
+
+def large(cloud: Cloud, key: str) -> tuple[tuple[str, ...], int]:
+    """Arguments that load one large object in ranges, and its rows."""
+    make, rows = CUT[key]
+    cloud.put(f"cut/{key}", make())
+    way = "--pull" if key == "big.parquet" and not cloud.at.startswith("az") else "--push"
+    return (f"{cloud.at}/cut/{key}", "--table", "t", "--attempt-bytes", "1MB", way), rows
+
+
+@pytest.mark.xdist_group("cluster22")
+@pytest.mark.parametrize("cloud", ["gs", "az"], indirect=True)
+@pytest.mark.parametrize("key", CUT)
+def test_one_large_object_loads_on_all_shards(fleet: Fleet, cloud: Cloud, key: str) -> None:
+    args, rows = large(cloud, key)
+    planned = fleet.ok("plan", *args, "--json", env=cloud.env).document
+    assert planned["listing"]["splits"] >= 3
+    report = fleet.load(*args, "--verify", env=cloud.env)
+    assert (report["rows"], sum(shares(report))) == (rows, rows)
+    assert min(shares(report)) > rows * 0.2
+    assert fleet.numbers("t") == [rows, rows]
+    again = fleet.load(*args, env=cloud.env)
+    assert (again["splits_landed"], again["splits_skipped"]) == (0, planned["listing"]["splits"])
+    assert not fleet.left()
+
+
+@pytest.mark.xdist_group("cluster22")
+@pytest.mark.parametrize("cloud", ["gs", "az"], indirect=True)
+@pytest.mark.parametrize("key", CUT)
+def test_a_killed_load_goes_on_with_the_ranges(fleet: Fleet, cloud: Cloud, key: str) -> None:
+    args, rows = large(cloud, key)
+    fleet.begin_and_kill(cloud.env, *args)
+    fleet.load(*args, "--verify", env=cloud.env)
+    assert fleet.numbers("t") == [rows, rows]
+    assert fleet.load(*args, env=cloud.env)["splits_landed"] == 0
+    assert not fleet.left()
 
 
 # --- who asks -------------------------------------------------------------------------------------

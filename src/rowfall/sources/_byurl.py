@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from rowfall.listing import Split
 from rowfall.model import Encoding
-from rowfall.sources import _feed, _relation, _web
+from rowfall.sources import _relation, _web
 from rowfall.sources._objects import Objects
-from rowfall.sources.base import EMBEDDED, Address, Probe
-from rowfall.sqltext import SqlText
+from rowfall.sources.base import Address, Probe
 
 
 class ByUrl(Objects):
@@ -17,8 +16,6 @@ class ByUrl(Objects):
 
     Servers write addresses into their logs, so they only read what needs no signature.
     """
-
-    reader = EMBEDDED
 
     def addresses(self, splits: Sequence[Split]) -> list[Address]:
         """See :class:`rowfall.sources.base.Addressed`."""
@@ -29,25 +26,13 @@ class ByUrl(Objects):
         """Whether addresses hold a secret."""
         raise NotImplementedError
 
-    def relation(
-        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
-    ) -> SqlText:
-        """``url(...)`` of exactly these objects; a missing one makes the engine raise."""
-        fed, rest = _feed.choose(splits, encoding, self.reader)
-        calls = self._calls(rest, encoding, structure) if rest else []
-        settings = _web.settings({split.uri: "" for split in rest})
-        if fed:
-            objects = [(split.uri, self._opener(split)) for split in fed]
-            calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))
-        return _relation.joined(calls, structure, settings=settings)
-
     def _calls(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> list[_relation.Call]:
         addresses = self.addresses(splits)
-        whole = {s.uri: a.url.reveal() for s, a in zip(splits, addresses, strict=True)}
-        hidden = set(whole) if self._signs else set()
-        return _web.calls(whole, hidden, encoding, structure)
+        urls = {s.uri: a.url.reveal() for s, a in zip(splits, addresses, strict=True)}
+        hidden = set(urls) if self._signs else set()
+        return _web.calls(urls, hidden, encoding, structure)
 
     def probe(self, split: Split) -> Probe:
         """Size and first bytes: behind another network the same address may be another store."""

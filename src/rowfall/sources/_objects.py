@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ClassVar
 
 from rowfall import formats, uri
 from rowfall.errors import SourceError, UsageError
 from rowfall.listing import Listing, Split
-from rowfall.model import Encoding, Schema
 from rowfall.options import Options
-from rowfall.sources import _feed, _glob, _relation, _whole
+from rowfall.sources import _feed, _glob, _whole
 from rowfall.sources._bucket import Bucket, Object
+from rowfall.sources._stored import Stored
 
-_REQUESTS = 32  # HEAD requests at a time
 
-
-class Objects:
-    """A source of whole objects, sorted by key; what reads them is the subclass's.
+class Objects(Stored):
+    """A source of objects, sorted by key; what reads them is the subclass's.
 
     Empty objects are left out: they hold no rows, and typed formats cannot read them.
 
@@ -31,16 +28,11 @@ class Objects:
 
     scheme: ClassVar[str]
     places: ClassVar[str]
-    replayable = True
-    fds: tuple[int, ...] = ()
-    made: Schema | None = None
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
-        self.text = " ".join(texts)
+        super().__init__(" ".join(texts), options)
         self._places = [self._place(text) for text in texts]
-        self._options = options
         self._buckets: dict[str, Bucket] = {}
-        self._feeder = _feed.Feeder(self)
 
     def _open(self, name: str) -> Bucket:
         """The bucket of that name; called once for each."""
@@ -80,23 +72,11 @@ class Objects:
             )
         return listing
 
-    def encoding(self, listing: Listing) -> Encoding:
-        names = [listing.uri(index) for index in range(len(listing))]
-        return _feed.readable(formats.detect(names, self._options), names)
-
-    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
-        return _relation.spread(listing, most)
-
     def part(self, split: Split, start: int, length: int) -> bytes:
         bucket, key = self._place(split.uri)
         # There is no range of no bytes.
         length = min(length, (split.size or 0) - start)
         return self._bucket(bucket).read(key, start, length) if length > 0 else b""
-
-    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        with ThreadPoolExecutor(_REQUESTS) as pool:
-            answers = pool.map(self._wrong, splits)
-            return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
 
     def _wrong(self, split: Split) -> str | None:
         bucket, key = self._place(split.uri)

@@ -46,6 +46,7 @@ class Call:
         census: the same objects in format One, where the engine leaves out what is missing.
         objects: how many rows the census has to give.
         where: which of its rows are meant; "" all.
+        settings: `` SETTINGS ...`` that only it needs.
     """
 
     text: SqlText
@@ -53,10 +54,11 @@ class Call:
     census: SqlText | None = None
     objects: int = 1
     where: str = ""
+    settings: str = ""
 
     @property
     def plain(self) -> bool:
-        return self.path is None and self.census is None and not self.where
+        return self.path is None and self.census is None and not (self.where or self.settings)
 
 
 def whole(splits: Sequence[Split], encoding: Encoding | None) -> list[Split]:
@@ -102,12 +104,12 @@ def union(parts: Sequence[SqlText]) -> SqlText:
     return SqlText.of("(", *pieces, ")")
 
 
-def joined(calls: Sequence[Call], structure: str, *, settings: str = "") -> SqlText:
+def joined(calls: Sequence[Call], structure: str) -> SqlText:
     """One relation of several; a plain one stays as it is."""
-    if len(calls) == 1 and calls[0].plain and not settings:
+    if len(calls) == 1 and calls[0].plain:
         return calls[0].text
     # All members of a UNION have to show the same columns.
-    return union([_narrowed(call, structure, settings) for call in calls])
+    return union([_narrowed(call, structure) for call in calls])
 
 
 def files(paths: Sequence[str]) -> str:
@@ -135,7 +137,7 @@ def wildcard(name: str) -> str:
     return name.translate(_WILD)
 
 
-def _narrowed(call: Call, structure: str, settings: str) -> SqlText:
+def _narrowed(call: Call, structure: str) -> SqlText:
     """``(SELECT ... FROM call [WHERE ...] [settings])``, virtual columns kept.
 
     With an empty structure only the data's own columns are selected, for DESCRIBE.
@@ -149,13 +151,13 @@ def _narrowed(call: Call, structure: str, settings: str) -> SqlText:
         tests += [" AND " if only else " WHERE "]
         tests += [f"(SELECT throwIf(count() != {call.objects}, 'an object is missing') FROM "]
         tests += [call.census, f" WHERE {named}) = 0" if named else ") = 0"]
-    return SqlText.of(f"(SELECT {columns} FROM ", call.text, *tests, f"{settings})")
+    return SqlText.of(f"(SELECT {columns} FROM ", call.text, *tests, f"{call.settings})")
 
 
-def probe(call: Call, columns: str, *, settings: str = "") -> SqlText:
+def probe(call: Call, columns: str) -> SqlText:
     """A question about the one object of a call; nothing more of it is read than needed."""
     only = "" if call.path is None else f" WHERE _path = {literal(call.path)}"
-    return SqlText.of(f"SELECT {columns} FROM ", call.text, f"{only} LIMIT 1{settings}")
+    return SqlText.of(f"SELECT {columns} FROM ", call.text, f"{only} LIMIT 1{call.settings}")
 
 
 def head(length: int) -> tuple[Encoding, str]:

@@ -21,7 +21,7 @@ _EXPANDED = 1000  # names in braces that the engine accepts by default
 
 def calls(
     addresses: Mapping[str, str], hidden: Set[str], encoding: Encoding | None, structure: str,
-    signature: Secret | None = None,
+    signature: Secret | None = None, *, redirects: bool = False,
 ) -> list[_relation.Call]:  # fmt: skip
     """``url(...)`` of these objects; a missing one makes the engine raise.
 
@@ -29,29 +29,33 @@ def calls(
         addresses: name -> URL, encoded so that it holds nothing the engine takes for a pattern.
         hidden: names whose URL holds a secret.
         signature: the Authorization header.
+        redirects: some addresses lead to others.
     """
     return [
-        _call(
-            [addresses[name] for name in names], not hidden.isdisjoint(names), packed, structure,
-            signature,
+        _relation.Call(
+            _call(
+                [addresses[name] for name in names], not hidden.isdisjoint(names), packed,
+                structure, signature,
+            ),
+            settings=_settings(len(names), redirects),
         )
         for names, packed in _groups(list(addresses), encoding)
     ]  # fmt: skip
 
 
-def settings(addresses: Mapping[str, str], *, redirects: bool = False) -> str:
-    """What the calls need to follow redirects, to miss no file, and to take many at once."""
+def _settings(count: int, redirects: bool) -> str:
+    """What a call needs to follow redirects, to miss no file, and to take many at once."""
     found = []
     if redirects:
         found.append(f"max_http_get_redirects = {_REDIRECTS}")
-    if len(addresses) > 1:
+    if count > 1:
         found.append("http_skip_not_found_url_for_globs = 0")
-    if len(addresses) > _EXPANDED:
-        found.append(f"glob_expansion_max_elements = {len(addresses)}")
+    if count > _EXPANDED:
+        found.append(f"glob_expansion_max_elements = {count}")
     return " SETTINGS " + ", ".join(found) if found else ""
 
 
-def probe(call: _relation.Call, size: int | None, head: bytes, *, redirects: bool = False) -> Probe:
+def probe(call: _relation.Call, size: int | None, head: bytes) -> Probe:
     """Size and first bytes of what a call of :func:`_relation.head` reads."""
     # Some versions give the size 0 or NULL where they did not ask for it.
     columns = "toString(nullIf(_size, 0)), " + _relation.base64(min(_relation.HEAD, size or 1))
@@ -59,19 +63,19 @@ def probe(call: _relation.Call, size: int | None, head: bytes, *, redirects: boo
         ("size", "" if size is None else str(size)),
         ("beginning", base64.b64encode(head).decode()),
     )
-    return Probe(_relation.probe(call, columns, settings=settings({}, redirects=redirects)), wanted)
+    return Probe(_relation.probe(call, columns), wanted)
 
 
 def _call(
     urls: Sequence[str], hidden: bool, encoding: Encoding | None, structure: str,
     signature: Secret | None,
-) -> _relation.Call:  # fmt: skip
+) -> SqlText:  # fmt: skip
     address = urls[0] if len(urls) == 1 else _relation.braces(urls)
     tail: list[str | Secret] = [_relation.arguments(encoding, structure)]
     if signature:
         tail += [", headers('Authorization' = ", signature, ")"]
     first = Secret(address) if hidden else literal(address)
-    return _relation.Call(SqlText.of("url(", first, *tail, ")"))
+    return SqlText.of("url(", first, *tail, ")")
 
 
 def _groups(

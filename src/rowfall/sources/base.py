@@ -97,13 +97,6 @@ class Ranged(Protocol):
         """
 
 
-@runtime_checkable
-class Cuttable(Protocol):
-    """A source whose relation reads ranges of files, not only whole ones."""
-
-    cuts: bool
-
-
 class Source(Protocol):
     """One place to read rows from. At most five methods; differences are data.
 

@@ -6,7 +6,6 @@ import base64
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -17,6 +16,7 @@ from rowfall.model import Encoding
 from rowfall.options import Options
 from rowfall.secrets import Secret
 from rowfall.sources import _feed, _glob, _relation, _whole
+from rowfall.sources._stored import Stored
 from rowfall.sources.base import EMBEDDED, Probe, Reader
 from rowfall.sql import literal
 from rowfall.sqltext import SqlText
@@ -26,24 +26,17 @@ _UNQUOTABLE = frozenset("*?{}")
 _SHOWN = 3
 
 
-class Files:
+class Files(Stored):
     """One source for any number of paths; splits are whole files sorted by name.
 
     Empty files are left out: they hold no rows, and typed formats cannot read them.
     """
 
-    replayable = True
-    cuts = True
     secrets: tuple[Secret, ...] = ()
-    fds: tuple[int, ...] = ()
-    made = None
-    reader = EMBEDDED
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
-        self.text = " ".join(texts)
+        super().__init__(" ".join(texts), options)
         self._texts = tuple(texts)
-        self._options = options
-        self._feeder = _feed.Feeder(self)
 
     def listing(self) -> Listing:
         """All files, absolute; ``version`` is ``size-mtime_ns``.
@@ -66,33 +59,8 @@ class Files:
             )
         return listing
 
-    def encoding(self, listing: Listing) -> Encoding:
-        names = [listing.uri(index) for index in range(len(listing))]
-        return _feed.readable(formats.detect(names, self._options), names)
-
-    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
-        return _relation.spread(listing, most)
-
-    def relation(
-        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
-    ) -> SqlText:
-        ranges, splits = _feed.ranges(splits, structure, self.reader, self.part)
-        fed, rest = _feed.choose(splits, encoding, self.reader)
-        plain = [split.uri for split in _relation.whole(rest, encoding)]
-        calls = _calls(plain, encoding, structure, self.reader)
-        for split, where in _relation.runs(rest, encoding):
-            (call,) = _calls([split.uri], encoding, structure, self.reader)
-            calls.append(replace(call, where=where))
-        if ranges:
-            fed_here = self._feeder.call(ranges, encoding, structure, packed=False)
-            calls.append(_relation.Call(fed_here))
-        if fed:
-            objects = [(split.uri, partial(_feed.read_file, split.uri)) for split in fed]
-            calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))
-        return _relation.joined(calls, structure)
-
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        answers = ((split, self._wrong(split)) for split in splits)
+        answers = ((split, self._wrong(split)) for split in splits)  # there is nothing to wait for
         return [(split, text) for split, text in answers if text]
 
     def part(self, split: Split, start: int, length: int) -> bytes:
@@ -110,7 +78,7 @@ class Files:
                 head = file.read(_relation.HEAD)
         except OSError as error:
             raise SourceError(f"cannot read {split.uri}: {_cause(error)}") from error
-        (call,) = _calls([split.uri], *_relation.head(len(head)), self.reader)
+        (call,) = self._calls([split], *_relation.head(len(head)))
         columns = "toString(_size), toString(toUnixTimestamp(_time)), " + _relation.base64(
             len(head)
         )
@@ -120,6 +88,14 @@ class Files:
             ("beginning", base64.b64encode(head).decode()),
         )
         return Probe(_relation.probe(call, columns), wanted)
+
+    def _calls(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> list[_relation.Call]:
+        return _calls([split.uri for split in splits], encoding, structure, self.reader)
+
+    def _opener(self, split: Split) -> _feed.Opener:
+        return partial(_feed.read_file, split.uri)
 
     def _wrong(self, split: Split) -> str | None:
         packed = _whole.packed(split.uri, self._options)

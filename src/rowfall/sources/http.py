@@ -8,25 +8,23 @@ import http.client
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
-from rowfall import formats, uri
+from rowfall import uri
 from rowfall.errors import SourceError, UsageError
 from rowfall.listing import Listing, Split
-from rowfall.model import Encoding, Schema
+from rowfall.model import Encoding
 from rowfall.options import Options
 from rowfall.secrets import Secret
 from rowfall.sources import _feed, _glob, _relation, _web, _whole
-from rowfall.sources.base import EMBEDDED, Address, Probe
-from rowfall.sqltext import SqlText
+from rowfall.sources._stored import REQUESTS, Stored
+from rowfall.sources.base import Address, Probe
 
-_REQUESTS = 32  # at a time
 _TIMEOUT = 9.0  # seconds
-_REDIRECTS = 10
 # Everything a URL may hold except "{", "}", "|", "," and "*", which the engine takes as patterns.
 _SAFE = "%/:?#[]@!$&'()+;=~"
 
@@ -38,21 +36,14 @@ class _Facts:
     final: str
 
 
-class Http:
+class Http(Stored):
     """One source for any number of URLs of one user; splits are whole files.
 
     A user and password in the URL travel as a header, so the rest of the URL stays readable.
     """
 
-    replayable = True
-    cuts = True
-    fds: tuple[int, ...] = ()
-    made: Schema | None = None
-    reader = EMBEDDED
-
     def __init__(self, texts: Sequence[str], options: Options) -> None:
-        self.text = " ".join(uri.mask(text) for text in texts)
-        self._options = options
+        super().__init__(" ".join(uri.mask(text) for text in texts), options)
         self._signature = _one_user(texts)
         hidden = [secret for text in texts for secret in uri.secret_values(text)]
         self.secrets = tuple(dict.fromkeys([*_relation.secrets_of(self._signature), *hidden]))
@@ -61,7 +52,6 @@ class Http:
         self._urls: dict[str, str] = {}
         # Where redirects lead; may hold signatures that expire, so it is used for samples only.
         self._final: dict[str, str] = {}
-        self._feeder = _feed.Feeder(self)
 
     def listing(self) -> Listing:
         """All files; ``version`` is the ETag, else size and Last-Modified, else ``unversioned``.
@@ -75,7 +65,7 @@ class Http:
                 self._urls[uri.mask(clean)] = clean
         names = sorted(self._urls)
         listing = Listing()
-        with ThreadPoolExecutor(_REQUESTS) as pool:
+        with ThreadPoolExecutor(REQUESTS) as pool:
             answers = pool.map(self._facts, (self._urls[name] for name in names))
             for name, facts in zip(names, answers, strict=True):
                 if facts.final != self._urls[name]:
@@ -89,71 +79,39 @@ class Http:
             )
         return listing
 
-    def encoding(self, listing: Listing) -> Encoding:
-        names = [_path(listing.uri(index)) for index in range(len(listing))]
-        return _feed.readable(formats.detect(names, self._options), names)
-
-    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
-        return _relation.spread(listing, most)
-
-    def relation(
+    def _calls(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
-    ) -> SqlText:
-        """``url(...)`` of exactly these files; a missing one makes the engine raise."""
-        ranges, splits = _feed.ranges(splits, structure, self.reader, self.part)
-        fed, rest = _feed.choose(splits, encoding, self.reader)
-        named = _relation.whole(rest, encoding)
-        whole = {split.uri: self._urls.get(split.uri, split.uri) for split in named}
+    ) -> list[_relation.Call]:
+        urls = {split.uri: self._url(split) for split in splits}
         if not structure:
             # The engine ignores the settings of a subselect while it looks for the structure.
-            whole |= {name: self._final[name] for name in whole if name in self._final}
-        calls = self._calls(whole, encoding, structure)
-        for split, where in _relation.runs(rest, encoding):
-            one = {split.uri: self._urls.get(split.uri, split.uri)}
-            (call,) = self._calls(one, encoding, structure)
-            calls.append(replace(call, where=where))
-        settings = _web.settings(whole, redirects=bool(self._final)) if calls else ""
-        if ranges:
-            fed_here = self._feeder.call(ranges, encoding, structure, packed=False)
-            calls.append(_relation.Call(fed_here))
-        if fed:
-            objects = [(split.uri, self._opener(split.uri)) for split in fed]
-            calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))
-        return _relation.joined(calls, structure, settings=settings)
-
-    def _calls(
-        self, whole: Mapping[str, str], encoding: Encoding | None, structure: str
-    ) -> list[_relation.Call]:
-        hidden = {name for name, url in whole.items() if name != url}
-        return _web.calls(whole, hidden, encoding, structure, self._signature)
+            urls |= {name: self._final[name] for name in urls if name in self._final}
+        hidden = {name for name, url in urls.items() if name != url}
+        return _web.calls(
+            urls, hidden, encoding, structure, self._signature, redirects=bool(self._final)
+        )
 
     def probe(self, split: Split) -> Probe:
         """Size and first bytes: behind another network the same address may be another server."""
-        url = self._urls.get(split.uri, split.uri)
         length = min(_relation.HEAD, split.size or 1)
         head = b""
         with contextlib.suppress(_NoRangesError):
-            head = _range(url, self._signature, 0, length)
-        (call,) = self._calls({split.uri: url}, *_relation.head(length))
-        return _web.probe(call, split.size, head, redirects=bool(self._final))
+            head = _range(self._url(split), self._signature, 0, length)
+        (call,) = self._calls([split], *_relation.head(length))
+        return _web.probe(call, split.size, head)
 
     def addresses(self, splits: Sequence[Split]) -> list[Address]:
         headers = {"Authorization": self._signature} if self._signature else {}
-        return [Address(Secret(self._urls.get(s.uri, s.uri)), headers) for s in splits]
+        return [Address(Secret(self._url(s)), headers) for s in splits]
 
     def part(self, split: Split, start: int, length: int) -> bytes:
         try:
-            return _range(self._urls.get(split.uri, split.uri), self._signature, start, length)
+            return _range(self._url(split), self._signature, start, length)
         except _NoRangesError:
             return b""
 
-    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        with ThreadPoolExecutor(_REQUESTS) as pool:
-            answers = pool.map(self._wrong, splits)
-            return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
-
     def _wrong(self, split: Split) -> str | None:
-        url = self._urls.get(split.uri, split.uri)
+        url = self._url(split)
         try:
             now = self._facts(url)
             if now.version != split.version:
@@ -161,7 +119,7 @@ class Http:
             return self._feeder.broken(split.name) or _whole.check_remote(
                 partial(_range, url, self._signature),
                 now.size,
-                _whole.packed(_path(split.uri), self._options),
+                _whole.packed(self._path(split.uri), self._options),
             )
         except _NoRangesError:
             return None
@@ -170,8 +128,15 @@ class Http:
                 raise
             return error.message.removeprefix(f"cannot read {split.uri}: ")
 
-    def _opener(self, name: str) -> _feed.Opener:
-        return partial(_pieces, self._urls.get(name, name), self._signature)
+    def _opener(self, split: Split) -> _feed.Opener:
+        return partial(_pieces, self._url(split), self._signature)
+
+    def _url(self, split: Split) -> str:
+        return self._urls.get(split.uri, split.uri)
+
+    def _path(self, name: str) -> str:
+        """The path of a URL as people write it."""
+        return unquote(urlsplit(name).path)
 
     def _same_host(self, name: str, final: str) -> str:
         """``final``, unless the engine would carry the user's password to another host there."""
@@ -269,11 +234,6 @@ def _range(url: str, signature: Secret | None, start: int, length: int) -> bytes
         raise _status_error(url, error) from None
     except (URLError, OSError, http.client.HTTPException) as error:
         raise _network_error(url, error) from error
-
-
-def _path(name: str) -> str:
-    """The path of a URL as people write it."""
-    return unquote(urlsplit(name).path)
 
 
 def _read_facts(url: str, answer: http.client.HTTPResponse) -> _Facts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from rowfall import uri
@@ -12,11 +11,11 @@ from rowfall.model import Encoding
 from rowfall.options import Options
 from rowfall.s3access import Access, base_url, resolve, signature, signed
 from rowfall.secrets import Secret
-from rowfall.sources import _feed, _relation
+from rowfall.sources import _relation
 from rowfall.sources._bucket import Bucket
 from rowfall.sources._objects import Objects
 from rowfall.sources._s3bucket import S3Bucket
-from rowfall.sources.base import EMBEDDED, Address, Probe
+from rowfall.sources.base import Address, Probe
 from rowfall.sql import literal
 from rowfall.sqltext import SqlText
 
@@ -27,13 +26,11 @@ _IN_BRACES = frozenset(",^")  # letters outside braces only; 24.10 takes ^ for a
 class S3(Objects):
     """One source for any number of ``s3://`` URIs; splits are whole objects sorted by key."""
 
-    cuts: ClassVar[bool] = True
     scheme: ClassVar[str] = "s3"
     places: ClassVar[str] = (
         "Write s3://bucket/key; keys come from the environment or --s3-profile, the address of "
         "another service from --s3-endpoint."
     )
-    reader = EMBEDDED
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
         super().__init__(texts, options)
@@ -43,24 +40,6 @@ class S3(Objects):
     def secrets(self) -> tuple[Secret, ...]:
         keys = self._opened.keys() if self._opened is not None else None
         return _relation.secrets_of(keys.secret, keys.token) if keys else ()
-
-    def relation(
-        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
-    ) -> SqlText:
-        """``s3(...)`` of exactly these objects; a missing one makes the engine raise."""
-        ranges, splits = _feed.ranges(splits, structure, self.reader, self.part)
-        fed, rest = _feed.choose(splits, encoding, self.reader)
-        calls = self._calls(_relation.whole(rest, encoding), encoding, structure)
-        for split, where in _relation.runs(rest, encoding):
-            (call,) = self._calls([split], encoding, structure)
-            calls.append(replace(call, where=where))
-        if ranges:
-            fed_here = self._feeder.call(ranges, encoding, structure, packed=False)
-            calls.append(_relation.Call(fed_here))
-        if fed:
-            objects = [(split.uri, self._opener(split)) for split in fed]
-            calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))
-        return _relation.joined(calls, structure)
 
     def _calls(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str

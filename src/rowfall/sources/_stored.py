@@ -1,0 +1,89 @@
+"""What files, web servers and object stores have in common: named things that can be read again."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from rowfall import formats
+from rowfall.listing import Listing, Split
+from rowfall.model import Encoding, Schema
+from rowfall.options import Options
+from rowfall.sources import _feed, _relation
+from rowfall.sources.base import EMBEDDED, Reader
+from rowfall.sqltext import SqlText
+
+REQUESTS = 32  # at a time, each of one object
+
+
+class Stored(ABC):
+    """A source of files or objects, read whole or in ranges; a subclass says how each is reached.
+
+    Ranges of text, and bz2 for an engine without it, are fed through pipes. All else is read by the
+    engine itself.
+    """
+
+    replayable = True
+    fds: tuple[int, ...] = ()
+    made: Schema | None = None
+    reader: Reader = EMBEDDED
+
+    def __init__(self, text: str, options: Options) -> None:
+        self.text = text
+        self._options = options
+        self._feeder = _feed.Feeder(self)
+
+    @abstractmethod
+    def part(self, split: Split, start: int, length: int) -> bytes:
+        """See :class:`rowfall.sources.base.Ranged`."""
+
+    @abstractmethod
+    def _calls(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> list[_relation.Call]:
+        """Table functions that read these whole objects, one for a single object; a missing one
+        makes the engine raise."""
+
+    @abstractmethod
+    def _opener(self, split: Split) -> _feed.Opener:
+        """The stored bytes of a whole object."""
+
+    @abstractmethod
+    def _wrong(self, split: Split) -> str | None:
+        """What :meth:`changed` says of one."""
+
+    def _path(self, name: str) -> str:
+        """What of an object's name ends with the extension."""
+        return name
+
+    def encoding(self, listing: Listing) -> Encoding:
+        names = [self._path(listing.uri(index)) for index in range(len(listing))]
+        return _feed.readable(formats.detect(names, self._options), names)
+
+    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
+        return _relation.spread(listing, most)
+
+    def relation(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> SqlText:
+        ranges, splits = _feed.ranges(splits, structure, self.reader, self.part)
+        fed, rest = _feed.choose(splits, encoding, self.reader)
+        whole = _relation.whole(rest, encoding)
+        calls = self._calls(whole, encoding, structure) if whole else []
+        for split, where in _relation.runs(rest, encoding):
+            (call,) = self._calls([split], encoding, structure)
+            calls.append(replace(call, where=where))
+        if ranges:
+            fed_here = self._feeder.call(ranges, encoding, structure, packed=False)
+            calls.append(_relation.Call(fed_here))
+        if fed:
+            objects = [(split.uri, self._opener(split)) for split in fed]
+            calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))
+        return _relation.joined(calls, structure)
+
+    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            answers = pool.map(self._wrong, splits)
+            return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
