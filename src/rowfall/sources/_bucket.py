@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ class Object(NamedTuple):
     version: str
 
 
-class Bucket:
+class Bucket(ABC):
     """Lists and reads with obstore; what it refuses (control characters, ``//``) goes another way.
 
     Attributes:
@@ -126,13 +127,13 @@ class Bucket:
             self._opened = self._open()
         return self._opened
 
+    @abstractmethod
     def _open(self) -> Any:
         """A store of obstore."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _explained(self, error: Exception, what: str) -> SourceError:
         """The error in the user's words; foreign text is cut to its first line and masked."""
-        raise NotImplementedError
 
     # Without obstore; stores that have no other way refuse the key.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from rowfall.listing import Split
@@ -17,14 +18,14 @@ class ByUrl(Objects):
     Servers write addresses into their logs, so they only read what needs no signature.
     """
 
+    @abstractmethod
     def addresses(self, splits: Sequence[Split]) -> list[Address]:
         """See :class:`rowfall.sources.base.Addressed`."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def _signs(self) -> bool:
         """Whether addresses hold a secret."""
-        raise NotImplementedError
 
     def _calls(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str

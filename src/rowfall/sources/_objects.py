@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from array import array
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -34,14 +35,14 @@ class Objects(Stored):
         self._places = [self._place(text) for text in texts]
         self._buckets: dict[str, Bucket] = {}
 
+    @abstractmethod
     def _open(self, name: str) -> Bucket:
         """The bucket of that name; called once for each."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def _where(self) -> str:
         """The service for people."""
-        raise NotImplementedError
 
     def listing(self) -> Listing:
         """All objects; ``version`` is the ETag.
