@@ -8,25 +8,24 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
-from rowfall import formats, uri
+from rowfall import uri
 from rowfall.errors import SourceError, UsageError
-from rowfall.listing import Listing, Split
+from rowfall.listing import Split
 from rowfall.options import Options
 from rowfall.sources import _feed, _glob, _whole
 from rowfall.sources._bucket import Bucket, Object
-from rowfall.sources._stored import Stored
+from rowfall.sources._stored import Stored, with_data
 
 
 class Objects(Stored):
     """A source of objects, sorted by key; what reads them is the subclass's.
-
-    Empty objects are left out: they hold no rows, and typed formats cannot read them.
 
     Attributes:
         scheme: of its URIs.
         places: where buckets and keys come from, for the hint when a URI names no bucket.
     """
 
+    kind: ClassVar[str] = "objects"
     scheme: ClassVar[str]
     places: ClassVar[str]
 
@@ -44,12 +43,8 @@ class Objects(Stored):
     def _where(self) -> str:
         """The service for people."""
 
-    def listing(self) -> Listing:
-        """All objects; ``version`` is the ETag.
-
-        Raises:
-            SourceError: no credentials, no such bucket, access denied, nothing matches, all empty.
-        """
+    def _found(self) -> Iterator[tuple[str, str, int]]:
+        """All objects; ``version`` is the ETag."""
         names: list[str] = []
         versions: list[str] = []
         sizes = array("q")  # flat columns: there may be millions
@@ -60,18 +55,8 @@ class Objects(Stored):
                 names.append(name)
                 versions.append(item.version)
                 sizes.append(item.size)
-        listing = Listing()
-        last = ""
         for index in sorted(range(len(names)), key=names.__getitem__):
-            if sizes[index] and names[index] != last:
-                last = names[index]
-                listing.add(last, versions[index], sizes[index])
-        if not len(listing):
-            raise SourceError(
-                f"cannot read {self.text}: all objects found ({len(names)}) are empty",
-                hint="Check what writes them, and whether it has finished.",
-            )
-        return listing
+            yield names[index], versions[index], sizes[index]
 
     def part(self, split: Split, start: int, length: int) -> bytes:
         bucket, key = self._place(split.uri)
@@ -146,30 +131,26 @@ class Objects(Stored):
             )
 
     def _folder(self, bucket: str, folder: str) -> Iterator[Object]:
-        everything = self._options.format is not None
-        others, found = 0, False
-        for item in self._bucket(bucket).list(folder):
+        def shown(item: Object) -> bool:
             below = item.key[len(folder) :]
             hidden = any(part[:1] in ("_", ".") for part in below.split("/"))
-            if not below or below.endswith("/") or hidden:
-                continue
-            if everything or formats.is_data(below):
-                found = True
-                yield item
-            else:
-                others += 1
-        if found:
-            return
-        where = f"{self.scheme}://{bucket}/{folder}"
-        if others:
-            raise SourceError(
-                f"no data object below {where}",
-                hint=f"{others} objects have other extensions; name the format with --format.",
+            return not (hidden or item.key.endswith("/"))
+
+        def nothing(others: int) -> SourceError:
+            where = f"{self.scheme}://{bucket}/{folder}"
+            if others:
+                return SourceError(
+                    f"no data object below {where}",
+                    hint=f"{others} objects have other extensions; name the format with --format.",
+                )
+            return SourceError(
+                f"no such object or folder: {where.removesuffix('/')} at {self._where}",
+                hint="The bucket is there and can be listed; check the key, or use a glob.",
             )
-        raise SourceError(
-            f"no such object or folder: {where.removesuffix('/')} at {self._where}",
-            hint="The bucket is there and can be listed; check the key, or use a glob.",
-        )
+
+        items = filter(shown, self._bucket(bucket).list(folder))
+        everything = self._options.format is not None
+        return with_data(items, lambda item: item.key, everything, nothing)
 
 
 def _check(key: str, named: str) -> None:

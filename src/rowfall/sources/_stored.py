@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import ClassVar, TypeVar
 
 from rowfall import formats
+from rowfall.errors import SourceError
 from rowfall.listing import Listing, Split
 from rowfall.model import Encoding, Schema
 from rowfall.options import Options
@@ -16,15 +18,21 @@ from rowfall.sources.base import EMBEDDED, Reader
 from rowfall.sqltext import SqlText
 
 REQUESTS = 32  # at a time, each of one object
+_Found = TypeVar("_Found")
 
 
 class Stored(ABC):
     """A source of files or objects, read whole or in ranges; a subclass says how each is reached.
 
     Ranges of text, and bz2 for an engine without it, are fed through pipes. All else is read by the
-    engine itself.
+    engine itself. Empty objects are left out: they hold no rows, and typed formats cannot read
+    them.
+
+    Attributes:
+        kind: what its objects are called.
     """
 
+    kind: ClassVar[str] = "files"
     replayable = True
     fds: tuple[int, ...] = ()
     made: Schema | None = None
@@ -34,6 +42,14 @@ class Stored(ABC):
         self.text = text
         self._options = options
         self._feeder = _feed.Feeder(self)
+
+    @abstractmethod
+    def _found(self) -> Iterable[tuple[str, str, int | None]]:
+        """Name, version and size of each object, sorted by name; one may come more than once.
+
+        Raises:
+            SourceError: as :meth:`rowfall.sources.base.Source.listing`.
+        """
 
     @abstractmethod
     def part(self, split: Split, start: int, length: int) -> bytes:
@@ -57,6 +73,22 @@ class Stored(ABC):
     def _path(self, name: str) -> str:
         """What of an object's name ends with the extension."""
         return name
+
+    def listing(self) -> Listing:
+        listing = Listing()
+        count, last = 0, ""
+        for name, version, size in self._found():
+            if name == last:
+                continue
+            count, last = count + 1, name
+            if size != 0:
+                listing.add(name, version, size)
+        if not len(listing):
+            raise SourceError(
+                f"cannot read {self.text}: all {self.kind} found ({count}) are empty",
+                hint="Check what writes them, and whether it has finished.",
+            )
+        return listing
 
     def encoding(self, listing: Listing) -> Encoding:
         names = [self._path(listing.uri(index)) for index in range(len(listing))]
@@ -87,3 +119,23 @@ class Stored(ABC):
         with ThreadPoolExecutor(REQUESTS) as pool:
             answers = pool.map(self._wrong, splits)
             return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
+
+
+def with_data(
+    found: Iterable[_Found], name: Callable[[_Found], str], everything: bool,
+    nothing: Callable[[int], SourceError],
+) -> Iterator[_Found]:  # fmt: skip
+    """What a folder holds by its extension, or ``everything``.
+
+    Raises:
+        SourceError: of ``nothing``, which is told how many others the folder holds.
+    """
+    others, some = 0, False
+    for item in found:
+        if everything or formats.is_data(name(item)):
+            some = True
+            yield item
+        else:
+            others += 1
+    if not some:
+        raise nothing(others)

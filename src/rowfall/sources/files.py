@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from rowfall import formats, uri
+from rowfall import uri
 from rowfall.errors import SourceError
-from rowfall.listing import Listing, Split
+from rowfall.listing import Split
 from rowfall.model import Encoding
 from rowfall.options import Options
 from rowfall.secrets import Secret
 from rowfall.sources import _feed, _glob, _relation, _whole
-from rowfall.sources._stored import Stored
+from rowfall.sources._stored import Stored, with_data
 from rowfall.sources.base import EMBEDDED, Probe, Reader
 from rowfall.sql import literal
 from rowfall.sqltext import SqlText
@@ -27,10 +27,7 @@ _SHOWN = 3
 
 
 class Files(Stored):
-    """One source for any number of paths; splits are whole files sorted by name.
-
-    Empty files are left out: they hold no rows, and typed formats cannot read them.
-    """
+    """One source for any number of paths; splits are files sorted by name."""
 
     secrets: tuple[Secret, ...] = ()
 
@@ -38,26 +35,14 @@ class Files(Stored):
         super().__init__(" ".join(texts), options)
         self._texts = tuple(texts)
 
-    def listing(self) -> Listing:
-        """All files, absolute; ``version`` is ``size-mtime_ns``.
-
-        Raises:
-            SourceError: nothing matches, a file cannot be read, every file is empty.
-        """
+    def _found(self) -> Iterator[tuple[str, str, int]]:
+        """All files, absolute; ``version`` is ``size-mtime_ns``."""
         paths: set[str] = set()
         for text in self._texts:
             paths.update(find(uri.file_path(text), everything=self._options.format is not None))
-        listing = Listing()
         for path in sorted(paths):
             status = _status(path)
-            if status.st_size:
-                listing.add(path, _version(status), status.st_size)
-        if not len(listing):
-            raise SourceError(
-                f"cannot read {self.text}: all files found ({len(paths)}) are empty",
-                hint="Check what writes them, and whether it has finished.",
-            )
-        return listing
+            yield path, _version(status), status.st_size
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
         answers = ((split, self._wrong(split)) for split in splits)  # there is nothing to wait for
@@ -176,22 +161,16 @@ def find(path: str, *, everything: bool = False) -> Iterator[str]:
 
 
 def _folder(path: str, everything: bool) -> Iterator[str]:
-    others = 0
-    found = False
-    for file in _below(path):
-        if everything or formats.is_data(file):
-            found = True
-            yield file
-        else:
-            others += 1
-    if not found:
-        raise SourceError(
+    def nothing(others: int) -> SourceError:
+        return SourceError(
             f"no data file in the folder {path}",
             hint=f"It holds {others} files with other extensions; name the format with --format "
             "to load them all."
             if others
             else "It holds no files at all (hidden ones are not counted).",
         )
+
+    return with_data(_below(path), str, everything, nothing)
 
 
 def _below(path: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 
 from rowfall import uri
 from rowfall.errors import SourceError, UsageError
-from rowfall.listing import Listing, Split
+from rowfall.listing import Split
 from rowfall.model import Encoding
 from rowfall.options import Options
 from rowfall.secrets import Secret
@@ -53,31 +53,19 @@ class Http(Stored):
         # Where redirects lead; may hold signatures that expire, so it is used for samples only.
         self._final: dict[str, str] = {}
 
-    def listing(self) -> Listing:
-        """All files; ``version`` is the ETag, else size and Last-Modified, else ``unversioned``.
-
-        Raises:
-            SourceError: 404, 403, not reachable; every file is empty.
-        """
+    def _found(self) -> Iterator[tuple[str, str, int | None]]:
+        """All files; ``version`` is the ETag, else size and Last-Modified, else ``unversioned``."""
         for text in self._texts:
             for url in _glob.expand(text):
                 clean = quote(url, safe=_SAFE)
                 self._urls[uri.mask(clean)] = clean
         names = sorted(self._urls)
-        listing = Listing()
         with ThreadPoolExecutor(REQUESTS) as pool:
             answers = pool.map(self._facts, (self._urls[name] for name in names))
             for name, facts in zip(names, answers, strict=True):
                 if facts.final != self._urls[name]:
                     self._final[name] = self._same_host(name, facts.final)
-                if facts.size != 0:
-                    listing.add(name, facts.version, facts.size)
-        if not len(listing):
-            raise SourceError(
-                f"cannot read {self.text}: all files found ({len(names)}) are empty",
-                hint="Check what writes them, and whether it has finished.",
-            )
-        return listing
+                yield name, facts.version, facts.size
 
     def _calls(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
