@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from rowfall.azaccess import Account, denied
-from rowfall.errors import SourceError
-from rowfall.secrets import redact
-from rowfall.sources._bucket import PATIENCE, Bucket, network_reason
-
-_CODE = re.compile(r"<Code>(\w+)</Code>")
-_STATUS = re.compile(r"status code: (\d{3})")
+from rowfall.secrets import Secret
+from rowfall.sources._bucket import PATIENCE, Bucket
 
 
 class AzBucket(Bucket):
     """A container; obstore knows the protocol."""
 
+    odd = "Check AZURE_STORAGE_ENDPOINT."
+    away = "Check the name of the account, AZURE_STORAGE_ENDPOINT, and the network."
+
     def __init__(self, name: str, account: Account) -> None:
-        super().__init__(name, "az")
+        super().__init__(name, "az", account.endpoint)
         self._account = account
 
     def _open(self) -> Any:
@@ -34,28 +32,16 @@ class AzBucket(Bucket):
             config["skip_signature"] = True
         return AzureStore(self.name, **PATIENCE, **config)
 
-    def _explained(self, error: Exception, what: str) -> SourceError:
-        account = self._account
-        text = redact(str(error), account.key, account.token)
-        code, found = _CODE.search(text), _STATUS.search(text)
-        status = int(found[1]) if found else 0
-        named = code[1] if code else str(status)
-        if named == "ContainerNotFound":
-            return SourceError(
-                f"cannot {what}: no container {self.name} at {account.endpoint}",
-                hint="The account answered; check the name of the container and of the account.",
+    def _secrets(self) -> tuple[Secret | None, ...]:
+        return self._account.key, self._account.token
+
+    def _reason(self, text: str, status: int, code: str) -> tuple[str, str] | None:
+        if code == "ContainerNotFound":
+            return (
+                f"no container {self.name} at {self.where}",
+                "The account answered; check the name of the container and of the account.",
             )
         if status in (401, 403, 409):  # 409: public access is not permitted on this account
-            said = denied(account, self.name, named)
-            return SourceError(f"cannot {what}: {said.message}", hint=said.hint)
-        if status:
-            return SourceError(
-                f"cannot {what}: {account.endpoint} answered {named}",
-                hint="Try again later." if status >= 500 else "Check AZURE_STORAGE_ENDPOINT.",
-                transient=status >= 500,
-            )
-        return SourceError(
-            f"cannot {what}: no connection to {account.endpoint} ({network_reason(text)})",
-            hint="Check the name of the account, AZURE_STORAGE_ENDPOINT, and the network.",
-            transient=True,
-        )
+            said = denied(self._account, self.name, code or str(status))
+            return said.message, said.hint or ""
+        return None

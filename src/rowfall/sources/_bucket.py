@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from rowfall.errors import RowfallError, SourceError
+from rowfall.secrets import Secret, redact
 
 _CHUNK = 1000  # keys per answer: S3 gives no more
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_STATUS = re.compile(r"status code: (\d{3})")
 _PIECE = 4 << 20  # a range of it arrives within the client's 9 s at 0.5 MB/s
 PATIENCE: dict[str, Any] = {
     "client_options": {"allow_http": True, "connect_timeout": "3s", "timeout": "9s"},
@@ -39,10 +43,16 @@ class Bucket(ABC):
 
     Attributes:
         uri: ``scheme://name``.
+        where: the service for people.
+        odd: the hint when it answers like no service of this kind.
+        away: the hint when nothing answers.
     """
 
-    def __init__(self, name: str, scheme: str) -> None:
-        self.name = name
+    odd: ClassVar[str]
+    away: ClassVar[str]
+
+    def __init__(self, name: str, scheme: str, where: str) -> None:
+        self.name, self.where = name, where
         self.uri = f"{scheme}://{name}"
         self._opened: Any = None
 
@@ -132,8 +142,35 @@ class Bucket(ABC):
         """A store of obstore."""
 
     @abstractmethod
+    def _secrets(self) -> tuple[Secret | None, ...]:
+        """What must not be in an error."""
+
+    @abstractmethod
+    def _reason(self, text: str, status: int, code: str) -> tuple[str, str] | None:
+        """Cause and hint of what a service of this kind says in its own way; None: nothing.
+
+        Args:
+            text: of the error, masked.
+            status: of the answer; 0 where there was none.
+            code: ``<Code>`` of the answer, "" without one.
+        """
+
     def _explained(self, error: Exception, what: str) -> SourceError:
         """The error in the user's words; foreign text is cut to its first line and masked."""
+        text = redact(str(error), *self._secrets())
+        number, name = _STATUS.search(text), _CODE.search(text)
+        status, code = int(number[1]) if number else 0, name[1] if name else ""
+        transient = False
+        if found := self._reason(text, status, code):
+            cause, hint = found
+        elif status:
+            transient = status >= 500 or status == 429
+            cause = f"{self.where} answered {status} {code}".rstrip()
+            hint = "Try again later." if transient else self.odd
+        else:
+            transient = True
+            cause, hint = f"no connection to {self.where} ({_network(text)})", self.away
+        return SourceError(f"cannot {what}: {cause}", hint=hint, transient=transient)
 
     # Without obstore; stores that have no other way refuse the key.
 
@@ -153,7 +190,7 @@ class Bucket(ABC):
         )
 
 
-def network_reason(text: str) -> str:
+def _network(text: str) -> str:
     """Why there was no answer, out of what obstore or botocore said."""
     lower = text.lower()
     for needle, reason in (

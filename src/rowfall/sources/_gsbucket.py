@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from rowfall import uri
-from rowfall.errors import SourceError
 from rowfall.gsaccess import SIGNED, Account
-from rowfall.secrets import Secret, redact
-from rowfall.sources._bucket import PATIENCE, Bucket, network_reason
+from rowfall.secrets import Secret
+from rowfall.sources._bucket import PATIENCE, Bucket
 from rowfall.sources._s3bucket import S3Bucket
 
-_STATUS = re.compile(r"status code: (\d{3})")
+_ODD = "Check GOOGLE_BASE_URL."
 _RIGHTS = "they need storage.objects.list and storage.objects.get (Storage Object Viewer)."
 
 
 class HmacBucket(S3Bucket):
     """A bucket by the S3 protocol."""
 
-    def _denied(self, code: str, status: int, where: str) -> tuple[str, str, bool]:
-        hint = f"Check GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY; {_RIGHTS}"
-        return f"access denied by {where} ({code or status})", hint, False
+    odd = _ODD
+    away = "Check the network, and GOOGLE_BASE_URL."
+
+    def _denied(self, code: str) -> str:
+        return f"Check GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY; {_RIGHTS}"
 
 
 class GsBucket(Bucket):
     """A bucket by Google's own protocol."""
 
+    odd = _ODD
+    away = "Check the network, and GOOGLE_BASE_URL or STORAGE_EMULATOR_HOST."
+
     def __init__(self, name: str, account: Account) -> None:
-        super().__init__(name, "gs")
+        super().__init__(name, "gs", account.endpoint)
         self._account = account
 
     def sign(self, keys: Sequence[str]) -> Sequence[Secret]:
@@ -60,14 +63,14 @@ class GsBucket(Bucket):
             config["service_account_key"] = account.service.reveal()
         return GCSStore(self.name, **PATIENCE, **config)
 
-    def _explained(self, error: Exception, what: str) -> SourceError:
-        where, text = self._account.endpoint, redact(str(error), self._account.service)
-        found = _STATUS.search(text)
-        status = int(found[1]) if found else 0
+    def _secrets(self) -> tuple[Secret | None, ...]:
+        return (self._account.service,)
+
+    def _reason(self, text: str, status: int, code: str) -> tuple[str, str] | None:
         if "NoSuchBucket" in text or "no bucket named" in text:  # the latter is the emulator's
-            return SourceError(
-                f"cannot {what}: no bucket {self.name} at {where}",
-                hint="The service answered; check the bucket's name.",
+            return (
+                f"no bucket {self.name} at {self.where}",
+                "The service answered; check the bucket's name.",
             )
         if status in (401, 403):
             hint = (
@@ -77,15 +80,5 @@ class GsBucket(Bucket):
                 "GOOGLE_APPLICATION_CREDENTIALS, or HMAC keys in GS_ACCESS_KEY_ID and "
                 "GS_SECRET_ACCESS_KEY."
             )
-            return SourceError(f"cannot {what}: access denied by {where} ({status})", hint=hint)
-        if status:
-            return SourceError(
-                f"cannot {what}: {where} answered {status}",
-                hint="Try again later." if status >= 500 else "Check GOOGLE_BASE_URL.",
-                transient=status >= 500,
-            )
-        return SourceError(
-            f"cannot {what}: no connection to {where} ({network_reason(text)})",
-            hint="Check the network, and GOOGLE_BASE_URL or STORAGE_EMULATOR_HOST.",
-            transient=True,
-        )
+            return f"access denied by {self.where} ({status})", hint
+        return None

@@ -38,11 +38,6 @@ class Objects(Stored):
     def _open(self, name: str) -> Bucket:
         """The bucket of that name; called once for each."""
 
-    @property
-    @abstractmethod
-    def _where(self) -> str:
-        """The service for people."""
-
     def _found(self) -> Iterator[tuple[str, str, int]]:
         """All objects; ``version`` is the ETag."""
         names: list[str] = []
@@ -117,20 +112,23 @@ class Objects(Stored):
     def _matches(self, bucket: str, pattern: str) -> Iterator[Object]:
         wanted = _glob.compile_glob(pattern)
         prefix = _glob.constant_prefix(pattern)
+        opened = self._bucket(bucket)
         seen, found = 0, False
-        for item in self._bucket(bucket).list(prefix):
+        for item in opened.list(prefix):
             seen += 1
             if wanted.match(item.key) and not item.key.endswith("/"):
                 found = True
                 yield item
         if not found:
             raise SourceError(
-                f"no object matches {self.scheme}://{bucket}/{pattern} at {self._where}",
+                f"no object matches {self.scheme}://{bucket}/{pattern} at {opened.where}",
                 hint=f"{seen:,} keys start with {self.scheme}://{bucket}/{prefix}; * stops at /, "
                 "** does not.",
             )
 
     def _folder(self, bucket: str, folder: str) -> Iterator[Object]:
+        opened = self._bucket(bucket)
+
         def shown(item: Object) -> bool:
             below = item.key[len(folder) :]
             hidden = any(part[:1] in ("_", ".") for part in below.split("/"))
@@ -144,11 +142,11 @@ class Objects(Stored):
                     hint=f"{others} objects have other extensions; name the format with --format.",
                 )
             return SourceError(
-                f"no such object or folder: {where.removesuffix('/')} at {self._where}",
+                f"no such object or folder: {where.removesuffix('/')} at {opened.where}",
                 hint="The bucket is there and can be listed; check the key, or use a glob.",
             )
 
-        items = filter(shown, self._bucket(bucket).list(folder))
+        items = filter(shown, opened.list(folder))
         everything = self._options.format is not None
         return with_data(items, lambda item: item.key, everything, nothing)
 

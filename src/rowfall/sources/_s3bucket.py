@@ -7,21 +7,22 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from rowfall.errors import RowfallError, SourceError
+from rowfall.errors import RowfallError
 from rowfall.s3access import Access
-from rowfall.secrets import redact
-from rowfall.sources._bucket import PATIENCE, Bucket, Object, network_reason, version_of
+from rowfall.secrets import Secret
+from rowfall.sources._bucket import PATIENCE, Bucket, Object, version_of
 
-_CODE = re.compile(r"<Code>(\w+)</Code>")
 _REGION = re.compile(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
-_STATUS = re.compile(r"status code: (\d{3})")
 
 
 class S3Bucket(Bucket):
     """Lists with obstore; keys it refuses (control characters, ``//``) go through botocore."""
 
+    odd = "Check the port in --s3-endpoint: it has to be the S3 API, not a console."
+    away = "Check --s3-endpoint (http or https, host, port) and that the service runs."
+
     def __init__(self, name: str, access: Access, scheme: str = "s3") -> None:
-        super().__init__(name, scheme)
+        super().__init__(name, scheme, access.where)
         self._access = access
         self._slow: Any = None
 
@@ -88,24 +89,17 @@ class S3Bucket(Bucket):
         answer = self._client().get_object(Bucket=self.name, Key=key, Range=span)
         return bytes(answer["Body"].read())
 
-    def _explained(self, error: Exception, what: str) -> SourceError:
-        """The error in the user's words; foreign text is cut to its first line and masked."""
-        keys = None
+    def _secrets(self) -> tuple[Secret | None, ...]:
         with suppress(RowfallError):
-            keys = self._access.keys()
-        text = redact(str(error), keys.secret if keys else None, keys.token if keys else None)
-        code, where = _CODE.search(text), self._access.where
-        cause, hint, transient = self._reason(text, code[1] if code else "", where)
-        return SourceError(f"cannot {what}: {cause}", hint=hint, transient=transient)
+            if keys := self._access.keys():
+                return keys.secret, keys.token
+        return ()
 
-    def _reason(self, text: str, code: str, where: str) -> tuple[str, str, bool]:
-        found = _STATUS.search(text)
-        status = int(found[1]) if found else 0
+    def _reason(self, text: str, status: int, code: str) -> tuple[str, str] | None:
         if code == "NoSuchBucket":
             return (
-                f"no bucket {self.name} at {where}",
-                f"The endpoint {where} answered; check the bucket's name and --s3-endpoint.",
-                False,
+                f"no bucket {self.name} at {self.where}",
+                f"The endpoint {self.where} answered; check the bucket's name and --s3-endpoint.",
             )
         region = _REGION.search(text)
         if status in (301, 307) or region:
@@ -113,35 +107,22 @@ class S3Bucket(Bucket):
             return (
                 f"the bucket {self.name} is in another region than {self._access.region}",
                 f"Give its region with --s3-region{' ' + name if name else ''}.",
-                False,
             )
-        if status in (401, 403):
-            return self._denied(code, status, where)
-        if status == 404 or "Got invalid list response" in text or status == 405:
-            return (
-                f"{where} does not answer like an S3 service",
-                "Check the port in --s3-endpoint: it has to be the S3 API, not a console.",
-                False,
-            )
-        if status:
-            return f"{where} answered {status} {code}".rstrip(), "Try again later.", status >= 500
-        reason = network_reason(text)
-        return (
-            f"no connection to {where} ({reason})",
-            "Check --s3-endpoint (http or https, host, port) and that the service runs.",
-            True,
-        )
+        if status in (401, 403) or "Expired" in code:  # AWS says 400 ExpiredToken
+            return f"access denied by {self.where} ({code or status})", self._denied(code)
+        if status in (404, 405) or "Got invalid list response" in text:
+            return f"{self.where} does not answer like an S3 service", self.odd
+        return None
 
-    def _denied(self, code: str, status: int, where: str) -> tuple[str, str, bool]:
+    def _denied(self, code: str) -> str:
+        """What helps where access is denied."""
         if self._access.anonymous:
-            hint = "The bucket is not public: leave out --s3-anonymous and give credentials."
-        elif code in ("InvalidAccessKeyId", "SignatureDoesNotMatch"):
-            hint = "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile."
-        elif "Expired" in code:
-            hint = "The session token has expired: get a new one."
-        else:
-            hint = (
-                "Check the keys: they need s3:ListBucket and s3:GetObject (without ListBucket a "
-                "missing object looks the same); public buckets need --s3-anonymous."
-            )
-        return f"access denied by {where} ({code or status})", hint, False
+            return "The bucket is not public: leave out --s3-anonymous and give credentials."
+        if code in ("InvalidAccessKeyId", "SignatureDoesNotMatch"):
+            return "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile."
+        if "Expired" in code:
+            return "The session token has expired: get a new one."
+        return (
+            "Check the keys: they need s3:ListBucket and s3:GetObject (without ListBucket a "
+            "missing object looks the same); public buckets need --s3-anonymous."
+        )

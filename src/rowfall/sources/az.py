@@ -58,10 +58,6 @@ class Az(ByUrl):
     def _signs(self) -> bool:
         return not self._account().public
 
-    @property
-    def _where(self) -> str:
-        return self._account().endpoint
-
     def _open(self, name: str) -> Bucket:
         return AzBucket(name, self._account())
 

@@ -60,7 +60,9 @@ class Gs(ByUrl):
     def addresses(self, splits: Sequence[Split]) -> list[Address]:
         if not self._signs:
             names = (split.uri.partition("://")[2] for split in splits)
-            return [Address(Secret(f"{self._where}/{uri.encode(name)}")) for name in names]
+            return [
+                Address(Secret(f"{self._account.endpoint}/{uri.encode(name)}")) for name in names
+            ]
         keys: dict[str, list[str]] = defaultdict(list)
         for split in splits:
             bucket, key = self._place(split.uri)
@@ -71,10 +73,6 @@ class Gs(ByUrl):
     @property
     def _signs(self) -> bool:
         return self._account.service is not None
-
-    @property
-    def _where(self) -> str:
-        return self._account.endpoint
 
     def _open(self, name: str) -> Bucket:
         return GsBucket(name, self._account)

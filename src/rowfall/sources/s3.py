@@ -88,10 +88,6 @@ class S3(Objects):
     def _open(self, name: str) -> Bucket:
         return S3Bucket(name, self._access(), self.scheme)
 
-    @property
-    def _where(self) -> str:
-        return self._access().where
-
 
 def _paths(keys: Sequence[str]) -> Iterator[tuple[str, str | None, int]]:
     """Encoded URL paths that name exactly ``keys``: one for all plain ones, one a nasty one.
