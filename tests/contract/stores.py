@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -61,66 +60,33 @@ def files_store(tmp_path: Path) -> Store:
     return Store(put, lambda key: (tmp_path / key).unlink(), lambda key: str(tmp_path / key))
 
 
+def bucket_store(
+    service: Seaweed | Google | Azure, scheme: str, env: Mapping[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Store:  # fmt: skip
+    """A new bucket; ``env`` says where it is and who asks."""
+    for key, value in env.items():
+        monkeypatch.setenv(key, value)
+    bucket = f"source-{os.getpid()}-{next(_numbers)}"
+    service.create_bucket(bucket)
+    return Store(
+        lambda key, body: service.put(bucket, key, body),
+        lambda key: service.delete(bucket, key),
+        lambda key: f"{scheme}://{bucket}/{key}",
+    )
+
+
 def s3_store(service: Seaweed, monkeypatch: pytest.MonkeyPatch) -> Store:
-    for key, value in service.env.items():
-        monkeypatch.setenv(key, value)
-    bucket = f"source-{os.getpid()}-{next(_numbers)}"
-    service.create_bucket(bucket)
-    return Store(
-        lambda key, body: service.put(bucket, key, body),
-        lambda key: service.delete(bucket, key),
-        lambda key: f"s3://{bucket}/{key}",
-    )
-
-
-def gs_hmac_store(service: Seaweed, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """``gs://`` by the S3 protocol, which Google speaks for HMAC keys."""
-    monkeypatch.setenv("GS_ACCESS_KEY_ID", service.access_key)
-    monkeypatch.setenv("GS_SECRET_ACCESS_KEY", service.secret_key)
-    monkeypatch.setenv("GOOGLE_BASE_URL", service.endpoint)
-    bucket = f"source-{os.getpid()}-{next(_numbers)}"
-    service.create_bucket(bucket)
-    return Store(
-        lambda key, body: service.put(bucket, key, body),
-        lambda key: service.delete(bucket, key),
-        lambda key: f"gs://{bucket}/{key}",
-    )
-
-
-def gs_store(service: Google, monkeypatch: pytest.MonkeyPatch) -> Store:
-    for key, value in service.env.items():
-        monkeypatch.setenv(key, value)
-    bucket = f"source-{os.getpid()}-{next(_numbers)}"
-    service.create_bucket(bucket)
-    return Store(
-        lambda key, body: service.put(bucket, key, body),
-        lambda key: service.delete(bucket, key),
-        lambda key: f"gs://{bucket}/{key}",
-    )
-
-
-def az_store(service: Azure, monkeypatch: pytest.MonkeyPatch) -> Store:
-    for key, value in service.env.items():
-        monkeypatch.setenv(key, value)
-    container = f"source-{os.getpid()}-{next(_numbers)}"
-    service.create_container(container)
-    return Store(
-        lambda key, body: service.put(container, key, body),
-        lambda key: service.delete(container, key),
-        lambda key: f"az://{container}/{key}",
-    )
+    return bucket_store(service, "s3", service.env, monkeypatch)
 
 
 def object_store(
     kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Store:
     """One of ``s3``, ``gs-hmac``, ``gs`` and ``az``, at a service that speaks its protocol."""
-    makers: dict[str, tuple[Callable[[Any, pytest.MonkeyPatch], Store], str]] = {
-        "s3": (s3_store, "s3"), "gs-hmac": (gs_hmac_store, "s3"), "gs": (gs_store, "google"),
-        "az": (az_store, "azure"),
-    }  # fmt: skip
-    make, service = makers[kind]
-    return make(request.getfixturevalue(service), monkeypatch)
+    service = request.getfixturevalue({"gs": "google", "az": "azure"}.get(kind, "s3"))
+    env = service.google_env if kind == "gs-hmac" else service.env
+    return bucket_store(service, kind.partition("-")[0], env, monkeypatch)
 
 
 def http_store(server: Web) -> Store:

@@ -75,14 +75,12 @@ def cloud(request: pytest.FixtureRequest) -> Cloud:
         made = Cloud(f"gs://{name}", google, google.env)
     elif request.param == "az":
         azure: Azure = request.getfixturevalue("azure")
-        azure.create_container(name)
+        azure.create_bucket(name)
         made = Cloud(f"az://{name}", azure, azure.env, (azure.key, "sig="))
     else:
         s3: Seaweed = request.getfixturevalue("s3")
         s3.create_bucket(name)
-        keys = {"GS_ACCESS_KEY_ID": s3.access_key, "GS_SECRET_ACCESS_KEY": s3.secret_key}
-        env = {**keys, "GOOGLE_BASE_URL": s3.endpoint}
-        made = Cloud(f"gs://{name}", s3, env, (s3.secret_key, "X-Amz-Signature="))
+        made = Cloud(f"gs://{name}", s3, s3.google_env, (s3.secret_key, "X-Amz-Signature="))
     for n in range(2):
         lines = "".join(f"{i},n {i % 7}\n" for i in range(n * ROWS + 1, (n + 1) * ROWS + 1))
         made.put(f"in/{n} é.csv.gz", gzip.compress(b"id,name\n" + lines.encode(), 1))
@@ -247,7 +245,7 @@ def test_a_killed_load_goes_on_with_the_ranges(fleet: Fleet, cloud: Cloud, key: 
 
 def test_azure_by_token_and_connection_string(shell: Shell, azure: Azure) -> None:
     name = f"cloud-{os.getpid()}-{next(_numbers)}"
-    azure.create_container(name)
+    azure.create_bucket(name)
     azure.put(name, "a.csv", b"id,name\n1,x\n")
     text = (
         f"DefaultEndpointsProtocol=http;AccountName={azure.account};AccountKey={azure.key};"
@@ -266,7 +264,7 @@ def test_azure_by_token_and_connection_string(shell: Shell, azure: Azure) -> Non
 
 def test_azure_says_who_may_not(shell: Shell, azure: Azure) -> None:
     name = f"cloud-{os.getpid()}-{next(_numbers)}"
-    azure.create_container(name)
+    azure.create_bucket(name)
     azure.put(name, "a.csv", b"id,name\n1,x\n")
     wrong = base64.b64encode(b"another-key-0123456789").decode()
     done = shell.run(
@@ -284,7 +282,7 @@ def test_azure_says_who_may_not(shell: Shell, azure: Azure) -> None:
 
 def test_a_public_container(shell: Shell, azure: Azure) -> None:
     name = f"cloud-{os.getpid()}-{next(_numbers)}"
-    azure.create_container(name, public=True)
+    azure.create_bucket(name, public=True)
     azure.put(name, "a.csv", b"id,name\n1,x\n")
     nobody = {k: v for k, v in azure.env.items() if k != "AZURE_STORAGE_ACCOUNT_KEY"}
     shell.ok("load", f"az://{name}/*.csv", "--table", "t", env=nobody)

@@ -59,7 +59,7 @@ class Azure(Service):
         from obstore.exceptions import BaseError
 
         try:  # writing proves more than listening
-            self.create_container("health-probe")
+            self.create_bucket("health-probe")
             self.put("health-probe", "k", b"1")
         except BaseError as error:
             raise OSError(str(error)) from error
@@ -74,8 +74,8 @@ class Azure(Service):
             "AZURE_STORAGE_ENDPOINT": self.endpoint,
         }
 
-    def create_container(self, name: str, *, public: bool = False) -> None:
-        """Names have three letters or more; nothing happens to one that is there."""
+    def create_bucket(self, name: str, *, public: bool = False) -> None:
+        """A container; names have three letters or more; nothing happens to one that is there."""
         import base64
         import hmac
         from email.utils import formatdate

@@ -81,6 +81,15 @@ class Seaweed(Service):
             "AWS_ENDPOINT_URL": self.endpoint,
         }
 
+    @property
+    def google_env(self) -> dict[str, str]:
+        """The variables that take it for Google, which speaks this protocol for HMAC keys."""
+        return {
+            "GS_ACCESS_KEY_ID": self.access_key,
+            "GS_SECRET_ACCESS_KEY": self.secret_key,
+            "GOOGLE_BASE_URL": self.endpoint,
+        }
+
     def create_bucket(self, name: str) -> None:
         """Names have three letters or more."""
         self._client.create_bucket(Bucket=name)
