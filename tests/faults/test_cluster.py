@@ -127,6 +127,16 @@ class Fleet:
             self.said.append(f"{self.log.read_text()}\n[{process.poll()}]")
         return process.returncode
 
+    def finish(self, code: int) -> None:
+        """Run it again until it ends well, if ``code`` says that it has not; every row is there."""
+        for _ in range(TRIES):
+            if code == 0:
+                break
+            code = self.end(self.start())
+        assert code == 0, "\n".join(self.said)
+        self.check()
+        self.drop()
+
     def mend(self) -> None:
         """All nodes run."""
         for node in self.cluster.nodes:
@@ -243,13 +253,7 @@ def test_killed_between_the_shards(
         side = chance.choice(("before", "after"))
         fleet, code = begun(number, side, tmp_path / f"{number}")
         met += code == -signal.SIGKILL
-        for _ in range(TRIES):
-            if code == 0:
-                break
-            code = fleet.end(fleet.start())
-        assert code == 0, "\n".join(fleet.said)
-        fleet.check()
-        fleet.drop()
+        fleet.finish(code)
         survived("kill -9 rowfall between shards")
     assert met > 0
 
@@ -267,12 +271,6 @@ def hurt(kind: str, fleet: Fleet, chance: random.Random) -> None:
             fleet.mend()
         code = fleet.end(process)
         fleet.mend()
-        for _ in range(TRIES):
-            if code == 0:
-                break
-            code = fleet.end(fleet.start())
-        assert code == 0, "\n".join(fleet.said)
-        fleet.check()
-        fleet.drop()
+        fleet.finish(code)
     finally:
         fleet.mend()
