@@ -107,6 +107,8 @@ class Decode:
         program: path of rowfall-decode.
     """
 
+    _packed = False
+
     def __init__(self, program: str, engine: Engine, given: Given) -> None:
         self._program = program
         self._engine = engine
@@ -145,6 +147,7 @@ class Decode:
         )  # fmt: skip
         # Fewer files than cores: unpacking gets one of its own.
         asked["ahead"] = writers < self._writers(order)
+        asked["output_compression"] = "lz4" if self._packed else "none"
         child = _Child(self._program, asked)
         self._running[order.attempt] = child
         done = threading.Event()
@@ -228,12 +231,20 @@ class Decode:
 
 
 class DecodePush(Decode):
-    """The same for a server: each pipe is the body of an INSERT ... FORMAT Native."""
+    """The same for a server: each pipe is the body of an INSERT ... FORMAT Native.
 
-    def __init__(self, program: str, server: Server, given: Given, streams: int) -> None:
+    Args:
+        packed: blocks are sent in ClickHouse's own compressed frames. LZ4 with a checksum each: a
+            server checks and unpacks 1 GB of them in 0.15 CPU-seconds.
+    """
+
+    def __init__(
+        self, program: str, server: Server, given: Given, streams: int, *, packed: bool = False
+    ) -> None:
         super().__init__(program, server, given)
         self._server = server
         self._streams = streams
+        self._packed = packed
 
     def _writers(self, order: Order) -> int:
         return self._streams
@@ -247,6 +258,8 @@ class DecodePush(Decode):
         known = self._server.facts.settings
         # A row that waits in the server's queue would be missing when staging is counted.
         settings = {k: v for k, v in {**order.settings, "async_insert": 0}.items() if k in known}
+        if self._packed:
+            settings["decompress"] = 1  # of the HTTP interface
         seen: list[Mapping[str, int]] = [{} for _ in pipes]
 
         def send(number: int) -> Outcome:

@@ -21,6 +21,21 @@ class SeatFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """The way to the servers that blocks are pushed to.
+
+    Attributes:
+        near: they are on this machine.
+        rate: bytes a second that the network carries, None where it could not be measured.
+        cores: of this machine, which make the blocks.
+    """
+
+    near: bool = False
+    rate: float | None = None
+    cores: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Inputs:
     """Everything the planner looks at."""
 
@@ -57,3 +72,5 @@ class Inputs:
     """What makes the tables of a cluster; "" when they are there."""
     cutting: tuple[str, ...] = ()
     """Which large files are loaded in ranges, and why others are not."""
+    link: Link | None = None
+    """None where nothing depends on it."""

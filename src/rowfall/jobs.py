@@ -21,6 +21,7 @@ from rowfall.ledger.rows import into_key
 from rowfall.listing import Listing
 from rowfall.model import Encoding
 from rowfall.options import Options
+from rowfall.packing import WISHES
 from rowfall.publish import asker
 from rowfall.reach import Reach, reach
 from rowfall.secrets import Secret
@@ -333,6 +334,8 @@ def _check_choices(options: Options) -> None:
         raise UsageError(f"--decoder {options.decoder} is not one of auto, always, never")
     if options.presort not in ("auto", "on", "off"):
         raise UsageError(f"--presort {options.presort} is not one of auto, on, off")
+    if options.compress not in WISHES:
+        raise UsageError(f"--compress {options.compress} is not one of {', '.join(WISHES)}")
     if options.wait and not all(_WAIT.fullmatch(one) for one in options.wait.split(",")):
         raise UsageError(
             f"--wait {options.wait} is not something to wait for",

@@ -258,6 +258,8 @@ class Plan:
         decoder: who parses text: ``rowfall-decode``, or ``engine``. ``why_decoder``: if the
             engine, why.
         sorted_by: columns that rowfall-decode sorts blocks by before they are sent.
+        compress: how blocks are compressed on their way to a server: ``lz4`` or ``none``; "" where
+            none are sent. ``why_compress``: why so.
         settings: for the INSERT of every attempt.
         example: the SQL of one attempt, ready to paste (secrets masked).
         landed: splits of the listing that are in the target already.
@@ -292,6 +294,8 @@ class Plan:
     decoder: str = "engine"
     why_decoder: str = ""
     sorted_by: tuple[str, ...] = ()
+    compress: str = ""
+    why_compress: str = ""
     views: tuple[str, ...] = ()
     seats: tuple[PlannedSeat, ...] = ()
     spread: str = ""

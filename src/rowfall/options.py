@@ -223,6 +223,14 @@ class Options:
         "the engine its own sort; on fails where it cannot. Default: auto.",
         "Tuning",
     )
+    compress: str = _opt(
+        "auto",
+        "--compress",
+        "auto|lz4|none",
+        "Whether blocks are compressed on their way to a server. Default: where the network is "
+        "slower than the cores here.",
+        "Tuning",
+    )
     streams: int | None = _opt(
         None,
         "--streams",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rowfall import attempts, balance, bodies, fastpath, forecast, sql
+from rowfall import attempts, balance, bodies, fastpath, forecast, packing, sql
 from rowfall.errors import UsageError
 from rowfall.inputs import Inputs
 from rowfall.listing import Split
@@ -48,6 +48,7 @@ def make_plan(inputs: Inputs) -> Plan:
     ]
     groups = tuple(group for cut in cuts for group in cut.groups)
     first = cuts[0]
+    compress, why_compress = _compress(inputs, schema, groups, first.streams)
     return Plan(
         source=inputs.source.text,
         target=inputs.target.text,
@@ -73,6 +74,8 @@ def make_plan(inputs: Inputs) -> Plan:
         decoder="engine" if inputs.undecoded else "rowfall-decode",
         why_decoder=inputs.undecoded,
         sorted_by=inputs.sorted_by,
+        compress=compress,
+        why_compress=why_compress,
         views=inputs.views,
         spread=inputs.spread,
         why_spread=inputs.why_spread,
@@ -252,6 +255,20 @@ def _why(inputs: Inputs, schema: Schema, groups: Sequence[Group]) -> str:
         return f"{inputs.why}; parsed here and sent as blocks of columns"
     splits = list(inputs.listing.splits("", group.indexes))
     return f"{inputs.why}; {_sends(inputs, schema, splits).reason}"
+
+
+def _compress(
+    inputs: Inputs, schema: Schema, groups: Sequence[Group], streams: int
+) -> tuple[str, str]:
+    """How the blocks that are sent are compressed, and why."""
+    group = next((g for g in groups if g.indexes), None)
+    if group is None:
+        return "", ""  # nothing is left to load
+    obstacle = "" if inputs.delivery == "push" else "no rows are sent to a server"
+    if not obstacle and inputs.undecoded:
+        sends = _sends(inputs, schema, list(inputs.listing.splits("", group.indexes)))
+        obstacle = "" if sends.blocks else sends.reason
+    return packing.choose(inputs, obstacle, streams)
 
 
 def _example(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from rowfall import attempts, complaint, infer, pieces, planner, spread, views
+from rowfall import attempts, complaint, infer, link, pieces, planner, spread, views
 from rowfall.engines.codes import DATA_CODES
 from rowfall.errors import DataError, RowfallError, UsageError
 from rowfall.events import Note
@@ -74,6 +74,7 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         home=job.local.table,
         ddl=_cluster_ddl(job, schema),
         cutting=cutting.notes,
+        link=link.look(job),
     )
     made = planner.make_plan(spread.spread(job, inputs) if job.keyed else inputs)
     job.cpu_before = job.cpu_here

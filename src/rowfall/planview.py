@@ -66,6 +66,8 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         "decoder": plan.decoder,
         "why_decoder": plan.why_decoder,
         "sorted_by": list(plan.sorted_by),
+        "compress": plan.compress,
+        "why_compress": plan.why_compress,
         "views": list(plan.views),
         "seats": [asdict(seat) for seat in plan.seats],
         "spread": plan.spread,
@@ -185,6 +187,7 @@ def _target(plan: Plan) -> RenderableType:
             *([("because", plan.why)] if plan.why else []),
             *([("streams", f"{plan.streams} at once")] if plan.streams else []),
             *_parser(plan),
+            *([("blocks", _packed(plan))] if plan.compress else []),
             *([("by key", plan.why_spread)] if plan.why_spread else []),
             *([("views", ", ".join(plan.views))] if plan.views else []),
             ("promise", plan.promise),
@@ -216,6 +219,12 @@ def _parser(plan: Plan) -> list[tuple[str, str]]:
         return [("parser", f"the engine's: {plan.why_decoder}")]
     order = f", blocks sorted by {', '.join(plan.sorted_by)}" if plan.sorted_by else ""
     return [("parser", plan.decoder + order)]
+
+
+def _packed(plan: Plan) -> str:
+    """How blocks are sent."""
+    how = "not compressed" if plan.compress == "none" else f"compressed with {plan.compress}"
+    return f"{how}: {plan.why_compress}"
 
 
 def _table(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:

@@ -7,6 +7,7 @@ from rowfall.decode import Decode, DecodePush, Given
 from rowfall.delivery import Delivery, Pull, Push
 from rowfall.jobs import Job, Seat
 from rowfall.model import Plan
+from rowfall.packing import LZ4
 from rowfall.spread import Filtered, Scattered, sending
 from rowfall.ways import BY_HAND, DISTRIBUTED, FILTER
 
@@ -33,7 +34,10 @@ def _one(job: Job, plan: Plan, seat: Seat) -> Delivery:
     if server is not None and (pushes or _of_text(plan)):
         from rowfall.push import Pusher
 
-        pusher = Pusher(server, streams=plan.streams, reader=lambda: job.reader, number=seat.number)
+        pusher = Pusher(
+            server, streams=plan.streams, reader=lambda: job.reader, number=seat.number,
+            packed=plan.compress == LZ4,
+        )  # fmt: skip
         reader = Push(pusher, job, seat)
     if plan.decoder != decoding.PROGRAM or job.encoding is None:
         return reader
@@ -49,7 +53,7 @@ def _one(job: Job, plan: Plan, seat: Seat) -> Delivery:
     if program is None:  # removed since the plan was made
         return reader
     if server is not None:
-        return DecodePush(program, server, given, plan.streams)
+        return DecodePush(program, server, given, plan.streams, packed=plan.compress == LZ4)
     return Decode(program, seat.engine, given)
 
 

@@ -124,9 +124,11 @@ def settings_of(engine: Embedded | Server, encoding: Encoding, schema: Schema) -
 class Push:
     """One load by a Pusher."""
 
-    def __init__(self, server: Server, reader: Embedded, streams: int = 2) -> None:
+    def __init__(
+        self, server: Server, reader: Embedded, streams: int = 2, *, packed: bool = False
+    ) -> None:
         self.server, self.reader = server, reader
-        self.pusher = Pusher(server, streams=streams, reader=lambda: reader)
+        self.pusher = Pusher(server, streams=streams, reader=lambda: reader, packed=packed)
         self.attempt = new_id()
         self.table = ""
         self.ticks: list[dict[str, int]] = []
@@ -200,10 +202,10 @@ def test_text_arrives_as_it_does_embedded(
     load(push, reader, tmp_path, format, compression)
 
 
-@pytest.mark.parametrize("way", ["raw", "blocks"])
+@pytest.mark.parametrize("way", ["raw", "blocks", "packed blocks"])
 @pytest.mark.parametrize("format", TYPED)
 def test_typed_files_arrive_as_they_do_embedded(
-    push: Push,
+    server: Server,
     reader: Embedded,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -211,6 +213,7 @@ def test_typed_files_arrive_as_they_do_embedded(
     way: str,
 ) -> None:
     monkeypatch.setattr(bodies, "SMALL_FILE", 0 if way == "raw" else 1 << 30)
+    push = Push(server, reader, packed=way == "packed blocks")
     load(push, reader, tmp_path, format, "none")
 
 
@@ -313,11 +316,12 @@ def opened(
 # --- what does not fit ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["raw", "blocks"])
+@pytest.mark.parametrize("way", ["raw", "blocks", "packed blocks"])
 def test_a_bad_value_names_its_column_and_ends_all_streams(
-    push: Push, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+    server: Server, reader: Embedded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     monkeypatch.setattr(bodies, "SMALL_FILE", 0 if way == "raw" else 1 << 40)
+    push = Push(server, reader, packed=way == "packed blocks")
     types = {"a": "UInt16", "b": "String"}
     good, bad = b"7,text\n" * 1_000_000, b"70000,text\n"
     (tmp_path / "1.csv").write_bytes(good + bad + good)

@@ -165,6 +165,58 @@ def test_a_server_of_this_machine_is_spared_parsing(
     assert lake.row("SELECT sum(id) FROM {db}.t") == [6]
 
 
+@pytest.mark.parametrize("decoder", ["always", "never"])
+def test_blocks_are_compressed_on_their_way(lake: Lake, decoder: str) -> None:
+    """Those of the decoder in the server's own frames, those of the engine here as LZ4 of HTTP."""
+    for n in range(2):
+        lake.shell.write(f"in/f{n}.csv", rows(n * 100_000, n * 100_000 + 100_000, *HEAD))
+    source, sent = "in/*.csv", {}
+    with Proxy(lake.server.http_port) as cable:
+        for way in ("none", "lz4"):
+            to = lake.server.uri(lake.database, port=cable.port)
+            args = (source, "--to", to, "--table", way, "--decoder", decoder, "--compress", way)
+            planned = lake.shell.ok("plan", *args, "--json").document
+            assert planned["compress"] == way
+            assert planned["why_compress"] == f"as asked for with --compress {way}"
+            before = cable.passed["up"]
+            lake.shell.ok("load", *args)
+            sent[way] = cable.passed["up"] - before
+            assert lake.row(f"SELECT count(), sum(id), uniqExact(name) FROM {{db}}.{way}") == [
+                200_000, 19_999_900_000, 200_000,
+            ]  # fmt: skip
+    assert sent["lz4"] < 0.7 * sent["none"]
+    lake.ok("load", source, "--table", "lz4", "--compress", "lz4")  # nothing is left to do
+
+
+def test_the_network_decides_about_compression(lake: Lake) -> None:
+    """By an address that does not say that it is this machine's."""
+    source = files_of("csv", lake)
+
+    def planned(port: int, host: str) -> tuple[str, str]:
+        to = lake.server.uri(lake.database, port=port).replace("127.0.0.1", host)
+        made = lake.shell.ok("plan", source, "--to", to, "--table", "t", "--json").document
+        return made["compress"], made["why_compress"]
+
+    with Proxy(lake.server.http_port) as cable:
+        assert planned(cable.port, "127.0.0.1") == ("none", "the server is on this machine")
+        cable.throttle(1_000_000)
+        compress, why = planned(cable.port, "127.1")
+        assert compress == "lz4"
+        took = re.match(r"the network takes (\d+(?:\.\d+)?) MB/s, \d cores? make \d+ MB/s", why)
+        assert took, why
+        assert 0.5 < float(took[1]) < 2
+
+
+def test_what_is_not_sent_as_blocks_is_not_compressed(lake: Lake) -> None:
+    source = files_of("csv", lake)
+    planned = lake.ok("plan", source, "--table", "t", "--decoder", "never", "--json").document
+    assert (planned["compress"], planned["why_compress"]) == ("", "")
+    done = lake.ends(2, "load", source, "--table", "t", "--decoder", "never", "--compress", "lz4")
+    assert "no blocks to compress: files go as they are" in done.talk
+    lake.ends(2, "load", "generate://trips?rows=9", "--table", "t", "--compress", "lz4")
+    lake.ends(2, "load", source, "--table", "t", "--compress", "zip")
+
+
 # --- tables ---------------------------------------------------------------------------------------
 
 

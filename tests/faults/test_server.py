@@ -3,12 +3,14 @@ succeeds. The steps of the protocol one by one are in ``test_steps``."""
 
 from __future__ import annotations
 
+import gzip
 import random
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -50,6 +52,67 @@ def test_hurt_at_random_moments(
         if here.scene.server.pid is None:
             here.scene.server.start()
     here.scene.finish()
+
+
+# --- compressed blocks ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def plain(rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    """The same files, none compressed: rowfall-decode reads all of them."""
+    folder = tmp_path_factory.mktemp("plain")
+    for name, body in rows.bodies().items():
+        text = gzip.decompress(body) if name.endswith(".gz") else body
+        (folder / name.removesuffix(".gz")).write_bytes(text)
+    return replace(rows, folder=folder, names=[n.removesuffix(".gz") for n in rows.names])
+
+
+# Who makes the blocks, and how a request says that they are compressed.
+PACKED: Mapping[str, Callable[[Request], bool]] = {
+    "decoder": lambda request: "decompress" in request.query,
+    "engine": lambda request: request.headers.get("content-encoding") == "lz4",
+}
+
+
+@LONG
+@pytest.mark.parametrize("maker", PACKED)
+@pytest.mark.parametrize(
+    ("kind", "side"), sample("compressed", [(k, s) for k in HURTS for s in SIDES])
+)
+def test_hurt_while_compressed_blocks_are_sent(
+    place: Make, rows: Rows, plain: Rows, chance: random.Random, survived: Survived,
+    kind: str, side: Side, maker: str,
+) -> None:  # fmt: skip
+    here = place("--compress", "lz4", of=plain if maker == "decoder" else rows)
+    sends = [request for request in here.scene.steps() if PACKED[maker](request)]
+    assert sends
+    for request in chance.sample(sends, min(rounds(10), len(sends))):
+        if here.scene.hurt_at(request.number, side, partial(HURTS[kind], here)):
+            survived(f"compressed blocks of the {maker}: {kind} {side}")
+
+
+@LONG
+@pytest.mark.parametrize("maker", PACKED)
+@pytest.mark.parametrize("kind", ["kill -9 rowfall", "connection reset"])
+def test_hurt_in_the_middle_of_compressed_blocks(
+    place: Make, rows: Rows, plain: Rows, chance: random.Random, survived: Survived,
+    kind: str, maker: str,
+) -> None:  # fmt: skip
+    """The server has got a part of a frame, which is no block to it."""
+    here = place("--compress", "lz4", of=plain if maker == "decoder" else rows)
+    here.scene.steps()
+    cable = here.loader.network(here.scene.proxy.port)
+    sent = cable.passed["up"]
+    for _ in range(rounds(20)):
+        here.scene.fresh()
+        cable.drop_after(up=chance.randint(sent // 4, sent - 1))
+        process = here.loader(here.scene.proxy.port, here.scene.database)
+        wait_until(lambda p=process: cable.dropped.is_set() or p.poll() is not None, 90, "a cut")
+        if kind != "connection reset":
+            HURTS[kind](here, process)
+        here.scene.ended(process)
+        here.scene.finish()
+        survived(f"compressed blocks of the {maker}: {kind} in the middle")
 
 
 # --- several at once ------------------------------------------------------------------------------

@@ -205,9 +205,11 @@ def _structure(schema: Schema) -> str:
     return sql.structure((c.source or c.name, c.read_type or c.type) for c in schema.columns)
 
 
-def into_file(query: SqlText, path: str) -> SqlText:
-    """The same, written to ``path`` as blocks."""
-    return SqlText.of(query, f"\nINTO OUTFILE {sql.literal(path)} APPEND FORMAT Native")
+def into_file(query: SqlText, path: str, packed: str = "none") -> SqlText:
+    """The same, written to the named pipe ``path`` as blocks, compressed if ``packed`` says how."""
+    # One of both has to be said of a file that is there; a pipe has nothing to cut off.
+    how = f"TRUNCATE COMPRESSION {sql.literal(packed)}" if packed != "none" else "APPEND"
+    return SqlText.of(query, f"\nINTO OUTFILE {sql.literal(path)} {how} FORMAT Native")
 
 
 def local_settings(

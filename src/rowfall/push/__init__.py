@@ -47,17 +47,19 @@ class Pusher:
         streams: INSERTs at once.
         reader: gives a local engine in memory; asked for only where rows go as blocks. It stays
             the caller's. None: there is none.
+        packed: its blocks are compressed.
     """
 
     def __init__(
         self, server: Server, *, streams: int, reader: Callable[[], Embedded] | None,
-        number: int = 0,
+        number: int = 0, packed: bool = False,
     ) -> None:  # fmt: skip
         self.streams = max(1, streams)
         # Lanes of the engine that reads are shared with the pushers of other servers.
         self._first_lane = _LANES + number * self.streams
         self._server = server
         self._reader = reader
+        self._packed = packed
         self._running: dict[str, _Attempt] = {}
         self._exact: bool | None = None  # as _reads_floats has found it
 
@@ -115,7 +117,8 @@ class Pusher:
         def streams(run: _Attempt) -> Iterator[Stream]:
             into = bodies.blocks_statement(staging, columns)
             for query in selects:
-                yield Blocks(run, self._engine(), query, local, Statement(into, settings))
+                insert = Statement(into, settings)
+                yield Blocks(run, self._engine(), query, local, insert, packed=self._packed)
 
         return self._perform(attempt, streams, on_tick)
 
@@ -169,7 +172,7 @@ class Pusher:
             query = bodies.local_select(
                 load.source, splits[number::count], load.encoding, load.schema
             )
-            yield Blocks(run, engine, query, local, insert, exact=True)
+            yield Blocks(run, engine, query, local, insert, packed=self._packed, exact=True)
 
     def _reads_floats(self) -> bool:
         """Whether the server's reader of text takes floats exactly; see bodies.for_server."""
