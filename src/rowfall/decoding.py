@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rowfall import fastpath, uri
+from rowfall import fastpath, tuples, uri
 from rowfall.codec import codec, parse_type
 from rowfall.listing import Listing, Split
 from rowfall.model import Column, Encoding, Facts, Kind, Schema
@@ -48,11 +48,7 @@ _NESTED = frozenset({"Array", "Map", "Tuple"})
 # Where precise_float_parsing is for elements, too: measured in 26.9, and not so in 24.10. Flat
 # columns are cast from text there.
 _EXACT_FLOATS = (26, 9)
-# What cuts a list of types, and the names in which it does not.
-_PIECE = re.compile(r"'(?:[^'\\]|\\.)*'|`[^`]*`|[(),]|[^'`(),]+")
 _ELEMENTS = 64  # of a tuple
-# The name of one, before its type.
-_ELEMENT = re.compile(r"(?:`[^`]+`|\w+)\s+(?=\w)", re.ASCII)
 
 
 def program() -> str | None:
@@ -86,8 +82,8 @@ def refusal(listing: Listing, encoding: Encoding | None, schema: Schema, facts: 
 def _refusal_of_nested(column: Column, encoding: Encoding, facts: Facts) -> str:
     """Why the engine has to parse an array, tuple or map, "" when it has not."""
     named = f"{column.name} {column.type}"
-    if parse_type(column.type).base == "Tuple" and encoding.format.startswith("CSV"):
-        return f"CSV has the elements of {named} in fields of their own"
+    if parse_type(column.type).base == "Tuple" and encoding.delimiter.isspace():
+        return f"the engine skips the delimiter between elements of {named}"
     for type_ in flat_types(column.type):
         bare = parse_type(type_)
         if codec("v", "v", type_, Kind.TEXT).shape is None or (
@@ -111,15 +107,8 @@ def flat_types(type_: str) -> list[str]:
     kind = parse_type(type_)
     if kind.base not in _NESTED or kind.nullable:
         return [kind.full]
-    parts, depth = [""], 0
-    for piece in _PIECE.findall(kind.args):
-        depth += (piece == "(") - (piece == ")")
-        if piece == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += piece
     named = kind.base == "Tuple"
-    types = [_ELEMENT.sub("", part.strip()) if named else part for part in parts]
+    types = tuples.elements(kind.args) if named else tuples.arguments(kind.args)
     keyed = kind.base == "Map" and parse_type(types[0]).base in _NESTED
     if keyed or len(types) > _ELEMENTS:
         return [kind.full]
@@ -175,6 +164,7 @@ def spec(
         "delimiter": encoding.delimiter,
         "null": encoding.null,
         "trim": not encoding.keep_blanks,
+        "tuples": "apart" if tuples.apart(encoding, schema.columns) else "whole",
         "breaks": not fastpath.guards_breaks(schema),
         "timezone": "UTC",
         "columns": columns,

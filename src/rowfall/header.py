@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -74,6 +75,9 @@ def read(
             )
         if not encoding.has_names:
             encoding = replace(encoding, format=encoding.format + "WithNames")
+    if encoding.format.startswith("CSV"):
+        widths = Counter(len(row) for _, rows in tables for row in rows[int(named) :])
+        encoding = replace(encoding, fields=max(widths, key=widths.__getitem__, default=0))
     if len(first) == 1:
         notes += _other_delimiter(tables, encoding)
     names = first if named else [f"c{i + 1}" for i in range(len(first))]

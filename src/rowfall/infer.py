@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rowfall import sql, survey
+from rowfall import sql, survey, tuples
 from rowfall.codec import codec, parse_type
 from rowfall.columntypes import ENOUGH_ROWS, LOW_SHARE, infer_type
 from rowfall.ddl import Wish, wished
@@ -66,6 +66,9 @@ def schema_for(
         tolerant=bool(options.max_errors or options.max_error_ratio),
         wanted=_wanted(wish, existing),
     )
+    if seen.encoding.has_names and seen.encoding.fields > len(seen.columns):
+        # Behind the elements of a tuple it showed the fields of others.
+        seen = replace(seen, columns=tuple(Found(found.name) for found in seen.columns))
     if existing is not None:
         _check_same(wish, existing)
         columns = _match(existing, seen)
@@ -105,6 +108,13 @@ def _wanted(wish: Wish, existing: Sequence[Sequence[Any]] | None) -> Wanted:
             return wish.types
         if encoding.has_names:
             return {**dict.fromkeys(names, ""), **dict(known)}
+        if len(names) != len(known):
+            # The elements of tuples: nothing of them has to be known.
+            known = [
+                (n, t if tuples.fields(t) == 1 else "")
+                for n, t in known
+                for _ in range(tuples.fields(t))
+            ]
         # Another number of columns will be refused.
         return {name: type_ for name, (_, type_) in zip(names, known, strict=False)}
 
@@ -146,12 +156,13 @@ def _given(wanted: Sequence[tuple[str, str]], seen: Survey) -> tuple[Column, ...
     """Columns of ``--schema``: by name where the source has names, else by position."""
     known = {found.name: found for found in seen.columns}
     if not seen.encoding.has_names:
-        if len(wanted) != len(seen.columns):
+        columns = _of_columns([type_ for _, type_ in wanted], seen)
+        if columns is None:
             raise UsageError(
                 f"the schema has {len(wanted)} columns, {seen.example} has {len(seen.columns)}",
                 hint="Name every column of the source, in its order.",
             )
-        known = {n: found for (n, _), found in zip(wanted, seen.columns, strict=True)}
+        known = {n: found for (n, _), found in zip(wanted, columns, strict=True)}
     missing = [name for name, _ in wanted if name not in known]
     extra = [name for name in known if name not in dict(wanted)]
     if missing or (extra and seen.encoding.kind is not Kind.TYPED):
@@ -164,13 +175,14 @@ def _match(rows: Sequence[Sequence[Any]], seen: Survey) -> tuple[Column, ...]:
     takes = [(str(n), str(t), str(k)) for n, t, k in rows if k in ("", "DEFAULT")]
     if not seen.encoding.has_names:
         into = _takes(rows, [found.name for found in seen.columns], seen.encoding)
-        if len(into) != len(seen.columns):
+        columns = _of_columns([type_ for _, type_ in into], seen)
+        if columns is None:
             raise TargetError(
                 f"the table takes {len(takes)} columns, {seen.example} has {len(seen.columns)}",
                 hint="Columns are matched by position here: "
                 f"the table has {', '.join(n for n, _, _ in takes)}.",
             )
-        pairs = zip(into, seen.columns, strict=True)
+        pairs = zip(into, columns, strict=True)
         return tuple(column(n, t, f, seen, "by position") for (n, t), f in pairs)
     known = {found.name: found for found in seen.columns}
     missing = [n for n, _, kind in takes if n not in known and not kind]
@@ -182,12 +194,23 @@ def _match(rows: Sequence[Sequence[Any]], seen: Survey) -> tuple[Column, ...]:
     )
 
 
+def _of_columns(types: Sequence[str], seen: Survey) -> list[Found] | None:
+    """What the sample showed of each column of a file without names, whose tuples may take several
+    fields each; None where their number is another one."""
+    if len(types) == len(seen.columns):
+        return list(seen.columns)
+    *first, total = tuples.starts(types)
+    csv = seen.encoding.format.startswith("CSV")
+    return [seen.columns[n] for n in first] if csv and total == len(seen.columns) else None
+
+
 def _takes(
     rows: Sequence[Sequence[Any]], names: Sequence[str], encoding: Encoding
 ) -> list[tuple[str, str]]:
     """(name, type) of the existing table's columns that a row of the source fills."""
     takes = [(str(n), str(t)) for n, t, k in rows if k in ("", "DEFAULT")]
-    if encoding.has_names or len(takes) == len(names):
+    fields = tuples.starts([t for _, t in takes])[-1] if encoding.format == "CSV" else len(takes)
+    if encoding.has_names or len(names) in (len(takes), fields):
         return takes
     # Columns with a DEFAULT may stay away, but then which ones are meant must be clear.
     return [(str(n), str(t)) for n, t, k in rows if k == ""]

@@ -30,6 +30,7 @@ class Encoding:
         delimiter: field delimiter of CSV, one character.
         null: text of CSV that means NULL: the empty field, or ``\\N`` where the sample shows it.
         keep_blanks: blanks around the strings of CSV are kept; slower, so only where there are any.
+        fields: of a line of CSV, 0 where the sample does not show it.
     """
 
     format: str
@@ -38,6 +39,7 @@ class Encoding:
     delimiter: str = ","
     null: str = ""
     keep_blanks: bool = True
+    fields: int = 0
 
     @property
     def has_names(self) -> bool:

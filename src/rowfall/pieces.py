@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rowfall import balance, fastpath, ranges, rowgroups, textcuts, units
+from rowfall import balance, fastpath, ranges, rowgroups, textcuts, tuples, units
 from rowfall.errors import SourceError, UsageError
 from rowfall.jobs import Job
 from rowfall.listing import CUT_LEAST, MARK, Listing, Split
@@ -168,14 +168,15 @@ def _text_parts(
     data = source.part(split, 0, ranges.HEADER)
     if not data:
         return "its server sends whole files only"
-    head, width = b"", len(schema.columns)
+    head, count = b"", len(schema.columns)
     if encoding.format.endswith("WithNames"):
         head = ranges.header(data) or b""
         names = ranges.header_names(head, encoding)
         wanted = {c.source or c.name for c in schema.columns}
         if len(set(names)) < len(names) or not wanted <= set(names):
             return "its header is not that of the table"
-        width = len(names)
+        count = len(names)
+    width = tuples.width(encoding, schema.columns, count)
     every = step(split.size or 0)
     return textcuts.parts(split, encoding, head, width, every, source.part)
 

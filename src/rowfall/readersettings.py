@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rowfall import tuples
 from rowfall.codec import parse_type
 from rowfall.model import Column, Encoding, Kind, Setting
 
@@ -31,6 +32,7 @@ _CSV = (
     ("format_csv_allow_double_quotes", 1, "RFC 4180"),
     ("format_csv_allow_single_quotes", 0, "an apostrophe is a letter"),
 )
+_TUPLES = "input_format_csv_deserialize_separate_columns_into_tuple"
 _TSV = (
     ("input_format_tsv_empty_as_default", 0, "only a column that is not there takes its default"),
     ("format_tsv_null_representation", "\\N", "what databases write"),
@@ -85,6 +87,9 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
             rows.append(("format_csv_null_representation", encoding.null, "as seen in the sample"))
             rows.append(("input_format_csv_trim_whitespaces", int(not keep), why))
             rows.append(("format_csv_delimiter", encoding.delimiter, "as planned"))
+            own = tuples.apart(encoding, columns)
+            why = "elements of tuples have fields of their own" if own else "tuples have one field"
+            rows.append((_TUPLES, int(own), why))
         if encoding.has_names:
             rows.append(("input_format_with_names_use_header", 1, "columns are found by name"))
     elif encoding.kind is Kind.JSON:

@@ -19,15 +19,23 @@ from rowfall.sqltext import quote
 from unit.memory import Chdb
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "crates/rowfall-decode/tests/differential.py"
+SCRIPTS = ROOT / "crates/rowfall-decode/tests"
 
 
-def test_what_it_accepts_the_engine_reads_the_same() -> None:
-    """A small seed; the script alone takes any number of them."""
+@pytest.mark.parametrize(
+    ("script", "options"),
+    [
+        ("differential.py", ["--rows", "10"]),
+        ("nested.py", ["--rows", "15", "--kind", "Tuple", "--types", "20"]),
+    ],
+    ids=["flat", "tuples"],
+)
+def test_what_it_accepts_the_engine_reads_the_same(script: str, options: list[str]) -> None:
+    """A small seed; the scripts alone take any number of them."""
     program = decoding.program()
     assert program, "make test builds it: make decoder"
     ran = subprocess.run(
-        [sys.executable, SCRIPT, "--first", "1", "--seeds", "1", "--rows", "10"],
+        [sys.executable, SCRIPTS / script, "--first", "1", "--seeds", "1", *options],
         env={
             **os.environ,
             "ROWFALL_DECODE": program,

@@ -175,6 +175,36 @@ def test_nested_columns(shell: Shell, form: str) -> None:
     assert "\n20000\t" in found[0]
 
 
+PAIRS = "id UInt32, place Tuple(x Int32, at Tuple(name String, `on` Nullable(Date))), k UInt8"
+PAIRS_MADE = """SELECT toUInt32(number) AS id,
+    CAST((number % 999 - 500, (['a', 'it''s, "q"', ''][number % 3 + 1],
+        if(number % 4 = 0, NULL, toDate('2024-01-01') + number % 300))),
+        'Tuple(x Int32, at Tuple(name String, `on` Nullable(Date)))') AS place,
+    toUInt8(number % 7) AS k FROM numbers(20000) FORMAT """
+
+
+@pytest.mark.parametrize("apart", ["1", "0"])
+@pytest.mark.parametrize("form", ["CSV", "CSVWithNames"])
+def test_tuples_of_csv(shell: Shell, form: str, apart: str) -> None:
+    """As ClickHouse writes them: in fields of their own, or in one."""
+    how = f" SETTINGS output_format_csv_serialize_tuple_into_separate_columns = {apart}, "
+    how += "format_csv_null_representation = ''"
+    text = shell.ok("query", PAIRS_MADE + "CSV" + how).out
+    head = "" if form == "CSV" else "id,place,k\n"  # 26.9 itself would write place.x and so on
+    (shell.folder / "in.csv").write_text(head + text)
+    options = ("--format", form, "--schema", PAIRS, "--order-by", "id", "--table", "t")
+    sums = "SELECT count(), sum(cityHash64(id, toString(place), k)) FROM "
+    wanted = shell.ok("query", f"{sums}({PAIRS_MADE.removesuffix('FORMAT ')})").out
+    for name in ("always", "never"):
+        done = shell.ok("load", "in.csv", *options, "--decoder", name, "--to", name)
+        assert "read by the engine instead" not in done.talk
+        assert shell.ok("query", f"{sums}t", "--to", name).out == wanted
+        # Again, into the table that is there now.
+        shell.ok("load", "in.csv", *options[:2], "--table", "t", "--decoder", name, "--to", name,
+                 "--force")  # fmt: skip
+    assert "\n20000\t" in wanted
+
+
 def test_a_cut_inside_of_quotes_is_found(shell: Shell) -> None:
     # Without line breaks where the sample looks; then hardly anything else.
     plain = "".join(f'{i},"{i:030}"\n' for i in range(30_000))

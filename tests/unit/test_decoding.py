@@ -37,7 +37,7 @@ def schema(type_: str, seen: Evidence | None = None) -> Schema:
      "DateTime", "DateTime('UTC')", "DateTime64(3)", "DateTime64(3, 'UTC')",
      "DateTime64(3, 'Asia/Tokyo')", "UUID", "Array(Nullable(UInt8))",
      "Map(LowCardinality(String), Array(Decimal(9, 2)))", "Array(Tuple(a Float64, `b c` Date))",
-     "Array(Enum8('x,(' = 1, 'it\\'s)' = 2))"],
+     "Array(Enum8('x,(' = 1, 'it\\'s)' = 2))", "Tuple(UInt8, Tuple(a String, b Date))"],
 )  # fmt: skip
 def test_what_it_reads(type_: str) -> None:
     assert refusal(listing(), CSV, schema(type_), FACTS) == ""
@@ -55,7 +55,10 @@ def test_what_it_reads(type_: str) -> None:
             "nested float",
             (listing(), CSV, schema("Array(Float64)"), replace(FACTS, version="24.10.2.80")),
         ),
-        ("Tuple in CSV", (listing(), CSV, schema("Tuple(UInt8, String)"), FACTS)),
+        (
+            "Tuple between tabs",
+            (listing(), replace(CSV, delimiter="\t"), schema("Tuple(UInt8, String)"), FACTS),
+        ),
         ("wide Tuple", (listing(), JSON, schema(f"Tuple({', '.join(['UInt8'] * 65)})"), FACTS)),
         ("zone", (listing(), CSV, schema("DateTime('Asia/Urumqi')"), FACTS)),
         ("zone of a DateTime64", (listing(), CSV, schema("DateTime64(3, 'Asia/Urumqi')"), FACTS)),

@@ -24,6 +24,7 @@ pub enum Style {
 }
 
 /// What the columns of some rows have in common.
+#[derive(Clone, Copy)]
 pub struct Page<'a> {
     pub text: &'a [u8],
     pub rows: usize,
@@ -65,6 +66,10 @@ pub trait Cells<'a> {
     fn plain(&self) -> Option<(&'a [u32], usize, usize)> {
         None
     }
+    /// The cells so many places behind these; None where there are no places.
+    fn beside(&self, _: usize) -> Option<Delimited<'a, true>> {
+        None
+    }
     /// Bytes of text that all cells together stand in, at least.
     fn span(&self) -> usize;
 }
@@ -77,6 +82,8 @@ pub struct Rules {
     pub null_is_empty: bool,
     pub trim: bool,
     pub breaks: bool,
+    /// Elements of tuples have fields of their own.
+    pub apart: bool,
 }
 
 /// A column of the block that is being built, in the layout of the Native format.
@@ -179,7 +186,8 @@ pub struct Values<'a> {
 
 /// Cells of delimited text: the index holds every delimiter and line end of whole rows, and before
 /// them the byte that the first row follows.
-pub(crate) struct Delimited<'a, const CSV: bool> {
+#[derive(Clone, Copy)]
+pub struct Delimited<'a, const CSV: bool> {
     pub page: Page<'a>,
     pub index: &'a [u32],
     /// Where the columns stand in a line.
@@ -271,6 +279,14 @@ impl<'a, const CSV: bool> Cells<'a> for Delimited<'a, CSV> {
     fn plain(&self) -> Option<(&'a [u32], usize, usize)> {
         let plain = self.page.order.is_empty() && !self.cr && !(CSV && self.quotes);
         plain.then_some((self.index, self.place, self.page.width))
+    }
+
+    fn beside(&self, places: usize) -> Option<Delimited<'a, true>> {
+        let Delimited { page, index, places: all, crlf, quotes, .. } = *self;
+        let mut beside =
+            Delimited::<'a, true> { page, index, places: all, crlf, quotes, place: 0, cr: false };
+        CSV.then(|| beside.turn(self.place + places))?;
+        Some(beside)
     }
 
     fn span(&self) -> usize {

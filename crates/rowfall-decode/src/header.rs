@@ -29,7 +29,7 @@ pub fn layout(text: &[u8], scan: &Scan, spec: &Spec) -> Result<Layout, (String, 
         let message = "the header has a column that the table lacks".to_owned();
         return Err((show(&names[extra]), message));
     }
-    Ok(Layout::new(names.len(), places))
+    Ok(spec.layout(names.len(), &places))
 }
 
 fn show(name: &[u8]) -> String {

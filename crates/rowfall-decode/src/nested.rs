@@ -1,7 +1,7 @@
 //! Arrays, tuples and maps: the cells are taken apart first, then all elements of one kind are
 //! decoded at once, as if they were the cells of a column.
 
-use crate::cells::{Cells, Column, Null, Page, Style};
+use crate::cells::{Cells, Column, Delimited, Null, Page, Style};
 use crate::json::{self, Span};
 use crate::types::{self, Base};
 use crate::window::{FRONT, PAD};
@@ -21,6 +21,9 @@ impl Spots {
 /// Decode all cells of a nested column; the row of the first that is declined otherwise.
 pub fn decode<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), usize> {
     let page = cells.page();
+    if C::STYLE == Style::Csv && page.rules.apart && matches!(column.kind.base, Base::Tuple(..)) {
+        return apart(column, cells);
+    }
     let mut ends = Vec::with_capacity(page.rows);
     let content = |row: usize| {
         let (from, to) = cells.get(row);
@@ -46,6 +49,37 @@ pub fn decode<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), us
     }
     let walk = Walk::<false> { text: page.text, at: 0, end: 0, escapes: false };
     walk.all(column, page, &mut ends, content)
+}
+
+/// Decode tuples of CSV whose elements are cells of their own; the first row with one that is
+/// declined otherwise.
+fn apart<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), usize> {
+    let (mut at, mut bad) = (0, None::<usize>);
+    for part in &mut column.parts {
+        let mut own = cells.beside(at).expect("CSV has places");
+        at += part.kind.fields();
+        let odd = if part.kind.fields() > 1 { None } else { unlike_a_column(part, &own) };
+        own.page.rows = odd.unwrap_or(own.page.rows);
+        if let Some(row) = types::decode(part, &own).err().or(odd) {
+            bad = Some(bad.map_or(row, |known| known.min(row)));
+        }
+    }
+    bad.map_or(Ok(()), Err)
+}
+
+/// The first row whose cell the engine reads in another way as an element than as a column.
+fn unlike_a_column(part: &Column, cells: &Delimited<'_, true>) -> Option<usize> {
+    (0..cells.page.rows).find(|&row| {
+        let (from, to) = cells.get(row);
+        match cells.page.text[from] {
+            // It skips blanks before elements, and a line end is one: of the next line it would
+            // take the first field.
+            b' ' | b'\t' | 11 | 12 | b'\r' | b'\n' => true,
+            // A column of Bools is read as text, an element is not.
+            b'"' => part.kind.base == Base::Bool,
+            _ => part.kind.nullable && cells.null(from, to) == Null::Loose,
+        }
+    })
 }
 
 /// A look at one cell after the other: `text[at..end]` is what is left of it.

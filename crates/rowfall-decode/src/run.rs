@@ -201,6 +201,7 @@ impl<'a> Worker<'a> {
                 null_is_empty: spec.null.is_empty(),
                 trim: spec.trim,
                 breaks: spec.breaks,
+                apart: spec.apart(),
             },
             window: Window::default(),
             scan: Scan::default(),
@@ -271,7 +272,7 @@ impl<'a> Worker<'a> {
         }
         let places: Vec<usize> = self.spec.columns.iter().filter_map(|c| c.position).collect();
         let most = places.iter().max().map_or(0, |n| n + 1);
-        Some(Layout::new(self.spec.file_columns.unwrap_or(most).max(most), places))
+        Some(self.spec.layout(self.spec.file_columns.unwrap_or(most).max(most), &places))
     }
 
     fn scan(&mut self) {

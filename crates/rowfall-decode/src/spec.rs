@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use crate::delimited::Layout;
 use crate::error::Fail;
 use crate::types::{Base, Type};
 
@@ -24,6 +25,9 @@ pub struct Spec {
     /// The engine's reader would cut blanks around strings: such strings are declined.
     #[serde(default = "yes")]
     pub trim: bool,
+    /// How CSV has the elements of Tuple columns.
+    #[serde(default)]
+    pub tuples: Tuples,
     /// Strings may hold line breaks; otherwise one is taken for a quote never closed.
     #[serde(default)]
     pub breaks: bool,
@@ -179,6 +183,16 @@ impl Format {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
+pub enum Tuples {
+    /// In fields of their own, also those of tuples in tuples.
+    #[default]
+    Apart,
+    /// In one field, as `(1, 'x')`.
+    Whole,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Unknown {
     Skip,
     #[default]
@@ -226,6 +240,34 @@ impl Spec {
         let zone = self.timezone.as_deref();
         let parsed = self.columns.iter().map(|c| Type::parse(&c.kind, &c.shape, zone));
         parsed.collect::<Result<_, _>>().map_err(Fail::spec)
+    }
+
+    /// Whether elements of tuples stand in fields of their own.
+    pub fn apart(&self) -> bool {
+        self.format.is_csv() && self.tuples == Tuples::Apart
+    }
+
+    /// Where the columns stand in lines of so many columns, `positions` being theirs among them.
+    pub fn layout(&self, columns: usize, positions: &[usize]) -> Layout {
+        let mut widths = vec![1; columns];
+        if self.apart() {
+            let types = self.types().expect("checked before anything is read");
+            for (kind, &position) in types.iter().zip(positions) {
+                widths[position] = kind.fields();
+            }
+        }
+        let places = positions.iter().map(|&position| widths[..position].iter().sum()).collect();
+        Layout::new(widths.iter().sum(), places)
+    }
+
+    /// Why the elements of a tuple cannot be told from what is beside them.
+    fn apart_reason(&self) -> Option<&'static str> {
+        let all = self.unknown == Unknown::Error
+            && self.file_columns.is_none_or(|count| count == self.columns.len());
+        if self.delimiter.as_bytes()[0].is_ascii_whitespace() || self.delimiter == "\u{b}" {
+            return Some("the engine skips blanks between the elements of a Tuple");
+        }
+        (!all).then_some("whoever skips columns has to know how many fields they take")
     }
 
     fn reasons(&self) -> Vec<String> {
@@ -278,8 +320,12 @@ impl Spec {
             let kind = Type::parse(&column.kind, &column.shape, self.timezone.as_deref());
             let reason = match kind {
                 Err(reason) => reason,
-                Ok(Type { base: Base::Tuple(..), .. }) if self.format.is_csv() => {
-                    "CSV has the elements of a Tuple in fields of their own".to_owned()
+                Ok(Type { base: Base::Tuple(..), .. })
+                    if self.apart()
+                        && self.delimiter.len() == 1
+                        && self.apart_reason().is_some() =>
+                {
+                    self.apart_reason().unwrap_or_default().to_owned()
                 }
                 Ok(kind) if !kind.parts().is_empty() && keys.contains(&number) => {
                     "blocks are not sorted by nested values".to_owned()

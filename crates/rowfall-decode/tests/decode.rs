@@ -347,12 +347,63 @@ fn specs_that_cannot_be_followed() {
         assert_eq!(wrong(&[("a", kind)], json!({})), "spec", "{kind}");
     }
     assert_eq!(wrong(&[("a", "Array(Int8)")], json!({"sort_by": [0]})), "spec");
-    assert_eq!(wrong(&[("a", "Tuple(Int8, Int8)")], json!({})), "spec");
+    let pair = [("a", "Tuple(Int8, Int8)")];
+    assert_eq!(wrong(&pair, json!({"delimiter": "\t"})), "spec");
+    assert_eq!(wrong(&pair, json!({"file_columns": 2})), "spec");
+    assert_eq!(wrong(&pair, json!({"unknown": "skip"})), "spec");
     assert_eq!(wrong(&[("a", "DateTime('Asia/Kathmandu')")], json!({})), "spec");
     assert_eq!(wrong(&[("a", "DateTime")], json!({"timezone": null})), "spec");
     assert_eq!(wrong(&[("a", "Int8")], json!({"delimiter": "\""})), "spec");
     assert_eq!(wrong(&[("a", "Int8")], json!({"sort_by": [1]})), "spec");
     assert_eq!(wrong(&[("a", "Int8")], json!({"inputs": [{"path": "/nowhere"}]})), "io");
+}
+
+/// The elements of a tuple of CSV, each in a field of its own, are those of one field.
+#[test]
+fn tuples_stand_apart_or_whole() {
+    let columns = [
+        ("a", "Int8"),
+        ("t", "Tuple(Int8, Tuple(p String, q Nullable(Int8)), Array(Int8))"),
+        ("b", "LowCardinality(String)"),
+    ];
+    let whole = b"1,\"(2,('x, y',3),[4,5])\",z\n6,\"(7,('',NULL),[])\",\n";
+    let wanted = native(whole, "CSV", &columns, json!({"tuples": "whole"}));
+    assert!(wanted.is_ok());
+    let apart = "1,2,\"x, y\",3,\"[4,5]\",z\n6,7,\"\",,[],\n";
+    for chunk in [1, 7, 1 << 16] {
+        let more = json!({"chunk_bytes": chunk});
+        assert_eq!(native(apart.as_bytes(), "CSV", &columns, more.clone()), wanted);
+        let crlf = apart.replace('\n', "\r\n");
+        assert_eq!(native(crlf.as_bytes(), "CSV", &columns, more.clone()), wanted);
+        let named = format!("a,t,b\n{apart}");
+        assert_eq!(native(named.as_bytes(), "CSVWithNames", &columns, more.clone()), wanted);
+        let turned = "b,a,t\nz,1,2,\"x, y\",3,\"[4,5]\"\n\"\",6,7,\"\",,[]\n";
+        assert_eq!(native(turned.as_bytes(), "CSVWithNames", &columns, more), wanted);
+    }
+}
+
+#[test]
+fn elements_that_the_engine_reads_otherwise_are_declined() {
+    let columns = [("t", "Tuple(Int8, Nullable(String))")];
+    let flag = [("t", "Tuple(Bool, Int8)")];
+    assert!(native(b"true,1\n0,2\n", "CSV", &flag, json!({})).is_ok());
+    assert!(native(b"true,1\n\"true\",2\n", "CSV", &flag, json!({})).is_err());
+    for (data, line) in [
+        ("1,x\n2\n", 2),         // too few fields
+        ("1,x\n2,y,3\n", 2),     // too many
+        ("1,x\n2,\n3,z\n", 2),   // it takes the 3 for the second element
+        ("1,x\n2,\r\n3,z\n", 2), // the same
+        ("1,x\n2, y\n", 2),      // it skips the blank
+        ("1,x\n2,\ty\n", 2),
+        ("1,x\n2,\u{b}y\n", 2),
+        ("1,x\n 2,y\n", 2),
+        ("1,x\n2,\\N\n", 2), // NULL is nothing here
+        ("1,x\n\"(2,'y')\"\n", 2),
+    ] {
+        let found = native(data.as_bytes(), "CSV", &columns, json!({"trim": false}));
+        let said = found.expect_err(data);
+        assert_eq!((&said["error"], &said["line"]), (&json!("value"), &json!(line)), "{data:?}");
+    }
 }
 
 /// A range of a file: what is cut has to end with a line.

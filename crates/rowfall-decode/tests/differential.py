@@ -56,10 +56,16 @@ class Way:
     shape: str = ""
     chunk: int = 0
     bare: bool = False
+    whole: bool = False
+    last: bool = False
 
     @property
     def label(self) -> str:
-        marks = [n for n in ("native", "quoted", "crlf", "trim", "bare") if getattr(self, n)]
+        marks = [
+            n
+            for n in ("native", "quoted", "crlf", "trim", "bare", "whole", "last")
+            if getattr(self, n)
+        ]
         return " ".join([self.encoding.format, *marks, self.shape])
 
 
@@ -161,7 +167,7 @@ def row(way: Way, k: int, text: str) -> str | None:
         return f"{k}\t{text}{end}"
     if way.quoted:
         text = '"' + text.replace('"', '""') + '"'
-    return f"{text},{k}{end}"
+    return f"{k},{text}{end}" if way.last else f"{text},{k}{end}"
 
 
 class Side:
@@ -172,7 +178,8 @@ class Side:
         self.file, self.native = folder / "rows", folder / "rows.native"
 
     def names(self, way: Way) -> list[str]:
-        return ["v", "k"] if way.encoding.format.startswith("CSV") else ["k", "v"]
+        first = way.encoding.format.startswith("CSV") and not way.last
+        return ["v", "k"] if first else ["k", "v"]
 
     def decode(self, way: Way, type_: str, data: bytes) -> dict[str, Any] | None:
         """None when accepted, what the decoder says otherwise."""
@@ -182,6 +189,7 @@ class Side:
         spec = {
             "version": 1, "inputs": [{"path": str(self.file)}], "format": way.encoding.format,
             "null": "\\N" if way.native else "", "trim": way.trim, "timezone": "UTC",
+            "tuples": "whole" if way.whole else "apart",
             "columns": [
                 {"name": n, "position": i, "type": kinds[n],
                  "shape": way.shape if n == "v" else ""} for i, n in enumerate(names)
@@ -214,7 +222,12 @@ class Side:
     def read(self, way: Way, type_: str, data: bytes) -> list[list[Any]]:
         """What the engine reads. Raises ChdbError."""
         self.file.write_bytes(data)
-        encoding = replace(way.encoding, null="\\N" if way.native else "", keep_blanks=not way.trim)
+        encoding = replace(
+            way.encoding,
+            null="\\N" if way.native else "",
+            keep_blanks=not way.trim,
+            fields=2 * way.whole,
+        )
         if way.encoding is TSV or way.encoding is JSON:
             encoding = way.encoding
         last: ChdbError | None = None

@@ -13,12 +13,13 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from differential import TYPES, Side, Way, check, mutate, value
 
 from rowfall.codec import parse_type
+from rowfall.tuples import fields
 from unit.memory import CSV, JSON, TSV, Chdb
 
 KEYS = [
@@ -88,6 +89,22 @@ class Writer:
             return self.tuple(t)
         return self.flat(t.name)
 
+    def apart(self, t: Tree) -> str:
+        """The elements of a tuple as fields of CSV."""
+        found = []
+        for part in t.parts:
+            if part.kind == "Tuple":
+                found.append(self.apart(part))
+                continue
+            text = self.write(part) if part.kind else self.text(part.name)
+            if not part.kind and "Nullable" in part.name and self.one_of(0.2):
+                found.append(self.rng.choice(["", "\\N"]))
+            elif self.one_of(0.6) or any(c in text for c in ',"\n\r'):
+                found.append('"' + text.replace('"', '""') + '"')
+            else:
+                found.append(text)
+        return ",".join(found)
+
     def tuple(self, t: Tree) -> str:
         found = [self.write(part) for part in t.parts]
         if self.json and t.fields and not self.one_of(0.02):
@@ -132,11 +149,14 @@ def ways(rng: random.Random, t: Tree) -> list[Way]:
         Way(TSV, crlf=crlf, chunk=chunk, bare=True),
         Way(JSON, crlf=crlf, chunk=chunk, bare=True),
     ]
-    if t.kind != "Tuple":
-        found += [
-            Way(CSV, native=native, quoted=True, crlf=crlf, chunk=chunk, trim=trim),
-            Way(CSV, native=native, crlf=crlf, chunk=chunk, trim=trim),
-        ]
+    several = fields(t.name) > 1
+    found += [
+        Way(CSV, native=native, quoted=True, crlf=crlf, chunk=chunk, trim=trim, whole=several),
+        Way(CSV, native=native, crlf=crlf, chunk=chunk, trim=trim, whole=several),
+    ]
+    if t.kind == "Tuple":
+        apart = Way(CSV, native=native, crlf=crlf, chunk=chunk, trim=trim)
+        found += [apart, replace(apart, last=True)]
     return found
 
 
@@ -147,6 +167,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=60)
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--types", type=int, default=10, help="types of a seed")
+    parser.add_argument("--kind", default="", help="Array, Map or Tuple; all by default")
     given = parser.parse_args()
     engine, wrong, found = Chdb(), [], Counter[str]()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
@@ -155,9 +176,13 @@ def main() -> None:
             rng = random.Random(seed)
             for _ in range(given.types):
                 t = tree(rng, rng.choice([1, 1, 2, 3]))
+                if given.kind not in ("", t.kind):
+                    continue
                 for way in ways(rng, t):
                     writer = Writer(rng, way.encoding is JSON)
-                    values = [writer.write(t) for _ in range(given.rows)]
+                    apart = way.encoding is CSV and t.kind == "Tuple" and not way.whole
+                    write = writer.apart if apart and not way.quoted else writer.write
+                    values = [write(t) for _ in range(given.rows)]
                     values = [mutate(rng, v) if rng.random() < 0.1 else v for v in values]
                     for line in check(side, way, t.name, values, found, given.times):
                         wrong.append(line)

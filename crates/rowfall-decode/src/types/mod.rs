@@ -81,6 +81,14 @@ impl Type {
         }
     }
 
+    /// Fields of CSV that its values take where the elements of tuples have their own.
+    pub fn fields(&self) -> usize {
+        match &self.base {
+            Base::Tuple(elements, _) => elements.iter().map(Type::fields).sum(),
+            _ => 1,
+        }
+    }
+
     /// The types of what its values are made of; none for a type that is not nested.
     pub fn parts(&self) -> &[Type] {
         match &self.base {

@@ -64,8 +64,8 @@ pub fn text(format: &str, data: &[u8]) {
         .enumerate()
         .map(|(n, (name, kind))| json!({"name": name, "position": n % 2, "type": kind}))
         .collect();
-    if (wide && format == "JSONEachRow") || (format == "CSV" && kind.starts_with("Tuple")) {
-        return; // keys are found once only; the elements are columns of their own
+    if wide && format == "JSONEachRow" {
+        return; // keys are found once only
     }
     let absent = if options & 2 == 2 { "" } else { "\\N" };
     let sorted = options & 16 == 16;
@@ -80,6 +80,7 @@ pub fn text(format: &str, data: &[u8]) {
                 "simd": simd, "chunk_bytes": chunk, "null": absent, "columns": columns,
                 "breaks": options & 4 == 4, "trim": options & 8 == 8,
                 "sort_by": sorted.then_some([1]),
+                "tuples": if options & 32 == 32 { "whole" } else { "apart" },
             });
             let found = native(text, format, &[], more);
             match &found {
