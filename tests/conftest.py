@@ -92,11 +92,16 @@ _ROWFALL = (sys.executable, "-m", "rowfall")
 
 
 class Cli:
-    """Runs ``rowfall`` as its own process, with a home that belongs to this test alone."""
+    """Runs ``rowfall`` as its own process, with a home that belongs to this test alone.
+
+    Attributes:
+        program: the command.
+    """
 
     def __init__(self, home: Path, cwd: Path) -> None:
         self.home = home
         self.cwd = cwd
+        self.program: Sequence[str] = _ROWFALL
         self._started: list[subprocess.Popen[str]] = []
 
     def __call__(
@@ -127,7 +132,7 @@ class Cli:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         stdin: int = subprocess.DEVNULL,
-        program: Sequence[str] = _ROWFALL,
+        program: Sequence[str] = (),
     ) -> subprocess.Popen[str]:
         """Start and return at once: for tests that interrupt or kill. Ended after the test."""
         process = subprocess.Popen(
@@ -153,9 +158,9 @@ class Cli:
             process.wait()
 
     def _command(
-        self, args: tuple[str | os.PathLike[str], ...], program: Sequence[str] = _ROWFALL
+        self, args: tuple[str | os.PathLike[str], ...], program: Sequence[str] = ()
     ) -> list[str]:
-        return [*program, *(os.fspath(arg) for arg in args)]
+        return [*(program or self.program), *(os.fspath(arg) for arg in args)]
 
     def _environment(self, extra: Mapping[str, str] | None) -> dict[str, str]:
         # Nothing of the user's own clouds or configuration may reach a test.

@@ -6,8 +6,8 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
 
 from rowfall import sql, staging
 from rowfall.cluster.keys import Keyed
@@ -78,6 +78,8 @@ class Job:
         seats: every engine that stores rows; ``engine`` is that of the first.
         shards: the cluster that they are of, None where there is none.
         keyed: which of them a row belongs on, None where any will do.
+        scout: looks at the source where servers read it; of a cluster, one that is reached from
+            here (see :attr:`rowfall.shards.Shards.scout`), otherwise ``engine``.
         home: the table whose columns count when it exists: the target, or its shadow.
         cpu_before: :attr:`cpu_here` when the plan was made.
         how: whether a server reads the source itself, and why; None for the embedded engine.
@@ -100,9 +102,12 @@ class Job:
     seats: tuple[Seat, ...] = ()
     shards: Shards | None = None
     keyed: Keyed | None = None
+    scout: Engine = field(init=False)
 
     def __post_init__(self) -> None:
         self.seats = self.seats or (Seat(0, "", self.engine, self.target),)
+        of_cluster = self.shards is not None and self.options.method not in BY_HAND
+        self.scout = self.shards.scout if self.shards and of_cluster else self.engine
 
     @property
     def into(self) -> str:
@@ -115,6 +120,14 @@ class Job:
     def local(self) -> Target:
         """The target as it is on ``engine``: of a cluster, the first shard's own table."""
         return self.seats[0].target
+
+    @property
+    def far(self) -> str:
+        """Which node gets statements, but no rows from here; "" when all of them get both."""
+        if self.target.server is None:
+            return ""
+        far = [(s.place, t) for s in self.seats if (t := cast("Server", s.engine).through)]
+        return f"{far[0][0]} is only reached through {far[0][1]}" if far else ""
 
     @property
     def all_rows(self) -> str:
@@ -211,8 +224,9 @@ def open_job(
         )  # fmt: skip
         if server is not None:
             # FROM clauses that the oldest node understands in full are safe on all of them.
-            asked = server if shards is None or by_hand else shards.oldest
-            job.how = reach(asked, source, listing, encoding, options)
+            oldest = "" if shards is None or by_hand else shards.oldest
+            scout = cast("Server", job.scout)
+            job.how = reach(scout, source, listing, encoding, options, oldest=oldest)
         yield job
 
 

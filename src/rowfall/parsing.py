@@ -86,7 +86,7 @@ def _nearer(job: Job, how: Reach) -> Reach | None:
         return None
     if job.options.decoder == "always":
         return Reach(False, f"{decoding.PROGRAM} reads here, as asked for", job.source)
-    if not same_machine(cast("Server", job.engine), server.host):
+    if job.far or not same_machine(cast("Server", job.engine), server.host):
         return None
     why = f"the server is on this machine, where {decoding.PROGRAM} parses for half the CPU"
     return Reach(False, why, job.source, how.seconds)

@@ -131,7 +131,11 @@ def _obstacle(job: Job, schema: Schema, fed: Sequence[str], undecoded: str) -> s
         return "--direct has no staging in which the rows of a range are counted"
     if fed:
         return f"the table feeds materialized views ({', '.join(fed)})"
-    return "" if encoding.format == "Parquet" else _not_cut(encoding, schema, undecoded)
+    if encoding.format == "Parquet":
+        return ""
+    if job.far:
+        return f"what rowfall-decode declines of a range is sent from here, and {job.far}"
+    return _not_cut(encoding, schema, undecoded)
 
 
 def _not_cut(encoding: Encoding, schema: Schema, undecoded: str) -> str:
@@ -156,7 +160,7 @@ def _parts(job: Job, schema: Schema, split: Split) -> list[Split] | str:
     if job.encoding is not None and job.encoding.format != "Parquet":
         return _text_parts(job.source, job.encoding, schema, split)
     pulls = job.how is not None and job.how.pull
-    engine, asked = (job.engine, job.puller) if pulls else (job.reader, job.source)
+    engine, asked = (job.scout, job.puller) if pulls else (job.reader, job.source)
     text = rowgroups.question(asked, split, schema.columns)
     row = _ask(engine.run, text)
     return rowgroups.parts(split, rowgroups.footer(row, schema.columns), step(split.size or 0))

@@ -9,7 +9,7 @@ from typing import Any
 
 from rowfall import attempts, complaint, infer, link, pieces, planner, spread, views
 from rowfall.engines.codes import DATA_CODES
-from rowfall.errors import DataError, RowfallError, UsageError
+from rowfall.errors import DataError, RowfallError, TargetError, UsageError
 from rowfall.events import Note
 from rowfall.inputs import Inputs, SeatFacts
 from rowfall.jobs import Job
@@ -42,6 +42,7 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         fed = views.discover(asker(job.engine), database, table).names
     parsing = choose(job, schema)
     job.how = parsing.how
+    _check_streams(job)
     cutting = pieces.cut(job, schema, known, fed, parsing.engine)
     job.listing = cutting.listing
     landed: set[int] = set()
@@ -79,6 +80,20 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
     made = planner.make_plan(spread.spread(job, inputs) if job.keyed else inputs)
     job.cpu_before = job.cpu_here
     return made, landed
+
+
+def _check_streams(job: Job) -> None:
+    """Rows that are read here go straight to each node.
+
+    Raises:
+        TargetError: one of them is only reached by way of another server.
+    """
+    if job.how is not None and not job.how.pull and job.far:
+        raise TargetError(
+            f"the rows have to be sent from here ({job.how.reason}), and {job.far}, which passes "
+            "no rows on",
+            hint="Let the servers read the source, or load from where all of them are reached.",
+        )
 
 
 def _placement(job: Job) -> str:
@@ -164,7 +179,7 @@ def _schema(job: Job) -> Schema:
 
     # What a server pulls it can look at, too: the engine here is then not even started.
     pulls = job.how is not None and job.how.pull and job.source.made is None
-    engine, source = (job.engine, job.puller) if pulls else (job.reader, job.source)
+    engine, source = (job.scout, job.puller) if pulls else (job.reader, job.source)
 
     def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
         fixed = {"output_format_json_quote_64bit_integers": 0}

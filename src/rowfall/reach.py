@@ -92,12 +92,14 @@ class Reach:
 
 
 def reach(
-    server: Server, source: Source, listing: Listing, encoding: Encoding | None, options: Options
-) -> Reach:
+    server: Server, source: Source, listing: Listing, encoding: Encoding | None, options: Options,
+    *, oldest: str = "",
+) -> Reach:  # fmt: skip
     """Decide by asking the server; at most about 10 s, usually 10 to 100 ms.
 
     Args:
         options: ``pull`` and ``push`` force it.
+        oldest: the lowest version of the servers that will read it; that of ``server`` by default.
 
     Raises:
         TargetError: ``--pull``, and the server cannot read the source or would write a secret of
@@ -112,7 +114,7 @@ def reach(
     if not source.replayable or not isinstance(source, Pullable):
         why = _Why("only this process can read its stdin", "Leave out --pull.")
     else:
-        pulled = cast("Source", _as_server_reads(source, server))
+        pulled = cast("Source", _as_server_reads(source, oldest or server.facts.version))
         found = _obstacle(server, pulled, listing, started + BUDGET_SECONDS)
         seconds = time.monotonic() - started
         if found is None:
@@ -147,10 +149,10 @@ class _Why:
     hint: str
 
 
-def _as_server_reads(source: Pullable, server: Server) -> Pullable:
-    version = tuple(int(n) for n in re.findall(r"\d+", server.facts.version)[:2])
+def _as_server_reads(source: Pullable, version: str) -> Pullable:
+    numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
     pulled = copy.copy(source)
-    pulled.reader = Reader(bz2=True, exact=version >= EXACT, arrays=False)
+    pulled.reader = Reader(bz2=True, exact=numbers >= EXACT, arrays=False)
     return pulled
 
 

@@ -55,9 +55,18 @@ class Shards:
     reach: Callable[[Node], Server]
 
     @property
-    def oldest(self) -> Server:
-        """The engine of a node with the lowest version."""
-        return min(self.nodes, key=lambda each: version_of(each[0].version))[1]
+    def oldest(self) -> str:
+        """The lowest version of those nodes."""
+        return min((node.version for node, _, _ in self.nodes), key=version_of)
+
+    @property
+    def scout(self) -> Server:
+        """Who is asked about the source: the oldest of the nodes that are reached from here, or
+        else the entry. Such questions hold keys, and who passes a question on logs it."""
+        near = [
+            (version_of(n.version), i) for i, (n, s, _) in enumerate(self.nodes) if not s.through
+        ]
+        return self.nodes[min(near)[1]][1] if near else self.entry
 
     def missing(self, schema: Schema, options: Options) -> tuple[Ddl, ...]:
         """The statements that make what the nodes lack of the table; () when nothing is.

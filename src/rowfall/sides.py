@@ -63,7 +63,7 @@ class Sides:
         listing = made.listing
         texts = any(map(listing.of_text, range(len(listing))))
         pulled = made.delivery == "pull" and not texts
-        self._reads: Engine = job.engine if pulled else job.reader
+        self._reads: Engine = job.scout if pulled else job.reader
         self._source = job.puller if pulled else job.source
         known = self._reads.facts.settings
         self._settings = {

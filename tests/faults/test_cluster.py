@@ -18,6 +18,7 @@ import pytest
 from faults.conftest import Survived
 from faults.kills import Process, press_ctrl_c, rounds, sample
 from lab.cluster import Cluster, Node
+from lab.islet import only
 from lab.process import wait_until
 from lab.rows import COLUMNS, Rows, checksum, leftovers, make_rows
 from lab.seaweed import Seaweed
@@ -74,6 +75,8 @@ HURTS: Mapping[str, Hurt] = {
     "Ctrl-C, cluster": interrupt,
     "Keeper away for 20 s": away,
 }
+# Of a load that reaches only the other replica: it is the one that passes on.
+FAR = ("kill -9 rowfall, cluster", "kill -9 node of a shard", "kill -9 other replica")
 WAYS = ("filter", "distributed", "push")
 BUCKET = "by-key"
 # In the short form each is tried once, in the long one so often.
@@ -96,15 +99,17 @@ class Fleet:
         self.cluster, self.rows, self.home = cluster, rows, home
         self.source = source or f"{rows.folder}/*"
         self.options, self.env = options, env or {}
+        # The node that is named, and what stands before the command.
+        self.entry, self.runner = 0, ("-m", "rowfall")
         self.database = f"hurt_{os.getpid()}_{next(_numbers)}"
         self.said: list[str] = []
         self.log = home
 
     def start(self, *runner: str) -> Process:
-        """Args: runner: what runs the command, ``-m rowfall`` by default."""
+        """Args: runner: what runs the command, :attr:`runner` by default."""
         command = [
-            sys.executable, *(runner or ("-m", "rowfall")), "load", self.source, "--table", "t",
-            "--to", self.cluster.url(self.database), "--attempt-bytes", "700KB",
+            sys.executable, *(runner or self.runner), "load", self.source, "--table", "t",
+            "--to", self.cluster.url(self.database, node=self.entry), "--attempt-bytes", "700KB",
             "--schema", COLUMNS, "--order-by", "id", *self.options,
         ]  # fmt: skip
         env = {**os.environ, "HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state"),
@@ -177,11 +182,14 @@ class Fleet:
 
 
 def keyed(way: str, cluster: Cluster, rows: Rows, s3: Seaweed, home: Path) -> Fleet:
-    """A load by a sharding key: pulled in one of the two ways, or pushed from here."""
+    """A load by a sharding key: pulled in one of the two ways, or pushed from here; ``any``: one
+    without a key, pulled."""
     key = ("--shard-key", "id")
     if way == "push":
         return Fleet(cluster, rows, home, options=key)
-    pull = (*key, "--method", way, "--pull", "--decoder", "never")
+    pull = ("--pull", "--decoder", "never")
+    if way != "any":
+        pull += (*key, "--method", way)
     return Fleet(cluster, rows, home, f"s3://{BUCKET}/*", pull, s3.env)
 
 
@@ -222,6 +230,23 @@ def test_a_hurt_load_by_key_ends_with_every_row_once_on_its_shard(
         home.mkdir()
         hurt(kind, keyed(way, cluster22, files, stored, home), chance)
         survived(f"{kind}, by key")
+
+
+@pytest.mark.parametrize("way", ["any", "distributed"])
+@pytest.mark.parametrize("kind", FAR)
+def test_a_hurt_load_of_far_nodes(
+    kind: str, way: str, cluster22: Cluster, files: Rows, stored: Seaweed, tmp_path: Path,
+    chance: random.Random, survived: Survived,
+) -> None:  # fmt: skip
+    """The last node alone can be reached from here, and it is none of those that load."""
+    for number in range(rounds(4)):
+        home = tmp_path / str(number)
+        home.mkdir()
+        fleet = keyed(way, cluster22, files, stored, home)
+        fleet.entry, entry = 3, cluster22.nodes[3]
+        fleet.runner = (*only(entry.http, stored.port), "-m", "rowfall")
+        hurt(kind, fleet, chance)
+        survived(f"{kind}, far")
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -63,6 +63,7 @@ class Server:
         readonly: the user's ``readonly`` setting: 0 may write, 1 only reads, 2 only reads but
             may change settings.
         silence: seconds, see ``SILENCE_SECONDS``.
+        through: address of the other server; "" where this one is reached from here.
         evidence: asks the server what it knows; its waiting times can be changed.
 
     Raises:
@@ -89,6 +90,7 @@ class Server:
     ) -> None:
         self.silence = SILENCE_SECONDS
         self._address = Address(host, port, tls, user, password)
+        self.through = "" if through is None else str(through._address)
         self._connections = (
             Connections(self._address)
             if through is None
