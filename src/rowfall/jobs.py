@@ -51,12 +51,14 @@ class Seat:
         number: of its line in the queue.
         place: its node, ``host:port``; "" where there is only one engine.
         target: with the table that gets its rows.
+        shard: that it is a replica of; 0 where there is only one engine.
     """
 
     number: int
     place: str
     engine: Engine
     target: Target
+    shard: int = 0
 
     @property
     def server(self) -> Server | None:
@@ -214,7 +216,7 @@ def open_job(
             keyed = shards.check(options)
             server = shards.nodes[0][1]
             seats = tuple(
-                Seat(number, node.address, engine, there)
+                Seat(number, node.address, engine, there, node.shard)
                 for number, (node, engine, there) in enumerate(shards.nodes)
             )
         job = Job(

@@ -288,6 +288,7 @@ class Load:
             allowed=self._allowed(), rescue=self._rescuer(self._claims),
             calm=lambda staged: self._calm(seat, staged),
             check=lambda: self._homes.check(seat), seat=seat.number, place=seat.place,
+            shard=seat.shard,
         )  # fmt: skip
 
     def _allowed(self) -> dict[str, int]:

@@ -44,6 +44,12 @@ class ByMethod:
                 f"--method {name} needs objects in S3 that the nodes can read",
                 hint="Leave it out: the shards then load by themselves, from anywhere.",
             )
+        if shards.mirrored and name in _PARALLEL:
+            raise UsageError(
+                f"--method {name} writes to one replica of each shard, and each has a table of "
+                "its own",
+                hint="Leave it out, or take --method s3cluster.",
+            )
         self._name, self._job, self._shards, self._engine = name, job, shards, engine
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:

@@ -44,7 +44,8 @@ class Shards:
     Attributes:
         entry: the server that was named; DDL ON CLUSTER goes through it.
         tables: what there is of the target table on the nodes.
-        nodes: those that load, one a shard, each with its engine and the target as it is there.
+        nodes: those that load, one a shard, each with its engine and the target as it is there;
+            all replicas, where they are ``mirrored``.
         reach: connects to any other node.
     """
 
@@ -53,6 +54,11 @@ class Shards:
     tables: Tables
     nodes: tuple[tuple[Node, Server, Target], ...]
     reach: Callable[[Node], Server]
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether each replica has a table of its own, see :class:`rowfall.cluster.keys.Keyed`."""
+        return _mirrored(self.cluster, self.tables)
 
     @property
     def oldest(self) -> str:
@@ -112,7 +118,8 @@ class Shards:
                 "--method s3cluster.",
             )
         key = tables.sharding_key or wanted or RAND
-        if len(self.cluster.shards) == 1 or (is_free(key) and options.method != DISTRIBUTED):
+        only = len(self.cluster.shards) == 1
+        if not self.mirrored and (only or (is_free(key) and options.method != DISTRIBUTED)):
             if options.method != FILTER:
                 return None
             raise UsageError(
@@ -121,11 +128,14 @@ class Shards:
                 hint="Leave it out, or give a new table a --shard-key.",
             )
         if options.direct:
+            why = f"{key} says where each row belongs"
+            if self.mirrored:
+                why = "each replica has a table of its own"
             raise UsageError(
-                f"--direct puts whole files on shards, and {key} says where each row belongs",
-                hint="Leave it out: attempts are then staged on all shards.",
+                f"--direct puts whole files on single servers, and {why}",
+                hint="Leave it out: attempts are then staged on all of them.",
             )
-        return keyed(asker(self.entry), self.cluster, key)
+        return keyed(asker(self.entry), self.cluster, key, mirrored=self.mirrored)
 
     def look(self) -> Tables:
         """What there is of the table now."""
@@ -176,6 +186,8 @@ def open_shards(
     cluster = discover(asks, at.cluster, tls=at.tls)
     chosen = _chosen(cluster, emit, skip=skip)
     tables = look(asks, cluster, target.database, target.table)
+    if _mirrored(cluster, tables):
+        chosen = list(cluster.up)
     rows = asks(on_nodes(cluster.name, _WHO))
     who = {cluster.nodes[int(number) - 1]: str(uuid) for number, uuid in rows}
 
@@ -201,6 +213,10 @@ def open_shards(
 
     nodes = tuple((n, known[n], target.on(place(n), *tables.local)) for n in chosen)
     return Shards(cluster, entry, tables, nodes, reach)
+
+
+def _mirrored(cluster: Cluster, tables: Tables) -> bool:
+    return cluster.replicated and tables.exists and not tables.engine.replicated
 
 
 def version_of(text: str) -> tuple[int, ...]:

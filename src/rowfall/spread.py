@@ -39,7 +39,7 @@ def spread(job: Job, inputs: Inputs) -> Inputs:
     keyed, wish = job.keyed, job.options.method
     if keyed is None:
         return inputs
-    obstacles = {FILTER: _no_filter(job, inputs, keyed), DISTRIBUTED: _no_distributed(job)}
+    obstacles = {FILTER: _no_filter(job, inputs, keyed), DISTRIBUTED: _no_distributed(job, keyed)}
     able = [way for way, why in obstacles.items() if not why]
     if obstacles.get(wish):
         raise UsageError(
@@ -53,7 +53,7 @@ def spread(job: Job, inputs: Inputs) -> Inputs:
             hint="Set internal_replication = true for the shards of the cluster.",
         )
     todo = [i for i in range(len(inputs.listing)) if i not in inputs.landed]
-    found = placing.costs(inputs, todo, keyed.shares)
+    found = None if keyed.mirrored else placing.costs(inputs, todo, keyed.shares)
     way = wish if wish in obstacles else able[0]
     if len(able) > 1 and wish not in obstacles:
         way = found.cheaper if found else DISTRIBUTED
@@ -71,6 +71,8 @@ def spread(job: Job, inputs: Inputs) -> Inputs:
 def _no_filter(job: Job, inputs: Inputs, keyed: Keyed) -> str:
     """Why not every shard can read all rows and keep its own; "" if each can."""
     refused = _refused(job, inputs.schema, keyed)
+    if keyed.mirrored:
+        return "each replica has a table of its own, and would have to read all files"
     if inputs.delivery == "push":
         return "rows are read here, and each would be sent to every shard"
     if keyed.fickle:
@@ -108,12 +110,17 @@ def _refused(job: Job, schema: Schema, keyed: Keyed) -> str:
     )
 
 
-def _no_distributed(job: Job) -> str:
+def _no_distributed(job: Job, keyed: Keyed) -> str:
     """Why rows cannot be sent on from shard to shard; "" if they can."""
     cluster = job.shards.cluster if job.shards else None
     if cluster is None or cluster.internal_replication or not cluster.replicated:
         return ""
-    return "the cluster lets Distributed tables write to each replica (internal_replication = 0)"
+    if keyed.mirrored:
+        return ""
+    return (
+        "the cluster lets Distributed tables write to each replica (internal_replication = 0), and "
+        "the tables replicate by themselves, too"
+    )
 
 
 def sending(seat: Seat, keyed: Keyed) -> Seat:

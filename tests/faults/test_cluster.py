@@ -17,6 +17,7 @@ import pytest
 
 from faults.conftest import Survived
 from faults.kills import Process, press_ctrl_c, rounds, sample
+from lab import mirror
 from lab.cluster import Cluster, Node
 from lab.islet import only
 from lab.process import wait_until
@@ -77,6 +78,7 @@ HURTS: Mapping[str, Hurt] = {
 }
 # Of a load that reaches only the other replica: it is the one that passes on.
 FAR = ("kill -9 rowfall, cluster", "kill -9 node of a shard", "kill -9 other replica")
+MIRRORED = ("kill -9 rowfall, cluster", "kill -9 other replica", "kill -9 rowfall and a node")
 WAYS = ("filter", "distributed", "push")
 BUCKET = "by-key"
 # In the short form each is tried once, in the long one so often.
@@ -99,9 +101,10 @@ class Fleet:
         self.cluster, self.rows, self.home = cluster, rows, home
         self.source = source or f"{rows.folder}/*"
         self.options, self.env = options, env or {}
-        # The node that is named, and what stands before the command.
-        self.entry, self.runner = 0, ("-m", "rowfall")
+        # What stands before the command.
+        self.runner: tuple[str, ...] = ("-m", "rowfall")
         self.database = f"hurt_{os.getpid()}_{next(_numbers)}"
+        self.to = cluster.url(self.database)
         self.said: list[str] = []
         self.log = home
 
@@ -109,7 +112,7 @@ class Fleet:
         """Args: runner: what runs the command, :attr:`runner` by default."""
         command = [
             sys.executable, *(runner or self.runner), "load", self.source, "--table", "t",
-            "--to", self.cluster.url(self.database, node=self.entry), "--attempt-bytes", "700KB",
+            "--to", self.to, "--attempt-bytes", "700KB",
             "--schema", COLUMNS, "--order-by", "id", *self.options,
         ]  # fmt: skip
         env = {**os.environ, "HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state"),
@@ -181,13 +184,31 @@ class Fleet:
         self.cluster.nodes[0].query(f"DROP DATABASE IF EXISTS {self.database} ON CLUSTER lab SYNC")
 
 
+class Mirrored(Fleet):
+    """Into plain tables, of which the cluster itself keeps every replica the same."""
+
+    def begin(self) -> None:
+        mirror.configure(self.cluster)
+        mirror.create(self.cluster, self.database, COLUMNS)
+        self.to = self.to.replace("cluster=lab", f"cluster={mirror.NAME}")
+
+    def check(self) -> None:
+        held: dict[int, set[tuple[int, int]]] = {}
+        for node in self.cluster.nodes:
+            held.setdefault(node.shard, set()).add(checksum(node, f"{self.database}.t_local"))
+            assert leftovers(node, self.database) == [], self.said
+        assert all(len(each) == 1 for each in held.values()), (held, self.said)
+        sums = [each.pop() for each in held.values()]
+        assert (sum(n for n, _ in sums), sum(h for _, h in sums) % (1 << 64)) == self.rows.checksum
+
+
 def keyed(way: str, cluster: Cluster, rows: Rows, s3: Seaweed, home: Path) -> Fleet:
     """A load by a sharding key: pulled in one of the two ways, or pushed from here; ``any``: one
     without a key, pulled."""
     key = ("--shard-key", "id")
     if way == "push":
         return Fleet(cluster, rows, home, options=key)
-    pull = ("--pull", "--decoder", "never")
+    pull: tuple[str, ...] = ("--pull", "--decoder", "never")
     if way != "any":
         pull += (*key, "--method", way)
     return Fleet(cluster, rows, home, f"s3://{BUCKET}/*", pull, s3.env)
@@ -243,10 +264,24 @@ def test_a_hurt_load_of_far_nodes(
         home = tmp_path / str(number)
         home.mkdir()
         fleet = keyed(way, cluster22, files, stored, home)
-        fleet.entry, entry = 3, cluster22.nodes[3]
-        fleet.runner = (*only(entry.http, stored.port), "-m", "rowfall")
+        fleet.to = cluster22.url(fleet.database, node=3)
+        fleet.runner = (*only(cluster22.nodes[3].http, stored.port), "-m", "rowfall")
         hurt(kind, fleet, chance)
         survived(f"{kind}, far")
+
+
+@pytest.mark.parametrize("kind", MIRRORED)
+def test_a_hurt_load_of_plain_replicas(
+    kind: str, cluster22: Cluster, files: Rows, tmp_path: Path, chance: random.Random,
+    survived: Survived,
+) -> None:  # fmt: skip
+    for number in range(rounds(8)):
+        home = tmp_path / str(number)
+        home.mkdir()
+        fleet = Mirrored(cluster22, files, home)
+        fleet.begin()
+        hurt(kind, fleet, chance)
+        survived(f"{kind}, mirrored")
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -34,11 +34,14 @@ class Keyed:
         cluster: its name.
         key: an expression of the table's columns.
         weights: of the shards, in their order; 0 for one that gets no new rows.
+        mirrored: each replica has a table of its own, and rows that are sent to a shard are
+            written to all of them by the cluster (``internal_replication = 0``).
     """
 
     cluster: str
     key: str
     weights: tuple[int, ...]
+    mirrored: bool = False
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -68,12 +71,24 @@ def is_free(key: str) -> bool:
     return key.replace(" ", "").lower() in _FREE
 
 
-def keyed(asks: Asks, cluster: Cluster, key: str) -> Keyed:
+def keyed(asks: Asks, cluster: Cluster, key: str, *, mirrored: bool = False) -> Keyed:
     """The key with the weights of the shards, on which all nodes have to agree.
 
+    Args:
+        mirrored: see :class:`Keyed`.
+
     Raises:
-        TargetError: they do not, or a shard is away, so that its rows could go nowhere.
+        TargetError: they do not; or a shard is away, so that its rows could go nowhere, or a
+            replica that nobody would bring them to later.
     """
+    away = next((node for node in cluster.nodes if node.error), None)
+    if mirrored and away is not None:
+        raise TargetError(
+            f"{away.name} of the cluster {cluster.name!r} does not answer: {away.error}; the "
+            "replicas have tables of their own, and it would never get the rows of this load",
+            hint="Start it again, or make the table a Replicated one.",
+            transient=True,
+        )
     if cluster.lost:
         raise TargetError(
             f"shard {cluster.lost[0]} of the cluster {cluster.name!r} is away, and {key} says "
@@ -97,7 +112,7 @@ def keyed(asks: Asks, cluster: Cluster, key: str) -> Keyed:
     weights = said[first]
     if not any(weights):
         raise TargetError(f"no shard of the cluster {cluster.name!r} has a weight")
-    return Keyed(cluster.name, key, weights)
+    return Keyed(cluster.name, key, weights, mirrored)
 
 
 def _weights(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:

@@ -276,12 +276,14 @@ def _check_replicas(
         TargetError: they would not, or they would.
     """
     for node, found in ours.items():
-        if not found.engine.replicated and len(cluster.of(node.shard)) > 1:
+        copied = found.engine.replicated or cluster.internal_replication is False
+        if not copied and len(cluster.of(node.shard)) > 1:
             raise TargetError(
                 f"shard {node.shard} has {len(cluster.of(node.shard))} replicas, but {name} is a "
                 f"{found.engine.name}, which keeps rows on the server that got them",
                 hint="Make it a Replicated one, or name a cluster of which each shard is one "
-                "server.",
+                "server, or whose Distributed tables write to each replica "
+                "(internal_replication = 0).",
             )
     for (one, path), (other, its) in combinations(paths.items(), 2):
         if (one.shard == other.shard) != (path == its):

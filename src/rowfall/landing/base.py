@@ -35,7 +35,8 @@ class Means:
         calm: waits until the target can take the parts of an attempt.
         check: raises TargetError when the target is not the table any more that the load began
             with.
-        seat: the number of this engine's line in the queue; ``place`` is its name in the journal.
+        seat: the number of this engine's line in the queue; ``place`` is its name in the journal,
+            ``shard`` what it is a replica of.
         together: all seats, this one among them, where each attempt is staged on all of them
             because a sharding key says which rows belong where; else ().
     """
@@ -58,6 +59,7 @@ class Means:
     check: Callable[[], None]
     seat: int = 0
     place: str = ""
+    shard: int = 0
     together: tuple[Place, ...] = ()
 
     @property

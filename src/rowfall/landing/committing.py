@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rowfall import staging
 from rowfall.landing.base import Done, Landed, Means, Place
@@ -15,6 +15,9 @@ from rowfall.publish import PUBLISH_LANE, Publisher, Staged, asker
 
 if TYPE_CHECKING:
     from rowfall.execute import Executor
+
+
+_Found = TypeVar("_Found")
 
 
 class Committing(ABC):
@@ -35,7 +38,7 @@ class Committing(ABC):
         checksum = self._checksum(done) if executor.verifies else None
         for place, staged in zip(self._places, counted, strict=True):
             place.means.calm(staged)
-        rows = sum(staged.rows for staged in counted)
+        rows = sum(staged.rows for staged in self._once(counted))
         moves = [move for staged in counted for move in staged.moves]
         # Even where the line's fate is unknown nothing may be taken back: others may have seen it.
         self._committing.add(done.attempt)
@@ -76,6 +79,10 @@ class Committing(ABC):
             CountError: they are not.
         """
 
+    def _once(self, found: Sequence[_Found]) -> Sequence[_Found]:
+        """Of what was found on each place, that of all rows once: some may hold the same ones."""
+        return found
+
     def _staged(self, place: Place, done: Done) -> Staged:
         """What one place has got of an attempt."""
         pairs, fixed = place.twins.pairs(done.staging), place.twins.fixed(done.staging)
@@ -88,7 +95,7 @@ class Committing(ABC):
             database = place.means.target.database
             return _publisher(place).checksum(database, done.staging, columns)
 
-        found = on_all(one, self._places)
+        found = self._once(on_all(one, self._places))
         return sum(rows for rows, _ in found), sum(total for _, total in found) % (1 << 64)
 
     def _counted_along(self, done: Done) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rowfall.errors import RowfallError
 from rowfall.landing.base import Done, Means, Place
@@ -18,11 +18,17 @@ if TYPE_CHECKING:
     from rowfall.execute import Executor
 
 
+_Found = TypeVar("_Found")
+
+
 class Spread(Committing):
     """One claim and one commit for what is staged on all shards of a cluster."""
 
     def __init__(self, executor: Executor, means: Means) -> None:
         super().__init__(executor, means, means.together)
+        # Where the cluster writes to each replica of a shard, they hold the same rows.
+        shards = [place.means.shard for place in self._places]
+        self._first = [shards.index(shard) for shard in shards]
 
     def stage(self, place: str, lane: int) -> None:
         def one(at: Place) -> None:
@@ -49,8 +55,23 @@ class Spread(Committing):
         moves = tuple(replace(move, place=place.means.place) for move in staged.moves)
         return replace(staged, moves=moves)
 
+    def _once(self, found: Sequence[_Found]) -> Sequence[_Found]:
+        return [found[at] for at in dict.fromkeys(self._first)]
+
+    def _check_replicas(self, counted: Sequence[Staged]) -> None:
+        """Raises CountError when the replicas of a shard have not got the same number of rows."""
+        for at, first in enumerate(self._first):
+            one, other = counted[first].rows, counted[at].rows
+            if one != other:
+                raise CountError(
+                    f"{one:,} rows were stored on {self._places[first].means.place} and {other:,} "
+                    f"on {self._places[at].means.place}, which is a replica of it",
+                    transient=True,
+                )
+
     def _check_count(self, done: Done, counted: Sequence[Staged]) -> int:
-        rows = sum(staged.rows for staged in counted)
+        self._check_replicas(counted)
+        rows = sum(staged.rows for staged in self._once(counted))
         if done.work.tolerant:
             return self._means.doctor.reject(done.work.splits, rows)
         reader, own = next(
