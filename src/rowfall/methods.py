@@ -1,27 +1,27 @@
 """Other ways into a cluster, to compare with: what people type by hand, one statement each.
 
-They insert through the Distributed table and know nothing of staging, so a crash may lose or repeat
-rows. ``s3cluster``: all nodes read, one of them collects
-and sends. ``s3cluster-parallel``: the server gives objects to nodes, each writes what it reads.
-``views``: each shard has a view of its own objects and reads that.
+They insert through the Distributed table and know nothing of staging, so a crash may lose or
+repeat rows. ``s3cluster``: all nodes read, one of them collects and sends. ``s3cluster-parallel``:
+the server gives objects to nodes, each writes what it reads. ``views``: each shard reads its own
+objects through ``cluster(name, view(...))``. That is no stored view, whose definition would keep
+the keys of the store, also after a crash.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from rowfall import sql
 from rowfall.delivery import Order
 from rowfall.engines.base import Engine, Tick
-from rowfall.errors import RowfallError, UsageError
+from rowfall.errors import TargetError, UsageError
 from rowfall.jobs import Job
 from rowfall.listing import Split
 from rowfall.model import Outcome, Statement
-from rowfall.shards import Shards
+from rowfall.publish import asker
+from rowfall.shards import Shards, uuids_of
 from rowfall.sqltext import SqlText, quote
-from rowfall.targets.base import STAGING_PREFIX
 
 # 2: each shard runs the whole INSERT SELECT on its local table.
 _PARALLEL: Mapping[str, int] = {"s3cluster-parallel": 2, "views": 2}
@@ -61,53 +61,49 @@ class ByMethod:
             # Otherwise rows wait in the queue of the Distributed table when the statement is done.
             "distributed_foreground_insert": 1,
         }
-        view = f"{STAGING_PREFIX}{order.attempt}_view"
-        try:
-            relation = self._relation(order, view)
-            text = SqlText.of("INSERT INTO ", into, f" ({names})\n", relation)
-            statement = Statement(text, settings, query_id=order.attempt)
-            return self._engine.run(statement, lane=lane, on_tick=on_tick)
-        finally:
-            if self._name == "views":
-                with suppress(RowfallError):  # rowfall clean finds it
-                    self._drop(view)
+        text = SqlText.of("INSERT INTO ", into, f" ({names})\n", self._relation(order))
+        statement = Statement(text, settings, query_id=order.attempt)
+        return self._engine.run(statement, lane=lane, on_tick=on_tick)
 
     def kill(self, attempt: str) -> None:
         self._engine.kill(attempt)
 
-    def _relation(self, order: Order, view: str) -> SqlText:
+    def _relation(self, order: Order) -> SqlText:
+        cluster = self._shards.cluster.name
         if self._name == "views":
-            self._make(view, order)
-            cluster, database = self._shards.cluster.name, self._shards.tables.local[0]
-            where = f"{sql.name(cluster)}, {sql.qualified(database, view)}"
             names = ", ".join(sql.name(c.name) for c in order.schema.columns)
-            return SqlText.of(f"SELECT {names} FROM cluster({where})")
+            head = f"SELECT {names} FROM cluster({sql.name(cluster)}, view("
+            return SqlText.of(head, self._by_shard(order), "))")
         select = self._select(order, order.splits)
-        everywhere = f"\\1s3Cluster({quote(self._shards.cluster.name)}, "
+        everywhere = f"\\1s3Cluster({quote(cluster)}, "
         parts = [_S3.sub(everywhere, p) if isinstance(p, str) else p for p in select.parts]
         return SqlText.of(*parts)
+
+    def _by_shard(self, order: Order) -> SqlText:
+        """What every node is sent: of its SELECTs a node reads only the one that is its shard's.
+
+        A condition that is false for all rows keeps the others' objects from being looked at.
+        """
+        cluster = self._shards.cluster
+        uuids = uuids_of(asker(self._shards.entry), cluster)
+        if away := next((node for node in cluster.nodes if node not in uuids), None):
+            raise TargetError(
+                f"{away.name} does not answer; if it came back now, it would know no files to read",
+                hint="Start it again, or leave out --method views.",
+                transient=True,
+            )
+        pieces: list[str | SqlText] = []
+        for at, shard in enumerate(cluster.shards):
+            own = order.splits[at :: len(cluster.shards)]
+            # Not shardNum(), which is 0 here (24.10): the INSERT is sent on as the shard's own.
+            nodes = ", ".join(quote(uuids[node]) for node in cluster.of(shard))
+            if own:
+                where = f"\nWHERE toString(serverUUID()) IN ({nodes})"
+                pieces += ["\nUNION ALL " if pieces else "", self._select(order, own), where]
+        return SqlText.of(*pieces)
 
     def _select(self, order: Order, splits: Sequence[Split]) -> SqlText:
         columns = order.schema.columns
         structure = sql.structure((c.source or c.name, c.read_type or c.type) for c in columns)
         relation = self._job.puller.relation(splits, self._job.encoding, structure)
         return SqlText.of(f"SELECT {sql.projection(columns)}\nFROM ", relation)
-
-    def _make(self, view: str, order: Order) -> None:
-        """A view on each shard that shows its own objects, on all of its replicas."""
-        database, shards = self._shards.tables.local[0], self._shards
-        numbers = shards.cluster.shards
-        for at, shard in enumerate(numbers):
-            own = order.splits[at :: len(numbers)]
-            # A shard without objects still has to have a view.
-            select = self._select(order, own or order.splits[:1])
-            end = "" if own else " LIMIT 0"
-            head = f"CREATE VIEW {sql.qualified(database, view)} AS "
-            for node in shards.cluster.of(shard):
-                if not node.error:
-                    shards.reach(node).run(Statement(SqlText.of(head, select, end)))
-
-    def _drop(self, view: str) -> None:
-        name = sql.qualified(self._shards.tables.local[0], view)
-        for node in self._shards.cluster.up:
-            self._shards.reach(node).run(Statement(SqlText.of(f"DROP VIEW IF EXISTS {name} SYNC")))

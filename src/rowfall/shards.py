@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowfall import staging
 from rowfall.cluster.creation import Ddl, statements
-from rowfall.cluster.discover import Cluster, Node, discover, on_nodes
+from rowfall.cluster.discover import Asks, Cluster, Node, discover, on_nodes
 from rowfall.cluster.everywhere import run_on_cluster
 from rowfall.cluster.keys import RAND, Keyed, is_free, keyed
 from rowfall.cluster.tables import Tables, look
@@ -188,8 +188,7 @@ def open_shards(
     tables = look(asks, cluster, target.database, target.table)
     if _mirrored(cluster, tables):
         chosen = list(cluster.up)
-    rows = asks(on_nodes(cluster.name, _WHO))
-    who = {cluster.nodes[int(number) - 1]: str(uuid) for number, uuid in rows}
+    who = uuids_of(asks, cluster)
 
     def place(node: Node) -> ServerAt:
         return replace(at, host=node.host, port=node.http_port, tls=node.tls, cluster="")
@@ -217,6 +216,12 @@ def open_shards(
 
 def _mirrored(cluster: Cluster, tables: Tables) -> bool:
     return cluster.replicated and tables.exists and not tables.engine.replicated
+
+
+def uuids_of(asks: Asks, cluster: Cluster) -> dict[Node, str]:
+    """Of the servers, which tell them apart; of those that answer."""
+    rows = asks(on_nodes(cluster.name, _WHO))
+    return {cluster.nodes[int(number) - 1]: str(uuid) for number, uuid in rows}
 
 
 def version_of(text: str) -> tuple[int, ...]:

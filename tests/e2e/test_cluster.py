@@ -167,6 +167,33 @@ def test_other_ways_to_compare_with(fleet: Fleet, s3: Seaweed, bucket: str, meth
     assert planned.document["promise"].startswith("none")
 
 
+def test_views_leave_no_key_behind_when_they_are_killed(
+    fleet: Fleet, s3: Seaweed, bucket: str
+) -> None:
+    """Neither a view, nor anything else whose definition has the keys of the store."""
+    source = objects(fleet, s3, bucket, rows=60_000)
+    args = ("load", source, "--table", "t", "--method", "views", "--to", fleet.to)
+    process = fleet.shell.cli.start(*args, env={**s3.env})
+    runs = (
+        "SELECT count() FROM system.processes WHERE query LIKE 'INSERT INTO%view(%' "
+        "AND current_database != 'system'"
+    )
+    wait_until(lambda: any(fleet.ask(n, runs)[0][0] for n in fleet.cluster.nodes), 60, "no INSERT")
+    process.kill()
+    process.wait()
+    stored = (
+        "SELECT count() FROM system.tables WHERE "
+        f"position(create_table_query, '{s3.secret_key[:9]}') > 0 OR name LIKE '%\\_view'"
+    )
+    for node in fleet.cluster.nodes:
+        assert fleet.ask(node, stored) == [[0]]
+        metadata = fleet.cluster.folder.glob("node*/data/**/*.sql")
+        assert not [path for path in metadata if s3.secret_key in path.read_text()]
+    assert not fleet.left()
+    fleet.ok(*args[:-2], env=s3.env)
+    assert not fleet.left()
+
+
 def test_rows_may_be_sent_on_without_a_key(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
     """``distributed`` is exactly once, whatever the key; the other replicas follow."""
     source = objects(fleet, s3, bucket)
