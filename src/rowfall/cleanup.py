@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rowfall import owner, sql, staging
+from rowfall import owner, sql, staging, untouched
 from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
 from rowfall.errors import TargetError, UsageError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A table or view that a dead load made for itself.
+    """A table or view that a dead load made for itself, or its target, if nothing came into it.
 
     Attributes:
         load_id: of the load. ``rows`` and ``bytes`` (on disk) are 0 for views.
@@ -99,7 +99,7 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
             if left.load_id not in alive and (target.server is None or left.load_id in known)
         ]
         if dry:
-            return found
+            return [*found, *_untouched(opened, target, alive)]
         if target.server is None:
             reconcile(engine, ledger, target, emit)
         for database, uuid, table in journals:
@@ -110,12 +110,14 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
                     for place, there in opened.places.items()
                 ]).all_dead()  # fmt: skip
                 follow(ledger, journal, into_key(database, table))
-        for left in found:
+        # Only now: what was published has come into its table.
+        empty = list(_untouched(opened, target, alive))
+        for left in (*found, *empty):
             there = opened.places[left.node]
             there.run(Statement(staging.drop(
                 left.database, left.name, view=_is_view(there, left), size=left.bytes
             )))  # fmt: skip
-        return found
+        return [*found, *empty]
 
 
 def forget_load(target: Target, load_id: str) -> int:
@@ -189,6 +191,24 @@ def _found(engine: Engine, place: str) -> Iterator[Leftover]:
     for database, name, count, size in rows:
         load_id = str(name).removeprefix(STAGING_PREFIX).split("_")[0]
         yield Leftover(str(database), str(name), load_id, int(count), int(size), False, place)
+
+
+def _untouched(opened: _Opened, target: Target, alive: set[str]) -> Iterator[Leftover]:
+    """Tables that dead loads have made and left empty, on every node; those over them first."""
+    shards, ledger = opened.shards, opened.ledger
+    if shards is not None and len(shards.cluster.up) < len(shards.cluster.nodes):
+        return  # a node that is away would keep its own
+    places = dict(opened.places)
+    shared = target.server is not None
+    for load_id, database, table, uuid in untouched.tables(ledger):
+        if load_id in alive or table_uuid(opened.engine, database, table) != uuid:
+            continue
+        if not untouched.is_untouched(places, ledger, database, table, journal=shared):
+            continue
+        behind = untouched.over(ledger, uuid)
+        for at in ((behind,) if behind else ()) + ((database, table),):
+            for place in reversed(places):  # by the first node's it is known again
+                yield Leftover(*at, load_id, 0, 0, False, place)
 
 
 def _is_of(left: Leftover, attempts: set[str]) -> bool:

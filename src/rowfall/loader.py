@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rowfall import staging, summary, views
+from rowfall import staging, summary, untouched, views
 from rowfall.claims import Alone, Claims
 from rowfall.creating import create
 from rowfall.doctor import Doctor
@@ -45,7 +45,7 @@ from rowfall.targets.base import Publish
 from rowfall.twins import Twins
 from rowfall.verifier import compare_staged
 from rowfall.watch import Together
-from rowfall.ways import FILTER
+from rowfall.ways import BY_HAND, FILTER
 from rowfall.workqueue import WorkQueue
 
 if TYPE_CHECKING:
@@ -140,9 +140,7 @@ class Load:
             self._swapped = self._shadow.swapped() and self._all_landed()
             if not self._swapped:
                 job.home = self._shadow.name
-        elif ledger.created_here(job.into) and not (
-            ledger.landed(job.into) or ledger.landed(self.into)
-        ):
+        elif not ledger.landed(self.into):
             drop_own_empty_table(job, ledger, self.load_id)
         if self._homes.settle(job.into, job.local.table) and job.options.atomic:
             self._shadow.drop()  # made like a table that is gone
@@ -177,6 +175,8 @@ class Load:
             return [None]
         if not job.options.replace:
             self._homes.remember()
+            if not made.schema.exists and job.options.method not in BY_HAND:
+                untouched.remember(self.ledger, self.load_id, self._homes.first, job.shards)
         twins: list[Twins | None] = [self._twins(seat) for seat in job.seats]
         self._open_journals()
         return twins

@@ -7,19 +7,19 @@ import json
 import os
 import secrets as random
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
-from rowfall import sql
+from rowfall import staging, untouched
+from rowfall.engines.base import Engine
 from rowfall.errors import UsageError
 from rowfall.jobs import Job
-from rowfall.journal import Journal
 from rowfall.ledger import Ledger
 from rowfall.ledger.rows import LoadRow
 from rowfall.model import Statement
 from rowfall.options import changed
-from rowfall.publish import ask
 from rowfall.shadow import table_uuid
-from rowfall.sqltext import SqlText
+from rowfall.ways import BY_HAND
 
 
 def choose_load(job: Job, ledger: Ledger, active: Collection[str]) -> str:
@@ -87,24 +87,21 @@ def _difference(option: str, before: object, now: object) -> str:
 
 def drop_own_empty_table(job: Job, ledger: Ledger, load_id: str) -> None:
     """A table that a failed load made and left empty is made anew: its types may be wrong."""
-    if job.shards is not None:
-        return  # a node that is away would keep its own
-    if ledger.others_load(load_id, job.into):
-        return  # one that has just begun has written nothing into the journal yet
-    uuid = table_uuid(job.engine, job.local.database, job.local.table)
-    if not uuid or ledger.table_uuid(job.into) != uuid:
+    database, table = job.local.database, job.local.table
+    shards = job.shards
+    places: dict[str, Engine] = {"": job.engine}
+    if shards is not None:
+        if job.options.method in BY_HAND or len(shards.cluster.up) < len(shards.cluster.nodes):
+            return  # a node that is away would keep its own
+        places = {node.address: shards.reach(node) for node in shards.cluster.nodes}
+    shared = job.target.server is not None
+    if not untouched.is_untouched(places, ledger, database, table, load_id=load_id, journal=shared):
         return
-    table = sql.qualified(job.target.database, job.target.table)
-    ((rows,),) = ask(job.engine, f"SELECT count() FROM {table}")
-    if rows == 0 and not _others_load(job, uuid):
-        job.engine.run(Statement(SqlText.of(f"DROP TABLE {table} SYNC")))
-
-
-def _others_load(job: Job, uuid: str) -> bool:
-    """Whether another living process loads into a shared table, or has."""
-    if job.target.server is None:
-        return False
-    journal = Journal(job.engine, job.local.database, uuid)
-    return journal.there() and any(
-        e.landed or e.binding or not (e.ended or e.dead) for e in journal.entries()
-    )
+    behind = untouched.over(ledger, table_uuid(job.engine, database, table))
+    for name in ((behind,) if behind else ()) + ((database, table),):
+        # The first node's last: by that one it is known again, if we are killed here.
+        for engine in reversed(places.values()):
+            engine.run(Statement(staging.drop(*name)))
+    if shards is not None:
+        job.shards = replace(shards, tables=shards.look())
+        job.keyed = job.shards.check(job.options)

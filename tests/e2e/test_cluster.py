@@ -340,3 +340,41 @@ def test_a_shard_killed_in_the_middle_costs_no_row(fleet: Fleet, s3: Seaweed, bu
     fleet.sync("t_local")
     assert fleet.numbers("t") == [480_000, 480_000]
     assert not fleet.left()
+
+
+# --- tables that stay empty -----------------------------------------------------------------------
+
+
+def test_tables_that_a_failed_load_has_made_go_away(fleet: Fleet) -> None:
+    """The next load makes them anew, with other types; ``rowfall clean`` drops them."""
+    fleet.shell.write("bad.csv", csv([(1, "a"), ("x", "b")], *HEAD))
+    wrong = ("bad.csv", "--table", "t", "--schema", "id UInt64, name String")
+    tables = "SELECT name FROM system.tables WHERE database = '{db}' AND name LIKE 't%' ORDER BY 1"
+    fleet.ends(1, "load", *wrong)
+    assert all(fleet.ask(n, tables) == [["t"], ["t_local"]] for n in fleet.cluster.nodes)
+    found = fleet.ok("clean", "--json", "--dry-run").document["leftovers"]
+    assert sorted({each["name"] for each in found}) == ["t", "t_local"]
+    fleet.ok("clean", "--yes")
+    assert not any(fleet.ask(node, tables) for node in fleet.cluster.nodes)
+    fleet.ends(1, "load", *wrong)
+    report = fleet.load("bad.csv", "--table", "t", "--type", "id String")
+    assert report["rows"] == 2
+    kind = "SELECT type FROM system.columns WHERE database = '{db}' AND name = 'id'"
+    assert fleet.ask(fleet.cluster.nodes[0], kind) == [["String"], ["String"]]
+    assert "nothing to clean" in fleet.ok("clean", "--yes").talk
+
+
+def test_an_empty_table_of_somebody_else_stays(fleet: Fleet) -> None:
+    fleet.shell.write("bad.csv", csv([(1, "a"), ("x", "b")], *HEAD))
+    load = ("load", "bad.csv", "--table", "t", "--schema", "id UInt64, name String")
+    fleet.ends(1, *load)
+    for table in ("t", "t_local"):
+        fleet.do(f"DROP TABLE {{db}}.{table} ON CLUSTER lab SYNC")
+    fleet.do("CREATE TABLE {db}.t_local ON CLUSTER lab (id UInt64, name String) ENGINE = "
+             "ReplicatedMergeTree ORDER BY id")  # fmt: skip
+    made = "SELECT uuid FROM system.tables WHERE database = '{db}' AND name = 't_local'"
+    before = fleet.ask(fleet.cluster.nodes[0], made)
+    for _ in range(2):
+        fleet.ends(1, *load)
+    assert "nothing to clean" in fleet.ok("clean", "--yes").talk
+    assert fleet.ask(fleet.cluster.nodes[0], made) == before

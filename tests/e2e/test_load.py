@@ -621,3 +621,24 @@ def test_sigterm_is_ctrl_c(shell: Shell) -> None:
     assert process.returncode == 130, err
     assert "same command again" in err
     assert shell.ok("status", "last", "--json").document["outcome"] == "interrupted"
+
+
+def test_an_empty_table_that_a_failed_load_has_made_goes_away(shell: Shell) -> None:
+    """With ``rowfall clean``, or when the next load makes it anew; one with rows stays."""
+    shell.write("bad.csv", csv([(1, "a"), ("x", "b")], "id", "name"))
+    wrong = ("load", "bad.csv", "--table", "t", "--schema", "id UInt64, name String")
+    shell.ends(1, *wrong)
+    there = "SELECT count() FROM system.tables WHERE name = 't'"
+    assert shell.row(there) == [1]
+    to = ("--to", "rowfall-data")
+    found = shell.ok("clean", *to, "--dry-run", "--json").document["leftovers"]
+    assert [(each["name"], each["rows"]) for each in found] == [("t", 0)]
+    shell.ok("clean", *to, "--yes")
+    assert shell.row(there) == [0]
+    shell.ends(1, *wrong)
+    shell.ok("load", "bad.csv", "--table", "t", "--type", "id String")
+    assert shell.row("SELECT count() FROM t") == [2]
+    assert "nothing to clean" in shell.ok("clean", *to, "--yes").talk
+    shell.rows("TRUNCATE TABLE t", "--write")
+    # It has been loaded: that it is empty now is somebody's wish.
+    assert "nothing to clean" in shell.ok("clean", *to, "--yes").talk

@@ -420,15 +420,28 @@ def test_clean_shows_and_drops_what_a_killed_load_left(lake: Lake) -> None:
     assert f"{lake.database}.{left}" in shown.out
     assert "nothing was dropped: run it again with --yes" in shown.talk
     document = lake.ok("clean", "--dry-run", "--json").document
-    assert [x["name"] for x in document["leftovers"]] == [left]
+    assert [x["name"] for x in document["leftovers"]] == [left, "taxi"]
     assert not document["dropped"]
     assert lake.staging() == {left}
-    assert "1 dropped" in lake.ok("clean", "--yes").talk
-    assert lake.staging() == set()
+    assert "2 dropped" in lake.ok("clean", "--yes").talk
+    assert lake.tables() == {JOURNAL}
     assert "nothing to clean" in lake.ok("clean").talk
     (known,) = lake.ok("status", "--json").document["loads"]
     assert known["outcome"] == "lost"
     assert "its process is gone" in lake.ok("report", "last").out
+
+
+def test_an_empty_table_that_a_failed_load_has_made_goes_away(lake: Lake) -> None:
+    lake.shell.write("bad.csv", rows(0, 3, *HEAD) + "x,y\n")
+    wrong = ("load", "bad.csv", "--table", "t", "--schema", "id UInt64, name String")
+    lake.ends(1, *wrong)
+    assert lake.tables() == {"t", JOURNAL}
+    lake.ok("clean", "--yes")
+    assert lake.tables() == {JOURNAL}
+    lake.ends(1, *wrong)
+    lake.do("INSERT INTO {db}.t VALUES (7, 'of somebody else')")
+    assert "nothing to clean" in lake.ok("clean", "--yes").talk
+    assert lake.row("SELECT count() FROM {db}.t") == [1]
 
 
 def test_clean_of_a_folder(shell: Shell) -> None:
@@ -440,8 +453,9 @@ def test_clean_of_a_folder(shell: Shell) -> None:
     process.wait()
     time.sleep(0.5)
     shown = shell.ok("clean", "--json").document
-    assert [x["committed"] for x in shown["leftovers"]] == [False]
-    assert "1 dropped" in shell.ok("clean", "-y").talk
+    assert [x["committed"] for x in shown["leftovers"]] == [False, False]
+    assert shown["leftovers"][1]["name"] == "taxi"
+    assert "2 dropped" in shell.ok("clean", "-y").talk
     assert "nothing to clean" in shell.ok("clean").talk
 
 

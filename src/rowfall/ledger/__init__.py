@@ -95,6 +95,16 @@ class Ledger:
         rows = self._store.rows("SELECT name, state FROM step WHERE load_id = ?", load_id)
         return {str(name): str(state) for name, state in rows}
 
+    def steps_called(self, word: str) -> list[tuple[str, str, str]]:
+        """(load, table, rest of the name) of every finished step whose name begins with a word."""
+        rows = self._store.rows(
+            "SELECT l.id, l.into_table, substr(s.name, ?) FROM step s "
+            "JOIN load l ON l.id = s.load_id "
+            "WHERE s.name LIKE ? AND s.state = 'done' ORDER BY l.id, s.name",
+            len(word) + 2, f"{word} %",
+        )  # fmt: skip
+        return [(str(load_id), str(into), str(rest)) for load_id, into, rest in rows]
+
     # --- what has landed ----------------------------------------------------------------------
 
     def landed(self, into: str) -> set[str]:
@@ -109,15 +119,6 @@ class Ledger:
             "SELECT id FROM split WHERE load_id = ? AND state = 'landed'", load_id
         )
         return {str(i) for (i,) in rows}
-
-    def created_here(self, into: str) -> bool:
-        """Whether a load of this ledger has made the table ``into``."""
-        rows = self._store.rows(
-            "SELECT 1 FROM step s JOIN load l ON l.id = s.load_id "
-            "WHERE l.into_table = ? AND s.name = 'create' AND s.state = 'done' LIMIT 1",
-            into,
-        )
-        return bool(rows)
 
     def landed_uris(self, into: str) -> set[str]:
         """Objects (with their ranges) of which some version is in the target table."""
