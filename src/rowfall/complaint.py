@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from urllib.parse import unquote, urlsplit
 
-from rowfall import badrows
+from rowfall import badrows, uri
 from rowfall.badrows import LONG, MALFORMED, SHOWN, UNKNOWN, BadRow
 from rowfall.codec import TAG, Type, parse_type
-from rowfall.errors import DataError, RowfallError
+from rowfall.errors import DataError, RowfallError, SourceError
 from rowfall.header import Ask
 from rowfall.listing import Split
 from rowfall.model import Column, Encoding, Kind, Schema
-from rowfall.sources.base import Source
+from rowfall.sources.base import Ranged, Source
 
 _URI = re.compile(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")
 _AT_ROW = re.compile(r"\(at row (\d+)\)")
 _FIELD = re.compile(r"Unknown field found [\w ]+:? '?([^':]+)")
 _PATHS = 50
 """Splits that one search reads side by side."""
+NEAR, FAR, _PIECE = 1 << 30, 64 << 20, 8 << 20
+"""Bytes before a range that are read to count lines, of a file here and of one far away: about a
+second each for every error."""
 
 _CONTAINERS = {
     354: ("is not a whole gzip file", "It was cut off, or is no gzip: test it with gzip -t."),
@@ -88,7 +92,32 @@ def find_first(
     if query is not None:
         ((before,),) = ask(query, chosen)
     line = badrows.line_of(rows[0].row, int(before or 0), encoding)
-    return bad_row_error(split, encoding, schema, rows[0], line, len(header))
+    place = ""
+    if split.of_text and line is not None:
+        own = int(encoding.kind is Kind.TEXT and encoding.has_names)
+        line, place = in_file(source, split, line - own)
+    return bad_row_error(split, encoding, schema, rows[0], line, len(header), place)
+
+
+def in_file(source: Source, split: Split, line: int) -> tuple[int, str]:
+    """A line of a range of text as people look for it: its number in the whole file, or else from
+    which byte on it is counted; and the place in words.
+
+    Args:
+        line: without the header.
+    """
+    start, near = split.start or 0, uri.scheme_of(split.uri) == uri.FILE
+    if isinstance(source, Ranged) and split.part and start <= (NEAR if near else FAR):
+        whole = replace(split, size=split.part.size)
+        try:
+            pieces = range(0, start, _PIECE)
+            line += sum(
+                source.part(whole, at, min(_PIECE, start - at)).count(b"\n") for at in pieces
+            )
+            return line, f"{split.uri} line {line}"
+        except SourceError:
+            pass  # what is wrong with the file is another matter; this is about the row
+    return line, f"{split.uri} line {line} from byte {start:,} on"
 
 
 def header_of(source: Source, split: Split, encoding: Encoding, ask: Ask) -> tuple[str, ...]:
@@ -163,9 +192,15 @@ def bad_row_error(
     bad: BadRow,
     line: int | None,
     width: int = 0,
+    place: str = "",
 ) -> DataError:
-    """The error for one bad row; ``width`` is the number of fields a row should have."""
-    place = f"{split.name} line {line}" if line else f"{split.name} row {bad.row + 1}"
+    """The error for one bad row.
+
+    Args:
+        width: number of fields a row should have.
+        place: where it is, in words; by default its line of the split.
+    """
+    place = place or (f"{split.name} line {line}" if line else f"{split.name} row {bad.row + 1}")
     width = width or len(schema.columns)
     shown = None if bad.value is None else _shorten(bad.value)
     if bad.which == LONG:

@@ -15,6 +15,7 @@ from rowfall.errors import UsageError
 _SI = ("", "k", "M", "G", "T", "P", "E")
 _IEC = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _NUMBER = re.compile(r"(\d[\d_]*\.?\d*(?:e\+?\d+)?)\s*([a-z]*)\Z", re.IGNORECASE)
+_RANGE = re.compile(r"\[\d+:\d+\]\Z")  # behind the name of a file, see Split.name
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
@@ -165,5 +166,6 @@ def _escaped(char: str) -> str:
 
 
 def failure(split: str, error: str) -> str:
-    """``error``, with the split in front unless it names it already."""
-    return error if error.startswith(split) else f"{split}: {error}"
+    """``error``, with the split in front unless it names it already, or a line of its file."""
+    file = _RANGE.sub("", split)
+    return error if error.startswith((split, f"{file} line ")) else f"{split}: {error}"

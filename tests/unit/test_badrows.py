@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rowfall import badrows
+from rowfall import badrows, complaint
 from rowfall.codec import Evidence, codec
 from rowfall.complaint import explain, explain_engine_error
 from rowfall.errors import DataError, UsageError
+from rowfall.listing import Part
 from rowfall.model import Encoding, Kind, Schema
+from rowfall.options import Options
+from rowfall.sources import open_source
 from rowfall.sqltext import SqlText
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError, Files
 
@@ -243,3 +247,24 @@ def test_strict_and_lenient_reading_agree(
     chdb_engine.run("DROP TABLE IF EXISTS t")
     assert len(good) == len(strict)
     assert len(bad) == len(rows) - len(good)
+
+
+def test_a_line_of_a_range_is_one_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted from its beginning where that is cheap, else from the byte that is named."""
+    head, body = "a,b\n", "".join(f'{n},"x\ny"\n' for n in range(2_000_000))
+    path = tmp_path / "big.csv"
+    path.write_text(head + body)
+    source = open_source([str(path)], Options())
+    (whole,) = source.listing().splits("")
+    start = len(head) + body.index('1900000,"x')
+    assert start > 2 * (8 << 20)
+    size = path.stat().st_size
+    part = Part(size, head=len(head))
+    split = replace(whole, start=start, stop=size, size=size - start, part=part)
+    line = 1 + 2 * 1_900_000 + 5
+    assert complaint.in_file(source, split, 5) == (line, f"{path} line {line}")
+    monkeypatch.setattr(complaint, "NEAR", 1000)
+    text = f"{path} line 5 from byte {start:,} on"
+    assert complaint.in_file(source, split, 5) == (5, text)

@@ -125,3 +125,9 @@ def test_printable_defuses_control_characters() -> None:
     assert units.printable("a\x1b[31mb\nc") == "a\\x1b[31mb c"
     assert units.printable("größe ━") == "größe ━"
     assert units.printable("\udc80").isprintable()
+
+
+def test_a_failure_names_its_split_once() -> None:
+    assert units.failure("a.csv", "a.csv line 3 is bad") == "a.csv line 3 is bad"
+    assert units.failure("a.csv[5:90]", "a.csv line 3 is bad") == "a.csv line 3 is bad"
+    assert units.failure("a.csv[5:90]", "not found") == "a.csv[5:90]: not found"
