@@ -170,6 +170,39 @@ fn incomplete(
     }
 }
 
+/// What the next 11 bits hold: up to three literals, and behind up to two of them a length. Of the
+/// matches in taxi text two fifths follow literals, mostly one to three, and a loop that asks about
+/// each of them guesses wrong: joined, they save a sixth of unpacking CSV, a fifteenth of JSON.
+///
+/// The lower half is the entry of what comes last, its bits those of all; bits 32-55 are literals,
+/// 56-57 how many.
+pub type Runs = [u64; 1 << LITLEN_BITS];
+
+/// Join the entries of a table of literals and lengths: 4 us, 4 % of unpacking taxi text.
+pub fn join(table: &[u32; LITLEN_SIZE], runs: &mut Runs) {
+    // Codes that end within the bits that are looked up.
+    let fits = |entry: u32, used: u32| {
+        entry & SPECIAL == 0 && used + (entry >> 8 & 15) <= LITLEN_BITS as u32
+    };
+    let behind = |entry: u32, used: u32| entry + used + (used << 8);
+    for (code, run) in runs.iter_mut().enumerate() {
+        let mut last = table[code];
+        let (mut literals, mut count) = (0, 0);
+        while last & LITERAL != 0 {
+            literals |= u64::from(last >> 16 & 0xff) << (32 + 8 * count);
+            count += 1;
+            let used = last & 0xff;
+            last = LITERAL | used;
+            let next = table[code >> used];
+            if count == 3 || !fits(next, used) {
+                break;
+            }
+            last = behind(next, used);
+        }
+        *run = literals | count << 56 | u64::from(last);
+    }
+}
+
 fn entry(meaning: u32, len: usize) -> u32 {
     meaning + ((len as u32) << 8) + len as u32
 }
