@@ -4,19 +4,21 @@ use std::collections::HashMap;
 
 use crate::block::{self, Bad, Sorting};
 use crate::cells::{self, Cells, Column, Null, Page, Style};
-use crate::types::{self, load8};
+#[cfg(target_arch = "x86_64")]
+use crate::look::x86::Avx2;
+use crate::look::{Look, Plain, bare, special};
+use crate::scan::Simd;
+use crate::types;
 
 /// Where values stand: start and end, quotes included; `(0, 0)` where the key is missing.
 pub type Span = (u32, u32);
 
 /// What is known about the keys, kept from line to line.
 pub struct Keys {
-    /// `"name":` of each column; None where JSON writes the name with escapes.
-    names: Vec<Option<Vec<u8>>>,
     numbers: HashMap<Vec<u8>, usize>,
     nullable: Vec<bool>,
-    /// Columns in the order of the last line.
-    order: Vec<usize>,
+    /// What stands before each value, as the last lines had it.
+    before: Vec<Before>,
     skip_unknown: bool,
 }
 
@@ -45,26 +47,58 @@ impl Keys {
     pub fn new(names: &[String], nullable: Vec<bool>, skip_unknown: bool) -> Keys {
         let bytes = |name: &String| name.as_bytes().to_vec();
         Keys {
-            names: names.iter().map(plain_key).collect(),
             numbers: names.iter().enumerate().map(|(n, name)| (bytes(name), n)).collect(),
             nullable,
-            order: (0..names.len()).collect(),
+            before: Vec::new(),
             skip_unknown,
         }
     }
 
     /// Find the values of whole lines of `text[from..to]`, up to the first line that is declined.
     /// 64 bytes follow `to`, and the byte before it is a line end.
-    pub fn rows(&mut self, text: &[u8], (from, to): (usize, usize), out: &mut Rows) -> Found<()> {
+    pub fn rows(
+        &mut self,
+        simd: Simd,
+        text: &[u8],
+        range: (usize, usize),
+        out: &mut Rows,
+    ) -> Found<()> {
+        // SAFETY: `Simd::choose` has found AVX2, which is part of both; all have `Plain`.
+        unsafe {
+            match simd {
+                Simd::Scalar => self.all::<Plain>(text, range, out),
+                #[cfg(target_arch = "x86_64")]
+                Simd::Avx2 | Simd::Avx512 => self.all_avx2(text, range, out),
+            }
+        }
+    }
+
+    /// SAFETY: on a CPU with AVX2 and BMI1.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1")]
+    unsafe fn all_avx2(&mut self, text: &[u8], range: (usize, usize), out: &mut Rows) -> Found<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.all::<Avx2>(text, range, out) }
+    }
+
+    /// SAFETY: the CPU has the instructions of `L`.
+    #[inline(always)]
+    unsafe fn all<L: Look>(
+        &mut self,
+        text: &[u8],
+        (from, to): (usize, usize),
+        out: &mut Rows,
+    ) -> Found<()> {
         assert!(to + 64 <= text.len() && from <= to);
-        let width = self.names.len();
+        let width = self.nullable.len();
         out.spans.clear();
         (out.count, out.end, out.escapes) = (0, from, false);
         while out.end < to {
             let first = out.count * width;
             out.spans.resize(first + width, (0, 0));
             let (spans, escapes) = (&mut out.spans[first..], &mut out.escapes);
-            match self.line(text, out.end, spans, escapes) {
+            // SAFETY: the caller's promise.
+            match unsafe { self.line::<L>(text, out.end, spans, escapes) } {
                 Ok(next) => out.end = next,
                 Err(wrong) => {
                     out.spans.truncate(first);
@@ -77,41 +111,43 @@ impl Keys {
     }
 
     /// One object and its line end; the start of the next line.
-    fn line(
+    ///
+    /// SAFETY: the CPU has the instructions of `L`.
+    #[inline(always)]
+    unsafe fn line<L: Look>(
         &mut self,
         text: &[u8],
         at: usize,
         spans: &mut [Span],
         escapes: &mut bool,
     ) -> Found<usize> {
-        let mut place = blanks(text, expect(text, blanks(text, at), b'{', "an object")?);
-        let mut number = 0;
-        if text[place] == b'}' {
-            place += 1;
-        } else {
-            loop {
-                let (column, after) = self.key(text, place, number)?;
-                let start = blanks(text, after);
-                let end = value(text, start, escapes)?;
-                if let Some(column) = column {
-                    if spans[column] != (0, 0) {
-                        return Err(wrong(place, after, "a key that the line has twice"));
-                    }
-                    spans[column] = (start as u32, end as u32);
-                } else if !sound(&text[start..end]) {
-                    return Err(wrong(start, end, "not surely a value"));
+        let (mut place, mut number, mut known) = (at, 0, 0);
+        loop {
+            let (column, start) = match self.before.get(number) {
+                // SAFETY: the caller's promise.
+                Some(before) if unsafe { before.stands::<L>(text, place) } => {
+                    (before.column, place + before.len)
                 }
-                number += 1;
-                place = blanks(text, end);
-                match text[place] {
-                    b',' => place = blanks(text, place + 1),
-                    b'}' => break,
-                    _ => return Err(wrong(start, place + 1, "no comma or brace behind a value")),
+                _ => match self.key(text, place, number)? {
+                    Next::Value(column, start) => (column, start),
+                    Next::End(end) => break place = end,
+                },
+            };
+            // SAFETY: the caller's promise.
+            let end = unsafe { value_by::<L>(text, start, escapes)? };
+            if let Some(span) = spans.get_mut(column) {
+                if *span != (0, 0) {
+                    return Err(wrong(place, start, "a key that the line has twice"));
                 }
+                *span = (start as u32, end as u32);
+                known += 1;
+            } else if !sound(&text[start..end]) {
+                return Err(wrong(start, end, "not surely a value"));
             }
-            place += 1;
+            number += 1;
+            place = end;
         }
-        if number < spans.len() || self.order.len() != spans.len() {
+        if known < spans.len() {
             self.missing(at, spans)?;
         }
         place = blanks(text, place);
@@ -127,40 +163,89 @@ impl Keys {
         }
     }
 
-    /// The column of a key and where its colon ends; None for a key that nobody wants.
-    #[inline(always)]
-    fn key(&mut self, text: &[u8], at: usize, number: usize) -> Found<(Option<usize>, usize)> {
-        if let Some(&column) = self.order.get(number)
-            && let Some(Some(name)) = self.names.get(column)
-            && same(text, at, name)
-        {
-            return Ok((Some(column), at + name.len()));
-        }
-        let (column, after) = self.new_key(text, at, number)?;
-        Ok((column, expect(text, blanks(text, after), b':', "a colon")?))
-    }
-
+    /// The `number`-th key, which stands behind a value that ends at `at`, or the end of the object.
     #[inline(never)]
-    fn new_key(&mut self, text: &[u8], at: usize, number: usize) -> Found<(Option<usize>, usize)> {
+    fn key(&mut self, text: &[u8], at: usize, number: usize) -> Found<Next> {
+        let mark = blanks(text, at);
+        let key = blanks(text, mark + 1);
+        match (text[mark], number) {
+            (b'{', 0) if text[key] == b'}' => return Ok(Next::End(key + 1)),
+            (b'{', 0) => {}
+            (_, 0) => return Err(wrong(mark, mark + 20, "an object")),
+            (b',', _) => {}
+            (b'}', _) => return Ok(Next::End(mark + 1)),
+            _ => return Err(wrong(at, mark + 1, "no comma or brace behind a value")),
+        }
         let mut escaped = false;
-        expect(text, at, b'"', "a key")?;
-        let end = string(text, at, &mut escaped)?;
+        expect(text, key, b'"', "a key")?;
+        // SAFETY: every CPU has the instructions.
+        let end = unsafe { string::<Plain>(text, key, &mut escaped)? };
         if escaped {
-            return Err(wrong(at, end, "a key with escapes"));
+            return Err(wrong(key, end, "a key with escapes"));
         }
-        let column = self.numbers.get(&text[at + 1..end - 1]).copied();
+        let column = self.numbers.get(&text[key + 1..end - 1]).copied();
         if column.is_none() && !self.skip_unknown {
-            return Err(wrong(at, end, "a key that the table lacks"));
+            return Err(wrong(key, end, "a key that the table lacks"));
         }
-        self.order.resize(self.order.len().max(number + 1), usize::MAX);
-        self.order[number] = column.unwrap_or(usize::MAX);
-        Ok((column, end))
+        let column = column.unwrap_or(NOBODY);
+        let start = blanks(text, expect(text, blanks(text, end), b':', "a colon")?);
+        let before = Before::new(&text[at..start], column);
+        match self.before.get_mut(number) {
+            Some(place) => *place = before,
+            None => self.before.push(before),
+        }
+        Ok(Next::Value(column, start))
     }
 }
 
-fn plain_key(name: &String) -> Option<Vec<u8>> {
-    let plain = name.bytes().all(|c| c >= 0x20 && !matches!(c, b'"' | b'\\'));
-    plain.then(|| [b"\"", name.as_bytes(), b"\":"].concat())
+/// What stands behind a value.
+enum Next {
+    /// The column of a key, [`NOBODY`] where nobody wants it, and where its value starts.
+    Value(usize, usize),
+    /// The end of the object, behind its brace.
+    End(usize),
+}
+
+/// The column of a key that nobody wants.
+const NOBODY: usize = usize::MAX;
+
+/// Bytes of [`Before`]: a longer name is looked up in each line.
+const LONGEST: usize = 64;
+
+/// What stands before a value: the comma behind the last one, the key, the colon and blanks among
+/// them. It is the same in nearly every line, and is compared as a whole: 10 instructions up to 32
+/// bytes, where looking for each of its parts took 60.
+struct Before {
+    text: [u8; LONGEST],
+    /// The bits of its bytes; none of those that are too many.
+    mask: u64,
+    len: usize,
+    column: usize,
+}
+
+impl Before {
+    fn new(text: &[u8], column: usize) -> Before {
+        let mut kept = [0; LONGEST];
+        let len = text.len();
+        if let Some(place) = kept.get_mut(..len) {
+            place.copy_from_slice(text);
+        }
+        let mask = if len > LONGEST { 0 } else { u64::MAX >> (LONGEST - len) };
+        Before { text: kept, mask, len, column }
+    }
+
+    /// Whether it stands at `at`.
+    ///
+    /// SAFETY: the CPU has the instructions of `L`.
+    #[inline(always)]
+    unsafe fn stands<L: Look>(&self, text: &[u8], at: usize) -> bool {
+        let Some(here) = text.get(at..at + LONGEST) else { return false };
+        // SAFETY: 32 bytes from 0 and from 32 of 64 each, and the caller's promise.
+        let other =
+            |n: usize| unsafe { !L::equal(here.as_ptr().add(n), self.text.as_ptr().add(n)) };
+        let (low, high) = (self.mask as u32, (self.mask >> 32) as u32);
+        low != 0 && low & other(0) == 0 && (high == 0 || high & other(32) == 0)
+    }
 }
 
 fn wrong(at: usize, end: usize, message: &'static str) -> Wrong {
@@ -181,37 +266,25 @@ fn expect(text: &[u8], at: usize, byte: u8, what: &'static str) -> Found<usize> 
     if text[at] == byte { Ok(at + 1) } else { Err(wrong(at, at + 20, what)) }
 }
 
-/// Whether `name` stands at `at`: eight bytes at once, as keys are short.
-#[inline(always)]
-fn same(text: &[u8], at: usize, name: &[u8]) -> bool {
-    if name.len() > 64 {
-        return text[at..].starts_with(name);
-    }
-    if name.len() < 8 {
-        return text[at..at + name.len()] == *name;
-    }
-    let last = name.len() - 8;
-    let mut done = 0;
-    while done < last {
-        if load8(text, at + done) != load8(name, done) {
-            return false;
-        }
-        done += 8;
-    }
-    load8(text, at + last) == load8(name, last)
-}
-
 /// The end of the value at `at`. Bare ones are checked to be words or numbers by their look only:
 /// the types' parsers take nothing else.
-#[inline(always)]
 pub fn value(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
+    // SAFETY: every CPU has the instructions.
+    unsafe { value_by::<Plain>(text, at, escapes) }
+}
+
+/// SAFETY: the CPU has the instructions of `L`.
+#[inline(always)]
+unsafe fn value_by<L: Look>(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
     if text[at] == b'"' {
-        return string(text, at, escapes);
+        // SAFETY: the caller's promise.
+        return unsafe { string::<L>(text, at, escapes) };
     }
     if matches!(text[at], b'[' | b'{') {
         return nested(text, at, escapes);
     }
-    let end = bare(text, at);
+    // SAFETY: the caller's promise.
+    let end = unsafe { bare::<L>(text, at) };
     // A number starts with a digit or a minus, and with a zero only before a point or at its end.
     let digits = &text[at + usize::from(text[at] == b'-')..end];
     let fine = match digits {
@@ -228,7 +301,8 @@ fn nested(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
     loop {
         match text[place] {
             b'"' => {
-                place = string(text, place, escapes)?;
+                // SAFETY: every CPU has the instructions.
+                place = unsafe { string::<Plain>(text, place, escapes)? };
                 continue;
             }
             b'[' | b'{' => depth += 1,
@@ -254,11 +328,14 @@ fn sound(value: &[u8]) -> bool {
 }
 
 /// The end of the string whose opening quote is at `at`.
+///
+/// SAFETY: the CPU has the instructions of `L`.
 #[inline(always)]
-fn string(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
+unsafe fn string<L: Look>(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
     let mut place = at + 1;
     loop {
-        place = special(text, place);
+        // SAFETY: the caller's promise.
+        place = unsafe { special::<L>(text, place) };
         match text[place] {
             b'"' => return Ok(place + 1),
             b'\\' => {
@@ -274,122 +351,6 @@ fn string(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
             return Err(wrong(at, at + 1, "a string that never ends"));
         }
     }
-}
-
-/// The first quote, backslash or control character from `at` on; the text ends with a line end.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn special(text: &[u8], mut at: usize) -> usize {
-    use std::arch::x86_64::*;
-    loop {
-        if at + 16 > text.len() {
-            return text.len() - 1;
-        }
-        // SAFETY: 16 bytes are readable at `at`, and every x86-64 CPU has SSE2.
-        let mask = unsafe {
-            let bytes = _mm_loadu_si128(text.as_ptr().add(at).cast());
-            let quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'"' as i8));
-            let slash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'\\' as i8));
-            let control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
-            _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, slash), control))
-        };
-        if mask != 0 {
-            return at + mask.trailing_zeros() as usize;
-        }
-        at += 16;
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-use special_portable as special;
-
-/// The first byte from `at` on that is of no number and no word; the text ends with a line end.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn bare(text: &[u8], mut at: usize) -> usize {
-    use std::arch::x86_64::*;
-    loop {
-        if at + 16 > text.len() {
-            return bare_portable(text, at);
-        }
-        // SAFETY: 16 bytes are readable at `at`, and every x86-64 CPU has SSE2.
-        let mask = unsafe {
-            let bytes = _mm_loadu_si128(text.as_ptr().add(at).cast());
-            let is = |byte: u8| _mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8));
-            let range = |first: u8, more: i8| {
-                let from = _mm_sub_epi8(bytes, _mm_set1_epi8(first as i8));
-                _mm_cmpeq_epi8(_mm_min_epu8(from, _mm_set1_epi8(more)), from)
-            };
-            // From + to . there is the comma, too.
-            let marks = _mm_andnot_si128(is(b','), range(b'+', 3));
-            let words = _mm_or_si128(range(b'a', 25), is(b'E'));
-            let all = _mm_or_si128(_mm_or_si128(range(b'0', 9), marks), words);
-            !_mm_movemask_epi8(all) & 0xffff
-        };
-        if mask != 0 {
-            return at + mask.trailing_zeros() as usize;
-        }
-        at += 16;
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-use bare_portable as bare;
-
-/// The same by one byte at a time.
-pub fn bare_portable(text: &[u8], at: usize) -> usize {
-    let of = |c: &u8| matches!(c, b'0'..=b'9' | b'-' | b'+' | b'.' | b'a'..=b'z' | b'E');
-    at + text[at..].iter().take_while(|c| of(c)).count()
-}
-
-/// The same by one byte at a time.
-pub fn special_portable(text: &[u8], at: usize) -> usize {
-    let stop = text[at..].iter().position(|c| matches!(c, b'"' | b'\\' | 0..0x20));
-    stop.map_or(text.len() - 1, |n| at + n)
-}
-
-/// Undo the escapes of a string's content; None for one that is not surely understood.
-pub fn unescape(content: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    let mut rest = content;
-    while let Some(at) = rest.iter().position(|c| *c == b'\\') {
-        out.extend_from_slice(&rest[..at]);
-        let byte = match rest.get(at + 1)? {
-            c @ (b'"' | b'\\' | b'/') => *c,
-            b'n' => b'\n',
-            b't' => b'\t',
-            b'r' => b'\r',
-            b'b' => 8,
-            b'f' => 12,
-            b'u' => {
-                let (letter, used) = unicode(&rest[at..])?;
-                out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
-                rest = &rest[at + used..];
-                continue;
-            }
-            _ => return None,
-        };
-        out.push(byte);
-        rest = &rest[at + 2..];
-    }
-    out.extend_from_slice(rest);
-    Some(())
-}
-
-/// `\u0041`, or a pair of surrogates; the character and the bytes it takes.
-fn unicode(text: &[u8]) -> Option<(char, usize)> {
-    let unit = |at: usize| {
-        let digits = text.get(at + 2..at + 6).filter(|d| d.iter().all(u8::is_ascii_hexdigit))?;
-        u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-    };
-    let first = unit(0)?;
-    if !(0xd800..0xe000).contains(&first) {
-        return Some((char::from_u32(first)?, 6));
-    }
-    let second = if text.get(6..8)? == b"\\u" { unit(6)? } else { return None };
-    if first >= 0xdc00 || !(0xdc00..0xe000).contains(&second) {
-        return None;
-    }
-    Some((char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00))?, 12))
 }
 
 /// Append `count` rows from row `first` on to the columns, or say which value is the first bad one.

@@ -389,7 +389,8 @@ impl<'a> Worker<'a> {
             return Ok(());
         };
         let text = self.window.text();
-        let found = self.keys.rows(text, (start, start + last + 1), &mut self.objects);
+        let range = (start, start + last + 1);
+        let found = self.keys.rows(self.simd, text, range, &mut self.objects);
         let mut taken = 0;
         while taken < self.objects.count {
             let count = (self.objects.count - taken).min(self.spec.block_rows - self.rows);

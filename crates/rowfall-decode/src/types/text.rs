@@ -9,7 +9,7 @@ pub fn unescape(style: Style, content: &[u8], out: &mut Vec<u8>) -> Option<()> {
     match style {
         Style::Csv => unescape_csv(content, out),
         Style::Tsv => unescape_slashes(content, false, out),
-        Style::Json => crate::json::unescape(content, out),
+        Style::Json => crate::escapes::unescape(content, out),
         Style::Quoted => unescape_slashes(content, true, out),
     }
 }

@@ -1,0 +1,225 @@
+//! Looks at 32 bytes of JSON at once: what ends a string, what ends a number or a word, and whether
+//! two texts are the same.
+
+/// A bit of each result stands for a byte.
+pub trait Look {
+    /// The bytes that two texts have in common.
+    ///
+    /// SAFETY: 32 bytes are readable at both, and the CPU has the instructions; so for the others.
+    unsafe fn equal(a: *const u8, b: *const u8) -> u32;
+    /// Quotes, backslashes and control characters.
+    ///
+    /// SAFETY: as for `equal`.
+    unsafe fn special(at: *const u8) -> u32;
+    /// Bytes of no number and no word.
+    ///
+    /// SAFETY: as for `equal`.
+    unsafe fn strange(at: *const u8) -> u32;
+}
+
+/// The first quote, backslash or control character from `at` on; the text ends with a line end.
+///
+/// SAFETY: the CPU has the instructions of `L`.
+#[inline(always)]
+pub unsafe fn special<L: Look>(text: &[u8], mut at: usize) -> usize {
+    while at + 32 <= text.len() {
+        // SAFETY: 32 bytes are left, and the caller's promise.
+        let mask = unsafe { L::special(text.as_ptr().add(at)) };
+        if mask != 0 {
+            return at + mask.trailing_zeros() as usize;
+        }
+        at += 32;
+    }
+    text.len() - 1
+}
+
+/// The first byte from `at` on that is of no number and no word; the text ends with a line end.
+///
+/// SAFETY: the CPU has the instructions of `L`.
+#[inline(always)]
+pub unsafe fn bare<L: Look>(text: &[u8], mut at: usize) -> usize {
+    while at + 32 <= text.len() {
+        // SAFETY: 32 bytes are left, and the caller's promise.
+        let mask = unsafe { L::strange(text.as_ptr().add(at)) };
+        if mask != 0 {
+            return at + mask.trailing_zeros() as usize;
+        }
+        at += 32;
+    }
+    text.len() - 1
+}
+
+/// By one byte at a time.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+pub struct Portable;
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
+impl Portable {
+    #[inline(always)]
+    fn mask(is: impl Fn(usize) -> bool) -> u32 {
+        (0..32).map(|n| u32::from(is(n)) << n).sum()
+    }
+}
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
+impl Look for Portable {
+    unsafe fn equal(a: *const u8, b: *const u8) -> u32 {
+        // SAFETY: the caller's promise.
+        Self::mask(|n| unsafe { *a.add(n) == *b.add(n) })
+    }
+
+    unsafe fn special(at: *const u8) -> u32 {
+        // SAFETY: the caller's promise.
+        Self::mask(|n| matches!(unsafe { *at.add(n) }, b'"' | b'\\' | 0..0x20))
+    }
+
+    unsafe fn strange(at: *const u8) -> u32 {
+        let plain = |c| matches!(c, b'0'..=b'9' | b'-' | b'+' | b'.' | b'a'..=b'z' | b'E');
+        // SAFETY: the caller's promise.
+        Self::mask(|n| !plain(unsafe { *at.add(n) }))
+    }
+}
+
+/// What every CPU has.
+#[cfg(target_arch = "x86_64")]
+pub type Plain = x86::Sse2;
+#[cfg(not(target_arch = "x86_64"))]
+pub type Plain = Portable;
+
+#[cfg(target_arch = "x86_64")]
+pub mod x86 {
+    use super::Look;
+    use std::arch::x86_64::*;
+
+    /// 16 bytes twice: part of every x86-64 CPU.
+    pub struct Sse2;
+
+    /// The bits of both halves of 32 bytes.
+    #[inline(always)]
+    fn halves(look: impl Fn(usize) -> __m128i) -> u32 {
+        // SAFETY: SSE2 is part of x86-64.
+        unsafe { _mm_movemask_epi8(look(0)) as u32 | (_mm_movemask_epi8(look(16)) as u32) << 16 }
+    }
+
+    impl Look for Sse2 {
+        #[inline(always)]
+        unsafe fn equal(a: *const u8, b: *const u8) -> u32 {
+            halves(|n| {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let other = _mm_loadu_si128(b.add(n).cast());
+                    _mm_cmpeq_epi8(_mm_loadu_si128(a.add(n).cast()), other)
+                }
+            })
+        }
+
+        #[inline(always)]
+        unsafe fn special(at: *const u8) -> u32 {
+            halves(|n| {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let bytes = _mm_loadu_si128(at.add(n).cast());
+                    let quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'"' as i8));
+                    let slash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'\\' as i8));
+                    let control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
+                    _mm_or_si128(_mm_or_si128(quote, slash), control)
+                }
+            })
+        }
+
+        #[inline(always)]
+        unsafe fn strange(at: *const u8) -> u32 {
+            !halves(|n| {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let bytes = _mm_loadu_si128(at.add(n).cast());
+                    let is = |byte: u8| _mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8));
+                    let range = |first: u8, more: i8| {
+                        let from = _mm_sub_epi8(bytes, _mm_set1_epi8(first as i8));
+                        _mm_cmpeq_epi8(_mm_min_epu8(from, _mm_set1_epi8(more)), from)
+                    };
+                    // From + to . there is the comma, too.
+                    let marks = _mm_andnot_si128(is(b','), range(b'+', 3));
+                    let words = _mm_or_si128(range(b'a', 25), is(b'E'));
+                    _mm_or_si128(_mm_or_si128(range(b'0', 9), marks), words)
+                }
+            })
+        }
+    }
+
+    pub struct Avx2;
+
+    /// Columns of the ASCII table in which a byte with this lower half is of numbers and words, a bit
+    /// for each: 1 for 0x2_ (+ - .), 2 for 0x3_ (digits), 4 for 0x4_ (E), 8 and 16 for 0x6_ and 0x7_.
+    const LOW: [u8; 16] = [18, 26, 26, 26, 26, 30, 26, 26, 26, 26, 24, 9, 8, 9, 9, 8];
+    const HIGH: [u8; 16] = [0, 0, 1, 2, 4, 0, 8, 16, 0, 0, 0, 0, 0, 0, 0, 0];
+
+    impl Look for Avx2 {
+        #[inline(always)]
+        unsafe fn equal(a: *const u8, b: *const u8) -> u32 {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let other = _mm256_loadu_si256(b.cast());
+                let same = _mm256_cmpeq_epi8(_mm256_loadu_si256(a.cast()), other);
+                _mm256_movemask_epi8(same) as u32
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn special(at: *const u8) -> u32 {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let bytes = _mm256_loadu_si256(at.cast());
+                let quote = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(b'"' as i8));
+                let slash = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(b'\\' as i8));
+                let least = _mm256_min_epu8(bytes, _mm256_set1_epi8(0x1f));
+                let control = _mm256_cmpeq_epi8(least, bytes);
+                let all = _mm256_or_si256(_mm256_or_si256(quote, slash), control);
+                _mm256_movemask_epi8(all) as u32
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn strange(at: *const u8) -> u32 {
+            // SAFETY: the caller's promise; the tables are 16 bytes each.
+            unsafe {
+                let bytes = _mm256_loadu_si256(at.cast());
+                let table = |table: &[u8; 16]| {
+                    _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()))
+                };
+                // Bytes from 128 on find 0 in both.
+                let low = _mm256_shuffle_epi8(table(&LOW), bytes);
+                let upper = _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), _mm256_set1_epi8(15));
+                let both = _mm256_and_si256(low, _mm256_shuffle_epi8(table(&HIGH), upper));
+                let none = _mm256_cmpeq_epi8(both, _mm256_setzero_si256());
+                _mm256_movemask_epi8(none) as u32
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every byte at every place, among bytes that end nothing.
+    #[test]
+    fn all_instructions_see_the_same() {
+        fn seen<L: Look>(text: &[u8; 32], other: &[u8; 32]) -> [u32; 3] {
+            let (a, b) = (text.as_ptr(), other.as_ptr());
+            // SAFETY: 32 bytes each; the instructions are looked for below.
+            unsafe { [L::equal(a, b), L::special(a), L::strange(a)] }
+        }
+        for (byte, place) in (0..=255).flat_map(|byte| (0..32).map(move |n| (byte, n))) {
+            let other = *b"0123456789abcdefghijklmnopqrstuv";
+            let mut text = other;
+            text[place] = byte;
+            let wanted = seen::<Portable>(&text, &other);
+            assert_eq!(seen::<Plain>(&text, &other), wanted, "{byte} at {place}");
+            #[cfg(target_arch = "x86_64")]
+            if std::arch::is_x86_feature_detected!("avx2") {
+                assert_eq!(seen::<x86::Avx2>(&text, &other), wanted, "{byte} at {place}");
+            }
+        }
+    }
+}
