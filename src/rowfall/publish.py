@@ -18,6 +18,7 @@ from typing import Any
 from rowfall import sql
 from rowfall.engines.base import Engine
 from rowfall.errors import EngineError, LedgerError, TargetError
+from rowfall.keeper import Blocks, settled_with_keeper
 from rowfall.ledger import Ledger
 from rowfall.ledger.rows import Move
 from rowfall.model import Column, Pair, Statement
@@ -30,6 +31,7 @@ MERGE_BYTES_PER_SECOND = 300e6
 UNKNOWN_TABLE = 60
 # Attempts are counted and attached here while the next ones are inserted.
 PUBLISH_LANE = 1
+_of = sql.table_is
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -247,15 +249,8 @@ class Publisher:
         if not left:
             self._check_there(pair)
             return False
-        # Outdated parts (merged since) are still listed for some minutes.
         uuids = ", ".join(quote(uuid) for _, uuid, _, _ in left)
-        arrived = {
-            uuid
-            for (uuid,) in self._ask(
-                f"SELECT DISTINCT toString(uuid) FROM system.parts WHERE "
-                f"{_of(pair.database, pair.table)} AND toString(uuid) IN ({uuids})"
-            )
-        }
+        arrived = self._arrived(pair, moves, uuids)
         missing: dict[str, int] = defaultdict(int)
         known: dict[str, int] = defaultdict(int)
         for _, uuid, partition, rows in left:
@@ -274,6 +269,26 @@ class Publisher:
                 f"ALTER TABLE {sql.qualified(pair.database, pair.staging)} DROP PART {quote(name)}"
             )
         return True
+
+    def _arrived(self, pair: Pair, moves: Sequence[Move], uuids: str) -> set[str]:
+        """Those of the attempt's parts that the target has, or had until they were merged.
+
+        Outdated parts are still listed for some minutes. Mostly they were merged since; but a
+        replicated table that lost Keeper in the middle of an ATTACH has taken back what it had
+        linked already, and lists that in the same way: only without a time of removal, and no
+        other part holds its block.
+        """
+        replicated = settled_with_keeper(self._ask, pair, moves)
+        listed = self._ask(
+            "SELECT toString(uuid), active, toUnixTimestamp(remove_time) > 0, partition_id, "
+            f"min_block_number, max_block_number FROM system.parts WHERE "
+            f"{_of(pair.database, pair.table)} AND toString(uuid) IN ({uuids})"
+        )
+        sure = {uuid for uuid, active, *_ in listed if active or not replicated}
+        if all(uuid in sure for uuid, *_ in listed):
+            return sure
+        covers = Blocks(self._ask, pair)
+        return sure | {uuid for uuid, _, gone, *blocks in listed if gone and covers(*blocks)}
 
     def _check_there(self, pair: Pair) -> None:
         """A staging table without parts has given them all to the target. One that is gone says
@@ -363,7 +378,3 @@ class Publisher:
 def publish_id(attempt_id: str, pair: Pair) -> str:
     """Query id of the statement that attaches one table of an attempt, whoever runs it."""
     return f"{attempt_id}_into_{pair.database}.{pair.table}"
-
-
-def _of(database: str, table: str) -> str:
-    return f"database = {quote(database)} AND table = {quote(table)}"

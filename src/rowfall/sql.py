@@ -28,6 +28,11 @@ def qualified(database: str, table: str) -> str:
     return f"{name(database)}.{name(table)}"
 
 
+def table_is(database: str, table: str) -> str:
+    """The condition that picks one table in most of the system's tables."""
+    return f"database = {quote(database)} AND table = {quote(table)}"
+
+
 def literal(value: str | int | float | bool) -> str:
     """A literal; strings are single-quoted with ClickHouse's backslash escapes."""
     if isinstance(value, bool):

@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from lab.clickhouse import ClickHouse
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.errors import TargetError
-from rowfall.publish import ask
+from rowfall.ledger import Ledger
+from rowfall.model import Pair
+from rowfall.publish import Publisher, ask
 from rowfall.staging import (
     Ask,
     TableFacts,
@@ -44,6 +47,13 @@ def keeper() -> Iterator[Server]:
         server = connect(service)
         yield server
         server.close()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    ledger = Ledger(tmp_path / "rowfall.ledger")
+    yield ledger
+    ledger.close()
 
 
 @pytest.fixture
@@ -325,6 +335,40 @@ def test_replicated(keeper: Server, family: str, rest: str) -> None:
         )
         attach(keeper, database, twin=twin)
     assert text(keeper, f"SELECT count() FROM {database}.t") == "200"
+    run(keeper, f"DROP DATABASE {database} SYNC")
+
+
+@pytest.mark.parametrize("then", ["taken back", "merged"])
+def test_outdated_parts_of_a_replica(keeper: Server, ledger: Ledger, then: str) -> None:
+    """What a replica has taken back is listed like what it has merged; only that is attached again.
+
+    DROP PART leaves a part in the list as an ATTACH does that Keeper has not confirmed.
+    """
+    database = new_database(keeper)
+    run(
+        keeper,
+        f"CREATE TABLE {database}.t (k UInt64) ENGINE = ReplicatedMergeTree"
+        f"('/clickhouse/tables/{database}', '{{replica}}') ORDER BY k PARTITION BY k % 2",
+    )
+    run(keeper, f"SYSTEM STOP CLEANUP {database}.t")  # or what is dropped is not listed for long
+    stage(keeper, database, twin="_rowfall_a")
+    for start in (0, 100):
+        run(keeper, f"INSERT INTO {database}._rowfall_a SELECT {start} + number FROM numbers(100)")
+    publisher = Publisher(keeper, ledger)
+    moves = publisher.staged([Pair(database, "t", "_rowfall_a")], 8.0).moves
+    publisher.publish("a", moves)
+    parts = f"FROM system.parts WHERE database = '{database}' AND table = 't' AND rows > 0"
+    if then == "merged":
+        run(keeper, f"OPTIMIZE TABLE {database}.t FINAL")
+    else:
+        ((name,),) = ask(keeper, f"SELECT min(name) {parts} AND active")
+        run(keeper, f"ALTER TABLE {database}.t DROP PART '{name}'")
+    listed = ask(keeper, f"SELECT countIf(NOT active) {parts}")
+    assert listed == [[4 if then == "merged" else 1]], "what this test is about is not there"
+    settled = publisher.settle("a", moves)
+    assert {move.state for move in settled} == {"attached" if then == "merged" else "pending"}
+    publisher.publish("a", settled)
+    assert text(keeper, f"SELECT count(), uniqExact(k) FROM {database}.t") == "200\t200"
     run(keeper, f"DROP DATABASE {database} SYNC")
 
 
