@@ -36,6 +36,15 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Two workers that share a group would each start its servers, and hurt those of the other."""
+    if config.getoption("loadgroup", default=False):
+        apart = [i for i in items if i.get_closest_marker("xdist_group") and "@" not in i.nodeid]
+        if apart:
+            raise pytest.UsageError(f"pytest-xdist has put {apart[0].nodeid} into no group")
+
+
 @pytest.fixture(scope="session")
 def s3() -> Iterator[Seaweed]:
     """The S3 service, started once; each test makes a bucket of its own. Never kill this one."""
