@@ -17,9 +17,9 @@ from rowfall.model import Pair
 from rowfall.sqltext import quote
 from rowfall.staging import Ask
 
-# A session is made anew some seconds after Keeper is back, parts that are missing are looked for
-# once a minute; more than two minutes are an outage, and the next run goes on.
-MOST_WAIT = 120.0
+# A session is made anew some seconds after Keeper is back, and what the replica lacks is fetched at
+# once where another one has it. Longer than a minute is an outage: the next run goes on.
+MOST_WAIT = 60.0
 LOOK_SECONDS = 0.5
 ACCESS_DENIED = 497
 

@@ -240,6 +240,7 @@ def test_views_of_the_distributed_table_would_see_nothing(fleet: Fleet) -> None:
     )
     done = fleet.ends(2, "load", files(fleet, 4), "--table", "t")
     assert "feeds materialized views" in done.talk
+    fleet.sync("t_local")
     assert fleet.numbers("t") == [2_000, 2_000]
 
 

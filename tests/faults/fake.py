@@ -300,7 +300,11 @@ def _left(fake: Fake, name: str) -> Found:
 
 
 def _arrived(fake: Fake, name: str, uuids: str) -> Found:
-    return iter([[u] for u in {p.uuid for p in _listed(fake, name)} & set(_words(uuids))])
+    return (
+        [p.uuid, int(p.active), int(not p.active), p.partition, p.first, p.last]
+        for p in _listed(fake, name)
+        if p.uuid in _words(uuids)
+    )
 
 
 def _hiding(fake: Fake, own: str, name: str, partition: str, highest: str) -> Found:
@@ -360,7 +364,11 @@ STATEMENTS: list[tuple[str, Callable[..., Found]]] = [
      r"USING partition_id ORDER BY partition_id", _moves),
     (rf"SELECT name, toString\(uuid\), partition_id, rows FROM system\.parts WHERE {_OF} AND "
      r"active AND rows > 0", _left),
-    (rf"SELECT DISTINCT toString\(uuid\) FROM system\.parts WHERE {_OF} AND toString\(uuid\) IN "
+    # The tables are not replicated.
+    (r"SELECT is_readonly OR is_session_expired, replica_path FROM system\.replicas WHERE .*",
+     _nothing),
+    (r"SELECT toString\(uuid\), active, toUnixTimestamp\(remove_time\) > 0, partition_id, "
+     rf"min_block_number, max_block_number FROM system\.parts WHERE {_OF} AND toString\(uuid\) IN "
      r"\((.*)\)", _arrived),
     (rf"SELECT min_block_number, max_block_number, active, {_NO} AND NOT {_PLAIN}, "
      r"toString\(uuid\) IN \((.*?)\) FROM "
