@@ -239,8 +239,6 @@ def test_cut_between_rows(
         (_zstd(b"1,a\n", b"2,b\n")[:-7], Options(format="CSV"), "1 1",
          "its zstd stream ends in the middle"),
     ],
-    # pytest would put the bytes themselves into the environment of every child.
-    ids=["bz2", "two bz2", "broken bz2", "two zstd", "broken zstd"],
 )  # fmt: skip
 def test_stdin(
     tmp_path: Path,
