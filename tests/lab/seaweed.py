@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -63,7 +64,9 @@ class Seaweed(Service):
 
         probe = "health-probe"
         try:  # writing proves more than listing: the volume server joins last
-            self._client.create_bucket(Bucket=probe)
+            # It is there after a probe that could not write, or was killed.
+            with contextlib.suppress(self._client.exceptions.BucketAlreadyOwnedByYou):
+                self._client.create_bucket(Bucket=probe)
             self._client.put_object(Bucket=probe, Key="k", Body=b"1")
             self._client.delete_object(Bucket=probe, Key="k")
             self._client.delete_bucket(Bucket=probe)

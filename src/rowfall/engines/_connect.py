@@ -61,6 +61,8 @@ class Reply(Protocol):
 
     def read(self, amt: int | None = None, /) -> bytes: ...
 
+    def close(self) -> None: ...
+
 
 class Connection(Protocol):
     """What is used of ``http.client.HTTPConnection``."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import IO
 from urllib.parse import urlencode
 
-from rowfall.engines._connect import Connection, Connections, readable, reason
+from rowfall.engines._connect import Connection, Connections, Reply, readable, reason
 
 Body = Iterable[bytes] | IO[bytes]
 """Bytes of an insert: an open binary file, or any iterable of chunks (64 KiB and more is best)."""
@@ -234,7 +234,11 @@ class Exchange:
             self.sent += len(piece)
 
     def _receive(self, connection: Connection) -> Answer:
-        response = connection.getresponse()
+        # The answer holds the socket by itself when it is the last of its connection.
+        with contextlib.closing(connection.getresponse()) as response:
+            return self._read(response)
+
+    def _read(self, response: Reply) -> Answer:
         self.answered = True
         headers = {name.lower(): value for name, value in response.getheaders()}
         failed = response.status >= 400 or "x-clickhouse-exception-code" in headers

@@ -336,6 +336,10 @@ class _Answer:
         text, self._text = self._text, b""
         return text
 
+    def close(self) -> None:
+        if self._real is not None:
+            self._real.close()
+
 
 def _well(reply: Reply) -> bool:
     names = {name.lower() for name, _ in reply.getheaders()}

@@ -37,8 +37,8 @@ def ask(
             body=sql.encode() if body is None else body,
             headers={"X-ClickHouse-User": user, "X-ClickHouse-Key": password},
         )
-        answer = connection.getresponse()
-        text = answer.read().decode(errors="replace")
+        with connection.getresponse() as answer:
+            text = answer.read().decode(errors="replace")
     except HTTPException as error:
         raise ConnectionError(f"{type(error).__name__}: {error}") from None
     finally:
