@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rowfall.engines.codes import ACCESS_DENIED, READONLY
 from rowfall.errors import EngineError, UsageError
 from rowfall.events import Note
 from rowfall.jobs import Job
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from rowfall.shards import Shards
 
 # The user may not create tables (497) or is read-only (164): what the server says is the cause.
-RIGHTS = (497, 164)
+RIGHTS = (ACCESS_DENIED, READONLY)
 
 
 def create(job: Job, ledger: Ledger, load_id: str, made: Plan) -> None:

@@ -115,7 +115,7 @@ class Homes:
         if forgotten and key == job.into:
             job.emit(
                 Note("info", f"{job.table_text} was dropped since the last load: "
-                             f"loading {units.splits(forgotten)} again")
+                             f"loading {units.counted(forgotten, 'split')} again")
             )  # fmt: skip
         return bool(known)
 

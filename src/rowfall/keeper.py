@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from rowfall import sql
+from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.errors import EngineError, RowfallError
 from rowfall.ledger.rows import Move
 from rowfall.model import Pair
@@ -21,7 +22,6 @@ from rowfall.staging import Ask
 # once where another one has it. Longer than a minute is an outage: the next run goes on.
 MOST_WAIT = 60.0
 LOOK_SECONDS = 0.5
-ACCESS_DENIED = 497
 
 
 class Blocks:

@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rowfall import staging, summary, untouched, views
 from rowfall.claims import Alone, Claims
 from rowfall.creating import create
 from rowfall.doctor import Doctor
+from rowfall.engines.codes import GONE
 from rowfall.errors import (
     EngineError,
     Interrupted,
@@ -47,11 +47,6 @@ from rowfall.verifier import compare_staged
 from rowfall.watch import Together
 from rowfall.ways import BY_HAND, FILTER
 from rowfall.workqueue import WorkQueue
-
-if TYPE_CHECKING:
-    pass
-
-UNKNOWN_TABLE = 60
 
 # Loads that this process runs now: another thread's load is no unfinished one.
 _ACTIVE: set[str] = set()
@@ -98,7 +93,7 @@ class Load:
         try:
             return self._run()
         except EngineError as error:
-            if error.code == UNKNOWN_TABLE:
+            if error.code in GONE:
                 for seat in self.job.seats:
                     self._homes.check(seat)
             raise

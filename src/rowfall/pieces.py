@@ -80,14 +80,14 @@ def cut(
     notes = [_said(count, reason) for reason, count in reasons.items()]
     if cuts:
         total = sum(map(len, cuts.values()))
-        files = "1 file is" if len(cuts) == 1 else f"{units.exact(len(cuts))} files are"
-        notes.insert(0, f"{files} loaded in {units.exact(total)} ranges, so that all shards work")
+        files, ranges = units.counted(len(cuts), "file"), units.counted(total, "range")
+        notes.insert(0, f"{files} loaded in {ranges}, so that all shards work")
     return Cutting(_with(job.listing, cuts), tuple(notes))
 
 
 def _said(count: int, reason: str) -> str:
-    files = "1 file stays" if count == 1 else f"{units.exact(count)} files stay"
-    return f"{files} whole, and some shards may be done before others: {reason}"
+    files = units.counted(count, "file")
+    return f"{files} kept whole, so some shards may be done before others: {reason}"
 
 
 def _begun(job: Job, known: Collection[str]) -> set[int]:

@@ -202,9 +202,9 @@ def _shards(plan: Plan) -> list[RenderableType]:
         share = "nothing is left for it"
         if seat.splits:
             size = "" if seat.bytes is None else f" {units.size(seat.bytes)}"
-            tries = "attempt" if seat.attempts == 1 else "attempts"
-            share = f"{units.splits(seat.splits)}{size}, {units.exact(seat.attempts)} {tries}"
-        machine = f"{seat.cores} cores, {units.memory(seat.memory)}"
+            tries = units.counted(seat.attempts, "attempt")
+            share = f"{units.counted(seat.splits, 'split')}{size}, {tries}"
+        machine = f"{units.counted(seat.cores, 'core')}, {units.memory(seat.memory)}"
         if seat.version != plan.facts.version:
             machine += f", ClickHouse {seat.version}"
         rows.append((f"shard {seat.shard}", seat.node, share, machine))

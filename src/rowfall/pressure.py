@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rowfall.engines.base import Engine
+from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.errors import RowfallError
 from rowfall.events import Listener, Note
 from rowfall.ledger.rows import Move
@@ -21,7 +22,6 @@ LOOK_SECONDS = 0.5
 # Attaching stays below this share of parts_to_delay_insert, so that other writers are not slowed.
 SHARE = 0.9
 LANE = 96
-ACCESS_DENIED = 497
 _DELAY = "parts_to_delay_insert"
 
 

@@ -201,7 +201,7 @@ class Talk:
             case events.LoadEnded():
                 self.close()
                 if (more := self._failures - SHOWN_FAILURES) > 0:
-                    self.say(f"failed: {units.splits(more)} more", "red")
+                    self.say(f"failed: {units.counted(more, 'split')} more", "red")
             case events.LoadStarted() if self._level >= 0:
                 self.say(_opening(event))
             case events.Note(level="warning"):
@@ -212,11 +212,13 @@ class Talk:
                 self._failed(event)
             case events.AttemptStarted() if self._level > 0:
                 size = "" if event.bytes is None else f", {units.size(event.bytes)}"
-                self.say(f"attempt {event.attempt_id}: {units.splits(event.splits)}{size}")
+                self.say(
+                    f"attempt {event.attempt_id}: {units.counted(event.splits, 'split')}{size}"
+                )
             case events.AttemptPublished() if self._level > 0:
                 self.say(
                     f"attempt {event.attempt_id}: published {units.exact(event.rows)} rows of "
-                    f"{units.splits(event.splits)} in {units.duration(event.seconds)}"
+                    f"{units.counted(event.splits, 'split')} in {units.duration(event.seconds)}"
                 )
             case _:
                 pass
@@ -279,4 +281,5 @@ def _opening(event: events.LoadStarted) -> str:
         size = f", {units.exact(event.total_rows)} rows"
     before = f" ({units.exact(event.resumed)} landed before)" if event.resumed else ""
     into = units.printable(event.table or event.target)
-    return f"load {event.load_id[:8]}: {units.splits(event.splits)}{size}{before} into {into}"
+    todo = units.counted(event.splits, "split")
+    return f"load {event.load_id[:8]}: {todo}{size}{before} into {into}"

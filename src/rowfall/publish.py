@@ -17,6 +17,7 @@ from typing import Any
 
 from rowfall import sql
 from rowfall.engines.base import Engine
+from rowfall.engines.codes import UNKNOWN_TABLE
 from rowfall.errors import EngineError, LedgerError, TargetError
 from rowfall.keeper import Blocks, settled_with_keeper
 from rowfall.ledger import Ledger
@@ -28,7 +29,6 @@ from rowfall.staging import Ask
 # What a part costs when it is attached, dropped and merged later.
 SECONDS_PER_PART = 0.0005
 MERGE_BYTES_PER_SECOND = 300e6
-UNKNOWN_TABLE = 60
 # Attempts are counted and attached here while the next ones are inserted.
 PUBLISH_LANE = 1
 _of = sql.table_is

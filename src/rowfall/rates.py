@@ -87,7 +87,7 @@ def planned(encoding: Encoding | None, why: str) -> Rates:
 
 def _sampled(sample: Sample, row_bytes: float) -> Rates:
     stored, read = sample.stored, sample.read
-    files = "1 file" if sample.files == 1 else f"{sample.files:,} files"
+    files = units.counted(sample.files, "file")
     size = _bytes(stored, row_bytes)
     return Rates(
         size / _cpu(stored),

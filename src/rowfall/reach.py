@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from rowfall import uri
+from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.errors import RowfallError, TargetError
 from rowfall.listing import Listing, Split
 from rowfall.model import Encoding, Kind
@@ -54,7 +55,6 @@ IMPATIENT = {
     "max_threads": "1",
     "http_write_exception_in_output_format": "0",
 }
-ACCESS_DENIED = 497
 
 _ANY = Encoding("One", "none", Kind.TYPED)
 _MARK = "rowfall-mark-"  # stands for a secret when the server shows what it would log

@@ -11,7 +11,7 @@ from rowfall import fastpath, retry
 from rowfall.claims import Fate
 from rowfall.decode import DeclinedError
 from rowfall.doctor import TooManyBadRowsError
-from rowfall.engines.codes import DATA_CODES, MEMORY_LIMIT
+from rowfall.engines.codes import DATA_CODES, GONE, MEMORY_LIMIT, QUERY_WAS_CANCELLED
 from rowfall.errors import DataError, EngineError, RowfallError, SourceError, TargetError
 from rowfall.ledger.rows import Move
 from rowfall.listing import Split
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 # The engine quotes whole buffers of data in some messages; a page is enough for anybody.
 MOST_TEXT = 2_000
-UNKNOWN_TABLE = 60
-QUERY_WAS_CANCELLED = 394
-TAKEN_CODES = (UNKNOWN_TABLE, QUERY_WAS_CANCELLED)
+TAKEN_CODES = GONE | {QUERY_WAS_CANCELLED}
 
 
 class ChangedError(SourceError):
@@ -72,7 +70,7 @@ class Recovery:
                 self._deaths = 0
                 return
             except RowfallError as error:
-                if error.code == UNKNOWN_TABLE and _rescued(attempt, means):
+                if error.code in GONE and _rescued(attempt, means):
                     return
                 if not error.transient or tries == retry.MOST_TRANSIENT or self._executor.stopping:
                     raise

@@ -11,6 +11,7 @@ from typing import Any
 
 from rowfall import sql, staging
 from rowfall.engines.base import Engine
+from rowfall.engines.codes import GONE, UNKNOWN_TABLE
 from rowfall.entries import Entry
 from rowfall.errors import EngineError, LedgerError, TargetError
 from rowfall.events import Listener, Note
@@ -28,7 +29,6 @@ MOST_WAIT = 120.0
 LOOK_SECONDS = 0.2
 # A table that is being renamed is listed under one of its names; this often it is not missed.
 LOOKS = 5
-UNKNOWN_TABLE = 60
 
 
 class Rescue:
@@ -111,7 +111,7 @@ class Rescue:
         sent before is waited for, what it sends after fails.
 
         Raises:
-            EngineError: another one has renamed some of them at the same moment (UNKNOWN_TABLE).
+            EngineError: another one has renamed some of them at the same moment (codes.GONE).
             LedgerError: some of them are gone, and nobody has said that the attempt has landed.
         """
         self._drop_views([s for s in self._tables(entry.attempt) if s[1]])
@@ -263,7 +263,7 @@ class Rescuers:
                 self._publish(entry, rescues)
                 return
             except EngineError as error:
-                if error.code != UNKNOWN_TABLE or time.monotonic() > deadline:
+                if error.code not in GONE or time.monotonic() > deadline:
                     raise
             # Of two that take turns, one has to be faster than the other's look.
             time.sleep(LOOK_SECONDS * (1 + secrets.randbelow(10)))

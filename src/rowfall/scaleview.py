@@ -80,7 +80,7 @@ def _source(found: Outlook) -> RenderableType:
         packed = "not compressed" if encoding.compression == "none" else encoding.compression
         whole = "a file keeps one core" if work.whole else "files can be cut"
         what = f"{encoding.format}, {packed}: {whole}"
-    files = "1 file" if found.files == 1 else f"{found.files:,} files"
+    files = units.counted(found.files, "file")
     rows = "" if work.rows is None else f"about {units.count(work.rows)}"
     return facts(
         [

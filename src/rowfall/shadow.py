@@ -15,6 +15,7 @@ from typing import Any
 from rowfall import retry, sql, staging
 from rowfall.claims import Claims
 from rowfall.engines.base import Engine
+from rowfall.engines.codes import TABLE_EXISTS
 from rowfall.errors import LedgerError, RowfallError
 from rowfall.ledger import Ledger
 from rowfall.model import Statement
@@ -24,7 +25,6 @@ from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX
 from rowfall.twins import Twins
 
 SWAP = "swap"
-TABLE_EXISTS = 57
 _FOLDER = re.compile("/([0-9a-f-]{36})/$")
 
 

@@ -11,6 +11,7 @@ from rowfall import placing, sql
 from rowfall.cluster.keys import Keyed
 from rowfall.delivery import Delivery, Order
 from rowfall.engines.base import Tick
+from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.errors import EngineError, RowfallError, UsageError
 from rowfall.inputs import Inputs
 from rowfall.jobs import Job, Seat
@@ -27,7 +28,6 @@ _INTEGER = re.compile(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
 _UPTIME_SECONDS = 1.0
 _ASK_LANE = 99
 # ErrorCodes.cpp of the server: worth another try.
-NETWORK_ERROR = 210
 
 
 def spread(job: Job, inputs: Inputs) -> Inputs:

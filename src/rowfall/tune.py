@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from rowfall.errors import UsageError
 from rowfall.model import Column, Encoding, Facts, Kind, Setting
 from rowfall.readersettings import reader_settings
+from rowfall.units import counted
 from rowfall.units import memory as bytes_text
 
 # Resident before the first row: the engine's code and its caches (measured 270-330 MB, chDB 26.9).
@@ -139,7 +140,8 @@ def _threads(facts: Facts, shape: Shape) -> list[Setting]:
     text = shape.encoding is not None and shape.encoding.kind in (Kind.TEXT, Kind.JSON)
     parallel = 0 if many or not text else 1
     why = (
-        f"{shape.files} files keep {facts.cores} threads busy, one parser each is cheaper"
+        f"{counted(shape.files, 'file')} for {counted(facts.cores, 'thread')}: one parser each is "
+        "cheaper"
         if many
         else "few files: several threads parse one of them"
     )

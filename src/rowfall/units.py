@@ -45,9 +45,9 @@ def exact(value: int) -> str:
     return f"{value:,}"
 
 
-def splits(number: int) -> str:
+def counted(number: int, noun: str) -> str:
     """``1 split``, ``2,000 splits``."""
-    return f"{exact(number)} split" + ("" if number == 1 else "s")
+    return f"{exact(number)} {noun}" + ("" if number == 1 else "s")
 
 
 def size(value: float) -> str:

@@ -22,7 +22,7 @@ def test_one_parquet_file_loads_on_all_shards(
     args = (f"s3://{bucket}/big.parquet", "--table", "t", way)
     planned = fleet.ok("plan", *args, "--json", env=s3.env).document
     assert planned["listing"]["splits"] >= 4
-    assert planned["cutting"][0].startswith("1 file is loaded in")
+    assert planned["cutting"][0].startswith("1 file loaded in")
     report = fleet.load(*args, "--verify", env=s3.env)
     assert sum(shares(report)) == ROWS
     assert min(shares(report)) > ROWS * 0.4

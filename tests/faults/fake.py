@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rowfall.engines.codes import UNKNOWN_TABLE
 from rowfall.errors import EngineError
 from rowfall.publish import NO_UUID
 
-UNKNOWN_TABLE = 60
 TARGET, TARGET_UUID = "t", "11111111-1111-1111-1111-111111111111"
 JOURNAL = "_rowfall_journal"
 PARTITIONS = ("a", "b")

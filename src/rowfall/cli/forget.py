@@ -24,4 +24,4 @@ def forget(output: Output, load_id: str, to: str | None, password: Secret | None
     if output.json:
         output.document({"rowfall_forget": 1, "load": load_id, "splits": splits})
     else:
-        output.talk(f"{units.splits(splits)} will be loaded again; no row was touched")
+        output.talk(f"{units.counted(splits, 'split')} will be loaded again; no row was touched")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rowfall import units
 from rowfall.cli.options import F, command, group, option
 from rowfall.cli.output import Output
 from rowfall.errors import Exit
@@ -104,7 +105,7 @@ def down(output: Output, folder: str, remove: bool) -> int:
     if output.json:
         output.document({"rowfall_lab_down": 1, "ended": count, "removed": remove})
     else:
-        servers = "1 server" if count == 1 else f"{count} servers"
+        servers = units.counted(count, "server")
         output.talk(f"{servers} ended" + (f", {folder} removed" if remove else ""))
     return Exit.DONE
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.engines.serverfacts import OLDEST, usable_memory
 from rowfall.errors import RowfallError, TargetError
 from rowfall.sqltext import quote
@@ -23,7 +24,7 @@ Asks = Callable[[str], list[list[Any]]]
 """Rows of a small SELECT as Python values."""
 
 # ErrorCodes.cpp of the server.
-ACCESS_DENIED, NO_SUCH_CLUSTER, NO_SUCH_PORT = 497, 701, 701
+NO_SUCH_CLUSTER, NO_SUCH_PORT = 701, 701
 NOBODY_ANSWERS = frozenset({279, 519})  # all connection tries failed; no structure from anybody
 # A node that is up accepts in milliseconds; 2 s cover another continent. One that hangs accepts,
 # too, and says nothing: with the server's own patience and three tries each question took 25 s.

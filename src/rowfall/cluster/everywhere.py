@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowfall.cluster.creation import Ddl
-from rowfall.cluster.discover import ACCESS_DENIED, Asks, Cluster, Node
-from rowfall.engines.codes import translate
+from rowfall.cluster.discover import Asks, Cluster, Node
+from rowfall.engines.codes import ACCESS_DENIED, translate
 from rowfall.errors import RowfallError, TargetError
 from rowfall.sqltext import quote
 

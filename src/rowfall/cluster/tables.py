@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypeVar
 
-from rowfall.cluster.discover import ACCESS_DENIED, Asks, Cluster, Node, on_nodes
+from rowfall.cluster.discover import Asks, Cluster, Node, on_nodes
 from rowfall.cluster.enginetext import Engine, Spread, expand, macros_of, parse, spread
+from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.errors import RowfallError, TargetError
 from rowfall.sqltext import quote
 

@@ -13,14 +13,13 @@ from typing import Any
 from rowfall.engines import _rights
 from rowfall.engines._connect import Connections
 from rowfall.engines._http import Answer, Exchange, Lost
-from rowfall.engines.codes import translate
+from rowfall.engines.codes import ACCESS_DENIED, STATEMENT_RUNS, UNKNOWN_TABLE, translate
 from rowfall.errors import EngineError, RowfallError, TargetError
 from rowfall.model import Outcome
 from rowfall.secrets import Secret, redact
 from rowfall.sqltext import quote
 
 # ErrorCodes.cpp of the server.
-UNKNOWN_TABLE, SAME_ID_RUNS = 60, 216
 REFUSED_USER = frozenset({192, 193, 194, 516})
 # What the server says about data that stopped in the middle: end of file, time-out, network,
 # cancelled by our own kill, and what its decoders say about half a stream.
@@ -139,7 +138,7 @@ class Evidence:
                 hint=error.hint,
                 code=error.code,
             )
-        if error.code == _rights.ACCESS_DENIED and (rights := _rights.lacking(error.message)):
+        if error.code == ACCESS_DENIED and (rights := _rights.lacking(error.message)):
             return _rights.refused(rights, user)
         return error
 
@@ -153,7 +152,7 @@ class Evidence:
                 f"ProfileEvents FROM system.processes WHERE query_id = {quote(query_id)}"
             )
         except RowfallError as error:
-            if error.code != _rights.ACCESS_DENIED:
+            if error.code != ACCESS_DENIED:
                 raise
             self._processes_hidden = True
             return None
@@ -184,7 +183,7 @@ class Evidence:
         try:
             self.ask("SELECT 1", query_id=query_id)
         except RowfallError as error:
-            if error.code == SAME_ID_RUNS:
+            if error.code == STATEMENT_RUNS:
                 return True
             raise
         return False
@@ -199,7 +198,7 @@ class Evidence:
                     tries=1,
                 )
             except RowfallError as error:
-                if error.code != _rights.ACCESS_DENIED:
+                if error.code != ACCESS_DENIED:
                     raise
                 # What a user may always do: put another statement in its place.
                 self.ask("SELECT 1", query_id=query_id, replace_running_query="1")
@@ -218,7 +217,7 @@ class Evidence:
             # The log is sorted by date; without this a large one is read from end to end.
             f"WHERE event_date >= today() - {days} AND type != 'QueryStart' "
             # Our own question in `runs` fails under the same id.
-            f"AND exception_code != {SAME_ID_RUNS} AND is_initial_query "
+            f"AND exception_code != {STATEMENT_RUNS} AND is_initial_query "
             f"AND query_id IN ({names}) ORDER BY event_time_microseconds"
         )
         return {row[0]: _logged(row) for row in rows}
@@ -301,7 +300,7 @@ class Evidence:
                 if entry is not None:
                     return entry, ""
             except RowfallError as error:
-                if error.code in (UNKNOWN_TABLE, _rights.ACCESS_DENIED):
+                if error.code in (UNKNOWN_TABLE, ACCESS_DENIED):
                     return None, "its query_log is off or may not be read"
                 why = error.message
             except Lost as lost:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rowfall import sql
+from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.errors import RowfallError, TargetError
 
 Ask = Callable[[str], list[list[Any]]]
 """Runs a small statement and gives its rows."""
 
-ACCESS_DENIED = 497
 # Those that a load reads and that a guarded server shows to nobody by itself.
 SYSTEM_TABLES = ("parts", "merge_tree_settings")
 LACKS = " lacks the grant "

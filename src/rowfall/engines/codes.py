@@ -10,7 +10,19 @@ from dataclasses import dataclass
 
 from rowfall.errors import EngineError, RowfallError, SourceError, TargetError, UsageError
 
+TABLE_EXISTS = 57
+UNKNOWN_TABLE = 60
+READONLY = 164  # "this user may not change anything"
+NETWORK_ERROR = 210
+STATEMENT_RUNS = 216  # another one with the same id
+TABLE_IS_DROPPED = 218
 MEMORY_LIMIT = 241
+QUERY_WAS_CANCELLED = 394
+ACCESS_DENIED = 497
+AUTHENTICATION_FAILED = 516
+
+# The second comes where the table went while the statement waited for its lock.
+GONE = frozenset({UNKNOWN_TABLE, TABLE_IS_DROPPED})
 
 # What a value or a row that does not fit raises; badrows looks for the place.
 DATA_CODES = frozenset(
@@ -68,7 +80,7 @@ _MEANINGS: dict[int, Meaning] = {
         EngineError, "Give the load more with --memory, or fewer --threads.", transient=True
     ),
     209: Meaning(EngineError, "The source or network timed out; run again.", transient=True),
-    210: Meaning(EngineError, "The network failed; run again.", transient=True),
+    NETWORK_ERROR: Meaning(EngineError, "The network failed; run again.", transient=True),
     499: Meaning(SourceError, "Check bucket, key and credentials.", transient=True),
     86: Meaning(SourceError, "Open the URL by hand to see the server's answer.", transient=True),
     107: Meaning(SourceError, "A file vanished after it was listed; run again."),
@@ -76,11 +88,12 @@ _MEANINGS: dict[int, Meaning] = {
     75: Meaning(TargetError, "Check free space and rights of the target folder."),
     74: Meaning(SourceError, "Check that the file can be read from beginning to end."),
     76: Meaning(TargetError, "Check free space and rights of the folder."),
-    164: Meaning(UsageError, "Add --write to allow statements that change something."),
-    57: Meaning(
+    READONLY: Meaning(UsageError, "Add --write to allow statements that change something."),
+    TABLE_EXISTS: Meaning(
         TargetError, "Somebody else has made it; run again: each attempt takes another name."
     ),
-    60: Meaning(EngineError, "Check the names; rowfall query 'SHOW TABLES' lists them."),
+    UNKNOWN_TABLE: Meaning(EngineError, "Check the names; rowfall query 'SHOW TABLES' lists them."),
+    TABLE_IS_DROPPED: Meaning(EngineError, "Somebody drops it at this moment; run again."),
     62: Meaning(TargetError, "Check the SQL that was given on the command line."),
     115: Meaning(TargetError, "This engine version does not know that setting."),
     # What only a server says.
@@ -88,8 +101,10 @@ _MEANINGS: dict[int, Meaning] = {
     192: Meaning(TargetError, "Check the user name and the password."),
     193: Meaning(TargetError, "Check the user name and the password."),
     194: Meaning(TargetError, "Check the user name and the password."),
-    516: Meaning(TargetError, "Check the user name and the password."),
-    497: Meaning(TargetError, "Ask an administrator for the grant that the message names."),
+    AUTHENTICATION_FAILED: Meaning(TargetError, "Check the user name and the password."),
+    ACCESS_DENIED: Meaning(
+        TargetError, "Ask an administrator for the grant that the message names."
+    ),
     452: Meaning(TargetError, "The user's profile does not allow that value; choose another."),
     201: Meaning(TargetError, "The user's quota is used up; load later or ask for more."),
     159: Meaning(TargetError, "Ask for a higher max_execution_time in the user's profile."),
@@ -97,7 +112,9 @@ _MEANINGS: dict[int, Meaning] = {
     202: Meaning(
         TargetError, "The server is busy with other statements; run again.", transient=True
     ),
-    216: Meaning(EngineError, "The statement runs already; wait for it to end.", transient=True),
+    STATEMENT_RUNS: Meaning(
+        EngineError, "The statement runs already; wait for it to end.", transient=True
+    ),
     225: Meaning(TargetError, "The server has lost its Keeper; run again.", transient=True),
     236: Meaning(EngineError, "The server is shutting down; run again.", transient=True),
     242: Meaning(TargetError, "The replica is read-only for now; run again.", transient=True),

@@ -29,6 +29,7 @@ from urllib.parse import parse_qsl, urlencode
 from rowfall.engines._connect import Address, Connection, Connections, Reply
 from rowfall.engines._farlog import LOG_SECONDS, FarLog, UnsaidError
 from rowfall.engines._http import Form
+from rowfall.engines.codes import ACCESS_DENIED, AUTHENTICATION_FAILED
 from rowfall.errors import EngineError, RowfallError, TargetError
 from rowfall.secrets import Secret
 from rowfall.sqltext import SqlText, quote
@@ -56,7 +57,6 @@ _NOT_SENT = re.compile(
     r"[Cc]onnection refused|Not found address of host|No route to host|Network is unreachable"
     r"|[Cc]onnect timed out|Host not found|SSL Exception|[Cc]ertificate"
 )
-ACCESS_DENIED, AUTHENTICATION_FAILED = 497, 516
 
 
 class Relay(Connections):

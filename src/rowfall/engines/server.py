@@ -26,13 +26,13 @@ from rowfall.engines._evidence import (
 )
 from rowfall.engines._http import Answer, Body, Exchange, Lost, form
 from rowfall.engines.base import READ_EVENTS, SOURCE_BYTES, Tick
+from rowfall.engines.codes import READONLY
 from rowfall.engines.relay import Relay
 from rowfall.engines.serverfacts import check_options, read_facts
 from rowfall.errors import EngineError, RowfallError, TargetError
 from rowfall.model import Facts, Outcome, Statement
 from rowfall.secrets import Secret
 
-READONLY = 164  # the server's code for "this user may not change anything"
 # Fast enough for a progress bar, slow enough that 16 lanes cost a server nothing.
 TICK_SECONDS = 0.5
 # A finished statement answers at once; 30 s of silence means that the answer got stuck on the way.

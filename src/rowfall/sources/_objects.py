@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
-from rowfall import uri
+from rowfall import units, uri
 from rowfall.errors import SourceError, UsageError
 from rowfall.listing import Split
 from rowfall.options import Options
@@ -139,7 +139,8 @@ class Objects(Stored):
             if others:
                 return SourceError(
                     f"no data object below {where}",
-                    hint=f"{others} objects have other extensions; name the format with --format.",
+                    hint=f"It holds {units.counted(others, 'object')} with other extensions; "
+                    "name the format with --format.",
                 )
             return SourceError(
                 f"no such object or folder: {where.removesuffix('/')} at {opened.where}",

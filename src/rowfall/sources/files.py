@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from rowfall import uri
+from rowfall import units, uri
 from rowfall.errors import SourceError
 from rowfall.listing import Split
 from rowfall.model import Encoding
@@ -164,8 +164,8 @@ def _folder(path: str, everything: bool) -> Iterator[str]:
     def nothing(others: int) -> SourceError:
         return SourceError(
             f"no data file in the folder {path}",
-            hint=f"It holds {others} files with other extensions; name the format with --format "
-            "to load them all."
+            hint=f"It holds {units.counted(others, 'file')} with other extensions; name the format "
+            "with --format to load them all."
             if others
             else "It holds no files at all (hidden ones are not counted).",
         )
@@ -286,5 +286,5 @@ def _nearest(path: str) -> str:
     except SourceError:
         return f"The nearest existing folder is {folder}."
     shown = ", ".join(islice(names, _SHOWN)) + (", ..." if len(names) > _SHOWN else "")
-    what = f"{len(names)} files ({shown})" if names else "no files"
+    what = f"{units.counted(len(names), 'file')} ({shown})" if names else "no files"
     return f"The nearest existing folder is {folder}, which holds {what}."
