@@ -198,17 +198,15 @@ def _untouched(opened: _Opened, target: Target, alive: set[str]) -> Iterator[Lef
     shards, ledger = opened.shards, opened.ledger
     if shards is not None and len(shards.cluster.up) < len(shards.cluster.nodes):
         return  # a node that is away would keep its own
-    places = dict(opened.places)
+    places = opened.places
     shared = target.server is not None
     for load_id, database, table, uuid in untouched.tables(ledger):
         if load_id in alive or table_uuid(opened.engine, database, table) != uuid:
             continue
         if not untouched.is_untouched(places, ledger, database, table, journal=shared):
             continue
-        behind = untouched.over(ledger, uuid)
-        for at in ((behind,) if behind else ()) + ((database, table),):
-            for place in reversed(places):  # by the first node's it is known again
-                yield Leftover(*at, load_id, 0, 0, False, place)
+        for place, base, name in untouched.in_order(places, ledger, database, table, uuid):
+            yield Leftover(base, name, load_id, 0, 0, False, place)
 
 
 def _is_of(left: Leftover, attempts: set[str]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from rowfall import __version__, summary
+from rowfall import __version__, sql, summary
 from rowfall.distribution import distribution, imbalance
 from rowfall.errors import RowfallError
 from rowfall.jobs import Job
@@ -14,7 +14,6 @@ from rowfall.model import Plan
 from rowfall.pressure import Waited
 from rowfall.publish import ask
 from rowfall.results import Report, ShardReport
-from rowfall.sqltext import quote
 from rowfall.tally import Tally, by_seat, total
 
 # Ticks miss up to half a second at the end of each statement.
@@ -100,8 +99,8 @@ def make_report(
             with suppress(RowfallError):
                 ((parts,),) = ask(
                     seat.engine,
-                    "SELECT count() FROM system.parts WHERE active AND rows > 0 AND database = "
-                    f"{quote(seat.target.database)} AND table = {quote(seat.target.table)}",
+                    "SELECT count() FROM system.parts WHERE active AND rows > 0 AND "
+                    f"{sql.table_is(seat.target.database, seat.target.table)}",
                 )
                 active += parts
     return Report(

@@ -97,11 +97,9 @@ def drop_own_empty_table(job: Job, ledger: Ledger, load_id: str) -> None:
     shared = job.target.server is not None
     if not untouched.is_untouched(places, ledger, database, table, load_id=load_id, journal=shared):
         return
-    behind = untouched.over(ledger, table_uuid(job.engine, database, table))
-    for name in ((behind,) if behind else ()) + ((database, table),):
-        # The first node's last: by that one it is known again, if we are killed here.
-        for engine in reversed(places.values()):
-            engine.run(Statement(staging.drop(*name)))
+    uuid = table_uuid(job.engine, database, table)
+    for place, *name in untouched.in_order(places, ledger, database, table, uuid):
+        places[place].run(Statement(staging.drop(*name)))
     if shards is not None:
         job.shards = replace(shards, tables=shards.look())
         job.keyed = job.shards.check(job.options)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from rowfall import attempts, complaint, infer, link, pieces, planner, spread, views
+from rowfall import attempts, complaint, infer, link, pieces, planner, spread, sql, views
 from rowfall.engines.codes import DATA_CODES
 from rowfall.errors import DataError, RowfallError, TargetError, UsageError
 from rowfall.events import Note
@@ -20,7 +20,7 @@ from rowfall.model import Plan, Schema, Statement
 from rowfall.parsing import choose, presort, reads_exactly
 from rowfall.publish import ask, asker, read_rows
 from rowfall.shadow import table_uuid
-from rowfall.sqltext import SqlText, quote
+from rowfall.sqltext import SqlText
 from rowfall.targets.base import Publish
 from rowfall.ways import BY_HAND
 
@@ -231,7 +231,7 @@ def _existing(job: Job) -> list[list[Any]] | None:
     shards = job.shards
     if shards is not None and shards.tables.like is not None:  # on some node, not only the first
         return [list(column) for column in shards.tables.like.columns]
-    where = f"database = {quote(job.local.database)} AND table = {quote(job.home)}"
+    where = sql.table_is(job.local.database, job.home)
     rows = ask(
         job.engine,
         f"SELECT name, type, default_kind FROM system.columns WHERE {where} ORDER BY position",

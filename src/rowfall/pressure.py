@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rowfall import sql
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.errors import RowfallError
@@ -68,7 +69,7 @@ class Pressure:
                 rows = ask(
                     self._engine,
                     "SELECT count() AS n FROM system.parts WHERE active AND "
-                    f"database = {quote(database)} AND table = {quote(table)} AND "
+                    f"{sql.table_is(database, table)} AND "
                     f"partition_id IN ({ids}) GROUP BY partition_id ORDER BY n DESC LIMIT 1",
                     lane=LANE,
                 )
@@ -85,7 +86,7 @@ class Pressure:
             ((parts,),) = ask(
                 self._engine,
                 "SELECT count() FROM system.parts WHERE active AND rows > 0 AND "
-                f"database = {quote(database)} AND table = {quote(table)}",
+                + sql.table_is(database, table),
                 lane=LANE,
             )
             return int(parts)

@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from rowfall import sql
 from rowfall.cluster.discover import on_nodes
 from rowfall.events import Listener, Note
 from rowfall.publish import asker
 from rowfall.shards import Shards
-from rowfall.sqltext import quote
 
 # A replica that has fetched nothing for a minute waits for something that will not come by itself.
 STUCK_SECONDS = 60.0
@@ -61,7 +61,7 @@ def _behind(shards: Shards) -> dict[int, Sequence[Any]]:
     """By number of the node: last entry of its shard's log, the next that it will read, and parts
     to fetch; only nodes that answer and have the table replicated."""
     database, table = shards.tables.local
-    mine = f"database = {quote(database)} AND table = {quote(table)}"
+    mine = sql.table_is(database, table)
     select = (
         "SELECT max(log_max_index) AS log, max(log_pointer) AS pointer, sum(fetches) AS parts, "
         "sum(there) AS there FROM ("

@@ -27,7 +27,6 @@ _INTEGER = re.compile(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
 # Rounds up what uptime() rounds down.
 _UPTIME_SECONDS = 1.0
 _ASK_LANE = 99
-# ErrorCodes.cpp of the server: worth another try.
 
 
 def spread(job: Job, inputs: Inputs) -> Inputs:

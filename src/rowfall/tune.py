@@ -8,6 +8,7 @@ Everything whose default differs between engine versions is sent explicitly.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rowfall.errors import UsageError
@@ -57,10 +58,9 @@ FETCHED_AHEAD = 32 << 20
 READ_ROWS = 65_409
 LEAST_READ_ROWS = 512
 # The Parquet reader's own sizes.
-_PARQUET_OWN = {
-    "input_format_parquet_max_block_size": READ_ROWS,
-    "input_format_parquet_prefer_block_bytes": 16 << 20,
-}
+_PARQUET_ROWS = "input_format_parquet_max_block_size"
+_PARQUET_BYTES = "input_format_parquet_prefer_block_bytes"
+_PARQUET_OWN = {_PARQUET_ROWS: READ_ROWS, _PARQUET_BYTES: 16 << 20}
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,12 +282,12 @@ def _parquet(rows: int, size: int) -> list[Setting]:
     Of the engine's own 65,409 rows many are copied into one: a tenth of a load of 51 columns. The
     end of a row group is a smaller block: half of a block is enough for a part.
     """
-    if size < 2 * _PARQUET_OWN["input_format_parquet_prefer_block_bytes"]:
+    if size < 2 * _PARQUET_OWN[_PARQUET_BYTES]:
         return []
     whole = "a block of the reader becomes a part without being copied into a larger one"
     return [
-        Setting("input_format_parquet_max_block_size", rows, whole),
-        Setting("input_format_parquet_prefer_block_bytes", size, whole),
+        Setting(_PARQUET_ROWS, rows, whole),
+        Setting(_PARQUET_BYTES, size, whole),
     ]
 
 
@@ -328,25 +328,25 @@ def _fixed() -> list[Setting]:
     ]
 
 
+_LOWERED: dict[str, Callable[[int], int]] = {
+    "min_insert_block_size_rows": lambda rows: max(8_192, rows // 4),
+    "min_insert_block_size_bytes": lambda size: max(1 << 20, size // 4),
+    "max_block_size": lambda rows: max(LEAST_READ_ROWS, rows // 16),
+    "max_insert_threads": lambda threads: max(1, threads // 2),
+    "max_threads": lambda threads: max(1, threads // 2),
+    # These may have been raised to whole blocks.
+    _PARQUET_ROWS: lambda rows: min(_PARQUET_OWN[_PARQUET_ROWS], rows // 4),
+    _PARQUET_BYTES: lambda size: min(_PARQUET_OWN[_PARQUET_BYTES], size // 4),
+}
+
+
 def lower(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
     """The same settings with blocks a quarter as large and half the writers: after code 241."""
-    lowered = []
     if all(item.name != "max_block_size" for item in settings):
         settings = (*settings, Setting("max_block_size", READ_ROWS))
-    for item in settings:
-        if item.name in ("min_insert_block_size_rows", "min_insert_block_size_bytes"):
-            least = 8_192 if item.name.endswith("rows") else 1 << 20
-            value = max(least, int(item.value) // 4)
-            lowered.append(Setting(item.name, value, "lowered after a memory error"))
-        elif item.name == "max_block_size":
-            value = max(LEAST_READ_ROWS, int(item.value) // 16)
-            lowered.append(Setting(item.name, value, "lowered after a memory error"))
-        elif item.name in _PARQUET_OWN:
-            value = min(_PARQUET_OWN[item.name], int(item.value) // 4)
-            lowered.append(Setting(item.name, value, "lowered after a memory error"))
-        elif item.name in ("max_insert_threads", "max_threads"):
-            value = max(1, int(item.value) // 2)
-            lowered.append(Setting(item.name, value, "lowered after a memory error"))
-        else:
-            lowered.append(item)
-    return tuple(lowered)
+    return tuple(
+        Setting(s.name, _LOWERED[s.name](int(s.value)), "lowered after a memory error")
+        if s.name in _LOWERED
+        else s
+        for s in settings
+    )

@@ -6,7 +6,7 @@ The next load makes them anew, ``rowfall clean`` drops them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rowfall import sql, views
@@ -83,7 +83,18 @@ def remember(ledger: Ledger, load_id: str, uuid: str, shards: Shards | None) -> 
         ledger.step(load_id, f"{OVER} {json.dumps(over)}", "done")
 
 
-def over(ledger: Ledger, uuid: str) -> tuple[str, str] | None:
+def in_order(
+    places: Collection[str], ledger: Ledger, database: str, table: str, uuid: str
+) -> Iterator[tuple[str, str, str]]:
+    """(place, database, table) of what has to be dropped with such a table, one after the other."""
+    over = _over(ledger, uuid)
+    for name in ((over,) if over else ()) + ((database, table),):
+        # The first node's last: by that one it is known again, if we are killed between them.
+        for place in reversed(list(places)):
+            yield place, *name
+
+
+def _over(ledger: Ledger, uuid: str) -> tuple[str, str] | None:
     """Database and name of the Distributed table that was made over the one with this uuid."""
     loads = {load_id for load_id, *_, made in tables(ledger) if made == uuid}
     for load_id, _, name in ledger.steps_called(OVER):
