@@ -28,3 +28,4 @@ pub mod spec;
 pub mod types;
 pub mod unpack;
 pub mod window;
+pub mod worker;
