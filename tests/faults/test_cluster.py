@@ -77,7 +77,10 @@ HURTS: Mapping[str, Hurt] = {
     "Keeper away for 20 s": away,
 }
 # Of a load that reaches only the other replica: it is the one that passes on.
-FAR = ("kill -9 rowfall, cluster", "kill -9 node of a shard", "kill -9 other replica")
+FAR = (
+    "kill -9 rowfall, cluster", "kill -9 first node", "kill -9 node of a shard",
+    "kill -9 other replica",
+)  # fmt: skip
 MIRRORED = ("kill -9 rowfall, cluster", "kill -9 other replica", "kill -9 rowfall and a node")
 WAYS = ("filter", "distributed", "push")
 BUCKET = "by-key"

@@ -198,7 +198,8 @@ def _matches(pattern: str) -> Iterator[str]:
         return
     hint = _nearest(_glob.constant_prefix(pattern))
     if folders:
-        hint = f"It matches {len(folders)} folders; add /** to load the files in them."
+        found_folders = units.counted(len(folders), "folder")
+        hint = f"It matches {found_folders}; add /** to load the files below."
     raise SourceError(f"no file matches {pattern}", hint=hint)
 
 
