@@ -1,7 +1,8 @@
 //! Rows into columns: one column after the other, in the order of the table's key or of the file.
 
 use crate::cells::{Cells, Column, End, Values};
-use crate::gather::{gather, scatter, scatters};
+use crate::few::scatters;
+use crate::gather::gather;
 use crate::sort::{Order, Sorter};
 use crate::types::{self, Base};
 
@@ -21,8 +22,8 @@ pub struct Sorting {
     keys: Vec<usize>,
     /// Sort the rows of each window before their other columns are decoded.
     early: bool,
-    /// Values may be put into their slots.
-    slots: bool,
+    /// All columns can be put in place where the key has few values.
+    few: bool,
     sorter: Sorter,
     scratch: Vec<u8>,
 }
@@ -40,8 +41,8 @@ impl Sorting {
         for (number, column) in columns.iter_mut().enumerate() {
             keep_sizes(column, early && !keys.contains(&number));
         }
-        let slots = !early && columns.iter().all(|c| scatters(c.kind.width()));
-        Sorting { keys: keys.to_vec(), early, slots, ..Sorting::default() }
+        let few = !early && columns.iter().all(|c| scatters(c.kind.width()));
+        Sorting { keys: keys.to_vec(), early, few, ..Sorting::default() }
     }
 
     /// The numbers of a block's rows in their order; None where they are in it, by now or already.
@@ -50,16 +51,12 @@ impl Sorting {
             return None;
         }
         let keys: Vec<Values<'_>> = self.keys.iter().map(|&k| columns[k].values()).collect();
-        match self.sorter.sort(&keys, rows, self.slots) {
+        match self.sorter.sort(&keys, rows, self.few) {
             Order::Sorted => None,
             Order::Rows(order) => Some(order),
-            Order::Slots(slots) => {
-                for column in columns {
-                    let width = column.kind.width();
-                    if column.kind.nullable {
-                        scatter(&mut column.nulls, 1, slots, &mut self.scratch);
-                    }
-                    scatter(&mut column.data, width, slots, &mut self.scratch);
+            Order::Few(few) => {
+                for (number, column) in columns.iter_mut().enumerate() {
+                    few.place(column, self.keys.contains(&number), &mut self.scratch);
                 }
                 None
             }

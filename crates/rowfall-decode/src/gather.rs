@@ -122,36 +122,6 @@ fn strings(values: Values<'_>, order: &[u32], out: &mut impl Sink) -> io::Result
     Ok(())
 }
 
-/// Whether values of this many bytes can be scattered.
-pub fn scatters(width: usize) -> bool {
-    matches!(width, 1 | 2 | 4 | 8 | 16)
-}
-
-/// Put each value into its slot: of a sort of one pass these are a few thousand places that move
-/// on slowly, so that all of them stay in the cache.
-///
-/// # Panics
-/// Where values of this width do not scatter.
-pub fn scatter(data: &mut Vec<u8>, width: usize, slots: &[u32], scratch: &mut Vec<u8>) {
-    fn fixed<const N: usize>(data: &[u8], slots: &[u32], out: &mut Vec<u8>) {
-        out.resize(data.len(), 0);
-        let to = out.as_chunks_mut::<N>().0;
-        for (value, &slot) in data.as_chunks::<N>().0.iter().zip(slots) {
-            to[slot as usize] = *value;
-        }
-    }
-    scratch.clear();
-    match width {
-        1 => fixed::<1>(data, slots, scratch),
-        2 => fixed::<2>(data, slots, scratch),
-        4 => fixed::<4>(data, slots, scratch),
-        8 => fixed::<8>(data, slots, scratch),
-        16 => fixed::<16>(data, slots, scratch),
-        _ => unreachable!("asked before"),
-    }
-    std::mem::swap(data, scratch);
-}
-
 /// Have a later place of the data on its way: an order walks through many runs of rows side by
 /// side, more of them than the processor follows by itself.
 #[inline(always)]

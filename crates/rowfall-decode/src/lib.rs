@@ -8,6 +8,7 @@ pub mod cells;
 pub mod delimited;
 pub mod error;
 pub mod escapes;
+pub mod few;
 pub mod frames;
 pub mod gather;
 pub mod handed;

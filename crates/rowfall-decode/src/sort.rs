@@ -1,11 +1,13 @@
 //! Blocks sorted by the table's key before they are sent, so that the engine need not sort them.
 //!
 //! The key columns become one number a row where they fit into 64 bits with the row's number:
-//! then a radix sort of plain numbers does it, 12 bits a pass. Otherwise rows are compared.
+//! then a radix sort of plain numbers does it, 12 bits a pass. Otherwise rows are compared. Keys of
+//! few values are counted instead, see [`crate::few`].
 
 use std::cmp::Ordering;
 
 use crate::cells::Values;
+use crate::few::{self, Few};
 use crate::types::{Base, strings_of};
 
 /// Bits of a pass: as many counters as fit into the nearest cache.
@@ -16,8 +18,8 @@ pub enum Order<'a> {
     Sorted,
     /// The numbers of the rows in their order.
     Rows(&'a [u32]),
-    /// Where each row goes.
-    Slots(&'a [u32]),
+    /// Nothing yet: each column is put in place by itself.
+    Few(&'a Few),
 }
 
 /// Memory that is kept from block to block: fresh pages cost more than the sorting.
@@ -26,31 +28,35 @@ pub struct Sorter {
     keys: Vec<u64>,
     other: Vec<u64>,
     found: Vec<u32>,
+    few: Few,
 }
 
 impl Sorter {
-    /// Sort rows by their keys, those with equal keys in the order they have. Slots are found where
-    /// they are asked for and one pass is enough.
-    pub fn sort(&mut self, keys: &[Values<'_>], rows: usize, slots: bool) -> Order<'_> {
+    /// Sort rows by their keys, those with equal keys in the order they have.
+    ///
+    /// Args: `few`: keys of few values may be counted.
+    pub fn sort(&mut self, keys: &[Values<'_>], rows: usize, few: bool) -> Order<'_> {
+        let low = usize::BITS - rows.saturating_sub(1).leading_zeros();
+        let ranges: Option<Vec<Range>> = keys.iter().map(range).collect();
+        let bits = |ranges: &[Range]| ranges.iter().map(|range| range.bits).sum::<u32>();
+        let Some(ranges) = ranges.filter(|ranges| bits(ranges) + low <= 64) else {
+            let sorted = !by_comparison(keys, rows, &mut self.found);
+            return if sorted { Order::Sorted } else { Order::Rows(&self.found) };
+        };
+        let bits = bits(&ranges);
+        if few && bits <= few::BITS {
+            let unsorted = self.few.count(keys, &ranges, rows);
+            return if unsorted { Order::Few(&self.few) } else { Order::Sorted };
+        }
         self.keys.clear();
         self.keys.resize(rows, 0);
-        let low = usize::BITS - rows.saturating_sub(1).leading_zeros();
-        let mut bits = 0;
-        for key in keys {
-            let Some(more) = push(key, &mut self.keys, bits, 64 - low) else {
-                let sorted = !by_comparison(keys, rows, &mut self.found);
-                return if sorted { Order::Sorted } else { Order::Rows(&self.found) };
-            };
-            bits += more;
+        for (key, range) in keys.iter().zip(&ranges) {
+            join(key, range, 0, &mut self.keys);
         }
         if self.keys.is_sorted() {
             return Order::Sorted;
         }
         self.found.resize(rows, 0);
-        if slots && bits <= DIGIT {
-            self.one_pass(bits);
-            return Order::Slots(&self.found);
-        }
         self.radix(bits, low);
         Order::Rows(&self.found)
     }
@@ -81,16 +87,6 @@ impl Sorter {
             std::mem::swap(&mut self.keys, &mut self.other);
         }
     }
-
-    fn one_pass(&mut self, bits: u32) {
-        let digit = |key: u64| key as usize & ((1usize << bits) - 1);
-        let mut starts = starts(&self.keys, digit);
-        for (place, key) in self.found.iter_mut().zip(&self.keys) {
-            let slot = &mut starts[digit(*key)];
-            *place = *slot;
-            *slot += 1;
-        }
-    }
 }
 
 /// Where the rows of each digit start.
@@ -105,72 +101,180 @@ fn starts(keys: &[u64], digit: impl Fn(u64) -> usize) -> [u32; 1 << DIGIT] {
     starts
 }
 
-/// Append a key column to the keys, as numbers in the order of its type that are as small as they
-/// can be; the bits they take. None when they do not fit into `most` bits, or the type is wider.
-fn push(column: &Values<'_>, keys: &mut [u64], used: u32, most: u32) -> Option<u32> {
+/// The values of a key column: how to read one, and its number in the order of the type.
+trait Visit {
+    type Found;
+    fn values<const N: usize, T: Ord + Copy>(
+        self,
+        data: &[[u8; N]],
+        read: impl Fn([u8; N]) -> T,
+        number: impl Fn(T) -> u64,
+    ) -> Self::Found;
+}
+
+/// None for types that are wider than 64 bits.
+fn visit<V: Visit>(column: &Values<'_>, visitor: V) -> Option<V::Found> {
     let data = column.data;
-    let mut join = Join { keys, nulls: column.nulls, used, most };
     let signed = |n: i64| (n as u64) ^ (1 << 63);
-    match (&column.kind.base, column.kind.width()) {
-        (Base::Float32, _) => join.all::<4>(data, |b| float(f32::from_le_bytes(b).into())),
-        (Base::Float64, _) => join.all::<8>(data, |b| float(f64::from_le_bytes(b))),
+    Some(match (&column.kind.base, column.kind.width()) {
+        (Base::Float32, _) => {
+            let read = |b| float(f32::from_le_bytes(b).into());
+            visitor.values(data.as_chunks::<4>().0, read, |n| n)
+        }
+        (Base::Float64, _) => {
+            visitor.values(data.as_chunks::<8>().0, |b| float(f64::from_le_bytes(b)), |n| n)
+        }
         (Base::Int(1, false) | Base::Bool | Base::FixedString(1), _) => {
-            join.all::<1>(data, |b| b[0].into())
+            visitor.values(data.as_chunks::<1>().0, u8::from_le_bytes, u64::from)
         }
         (Base::Int(2, false) | Base::Date, _) => {
-            join.all::<2>(data, |b| u16::from_le_bytes(b).into())
+            visitor.values(data.as_chunks::<2>().0, u16::from_le_bytes, u64::from)
         }
         (Base::Int(4, false) | Base::DateTime(_) | Base::Ipv4, _) => {
-            join.all::<4>(data, |b| u32::from_le_bytes(b).into())
+            visitor.values(data.as_chunks::<4>().0, u32::from_le_bytes, u64::from)
         }
-        (Base::Int(8, false), _) => join.all::<8>(data, u64::from_le_bytes),
+        (Base::Int(8, false), _) => {
+            visitor.values(data.as_chunks::<8>().0, u64::from_le_bytes, |n| n)
+        }
         (Base::Int(..) | Base::Enum(..), 1) => {
-            join.all::<1>(data, |b| signed(i8::from_le_bytes(b).into()))
+            visitor.values(data.as_chunks::<1>().0, i8::from_le_bytes, |n| signed(n.into()))
         }
         (Base::Int(..) | Base::Enum(..), 2) => {
-            join.all::<2>(data, |b| signed(i16::from_le_bytes(b).into()))
+            visitor.values(data.as_chunks::<2>().0, i16::from_le_bytes, |n| signed(n.into()))
         }
         (Base::Int(..) | Base::Decimal(..) | Base::Date32, 4) => {
-            join.all::<4>(data, |b| signed(i32::from_le_bytes(b).into()))
+            visitor.values(data.as_chunks::<4>().0, i32::from_le_bytes, |n| signed(n.into()))
         }
         (Base::Int(..) | Base::Decimal(..) | Base::DateTime64(..), 8) => {
-            join.all::<8>(data, |b| signed(i64::from_le_bytes(b)))
+            visitor.values(data.as_chunks::<8>().0, i64::from_le_bytes, signed)
         }
-        _ => None,
+        _ => return None,
+    })
+}
+
+/// The numbers of a key column, less the lowest: NULLs come last, one more than the greatest.
+#[derive(Clone, Copy)]
+pub struct Range {
+    low: u64,
+    last: u64,
+    /// Of the greatest.
+    pub bits: u32,
+}
+
+/// None for types that are wider, or when NULLs do not fit behind the greatest.
+fn range(column: &Values<'_>) -> Option<Range> {
+    visit(column, Ends { nulls: column.nulls })?
+}
+
+struct Ends<'a> {
+    /// Empty for columns without NULLs.
+    nulls: &'a [u8],
+}
+
+impl Visit for Ends<'_> {
+    type Found = Option<Range>;
+
+    fn values<const N: usize, T: Ord + Copy>(
+        self,
+        data: &[[u8; N]],
+        read: impl Fn([u8; N]) -> T,
+        number: impl Fn(T) -> u64,
+    ) -> Option<Range> {
+        let found = if self.nulls.is_empty() {
+            ends(data, read)
+        } else {
+            let rows = data.iter().zip(self.nulls).filter(|(_, null)| **null == 0);
+            lowest_highest(rows.map(|(value, _)| read(*value)))
+        };
+        let (low, high) = found.map_or((0, 0), |(low, high)| (number(low), number(high)));
+        let last = (high - low).checked_add(u64::from(!self.nulls.is_empty()))?;
+        Some(Range { low, last, bits: 64 - last.leading_zeros() })
     }
 }
 
-struct Join<'a> {
-    keys: &'a mut [u64],
-    /// Empty for columns without NULLs.
-    nulls: &'a [u8],
-    used: u32,
-    most: u32,
+#[inline(always)]
+fn lowest_highest<T: Ord + Copy>(mut values: impl Iterator<Item = T>) -> Option<(T, T)> {
+    let first = values.next()?;
+    Some(values.fold((first, first), |(low, high), value| (low.min(value), high.max(value))))
 }
 
-impl Join<'_> {
+fn ends<const N: usize, T: Ord + Copy>(
+    data: &[[u8; N]],
+    read: impl Fn([u8; N]) -> T,
+) -> Option<(T, T)> {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the machine has AVX2.
+        return unsafe { ends_avx2(data, read) };
+    }
+    lowest_highest(data.iter().map(|value| read(*value)))
+}
+
+/// The same, 32 bytes at once.
+///
+/// # Safety
+/// The machine has to have AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn ends_avx2<const N: usize, T: Ord + Copy>(
+    data: &[[u8; N]],
+    read: impl Fn([u8; N]) -> T,
+) -> Option<(T, T)> {
+    lowest_highest(data.iter().map(|value| read(*value)))
+}
+
+/// What keys are put together in.
+pub trait Key: Copy {
+    fn with(self, bits: u32, number: u64) -> Self;
+}
+
+impl Key for u64 {
     #[inline(always)]
-    fn all<const N: usize>(&mut self, data: &[u8], to: impl Fn([u8; N]) -> u64) -> Option<u32> {
-        let values = data.as_chunks::<N>().0;
-        let present = |row: usize| self.nulls.get(row).is_none_or(|null| *null == 0);
-        let (mut low, mut high) = (u64::MAX, 0);
-        for (row, value) in values.iter().enumerate() {
-            if present(row) {
-                low = low.min(to(*value));
-                high = high.max(to(*value));
-            }
+    fn with(self, bits: u32, number: u64) -> u64 {
+        self << bits | number
+    }
+}
+
+impl Key for u16 {
+    #[inline(always)]
+    fn with(self, bits: u32, number: u64) -> u16 {
+        self << bits | number as u16
+    }
+}
+
+/// Append the numbers of a key column to the keys of the rows from `from` on.
+pub fn join<K: Key>(column: &Values<'_>, range: &Range, from: usize, keys: &mut [K]) {
+    let nulls = column.nulls.get(from..).unwrap_or_default();
+    visit(column, Join { keys, nulls, range: *range, from }).expect("it has a range");
+}
+
+struct Join<'a, K> {
+    keys: &'a mut [K],
+    nulls: &'a [u8],
+    range: Range,
+    from: usize,
+}
+
+impl<K: Key> Visit for Join<'_, K> {
+    type Found = ();
+
+    #[inline(always)]
+    fn values<const N: usize, T: Ord + Copy>(
+        self,
+        data: &[[u8; N]],
+        read: impl Fn([u8; N]) -> T,
+        number: impl Fn(T) -> u64,
+    ) {
+        let Range { low, last, bits } = self.range;
+        let values = self.keys.iter_mut().zip(&data[self.from..]);
+        if self.nulls.is_empty() {
+            values.for_each(|(key, value)| *key = key.with(bits, number(read(*value)) - low));
+            return;
         }
-        // NULLs come last: one more than the greatest.
-        let last = high.saturating_sub(low).checked_add(u64::from(!self.nulls.is_empty()))?;
-        let bits = 64 - last.leading_zeros();
-        if self.used + bits > self.most {
-            return None;
+        for ((key, value), null) in values.zip(self.nulls) {
+            let number = if *null == 0 { number(read(*value)) - low } else { last };
+            *key = key.with(bits, number);
         }
-        for (row, (key, value)) in self.keys.iter_mut().zip(values).enumerate() {
-            let number = if present(row) { to(*value) - low } else { last };
-            *key = *key << bits | number;
-        }
-        Some(bits)
     }
 }
 

@@ -231,6 +231,11 @@ proptest! {
     }
 
     #[test]
+    fn blocks_with_keys_of_few_values_are_sorted(rows in few_rows(0..60), block in 1usize..80, by in few_keys()) {
+        check_few(&rows, block, &by);
+    }
+
+    #[test]
     fn floats_are_the_nearest(text in "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,25})?([eE][-+]?[0-9]{1,2})?") {
         let got = native(format!("{text}\n").as_bytes(), "CSV", &[("a", "Float64")], json!({}));
         let value: f64 = text.parse().expect("a float");
@@ -257,6 +262,81 @@ proptest! {
         )* } }
         all!(i8, "Int8"; i16, "Int16"; i32, "Int32"; i64, "Int64");
         all!(u8, "UInt8"; u16, "UInt16"; u32, "UInt32"; u64, "UInt64");
+    }
+}
+
+/// Small numbers of either sign, with NULLs, zeros of either sign, and what tells rows apart.
+type FewRow = (i8, Option<i16>, bool, u32, u128);
+
+const FEW: [(&str, &str); 5] =
+    [("a", "Int8"), ("b", "Nullable(Int16)"), ("z", "Float64"), ("u", "UInt32"), ("id", "UUID")];
+
+fn few_rows(rows: std::ops::Range<usize>) -> impl Strategy<Value = Vec<FewRow>> {
+    let far = u32::MAX - 3;
+    let row = (-3i8..3, prop::option::of(-2i16..3), any::<bool>(), far..u32::MAX, any::<u128>());
+    proptest::collection::vec(row, rows)
+}
+
+fn few_keys() -> impl Strategy<Value = Vec<usize>> {
+    prop::sample::select(vec![
+        vec![0],
+        vec![1],
+        vec![2, 0],
+        vec![3],
+        vec![1, 0, 3],
+        vec![3, 2, 1, 0],
+    ])
+}
+
+fn check_few(rows: &[FewRow], block_rows: usize, by: &[usize]) {
+    let mut text = String::new();
+    let mut blocks = Vec::new();
+    for rows in rows.chunks(block_rows) {
+        for (a, b, minus, u, id) in rows {
+            let b = b.map_or(String::new(), |b| b.to_string());
+            let (zero, h) = (if *minus { "-0" } else { "0" }, format!("{id:032x}"));
+            let id =
+                format!("{}-{}-{}-{}-{}", &h[..8], &h[8..12], &h[12..16], &h[16..20], &h[20..]);
+            text += &format!("{a},{b},{zero},{u},{id}\n");
+        }
+        let mut rows = rows.to_vec();
+        rows.sort_by(|x, y| {
+            let compare = |key: &usize| match key {
+                0 => x.0.cmp(&y.0),
+                1 => (x.1.is_none(), x.1).cmp(&(y.1.is_none(), y.1)),
+                2 => std::cmp::Ordering::Equal,
+                _ => x.3.cmp(&y.3),
+            };
+            by.iter().map(compare).find(|found| found.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+        });
+        let mut b: Vec<u8> = rows.iter().map(|row| u8::from(row.1.is_none())).collect();
+        b.extend(rows.iter().flat_map(|row| row.1.unwrap_or(0).to_le_bytes()));
+        let zero = |minus: bool| if minus { -0.0f64 } else { 0.0 };
+        let half = |id: u128| [(id >> 64) as u64, id as u64].map(u64::to_le_bytes).concat();
+        let datas = [
+            rows.iter().flat_map(|row| row.0.to_le_bytes()).collect(),
+            b,
+            rows.iter().flat_map(|row| zero(row.2).to_le_bytes()).collect(),
+            rows.iter().flat_map(|row| row.3.to_le_bytes()).collect(),
+            rows.iter().flat_map(|row| half(row.4)).collect(),
+        ];
+        let columns: Vec<_> = FEW.iter().zip(datas).map(|(c, data)| (c.0, c.1, data)).collect();
+        blocks.extend(block(rows.len(), &columns));
+    }
+    let more = json!({"sort_by": by, "block_rows": block_rows});
+    assert_eq!(native(text.as_bytes(), "CSV", &FEW, more), Ok(blocks));
+}
+
+#[test]
+fn a_large_block_with_keys_of_few_values_is_sorted() {
+    let row = |n: u32| {
+        let mixed = n.wrapping_mul(0x9e37_79b9) >> 16;
+        let b = (!mixed.is_multiple_of(5)).then_some((mixed % 7) as i16);
+        ((mixed % 11) as i8 - 5, b, n.is_multiple_of(3), u32::MAX - mixed % 13, u128::from(n))
+    };
+    let rows: Vec<FewRow> = (0..50_000).map(row).collect();
+    for by in [vec![0], vec![1, 0], vec![3, 1]] {
+        check_few(&rows, 30_000, &by);
     }
 }
 
