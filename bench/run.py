@@ -193,8 +193,8 @@ def _about(scale: float, work: Path) -> dict[str, Any]:
 def _source_digest() -> str:
     """Tells apart states of the code that share a version."""
     code = hashlib.blake2b(digest_size=8)
-    package = HERE.parent / "src/rowfall"
-    for path in sorted([*package.rglob("*.py"), *package.rglob("*.xml")]):
+    package, crate = HERE.parent / "src/rowfall", HERE.parent / "crates/rowfall-decode/src"
+    for path in sorted([*package.rglob("*.py"), *package.rglob("*.xml"), *crate.rglob("*.rs")]):
         code.update(path.read_bytes())
     return code.hexdigest()
 
