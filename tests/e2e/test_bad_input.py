@@ -500,7 +500,7 @@ def test_files_that_cannot_be_read(shell: Shell) -> None:
     assert "cannot list the folder" in done.talk
     (shell.folder / "odd" / "x.csv").mkdir(parents=True)
     done = shell.ends(4, "load", "odd/*.csv")
-    assert "It matches 1 folders" in done.talk
+    assert "It matches 1 folder;" in done.talk
     (shell.folder / "link.csv").symlink_to("nowhere.csv")
     done = shell.ends(4, "load", "link.csv")
     assert "cannot read" in done.talk

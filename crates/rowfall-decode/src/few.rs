@@ -105,6 +105,7 @@ impl Few {
         for (place, count) in places.iter_mut().zip(&*self.counts) {
             (*place, sum) = (sum, sum + count);
         }
+        assert_eq!(data.len(), self.keys.len() * N);
         scratch.clear();
         scratch.reserve(data.len());
         let room = scratch.spare_capacity_mut()[..data.len()].as_chunks_mut::<N>().0;
@@ -113,8 +114,8 @@ impl Few {
             room[*place as usize] = value.map(std::mem::MaybeUninit::new);
             *place += 1;
         }
-        // SAFETY: the same keys were counted, so the places of each begin where those of the one
-        // before end, and every value of the room was written once.
+        // SAFETY: there is a value for each key, and the same keys were counted: the places of each
+        // begin where those of the one before end, so every value of the room was written once.
         unsafe { scratch.set_len(data.len()) };
         std::mem::swap(data, scratch);
     }
