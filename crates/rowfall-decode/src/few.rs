@@ -8,9 +8,9 @@ use crate::cells::{Column, Values};
 use crate::sort::{Range, join};
 use crate::types::Base;
 
-/// Bits of a key: as many counters as fit into the nearest cache.
+/// Bits of a key, and of a pass of a radix sort: as many counters as fit into the nearest cache.
 pub const BITS: u32 = 12;
-const KEYS: usize = 1 << BITS;
+pub const KEYS: usize = 1 << BITS;
 /// Rows that are counted while their keys are in the cache.
 const STEP: usize = 8 << 10;
 
@@ -100,11 +100,7 @@ impl Few {
     /// Put each value into its place: these are a few thousand that move on slowly, so that all of
     /// them stay in the cache.
     fn scatter<const N: usize>(&self, data: &mut Vec<u8>, scratch: &mut Vec<u8>) {
-        let mut places = [0u32; KEYS];
-        let mut sum = 0;
-        for (place, count) in places.iter_mut().zip(&*self.counts) {
-            (*place, sum) = (sum, sum + count);
-        }
+        let mut places = places(*self.counts);
         assert_eq!(data.len(), self.keys.len() * N);
         scratch.clear();
         scratch.reserve(data.len());
@@ -119,6 +115,15 @@ impl Few {
         unsafe { scratch.set_len(data.len()) };
         std::mem::swap(data, scratch);
     }
+}
+
+/// Where the rows of each key start, by how many there are.
+pub fn places(mut counts: [u32; KEYS]) -> [u32; KEYS] {
+    let mut sum = 0;
+    for count in &mut counts {
+        (*count, sum) = (sum, sum + *count);
+    }
+    counts
 }
 
 /// Whether values of this many bytes can be put in place.

@@ -7,11 +7,8 @@
 use std::cmp::Ordering;
 
 use crate::cells::Values;
-use crate::few::{self, Few};
+use crate::few::{self, BITS, Few, KEYS};
 use crate::types::{Base, strings_of};
-
-/// Bits of a pass: as many counters as fit into the nearest cache.
-const DIGIT: u32 = 12;
 
 /// What a sort has found.
 pub enum Order<'a> {
@@ -44,7 +41,7 @@ impl Sorter {
             return if sorted { Order::Sorted } else { Order::Rows(&self.found) };
         };
         let bits = bits(&ranges);
-        if few && bits <= few::BITS {
+        if few && bits <= BITS {
             let unsorted = self.few.count(keys, &ranges, rows);
             return if unsorted { Order::Few(&self.few) } else { Order::Sorted };
         }
@@ -63,7 +60,7 @@ impl Sorter {
 
     /// Radix sort by the key's bits only; the last pass writes row numbers.
     fn radix(&mut self, bits: u32, low: u32) {
-        let passes = bits.div_ceil(DIGIT).max(1);
+        let passes = bits.div_ceil(BITS).max(1);
         let digit_bits = bits.div_ceil(passes);
         let mask = (1usize << digit_bits) - 1;
         for (row, key) in self.keys.iter_mut().enumerate() {
@@ -91,14 +88,10 @@ impl Sorter {
 
 /// Where the rows of each digit start.
 #[inline(always)]
-fn starts(keys: &[u64], digit: impl Fn(u64) -> usize) -> [u32; 1 << DIGIT] {
-    let mut starts = [0u32; 1 << DIGIT];
+fn starts(keys: &[u64], digit: impl Fn(u64) -> usize) -> [u32; KEYS] {
+    let mut starts = [0; KEYS];
     keys.iter().for_each(|key| starts[digit(*key)] += 1);
-    let mut sum = 0;
-    for start in &mut starts {
-        (*start, sum) = (sum, sum + *start);
-    }
-    starts
+    few::places(starts)
 }
 
 /// The values of a key column: how to read one, and its number in the order of the type.
