@@ -83,16 +83,8 @@ class Fleet:
         A question to all shards may go to any of them, and what one had alone when it was killed
         is fetched with growing pauses.
         """
-        closed = (
-            "SELECT max(is_readonly) FROM system.replicas "
-            f"WHERE database = '{{db}}' AND table = '{table}'"
-        )
-        nodes = self.cluster.nodes
-        wait_until(
-            lambda: all(self.ask(node, closed) == [[0]] for node in nodes), 60, "one is read-only"
-        )
-        for node in nodes:
-            self.do(f"SYSTEM SYNC REPLICA {{db}}.{table}", node)
+        for node in self.cluster.nodes:
+            node.sync(f"{self.database}.{table}")
 
     def numbers(self, table: str, column: str = "id") -> list[int]:
         """Rows and different values of a column over the whole cluster."""

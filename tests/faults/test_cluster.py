@@ -18,7 +18,7 @@ import pytest
 from faults.conftest import Survived
 from faults.kills import Process, press_ctrl_c, rounds, sample
 from lab import mirror
-from lab.cluster import Cluster, Node
+from lab.cluster import Cluster
 from lab.islet import only
 from lab.process import wait_until
 from lab.rows import COLUMNS, Rows, checksum, leftovers, make_rows
@@ -157,19 +157,10 @@ class Fleet:
                 continue
             node.start()
 
-    def sync(self, node: Node) -> None:
-        """Wait for what the other replica has; after the Keeper has died, for its session first."""
-        closed = (
-            "SELECT max(is_readonly) FROM system.replicas "
-            f"WHERE database = '{self.database}' AND table = 't_local'"
-        )
-        wait_until(lambda: node.query(closed).strip() == "0", 60, "the replica stays read-only")
-        node.query(f"SYSTEM SYNC REPLICA {self.database}.t_local")
-
     def check(self) -> None:
         first = self.cluster.nodes[0]
         for node in self.cluster.nodes:  # a question to all shards may go to any replica
-            self.sync(node)
+            node.sync(f"{self.database}.t_local")
         assert checksum(first, f"{self.database}.t") == self.rows.checksum, "\n".join(self.said)
         for node in self.cluster.nodes:
             assert leftovers(node, self.database) == [], self.said

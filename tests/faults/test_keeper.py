@@ -70,7 +70,7 @@ class Target:
         pytest.fail("Keeper is back, but nothing can be attached")
 
     def count(self, node: Node) -> list[int]:
-        node.query(f"SYSTEM SYNC REPLICA {self.database}.t")
+        node.sync(f"{self.database}.t")
         found = node.query(f"SELECT count(), uniqExact(k) FROM {self.database}.t")
         return [int(number) for number in found.split()]
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from lab.clickhouse import binary
 from rowfall.lab import node
 from rowfall.lab.cluster import NAME, Lab
-from rowfall.lab.process import program
+from rowfall.lab.process import program, wait_until
 
 # A limit, not what it takes (0.5 GB each): a load wants half of what is free, and 512 MiB at least.
 _MEMORY = 3_000_000_000
@@ -72,6 +72,21 @@ class Node:
             OSError: it cannot be reached.
         """
         return self._served.query(sql, timeout=timeout)
+
+    def sync(self, table: str) -> None:
+        """Wait until a replicated ``database.table`` here has what its other replicas have.
+
+        Where the Keeper was away the table stays read-only until its session is new, which an
+        idle one notices only at its next look, once a minute
+        (``zookeeper_session_expiration_check_period``).
+        """
+        database, name = table.split(".")
+        closed = (
+            "SELECT max(is_readonly OR is_session_expired) FROM system.replicas "
+            f"WHERE database = '{database}' AND table = '{name}'"
+        )
+        wait_until(lambda: self.query(closed).strip() == "0", 90, f"{table} stays read-only")
+        self.query(f"SYSTEM SYNC REPLICA {table}")
 
 
 class Cluster:

@@ -28,7 +28,7 @@ def test_replicates_and_distributes(cluster22: Cluster) -> None:
         "SELECT number FROM numbers(1000)"
     )
     for node in cluster22.nodes:  # either replica may have been the one that was written to
-        node.query("SYSTEM SYNC REPLICA lab_rows.t")
+        node.sync("lab_rows.t")
     for node in (two, four):
         assert node.query("SELECT count(), sum(a % 2) FROM lab_rows.t") == (
             "500\t0\n" if node is two else "500\t500\n"
@@ -65,7 +65,7 @@ def test_the_keeper_may_go_away(cluster22: Cluster) -> None:
     one.start()
     cluster22.wait()
     two.query("INSERT INTO lab_keeper.t VALUES (2)")
-    one.query("SYSTEM SYNC REPLICA lab_keeper.t")
+    one.sync("lab_keeper.t")
     assert one.query("SELECT a FROM lab_keeper.t") == "2\n"
     one.query("DROP DATABASE lab_keeper ON CLUSTER lab SYNC")
 
