@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowfall.engines.codes import ACCESS_DENIED, READONLY
@@ -54,7 +55,8 @@ def create(job: Job, ledger: Ledger, load_id: str, made: Plan) -> None:
 
 
 def _on_cluster(job: Job, shards: Shards, ledger: Ledger, load_id: str, made: Plan) -> None:
-    missing = shards.missing(made.schema, job.options)
+    # As it is now: planning took its time, and others load too.
+    missing = replace(shards, tables=shards.look()).missing(made.schema, job.options)
     if not missing:
         return
     if not made.schema.exists:

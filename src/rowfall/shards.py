@@ -75,12 +75,12 @@ class Shards:
         return self.nodes[min(near)[1]][1] if near else self.entry
 
     def missing(self, schema: Schema, options: Options) -> tuple[Ddl, ...]:
-        """The statements that make what the nodes lack of the table; () when nothing is.
+        """The statements that make what the nodes lack of ``tables``; () when nothing is.
 
         Raises:
             TargetError: it cannot be made; see :func:`rowfall.cluster.creation.statements`.
         """
-        tables = self.look()
+        tables = self.tables
         return statements(
             tables, self.cluster, None if tables.exists else schema,
             sharding_key=options.shard_key or "", replicated=options.replicated,

@@ -138,9 +138,6 @@ def test_an_engine_that_is_no_merge_tree() -> None:
         local_schema(Tables("d", "t", ("d", "t")), cluster(*GOOD), schema, replicated=True)
 
 
-COLUMNS = [["a", "UInt8", ""]]
-
-
 def answers(
     engines: dict[int, str], local: dict[int, str], base: str = "Atomic", uuids: str = "1111"
 ) -> Asks:
@@ -149,12 +146,21 @@ def answers(
     def asks(text: str) -> list[list[Any]]:
         if "system.replicas" in text:
             return [[n, f"/path/{(n + 1) // 2}"] for n in local]
-        rows = []
+        rows: list[list[Any]] = []
         for number in (1, 2, 3, 4):
-            has = (engines if "name = 't')" in text else local).get(number, "")
-            definition = f"CREATE TABLE d.`t_local` (`a` UInt8) ENGINE = {has}"
-            uuid = f"00000000-0000-0000-0000-00000000000{uuids[number - 1]}"
-            rows.append([number, base, has, uuid, definition, "", "", COLUMNS if has else []])
+            rows += [
+                [number, "node", *[""] * 7, "0"],
+                [number, "database", "d", "", base, *[""] * 4, "0"],
+            ]
+            for table, has in (("t", engines.get(number)), ("t_local", local.get(number))):
+                if not has:
+                    continue
+                definition = f"CREATE TABLE d.`{table}` (`a` UInt8) ENGINE = {has}"
+                uuid = f"00000000-0000-0000-0000-00000000000{uuids[number - 1]}"
+                rows += [
+                    [number, "column", "d", table, "a", "UInt8", "", "", "", "1"],
+                    [number, "table", "d", table, has, uuid, definition, "", "", "0"],
+                ]
         return rows
 
     return asks
@@ -216,8 +222,8 @@ def test_a_definition_with_a_secret() -> None:
     whole = Cluster("c", cluster(*GOOD).nodes[::2], True)
 
     def asks(text: str) -> list[list[Any]]:
-        rows = answers({1: secret}, {})(text)
-        return [rows[0], [2, *rows[1][1:]]]
+        rows = [row for row in answers({1: secret}, {})(text) if row[0] in (1, 3)]
+        return [[(row[0] + 1) // 2, *row[1:]] for row in rows]
 
     with pytest.raises(TargetError, match="its definition holds a secret"):
         statements(look(asks, whole, "d", "t"), whole)

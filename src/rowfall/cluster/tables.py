@@ -6,10 +6,11 @@ table itself is a MergeTree on the shards, it is the local one, and nothing is p
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rowfall.cluster.discover import Asks, Cluster, Node, on_nodes
 from rowfall.cluster.enginetext import Engine, Spread, expand, macros_of, parse, spread
@@ -26,20 +27,19 @@ _Value = TypeVar("_Value")
 
 # What an INSERT may name.
 FILLED = ("", "DEFAULT")
-# One line of each node, so that a node without the table is told from one that does not answer.
-_TABLE = """\
-SELECT d.base AS base, t.engine AS engine, t.id AS id, t.definition AS definition,
-    t.partition_by AS partition_by, t.order_by AS order_by, c.columns AS columns
-FROM system.one AS o
-LEFT JOIN (SELECT toUInt8(0) AS zero, engine AS base FROM system.databases
-    WHERE name = {database}) AS d ON o.dummy = d.zero
-LEFT JOIN (SELECT toUInt8(0) AS zero, toString(uuid) AS id,
-    if(engine_full = '', tables.engine, engine_full) AS engine,
-    create_table_query AS definition, partition_key AS partition_by, sorting_key AS order_by
-    FROM system.tables WHERE database = {database} AND name = {table}) AS t ON o.dummy = t.zero
-LEFT JOIN (SELECT toUInt8(0) AS zero, groupArray((name, type, default_kind)) AS columns
-    FROM (SELECT * FROM system.columns WHERE database = {database} AND table = {table}
-    ORDER BY position)) AS c ON o.dummy = c.zero"""
+# One line of each node at least, so that a node without the tables is told from one that does not
+# answer. The names of all tables at once: what it costs is the statement, 8 ms of CPU on each node,
+# not what it asks for (joins cost a quarter more than a union).
+_TABLES = """\
+SELECT 'node' AS kind, '' AS base, '' AS name, '' AS one, '' AS two, '' AS three, '' AS four,
+    '' AS five, toUInt64(0) AS place
+UNION ALL SELECT 'database', name, '', engine, '', '', '', '', 0
+    FROM system.databases WHERE name IN ({databases})
+UNION ALL SELECT 'table', database, name, if(engine_full = '', tables.engine, engine_full),
+    toString(uuid), create_table_query, partition_key, sorting_key, 0
+    FROM system.tables WHERE database IN ({databases}) AND name IN ({tables})
+UNION ALL SELECT 'column', database, table, name, type, default_kind, '', '', position
+    FROM system.columns WHERE database IN ({databases}) AND table IN ({tables})"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +102,22 @@ class Tables:
 
 
 def look(asks: Asks, cluster: Cluster, database: str, table: str) -> Tables:
-    """What the nodes that answer have for ``database.table``; four small statements at most.
+    """What the nodes that answer have for ``database.table``; three small statements at most.
 
     Raises:
         TargetError: the tables of the nodes differ, are of a kind that cannot be loaded, belong to
             another cluster, or are replicated in another way than the cluster's shards.
     """
-    bases, there = _found(asks, cluster, database, table)
+    named, usual = (database, table), (database, table + LOCAL_SUFFIX)
+    bases, tables = _found(asks, cluster, named, usual)
+    there = tables[named]
     over = _spread_of(cluster, there, f"{database}.{table}")
     direct = bool(there) and over is None
-    at = (
-        (over.database, over.table)
-        if over
-        else (database, table if direct else table + LOCAL_SUFFIX)
-    )
-    local_bases, ours = (bases, there) if direct else _found(asks, cluster, *at)
+    at = (over.database, over.table) if over else named if direct else usual
+    if at not in tables:  # a Distributed table that somebody made over another one
+        more, tables = _found(asks, cluster, at)
+        bases |= more
+    ours = tables[at]
     name = ".".join(at)
     _check_kinds(ours, name)
     _check_alike(ours, name, _differences)
@@ -132,7 +133,7 @@ def look(asks: Asks, cluster: Cluster, database: str, table: str) -> Tables:
         over.sharding_key if over else "",
         tuple(node for node in cluster.up if node not in ours),
         () if direct else tuple(node for node in cluster.up if node not in there),
-        {database: bases, at[0]: local_bases},
+        bases,
         like,
         next(iter(there.values()), None) if over else None,
         {node: found.uuid for node, found in ours.items()},
@@ -140,16 +141,22 @@ def look(asks: Asks, cluster: Cluster, database: str, table: str) -> Tables:
 
 
 def _found(
-    asks: Asks, cluster: Cluster, database: str, table: str
-) -> tuple[dict[Node, str], dict[Node, Found]]:
-    """Engine of the database on each node that has it, and the table on each node that has it.
+    asks: Asks, cluster: Cluster, *names: tuple[str, str]
+) -> tuple[dict[str, dict[Node, str]], dict[tuple[str, str], dict[Node, Found]]]:
+    """For each database its engine, for each table what it is, on each node that has it.
 
     Raises:
         TargetError: a node has stopped answering: what it has must not be taken for missing.
     """
-    rows = asks(on_nodes(cluster.name, _TABLE.format(database=quote(database), table=quote(table))))
-    answers = {int(number): values for number, *values in rows}
-    bases, tables = {}, {}
+    databases, tables = (
+        ", ".join(map(quote, sorted(set(part)))) for part in zip(*names, strict=True)
+    )
+    rows = asks(on_nodes(cluster.name, _TABLES.format(databases=databases, tables=tables)))
+    answers: defaultdict[int, list[list[Any]]] = defaultdict(list)
+    for number, *line in rows:
+        answers[int(number)].append(line)
+    bases: dict[str, dict[Node, str]] = {database: {} for database, _ in names}
+    found: dict[tuple[str, str], dict[Node, Found]] = {name: {} for name in names}
     for number, node in enumerate(cluster.nodes, 1):
         if node.error:
             continue
@@ -159,14 +166,21 @@ def _found(
                 hint="Run the same command again when it is back.",
                 transient=True,
             )
-        base, engine, uuid, definition, partition_by, order_by, columns = answers[number]
-        if base:
-            bases[node] = base
-        if engine:
-            what = Found(parse(engine), uuid, definition, partition_by, order_by,
-                         tuple((n, t, kind) for n, t, kind in columns))  # fmt: skip
-            tables[node] = what
-    return bases, tables
+        lines = sorted(answers[number], key=lambda line: int(line[-1]))
+        for kind, base, table, *facts, _ in lines:
+            if kind == "database":
+                bases[base][node] = facts[0]
+            elif kind == "table" and (base, table) in found:
+                engine, uuid, definition, partition_by, order_by = facts
+                columns = tuple(
+                    (line[3], line[4], line[5])
+                    for line in lines
+                    if line[:3] == ["column", base, table]
+                )
+                found[base, table][node] = Found(
+                    parse(engine), uuid, definition, partition_by, order_by, columns
+                )
+    return bases, found
 
 
 def _spread_of(cluster: Cluster, there: Mapping[Node, Found], name: str) -> Spread | None:
