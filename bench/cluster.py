@@ -29,9 +29,9 @@ from lab.cluster import Cluster, Node
 
 HERE = Path(__file__).resolve().parent
 ROWS, FILES = 20_000_000, 100
-# The same ten times as large, by rowfall's own way: what a shard costs whatever it loads is then a
-# tenth for each row.
-LARGE = 10
+# Times those rows; the larger ones by rowfall's own way alone: what a shard costs whatever it loads
+# is then a tenth and a fortieth for each row.
+SIZES = (1, 10, 40)
 SHARDS = (1, 2, 4)
 # Caches fill and first merges of the system's own tables end; then a stretch of nothing.
 SETTLE_SECONDS, IDLE_SECONDS = 5.0, 10.0
@@ -55,8 +55,8 @@ shard has. `local` is `rowfall load` with `--pull` and the engine's own reader, 
 before, and never merge: merges are no part of a load, and four servers get round to more of them
 while it runs than one does (of 200 M rows, 13 parts were left on four and 40 on one), which would
 be counted for one side only. "Against one shard" is what each row costs more CPU: every shard has
-connections, statements and a staging table of its own, so this falls as a load grows; `local` of
-ten times as many rows shows it."""
+connections, statements and a staging table of its own, so this falls as a load grows, as ten
+and forty times the rows show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shards", default=",".join(map(str, SHARDS)))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--sizes", default=f"1,{LARGE}", help="times the rows of the first size")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)),
+                        help="times the rows of the first")  # fmt: skip
     parser.add_argument("--data", type=Path, default=Path.home() / ".cache/rowfall-bench")
     options = parser.parse_args(arguments)
     out = HERE if options.scale == 1 else options.data
