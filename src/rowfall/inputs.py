@@ -27,12 +27,10 @@ class Link:
     Attributes:
         near: they are on this machine.
         rate: bytes a second that the network carries, None where it could not be measured.
-        cores: of this machine, which make the blocks.
     """
 
     near: bool = False
     rate: float | None = None
-    cores: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,5 +70,7 @@ class Inputs:
     """What makes the tables of a cluster; "" when they are there."""
     cutting: tuple[str, ...] = ()
     """Which large files are loaded in ranges, and why others are not."""
+    cores_here: int = 1
+    """Of this machine, which make the blocks that are pushed; ``facts`` are the target's."""
     link: Link | None = None
     """None where nothing depends on it."""

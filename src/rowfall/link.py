@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from rowfall import packing
-from rowfall.engines.machine import usable_cores
 from rowfall.errors import RowfallError
 from rowfall.inputs import Link
 from rowfall.jobs import Job
@@ -45,7 +44,7 @@ def look(job: Job) -> Link | None:
         return Link(near=True)
     rates = [rate(server) for server in far]
     known = [found for found in rates if found is not None]
-    return Link(rate=min(known) if len(known) == len(far) else None, cores=usable_cores())
+    return Link(rate=min(known) if len(known) == len(far) else None)
 
 
 def rate(server: Server) -> float | None:

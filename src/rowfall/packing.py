@@ -37,15 +37,14 @@ def choose(inputs: Inputs, obstacle: str, streams: int) -> tuple[str, str]:
         return "", ""
     if wish != "auto":
         return wish, f"as asked for with --compress {wish}"
-    return _by_link(inputs.link or Link(), streams)
+    return _by_link(inputs.link or Link(), min(inputs.cores_here, streams))
 
 
-def _by_link(link: Link, streams: int) -> tuple[str, str]:
+def _by_link(link: Link, cores: int) -> tuple[str, str]:
     if link.near:
         return NONE, "the server is on this machine"
     if link.rate is None:
         return LZ4, "the server is on another machine"
-    cores = min(link.cores, streams)
     made = CORE_RATE * cores
     makers = "1 core makes" if cores == 1 else f"{cores} cores make"
     takes = units.byte_rate(link.rate)

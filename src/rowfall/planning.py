@@ -9,6 +9,7 @@ from typing import Any
 
 from rowfall import attempts, complaint, infer, link, pieces, planner, spread, sql, views
 from rowfall.engines.codes import DATA_CODES
+from rowfall.engines.machine import usable_cores
 from rowfall.errors import DataError, RowfallError, TargetError, UsageError
 from rowfall.events import Note
 from rowfall.inputs import Inputs, SeatFacts
@@ -75,6 +76,7 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         home=job.local.table,
         ddl=_cluster_ddl(job, schema),
         cutting=cutting.notes,
+        cores_here=usable_cores(),
         link=link.look(job),
     )
     made = planner.make_plan(spread.spread(job, inputs) if job.keyed else inputs)

@@ -1,4 +1,4 @@
-"""Looks at the engine twice a second while it loads: source bytes, parts, memory."""
+"""Looks at the engine while it loads, and tells twice a second: source bytes, parts, memory."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from rowfall.engines.base import READ_EVENTS, SOURCE_BYTES, Engine
+from rowfall.engines.base import LOOK_SECONDS, READ_EVENTS, SOURCE_BYTES, Engine
 from rowfall.errors import RowfallError
 from rowfall.events import Event, Listener, Progressed
 from rowfall.model import Statement
 from rowfall.publish import read_rows
 from rowfall.sqltext import SqlText, quote
 
-# Often enough for a steady line; each look costs the engine about a millisecond.
-EVERY_SECONDS = 0.5
 WATCH_LANE = 98
 
 
@@ -102,7 +100,7 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         # The look may be waiting for an engine that is busy ending; it is a daemon.
-        self._thread.join(timeout=EVERY_SECONDS)
+        self._thread.join(timeout=LOOK_SECONDS)
 
     def ticker(self, query_id: str, limit: int | None) -> Callable[[Mapping[str, int]], None]:
         """A tick receiver for one statement that reads at most ``limit`` stored bytes."""
@@ -144,10 +142,13 @@ class Watch:
         self._emit(Progressed(rows, stored, self._parts, memory, self._clock() - self._begin))
 
     def _look(self) -> None:
-        while not self._stop.wait(EVERY_SECONDS):
-            # An engine that just died is the executor's business, not the watch's.
-            with suppress(RowfallError, ValueError, OSError):
-                self._look_once()
+        looked = self._begin
+        while not self._stop.wait(LOOK_SECONDS):
+            if (now := self._clock()) - looked >= self._engine.pause - LOOK_SECONDS / 2:
+                looked = now
+                # An engine that just died is the executor's business, not the watch's.
+                with suppress(RowfallError, ValueError, OSError):
+                    self._look_once()
             with suppress(RowfallError, ValueError, OSError):
                 self._tell()
 

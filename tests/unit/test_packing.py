@@ -15,34 +15,38 @@ from rowfall.targets.table import embedded
 from unit.test_planner import CSV_GZ, Files
 
 
-def choose(link: Link | None, obstacle: str = "", *, wish: str = "auto") -> tuple[str, str]:
+def choose(
+    link: Link | None, obstacle: str = "", *, cores: int = 1, wish: str = "auto"
+) -> tuple[str, str]:
     source, options = Files([1]), Options(compress=wish)
     target, schema = embedded(Path("/data"), "default", "t"), Schema((Column("a", "UInt32"),))
     facts = Facts("26.9.2.1", 4, 8 << 30)
-    inputs = Inputs(source, target, Listing(), CSV_GZ, schema, facts, options, link=link)
+    inputs = Inputs(
+        source, target, Listing(), CSV_GZ, schema, facts, options, cores_here=cores, link=link
+    )
     return packing.choose(inputs, obstacle, 8)
 
 
 @pytest.mark.parametrize(
-    ("link", "chosen"),
+    ("link", "cores", "chosen"),
     [
-        (Link(near=True), "none"),
-        (Link(rate=118e6, cores=2), "lz4"),  # 1 Gbit/s
-        (Link(rate=118e6, cores=1), "none"),
-        (Link(rate=1.25e9, cores=8), "none"),
-        (Link(rate=0.9e9, cores=64), "lz4"),
-        (Link(rate=1.25e9, cores=64), "none"),  # no more than 8 streams
-        (Link(), "lz4"),
+        (Link(near=True), 1, "none"),
+        (Link(rate=118e6), 2, "lz4"),  # 1 Gbit/s
+        (Link(rate=118e6), 1, "none"),
+        (Link(rate=1.25e9), 8, "none"),
+        (Link(rate=0.9e9), 64, "lz4"),
+        (Link(rate=1.25e9), 64, "none"),  # no more than 8 streams
+        (Link(), 1, "lz4"),
     ],
 )
-def test_the_slower_one_decides(link: Link, chosen: str) -> None:
-    compress, why = choose(link)
+def test_the_slower_one_decides(link: Link, cores: int, chosen: str) -> None:
+    compress, why = choose(link, cores=cores)
     assert compress == chosen
     assert why
 
 
 def test_the_reason_has_both_rates() -> None:
-    _, why = choose(Link(rate=118e6, cores=2))
+    _, why = choose(Link(rate=118e6), cores=2)
     assert why == "the network takes 118 MB/s, 2 cores make 230 MB/s of blocks"
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rowfall import attempts
 from rowfall.errors import UsageError
-from rowfall.inputs import Inputs
+from rowfall.inputs import Inputs, SeatFacts
 from rowfall.listing import Listing, Split
 from rowfall.model import Column, Encoding, Facts, Kind, Plan, Schema
 from rowfall.options import Options
@@ -243,3 +245,26 @@ def test_a_plan_shows_the_ddl_only_when_it_will_run() -> None:
     assert plan_of([1]).ddl.startswith("CREATE TABLE `default`.`t`")
     there = Schema(SCHEMA.columns, exists=True)
     assert plan_of([1], schema=there).ddl == ""
+
+
+@pytest.mark.parametrize(
+    ("shards", "cores_here", "undecoded", "streams"),
+    [
+        (1, 64, "", 4),  # as many as the server has cores
+        (1, 1, "", 2),
+        (2, 2, "", 2),
+        (4, 2, "", 1),  # four decoders have two cores
+        (4, 2, "the types", 2),  # the servers parse
+        (100, 64, "the types", 1),
+    ],
+)
+def test_connections_of_all_shards_share_this_machine(
+    shards: int, cores_here: int, undecoded: str, streams: int
+) -> None:
+    inputs = Inputs(
+        Files([1]), embedded(Path("/data"), "default", "t"), Listing(), CSV_GZ, SCHEMA, FACTS,
+        Options(), undecoded=undecoded, cores_here=cores_here,
+        seats=tuple(SeatFacts(n, f"n{n}:9000", FACTS) for n in range(shards)),
+    )  # fmt: skip
+    assert attempts.streams(inputs) == streams
+    assert attempts.streams(replace(inputs, options=Options(streams=5))) == 5

@@ -11,6 +11,9 @@ Tick = Callable[[Mapping[str, int]], None]
 """Called a few times a second with ``read_rows``, ``read_bytes`` and ``written_rows`` so far, and
 with ``source_bytes`` where they are known."""
 
+# Often enough for a steady line of progress. A look costs a server 3 ms of CPU, most of it for a
+# statement of its own.
+LOOK_SECONDS = 0.5
 SOURCE_BYTES = "source_bytes"
 # Which counters hold bytes of a source as stored, by how the engine reads.
 READ_EVENTS = (
@@ -25,7 +28,10 @@ class Engine(Protocol):
 
     Attributes:
         facts: version, cores, memory and known settings of the machine it runs on.
+        pause: seconds between two looks at what runs.
     """
+
+    pause: float
 
     @property
     def facts(self) -> Facts: ...

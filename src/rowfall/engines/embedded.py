@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rowfall.engines._folder import LOCK_NAME, take_folder
-from rowfall.engines.base import Tick
+from rowfall.engines.base import LOOK_SECONDS, Tick
 from rowfall.engines.codes import translate
 from rowfall.engines.machine import free_memory, resident, usable_cores
 from rowfall.engines.prestart import Child, take
@@ -72,6 +72,7 @@ class Embedded:
         stay: bool = False,
     ) -> None:
         self.folder = folder
+        self.pause = LOOK_SECONDS
         self._stay = stay
         self._fds = tuple(fds)
         self._lock = take_folder(folder) if folder else None

@@ -25,7 +25,7 @@ from rowfall.engines._evidence import (
     no_clickhouse,
 )
 from rowfall.engines._http import Answer, Body, Exchange, Lost, form
-from rowfall.engines.base import READ_EVENTS, SOURCE_BYTES, Tick
+from rowfall.engines.base import LOOK_SECONDS, READ_EVENTS, SOURCE_BYTES, Tick
 from rowfall.engines.codes import READONLY
 from rowfall.engines.relay import Relay
 from rowfall.engines.serverfacts import check_options, read_facts
@@ -33,8 +33,6 @@ from rowfall.errors import EngineError, RowfallError, TargetError
 from rowfall.model import Facts, Outcome, Statement
 from rowfall.secrets import Secret
 
-# Fast enough for a progress bar, slow enough that 16 lanes cost a server nothing.
-TICK_SECONDS = 0.5
 # A finished statement answers at once; 30 s of silence means that the answer got stuck on the way.
 SILENCE_SECONDS = 30.0
 # A killed server that systemd or an operator starts again is back well within this.
@@ -63,6 +61,7 @@ class Server:
         readonly: the user's ``readonly`` setting: 0 may write, 1 only reads, 2 only reads but
             may change settings.
         silence: seconds, see ``SILENCE_SECONDS``.
+        pause: seconds between two looks; more where one of many servers is looked at.
         through: address of the other server; "" where this one is reached from here.
         evidence: asks the server what it knows; its waiting times can be changed.
 
@@ -88,7 +87,7 @@ class Server:
         threads: int | None = None,
         through: Server | None = None,
     ) -> None:
-        self.silence = SILENCE_SECONDS
+        self.silence, self.pause = SILENCE_SECONDS, LOOK_SECONDS
         self._address = Address(host, port, tls, user, password)
         self.through = "" if through is None else str(through._address)
         self._connections = (
@@ -137,8 +136,8 @@ class Server:
         Args:
             statement: with ``body``, an INSERT ... FORMAT without its data.
             lane: one lane runs one statement at a time.
-            on_tick: called twice a second from this thread; empty where the user may not see
-                what runs.
+            on_tick: called after every ``pause`` from this thread; empty where the user may not
+                see what runs.
             body: the data of an insert, streamed from another thread; not read again. It must
                 not pause for 30 s: the server's ``http_receive_timeout`` would end the insert.
             encoding: of ``body``: ``gzip``, ``zstd``, ``lz4``, ``bz2``, ``xz``, ``br``,
@@ -244,7 +243,7 @@ class Server:
     def _follow(self, exchange: Exchange, query_id: str, on_tick: Tick | None) -> None:
         """Tick until the answer is here; give up a connection whose answer got stuck."""
         gone_since: float | None = None
-        while not exchange.wait(TICK_SECONDS):
+        while not exchange.wait(self.pause):
             try:
                 gone = not self._glance(query_id, on_tick) and self.evidence.sees
             except (RowfallError, Lost):
@@ -372,7 +371,7 @@ class Server:
                         hint="Run the same command again when it is up: what has landed is not "
                         "loaded twice.",
                     ) from None
-            time.sleep(TICK_SECONDS)
+            time.sleep(LOOK_SECONDS)
 
     def abandon(self) -> None:
         """Close the connections: statements that stream data end, others go on into staging
