@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,9 +30,9 @@ from lab.cluster import Cluster, Node
 
 HERE = Path(__file__).resolve().parent
 ROWS, FILES = 20_000_000, 100
-# Times those rows; the larger ones by rowfall's own way alone: what a shard costs whatever it loads
-# is then a tenth and a fortieth for each row.
-SIZES = (1, 10, 40)
+# Times those rows; the larger one by rowfall's own way alone: what a shard costs whatever it loads
+# is then a tenth for each row.
+SIZES = (1, 10)
 SHARDS = (1, 2, 4)
 # Caches fill and first merges of the system's own tables end; then a stretch of nothing.
 SETTLE_SECONDS, IDLE_SECONDS = 5.0, 10.0
@@ -44,19 +45,19 @@ TABLE = (
 )
 HOW = """\
 Clusters of 1, 2 and 4 shards without replicas, the S3 service and rowfall share this machine: more
-shards bring no more cores. The sides take turns into tables that are empty each time; medians with
-the fastest and the slowest round. CPU seconds are those of rowfall, of the programs it starts, and
-of all nodes, less what the nodes use while there is nothing to do ("idle", measured for ten seconds
-before); the S3 service is not counted. "Between nodes" are the bytes that the nodes received by
-ClickHouse's own protocols for the load, by their query logs, statements included, as a share of
-what the objects hold when unpacked. "Imbalance" is how much more rows than the average the fullest
-shard has. `local` is `rowfall load` with `--pull` and the engine's own reader, as the others read;
-"as it plans" has no option at all. All sides have to store the same rows. The tables are there
-before, and never merge: merges are no part of a load, and four servers get round to more of them
-while it runs than one does (of 200 M rows, 13 parts were left on four and 40 on one), which would
-be counted for one side only. "Against one shard" is what each row costs more CPU: every shard has
-connections, statements and a staging table of its own, so this falls as a load grows, as ten
-and forty times the rows show."""
+shards bring no more cores. All clusters run all the time, and their sides take turns into tables
+that are empty each time; medians with the fastest and the slowest round. CPU seconds are those of
+rowfall, of the programs it starts, and of all nodes, less what the nodes use while there is nothing
+to do ("idle", measured for ten seconds before); the S3 service is not counted. "Between nodes" are
+the bytes that the nodes received by ClickHouse's own protocols for the load, by their query logs,
+statements included, as a share of what the objects hold when unpacked. "Imbalance" is how much more
+rows than the average the fullest shard has. `local` is `rowfall load` with `--pull` and the
+engine's own reader, as the others read; "as it plans" has no option at all. All sides have to store
+the same rows. The tables are there before, and never merge: merges are no part of a load, and four
+servers get round to more of them while it runs than one does (of 200 M rows, 13 parts were left on
+four and 40 on one), which would be counted for one side only. "Against one shard" is what each row
+costs more CPU: every shard has connections, statements and a staging table of its own, so this
+falls as a load grows, as ten times the rows show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,22 +150,32 @@ class Bench:
         ))  # fmt: skip
 
 
-def measure(bench: Bench, sides: Sequence[Side], rounds: int, rows: int) -> dict[str, Any]:
-    """All sides in turns. Raises BenchError when their rows differ."""
-    results = [Result(side.name, "cluster") for side in sides]
-    costs = [Costs([], []) for _ in sides]
-    for number in range(1, rounds + 1):
-        for side, result, cost in zip(sides, results, costs, strict=True):
-            bench.once(side, result, cost)
-            print(f"  round {number}  {result.wall[-1]:8.2f} s wall {result.cpu[-1]:8.2f} s CPU  "
-                  f"{cost.between[-1]:12,} B  {side.name}", flush=True)  # fmt: skip
-    return {
-        "rounds": rounds, "date": datetime.now(UTC).date().isoformat(), "idle": bench.idle,
-        "load": bench.load, "checksum": agree(results, rows),
-        "sides": [result.to_json() for result in results],
-        "between": [median(c.between) for c in costs],
-        "imbalance": [max(c.imbalance) for c in costs],
-    }  # fmt: skip
+class Series:
+    """What one cluster's sides took, round by round."""
+
+    def __init__(self, bench: Bench, sides: Sequence[Side]) -> None:
+        self.bench, self.sides = bench, sides
+        self.results = [Result(side.name, "cluster") for side in sides]
+        self.costs = [Costs([], []) for _ in sides]
+
+    def once(self) -> None:
+        """One round of all sides."""
+        for side, result, cost in zip(self.sides, self.results, self.costs, strict=True):
+            self.bench.once(side, result, cost)
+            took = f"{result.wall[-1]:7.2f} s wall {result.cpu[-1]:7.2f} s CPU"
+            print(f"  {self.bench.shards} shards {took} {cost.between[-1]:12,} B  {side.name}",
+                  flush=True)  # fmt: skip
+
+    def found(self, rows: int) -> dict[str, Any]:
+        """Raises BenchError when the rows of the sides differ."""
+        return {
+            "rounds": len(self.results[0].wall), "date": datetime.now(UTC).date().isoformat(),
+            "idle": self.bench.idle, "load": self.bench.load,
+            "checksum": agree(self.results, rows),
+            "sides": [result.to_json() for result in self.results],
+            "between": [median(c.between) for c in self.costs],
+            "imbalance": [max(c.imbalance) for c in self.costs],
+        }  # fmt: skip
 
 
 def page(found: dict[str, Any]) -> str:
@@ -237,18 +248,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "rows": rows, "files": FILES, "bytes": sum(path.stat().st_size for path in files),
             "raw": _unpacked(files),
         }  # fmt: skip
-        with data.served(files) as (_, env):
-            for shards in options.shards.split(","):
-                print(f"\n{rows:,} rows, {shards} shards", flush=True)
+        with data.served(files) as (_, env), ExitStack() as stack:
+            series = []
+            for shards in map(int, options.shards.split(",")):
                 own = (LOCAL, PLANNED)
-                sides = own if shards == "1" or times > 1 else (*own, *OTHERS)
-                with Cluster.start(int(shards), 1) as cluster:
-                    cluster.nodes[0].query("CREATE DATABASE IF NOT EXISTS bench ON CLUSTER lab")
-                    found["server"] = cluster.nodes[0].query("SELECT version()").strip()
-                    bench = Bench(cluster, files, env, state / str(rows))
-                    size["clusters"][shards] = measure(bench, sides, options.rounds, rows)
-                before.write_text(json.dumps(found, indent=1) + "\n")
-                (out / "RESULTS-cluster.md").write_text(page(found))
+                sides = own if shards == 1 or times > 1 else (*own, *OTHERS)
+                cluster = stack.enter_context(Cluster.start(shards, 1))
+                cluster.nodes[0].query("CREATE DATABASE IF NOT EXISTS bench ON CLUSTER lab")
+                found["server"] = cluster.nodes[0].query("SELECT version()").strip()
+                bench = Bench(cluster, files, env, state / str(rows))
+                series.append(Series(bench, sides))
+            for number in range(1, options.rounds + 1):
+                print(f"\n{rows:,} rows, round {number}", flush=True)
+                for each in series:
+                    each.once()
+            for each in series:
+                size["clusters"][str(each.bench.shards)] = each.found(rows)
+            before.write_text(json.dumps(found, indent=1) + "\n")
+            (out / "RESULTS-cluster.md").write_text(page(found))
     print(f"\nwritten: {out / 'RESULTS-cluster.md'}")
     return 0
 
