@@ -276,7 +276,8 @@ def connect(
     return Server(
         at.host, at.port, tls=at.tls, user=at.user, password=at.password,
         options=at.options, threads=options.threads, database=database,
-        memory=parse_size(options.memory) if options.memory else None, through=through,
+        memory=parse_size(options.memory) if options.memory else None, sharing=at.sharing,
+        through=through,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ is one table on one server, because its lines have to be in one order.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -195,8 +196,14 @@ def open_shards(
         chosen = list(cluster.up)
     who = uuids_of(asks, cluster)
 
+    # Several servers of one machine have one address, unless they are in containers.
+    machines = Counter(node.host for node in chosen)
+
     def place(node: Node) -> ServerAt:
-        return replace(at, host=node.host, port=node.http_port, tls=node.tls, cluster="")
+        return replace(
+            at, host=node.host, port=node.http_port, tls=node.tls, cluster="",
+            sharing=max(1, machines[node.host]),
+        )  # fmt: skip
 
     def connect(node: Node) -> Server:
         return _reach(node, place(node), connects, entry, who.get(node, ""))

@@ -39,6 +39,18 @@ def objects(fleet: Fleet, s3: Seaweed, bucket: str, count: int = 8, rows: int = 
 # --- what lands where -----------------------------------------------------------------------------
 
 
+def test_servers_of_one_machine_share_its_cores(fleet: Fleet) -> None:
+    source = files(fleet)
+    asked = ("plan", source, "--table", "t", "--json")
+    server = fleet.cluster.url().partition("?")[0]
+    alone = fleet.shell.ok(*asked, "--to", server).document["facts"]
+    shared = fleet.ok(*asked).document["seats"]
+    assert [seat["cores"] for seat in shared] == [max(1, alone["cores"] // 2)] * 2
+    assert all(seat["memory"] <= alone["memory"] for seat in shared)
+    chosen = fleet.ok(*asked, "--threads", "3").document["seats"]
+    assert [seat["cores"] for seat in chosen] == [3, 3]
+
+
 def test_every_shard_gets_its_share_in_its_local_table(fleet: Fleet) -> None:
     source = files(fleet)
     planned = fleet.ok("plan", source, "--table", "t", "--json").document

@@ -53,6 +53,8 @@ class Server:
         options: settings sent with every statement.
         memory: bytes a load may use there; default half of what the server has left.
         threads: override of the cores it may use.
+        sharing: servers that load at the same time on its machine, itself among them; each gets
+            its part of the cores, and of the memory that is free there.
         through: another server that can reach this one by HTTP when this process cannot, see
             :mod:`rowfall.engines.relay`; ``host`` is then what the other one calls it.
 
@@ -85,6 +87,7 @@ class Server:
         options: Mapping[str, str] | None = None,
         memory: int | None = None,
         threads: int | None = None,
+        sharing: int = 1,
         through: Server | None = None,
     ) -> None:
         self.silence, self.pause = SILENCE_SECONDS, LOOK_SECONDS
@@ -106,7 +109,9 @@ class Server:
         try:
             # A question that comes by way of another server is a GET, which makes 2 of a 0.
             relayed = isinstance(self._connections, Relay)
-            self.facts, readonly = read_facts(self.evidence, self._address, memory, threads)
+            self.facts, readonly = read_facts(
+                self.evidence, self._address, memory, threads, sharing
+            )
             self.readonly = 0 if relayed and readonly == 2 else readonly
             if "log_queries" in self.facts.settings:
                 # Our own questions stay out of its log: two a second would drown everybody else's.

@@ -23,7 +23,8 @@ _MEMORY_LEFT = """\
 SELECT toInt64OrZero(value) - (SELECT value FROM system.metrics WHERE metric = 'MemoryTracking')
 FROM system.server_settings WHERE name = 'max_server_memory_usage' AND toInt64OrZero(value) > 0
 UNION ALL
-SELECT toInt64(value) FROM system.asynchronous_metrics WHERE metric = 'OSMemoryAvailable'"""
+SELECT intDiv(toInt64(value), {sharing}) FROM system.asynchronous_metrics
+WHERE metric = 'OSMemoryAvailable'"""
 
 
 def usable_memory(limits: Iterable[int], cores: int) -> int:
@@ -34,7 +35,7 @@ def usable_memory(limits: Iterable[int], cores: int) -> int:
 
 
 def read_facts(
-    evidence: Evidence, address: Address, memory: int | None, threads: int | None
+    evidence: Evidence, address: Address, memory: int | None, threads: int | None, sharing: int
 ) -> tuple[Facts, int]:
     """As the planner wants them, and the user's ``readonly`` setting.
 
@@ -42,6 +43,7 @@ def read_facts(
         evidence: asks the server at ``address``.
         memory: bytes a load may use there; default half of what the server has left.
         threads: override of the cores it may use.
+        sharing: servers that load at the same time on its machine, itself among them.
 
     Raises:
         TargetError: it is too old.
@@ -51,15 +53,16 @@ def read_facts(
         "SELECT version(), getSetting('max_threads'), getSetting('readonly'), "
         "getSetting('max_memory_usage'), getSetting('max_memory_usage_for_user'), timezone()"
     )[0]
-    version, cores = str(row[0]), threads or max(1, int(row[1]))
+    version, cores = str(row[0]), threads or max(1, int(row[1]) // sharing)
     if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST:
         raise TargetError(
             f"the server at {address} is ClickHouse {version}, which is too old",
             hint="rowfall needs ClickHouse {}.{} or newer.".format(*OLDEST),
         )
     limits = [int(limit) for limit in row[3:5]]
+    left = _MEMORY_LEFT.format(sharing=sharing)
     with contextlib.suppress(RowfallError):  # an ordinary user may not read all of it
-        limits += [int(left) for (left,) in evidence.ask(_MEMORY_LEFT)]
+        limits += [int(limit) for (limit,) in evidence.ask(left)]
     changeable = frozenset(
         name for (name,) in evidence.ask("SELECT name FROM system.settings WHERE NOT readonly")
     )

@@ -52,6 +52,7 @@ class ServerAt:
     Attributes:
         options: settings for every statement.
         cluster: name of the cluster whose shards are the target, "" for this server alone.
+        sharing: servers of the cluster that load at the same time on its machine.
     """
 
     host: str
@@ -61,6 +62,7 @@ class ServerAt:
     password: Secret | None
     options: Mapping[str, str] = field(default_factory=dict)
     cluster: str = ""
+    sharing: int = 1
 
 
 class Target(Protocol):
