@@ -46,7 +46,6 @@ def test_servers_of_one_machine_share_its_cores(fleet: Fleet) -> None:
     alone = fleet.shell.ok(*asked, "--to", server).document["facts"]
     shared = fleet.ok(*asked).document["seats"]
     assert [seat["cores"] for seat in shared] == [max(1, alone["cores"] // 2)] * 2
-    assert all(seat["memory"] <= alone["memory"] for seat in shared)
     chosen = fleet.ok(*asked, "--threads", "3").document["seats"]
     assert [seat["cores"] for seat in chosen] == [3, 3]
 

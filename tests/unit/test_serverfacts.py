@@ -1,0 +1,60 @@
+"""What a load may use of a server that others share a machine with."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+import pytest
+
+from rowfall.engines._connect import Address
+from rowfall.engines._evidence import Evidence
+from rowfall.engines.serverfacts import MEMORY_PER_CORE, read_facts
+
+LIMIT, FREE = 40 << 30, 64 << 30
+
+
+class Machine:
+    """Answers as a server on 16 cores that may take ``LIMIT`` bytes, of which none are taken."""
+
+    def __init__(self, *left: str) -> None:
+        self.left = left
+
+    def ask(self, text: str) -> list[list[Any]]:
+        if "version()" in text:
+            return [["24.10.2.80", 16, 0, 0, 0, "UTC"]]
+        if "system.settings" in text:
+            return [["max_threads"]]
+        part = re.search(r"intDiv\(toInt64\(value\), (\d+)\)", text)
+        assert part
+        answers = {"limit": LIMIT, "free": FREE // int(part[1])}
+        return [[answers[name]] for name in self.left]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "cores", "memory"),
+    [
+        (1, 16, LIMIT // 2),
+        (2, 8, FREE // 4),  # its own limit is its own
+        (4, 4, FREE // 8),
+        (64, 1, FREE // 128),
+    ],
+)
+def test_servers_of_one_machine_share_it(sharing: int, cores: int, memory: int) -> None:
+    evidence = cast("Evidence", Machine("limit", "free"))
+    facts, readonly = read_facts(
+        evidence, Address("h", 8123, False, "u", None), None, None, sharing
+    )
+    assert (facts.cores, facts.memory, readonly) == (cores, memory, 0)
+
+
+def test_what_was_asked_for_is_not_shared() -> None:
+    evidence = cast("Evidence", Machine("limit", "free"))
+    facts, _ = read_facts(evidence, Address("h", 8123, False, "u", None), 5 << 30, 12, 4)
+    assert (facts.cores, facts.memory) == (12, 5 << 30)
+
+
+def test_where_nothing_can_be_read_memory_follows_the_cores() -> None:
+    evidence = cast("Evidence", Machine())
+    facts, _ = read_facts(evidence, Address("h", 8123, False, "u", None), None, None, 2)
+    assert facts.memory == 8 * MEMORY_PER_CORE
