@@ -138,26 +138,24 @@ class Decode:
         given = self._given
         found = given.found(order, self._writers(order))
         writers = min(self._writers(order), len(found.splits))
-        pipes = [str(folder / str(n)) for n in range(writers)]
-        for pipe in pipes:
-            os.mkfifo(pipe, 0o600)
+        outputs = [str(folder / str(n)) for n in range(writers)]
         asked = decoding.spec(
-            found.splits, found.encoding, order.schema, order.settings, pipes, given.sort_by,
+            found.splits, found.encoding, order.schema, order.settings, outputs, given.sort_by,
             given.addresses(found.splits), found.names,
         )  # fmt: skip
         # Fewer files than cores: unpacking gets one of its own.
         asked["ahead"] = writers < self._writers(order)
-        asked["output_compression"] = "lz4" if self._packed else "none"
+        asked |= self._prepare(outputs)
         child = _Child(self._program, asked)
         self._running[order.attempt] = child
         done = threading.Event()
-        threading.Thread(target=_release, args=(child, pipes, done), daemon=True).start()
+        threading.Thread(target=_release, args=(child, outputs, done), daemon=True).start()
 
         def tick(progress: Mapping[str, int]) -> None:
             on_tick({**progress, "sent_bytes": child.stored(progress.get("read_rows"))})
 
         try:
-            outcome = self._feed(order, pipes, lane, tick)
+            outcome = self._feed(order, outputs, lane, tick)
         except BaseException as error:
             child.kill()
             self._judge(child, order)  # what the decoder says explains what the engine met
@@ -180,13 +178,19 @@ class Decode:
             helper_seconds=float(said["cpu_seconds"]),
         )
 
-    def _feed(self, order: Order, pipes: list[str], lane: int, tick: Tick) -> Outcome:
+    def _prepare(self, outputs: list[str]) -> Mapping[str, Any]:
+        """Make what the decoder writes into; returns what its spec says about that."""
+        for pipe in outputs:
+            os.mkfifo(pipe, 0o600)
+        return {"output_compression": "lz4" if self._packed else "none"}
+
+    def _feed(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
         """Insert what comes out of the pipes, and return when all of them have ended."""
         columns = order.schema.columns
         structure = sql.structure((c.name, c.type) for c in columns)
         names = ", ".join(sql.name(c.name) for c in columns)
         # An array: with a pattern the engine waited for ever.
-        files = ", ".join(sql.literal(pipe) for pipe in pipes)
+        files = ", ".join(sql.literal(pipe) for pipe in outputs)
         text = SqlText.of(
             "INSERT INTO ", self._given.target.into(order.staging, order.schema), f" ({names})\n",
             f"SELECT {names}\nFROM file([{files}], 'Native', {sql.literal(structure)})",
@@ -249,7 +253,7 @@ class DecodePush(Decode):
     def _writers(self, order: Order) -> int:
         return self._streams
 
-    def _feed(self, order: Order, pipes: list[str], lane: int, tick: Tick) -> Outcome:
+    def _feed(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
         from rowfall.push.streams import QUIET_SECONDS  # http.client takes 20 ms
 
         names = ", ".join(sql.name(c.name) for c in order.schema.columns)
@@ -260,7 +264,7 @@ class DecodePush(Decode):
         settings = {k: v for k, v in {**order.settings, "async_insert": 0}.items() if k in known}
         if self._packed:
             settings["decompress"] = 1  # of the HTTP interface
-        seen: list[Mapping[str, int]] = [{} for _ in pipes]
+        seen: list[Mapping[str, int]] = [{} for _ in outputs]
 
         def send(number: int) -> Outcome:
             def own(progress: Mapping[str, int]) -> None:
@@ -269,11 +273,11 @@ class DecodePush(Decode):
 
             return self._server.run(
                 Statement(text, settings, query_id=f"{order.attempt}_{number}"),
-                lane=_LANES + number, on_tick=own, body=chunks(pipes[number], QUIET_SECONDS),
+                lane=_LANES + number, on_tick=own, body=chunks(outputs[number], QUIET_SECONDS),
             )  # fmt: skip
 
-        with ThreadPoolExecutor(len(pipes)) as pool:
-            sent = [pool.submit(send, number) for number in range(len(pipes))]
+        with ThreadPoolExecutor(len(outputs)) as pool:
+            sent = [pool.submit(send, number) for number in range(len(outputs))]
             wait(sent, return_when=FIRST_EXCEPTION)
             if any(s.done() and s.exception() for s in sent):
                 # Without the decoder the other bodies end, and with them their statements.
@@ -352,8 +356,18 @@ class _Child:
         written, stored = self._written
         return stored if rows is None or rows >= written else stored * rows // written
 
-    def wait(self) -> None:
-        self._process.wait()
+    @property
+    def rows(self) -> int:
+        """Written so far."""
+        return self._written[0]
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Whether the program ends within so many seconds."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def kill(self) -> None:
         if self._process.poll() is None:
@@ -373,12 +387,12 @@ class _Child:
         return code, self._last.decode(errors="replace").strip()
 
 
-def _release(child: _Child, pipes: list[str], done: threading.Event) -> None:
+def _release(child: _Child, outputs: list[str], done: threading.Event) -> None:
     """After the decoder has gone: let go a reader that opens its pipe only now."""
     child.wait()
     while not done.wait(LOOK_SECONDS):
-        for pipe in pipes:
+        for pipe in outputs:
             try:
                 os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
             except OSError:
-                continue  # nobody waits there
+                continue  # nobody waits there, or it is no pipe

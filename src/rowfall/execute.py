@@ -255,6 +255,7 @@ class Executor:
             tally.stored += done.stored
             tally.raw += done.outcome.bytes_read
             tally.helper_seconds += done.outcome.helper_seconds
+            tally.writing_seconds += done.outcome.writing_seconds
             tally.publish_seconds += time.monotonic() - begin
         self._watch.finished(done.attempt, done.outcome.rows_read, done.stored)
         self.emit(

@@ -55,6 +55,8 @@ class Inputs:
     """Why rowfall-decode does not parse them; "" if it does."""
     sorted_by: tuple[str, ...] = ()
     """Columns that it sorts blocks by."""
+    unbuilt: str = "rowfall-decode does not parse them"
+    """Why the engine writes the parts; "" where rowfall-decode does."""
     exact: bool = True
     """The engine that stores takes floats of text exactly (see bodies.for_server)."""
     seats: tuple[SeatFacts, ...] = ()

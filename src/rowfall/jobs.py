@@ -349,8 +349,9 @@ def _check_choices(options: Options) -> None:
         raise UsageError(f"--method {options.method} is not one of {', '.join(METHODS)}")
     if options.decoder not in ("auto", "always", "never"):
         raise UsageError(f"--decoder {options.decoder} is not one of auto, always, never")
-    if options.presort not in ("auto", "on", "off"):
-        raise UsageError(f"--presort {options.presort} is not one of auto, on, off")
+    for name in ("presort", "build"):
+        if (wish := getattr(options, name)) not in ("auto", "on", "off"):
+            raise UsageError(f"--{name} {wish} is not one of auto, on, off")
     if options.compress not in WISHES:
         raise UsageError(f"--compress {options.compress} is not one of {', '.join(WISHES)}")
     if options.wait and not all(_WAIT.fullmatch(one) for one in options.wait.split(",")):

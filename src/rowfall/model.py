@@ -142,7 +142,8 @@ class Outcome:
         peak_memory: bytes at the statement's highest point, 0 when unknown.
         data: the result in the asked format.
         events: the engine's ProfileEvents, name -> count.
-        helper_seconds: of ``cpu_seconds``, those of another process than the engine's.
+        helper_seconds: of ``cpu_seconds``, those of another process than the engine's, and of
+            these ``writing_seconds`` those that went into parts.
     """
 
     rows_read: int = 0
@@ -153,6 +154,7 @@ class Outcome:
     peak_memory: int = 0
     data: bytes = b""
     helper_seconds: float = 0.0
+    writing_seconds: float = 0.0
     events: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -260,6 +262,7 @@ class Plan:
         decoder: who parses text: ``rowfall-decode``, or ``engine``. ``why_decoder``: if the
             engine, why.
         sorted_by: columns that rowfall-decode sorts blocks by before they are sent.
+        why_unbuilt: why parts are not built here; "" where they are.
         compress: how blocks are compressed on their way to a server: ``lz4`` or ``none``; "" where
             none are sent. ``why_compress``: why so.
         settings: for the INSERT of every attempt.
@@ -296,6 +299,7 @@ class Plan:
     decoder: str = "engine"
     why_decoder: str = ""
     sorted_by: tuple[str, ...] = ()
+    why_unbuilt: str = ""
     compress: str = ""
     why_compress: str = ""
     views: tuple[str, ...] = ()

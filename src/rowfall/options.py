@@ -223,6 +223,14 @@ class Options:
         "the engine its own sort; on fails where it cannot. Default: auto.",
         "Tuning",
     )
+    build: str = _opt(
+        "auto",
+        "--build",
+        "auto|on|off",
+        "Whether rowfall-decode writes the parts of a table of the embedded engine, which then "
+        "only attaches them; on fails where it cannot. Default: auto.",
+        "Tuning",
+    )
     compress: str = _opt(
         "auto",
         "--compress",

@@ -92,7 +92,9 @@ def make_report(
     elif alive and tally.rows:
         own = tally.query_ids if job.target.server else ()
         costs = _costs(job, made, tally, load_id, seconds, cpu)
-        shares = summary.phases(job.engine, tally.publish_seconds, own)
+        writing = tally.writing_seconds
+        built = {"read": tally.helper_seconds - writing, "insert": writing} if writing else {}
+        shares = summary.phases(job.engine, tally.publish_seconds, own, built)
     active = 0
     if job.target.table and alive:
         for seat in job.seats:

@@ -74,6 +74,7 @@ def make_plan(inputs: Inputs) -> Plan:
         decoder="engine" if inputs.undecoded else "rowfall-decode",
         why_decoder=inputs.undecoded,
         sorted_by=inputs.sorted_by,
+        why_unbuilt=inputs.unbuilt,
         compress=compress,
         why_compress=why_compress,
         views=inputs.views,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rowfall import attempts, complaint, infer, link, pieces, planner, spread, sql, views
+from rowfall import attempts, building, complaint, infer, link, pieces, planner, spread, sql, views
 from rowfall.engines.codes import DATA_CODES
 from rowfall.engines.machine import usable_cores
 from rowfall.errors import DataError, RowfallError, TargetError, UsageError
@@ -79,6 +80,9 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         cores_here=usable_cores(),
         link=link.look(job),
     )
+    if not (why := building.choose(job, inputs)):
+        inputs = replace(inputs, delivery="build")
+    inputs = replace(inputs, unbuilt=why)
     made = planner.make_plan(spread.spread(job, inputs) if job.keyed else inputs)
     job.cpu_before = job.cpu_here
     return made, landed

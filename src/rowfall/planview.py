@@ -66,6 +66,7 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         "decoder": plan.decoder,
         "why_decoder": plan.why_decoder,
         "sorted_by": list(plan.sorted_by),
+        "why_unbuilt": plan.why_unbuilt,
         "compress": plan.compress,
         "why_compress": plan.why_compress,
         "views": list(plan.views),
@@ -218,7 +219,10 @@ def _parser(plan: Plan) -> list[tuple[str, str]]:
     if plan.why_decoder:
         return [("parser", f"the engine's: {plan.why_decoder}")]
     order = f", blocks sorted by {', '.join(plan.sorted_by)}" if plan.sorted_by else ""
-    return [("parser", plan.decoder + order)]
+    lines = [("parser", plan.decoder + order)]
+    if plan.placement == "embedded" and plan.table and plan.why_unbuilt:
+        lines.append(("parts", f"the engine's: {plan.why_unbuilt}"))
+    return lines
 
 
 def _packed(plan: Plan) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowfall import decoding
+from rowfall.build import Build
 from rowfall.decode import Decode, DecodePush, Given
 from rowfall.delivery import Delivery, Pull, Push
 from rowfall.jobs import Job, Seat
@@ -54,7 +55,7 @@ def _one(job: Job, plan: Plan, seat: Seat) -> Delivery:
         return reader
     if server is not None:
         return DecodePush(program, server, given, plan.streams, packed=plan.compress == LZ4)
-    return Decode(program, seat.engine, given)
+    return (Build if plan.delivery == "build" else Decode)(program, seat.engine, given)
 
 
 def _of_text(plan: Plan) -> bool:

@@ -62,7 +62,7 @@ class Sides:
         # What a server has pulled it can read again; what was pushed only this machine can.
         listing = made.listing
         texts = any(map(listing.of_text, range(len(listing))))
-        pulled = made.delivery == "pull" and not texts
+        pulled = made.delivery != "push" and not texts
         self._reads: Engine = job.scout if pulled else job.reader
         self._source = job.puller if pulled else job.source
         known = self._reads.facts.settings

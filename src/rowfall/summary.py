@@ -36,11 +36,15 @@ _SOURCES = ("File", "S3", "URL", "Numbers", "ObjectStorage", "Storage")
 
 
 def phases(
-    engine: Engine, publish_seconds: float, query_ids: Sequence[str] = ()
+    engine: Engine,
+    publish_seconds: float,
+    query_ids: Sequence[str] = (),
+    built: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Share of the engine's working time per phase, 0..1; empty when the engine tells nothing.
+    """Share of the working time per phase, 0..1; empty when nothing tells.
 
     Args:
+        built: seconds per phase of parts that were not made by the engine.
         query_ids: of a server's statements that count; nothing for an engine of our own.
 
     ``read`` = read, decompress, parse; ``convert`` = checks, expressions and block building;
@@ -59,7 +63,7 @@ def phases(
         )
     except RowfallError:
         return {}  # an engine without the log still has a report
-    totals: dict[str, float] = {}
+    totals: dict[str, float] = dict(built or {})
     for name, microseconds in rows:
         phase = _PHASES.get(name)
         if phase is None:

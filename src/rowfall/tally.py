@@ -11,7 +11,8 @@ from rowfall.results import Failure
 
 _SUMS = (
     "rows", "rejected", "stored", "raw", "written", "parts", "landed", "elsewhere", "attempts",
-    "retries", "publish_seconds", "helper_seconds", "failures", "notes", "query_ids",
+    "retries", "publish_seconds", "helper_seconds", "writing_seconds", "failures",
+    "notes", "query_ids",
 )  # fmt: skip
 
 
@@ -31,6 +32,7 @@ class Tally:
     retries: int = 0
     publish_seconds: float = 0.0
     helper_seconds: float = 0.0
+    writing_seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     settings: tuple[Setting, ...] = ()

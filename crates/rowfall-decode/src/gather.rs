@@ -22,25 +22,112 @@ impl Sink for Vec<u8> {
 /// Rows that are gathered between two looks at the room that is left.
 const STEP: usize = 1024;
 
+/// Some rows of a column: a run of neighbours, or those of an order.
+#[derive(Clone, Copy)]
+pub enum Rows<'a> {
+    From(usize, usize),
+    Order(&'a [u32]),
+}
+
+impl Rows<'_> {
+    pub fn len(&self) -> usize {
+        match self {
+            Rows::From(from, to) => to - from,
+            Rows::Order(order) => order.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Something of each row.
+    pub fn map<T>(self, mut each: impl FnMut(usize) -> T) -> impl Iterator<Item = T> {
+        let (run, order) = match self {
+            Rows::From(from, to) => (from..to, &[][..]),
+            Rows::Order(order) => (0..0, order),
+        };
+        run.chain(order.iter().map(|row| *row as usize)).map(move |row| each(row))
+    }
+}
+
 /// Append the marks of NULL (if there are any) and the values, in an order that has each row once.
 pub fn gather(values: Values<'_>, order: &[u32], out: &mut impl Sink) -> io::Result<()> {
+    let rows = Rows::Order(order);
     if values.kind.nullable {
-        fixed::<1>(values.nulls, order, out)?;
+        fixed(values.nulls, 1, rows, out)?;
     }
     match values.kind.width() {
         0 => strings(values, order, out),
-        1 => fixed::<1>(values.data, order, out),
-        2 => fixed::<2>(values.data, order, out),
-        4 => fixed::<4>(values.data, order, out),
-        8 => fixed::<8>(values.data, order, out),
-        16 => fixed::<16>(values.data, order, out),
-        32 => fixed::<32>(values.data, order, out),
-        n => slices(values.data, n, order, out),
+        width => fixed(values.data, width, rows, out),
+    }
+}
+
+/// Append values of `width` bytes.
+pub fn fixed(data: &[u8], width: usize, rows: Rows<'_>, out: &mut impl Sink) -> io::Result<()> {
+    let order = match rows {
+        Rows::Order(order) => order,
+        Rows::From(from, to) => {
+            let bytes = &data[from * width..to * width];
+            out.room(bytes.len())?.extend_from_slice(bytes);
+            return Ok(());
+        }
+    };
+    match width {
+        1 => values::<1>(data, order, out),
+        2 => values::<2>(data, order, out),
+        4 => values::<4>(data, order, out),
+        8 => values::<8>(data, order, out),
+        16 => values::<16>(data, order, out),
+        32 => values::<32>(data, order, out),
+        n => slices(data, n, order, out),
+    }
+}
+
+/// Append the sizes of strings, eight bytes each; `starts` is where each starts, length included.
+pub fn sizes(starts: &[u32], rows: Rows<'_>, out: &mut impl Sink) -> io::Result<()> {
+    let size = |row: usize| u64::from(text_of(starts, row).1);
+    let out = out.room(8 * rows.len())?;
+    match rows {
+        Rows::From(from, to) => (from..to).for_each(|row| out.extend(size(row).to_le_bytes())),
+        Rows::Order(order) => {
+            order.iter().for_each(|row| out.extend(size(*row as usize).to_le_bytes()));
+        }
+    }
+    Ok(())
+}
+
+/// Where the text of a string starts behind its length, and its size.
+#[inline(always)]
+pub fn text_of(starts: &[u32], row: usize) -> (u32, u32) {
+    let (start, end) = (starts[row], starts[row + 1]);
+    let whole = end - start;
+    // A length takes one byte up to 127, two up to 16,383, three up to 2,097,151; no string is as
+    // long as what takes five.
+    let used = 1
+        + u32::from(whole >= 130)
+        + u32::from(whole >= (1 << 14) + 3)
+        + u32::from(whole >= (1 << 21) + 4);
+    (start + used, whole - used)
+}
+
+/// Append strings without their lengths.
+pub fn texts(data: &[u8], starts: &[u32], rows: Rows<'_>, out: &mut impl Sink) -> io::Result<()> {
+    match rows {
+        Rows::From(from, to) => copy(data, (from..to).map(|row| text_of(starts, row)), out),
+        Rows::Order(order) => copy(
+            data,
+            order.iter().map(|row| {
+                prefetch(starts, *row as usize + 16);
+                text_of(starts, *row as usize)
+            }),
+            out,
+        ),
     }
 }
 
 /// Values of N bytes.
-pub fn fixed<const N: usize>(data: &[u8], order: &[u32], out: &mut impl Sink) -> io::Result<()> {
+fn values<const N: usize>(data: &[u8], order: &[u32], out: &mut impl Sink) -> io::Result<()> {
     let values = data.as_chunks::<N>().0;
     for rows in order.chunks(STEP) {
         let out = out.room(rows.len() * N)?;
@@ -81,25 +168,42 @@ fn slices(data: &[u8], width: usize, order: &[u32], out: &mut impl Sink) -> io::
     Ok(())
 }
 
-/// Strings with their lengths before them, copied 16 bytes at once.
+/// Strings with their lengths before them.
 fn strings(values: Values<'_>, order: &[u32], out: &mut impl Sink) -> io::Result<()> {
-    let (data, starts) = (values.data, starts_of(values, order.len()));
-    for rows in order.chunks(64) {
-        let mut total = 0;
-        for &row in rows {
-            let start = starts[row as usize] as usize;
-            prefetch(data, start + 64);
-            prefetch(&starts, row as usize + 16);
-            total += starts[row as usize + 1] as usize - start;
+    let starts = starts_of(values, order.len());
+    let span = |row: &u32| {
+        let row = *row as usize;
+        prefetch(&starts, row + 16);
+        (starts[row], starts[row + 1] - starts[row])
+    };
+    copy(values.data, order.iter().map(span), out)
+}
+
+/// Append pieces of the data, given by where they start and how long they are, 16 bytes at once.
+fn copy(
+    data: &[u8],
+    mut spans: impl Iterator<Item = (u32, u32)>,
+    out: &mut impl Sink,
+) -> io::Result<()> {
+    let mut now = [(0, 0); 64];
+    loop {
+        let (mut count, mut total) = (0, 0);
+        for (place, span) in now.iter_mut().zip(&mut spans) {
+            *place = span;
+            prefetch(data, span.0 as usize + 64);
+            total += span.1 as usize;
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(());
         }
         let out = out.room(total + 16)?;
         let mut at = out.len();
         let limit = at + total;
-        for &row in rows {
-            let (start, end) = (starts[row as usize] as usize, starts[row as usize + 1] as usize);
-            let len = end - start;
-            assert!(end <= data.len() && at + len <= limit);
-            // SAFETY: `total` bytes and 16 more were reserved behind what `out` held, the strings
+        for &(start, len) in &now[..count] {
+            let (start, len) = (start as usize, len as usize);
+            assert!(start + len <= data.len() && at + len <= limit);
+            // SAFETY: `total` bytes and 16 more were reserved behind what `out` held, the pieces
             // so far and this one are no longer than `total`, and reads stay inside the data.
             unsafe {
                 let (from, to) = (data.as_ptr().add(start), out.as_mut_ptr().add(at));
@@ -119,7 +223,6 @@ fn strings(values: Values<'_>, order: &[u32], out: &mut impl Sink) -> io::Result
         // SAFETY: everything up to `at` was written.
         unsafe { out.set_len(at) };
     }
-    Ok(())
 }
 
 /// Have a later place of the data on its way: an order walks through many runs of rows side by

@@ -5,6 +5,7 @@
 pub mod ahead;
 pub mod block;
 pub mod cells;
+mod costs;
 pub mod delimited;
 pub mod error;
 pub mod escapes;
@@ -20,6 +21,8 @@ mod look;
 pub mod low;
 pub mod native;
 pub mod nested;
+pub mod output;
+pub mod part;
 pub mod remote;
 pub mod request;
 pub mod run;

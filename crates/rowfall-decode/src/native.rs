@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 
 use crate::cells::Column;
-use crate::frames;
+use crate::frames::{self, Codec};
 use crate::gather::{Sink, gather, gather_offsets};
 use crate::low;
 use crate::types::{Base, Type, append_text};
@@ -152,7 +152,7 @@ impl Output {
             None => &self.buffer,
             Some(frames) => {
                 frames.clear();
-                frames::append(&self.buffer, frames);
+                frames::append(&self.buffer, Codec::Lz4, frames);
                 &*frames
             }
         };

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::costs;
 use crate::error::Fail;
 use crate::inputs::Inputs;
-use crate::native::Output;
+use crate::output::Output;
 use crate::scan::Simd;
-use crate::spec::{OutputCompression, Spec};
+use crate::spec::Spec;
 use crate::worker::{Done, Worker, Written};
 
 /// What the workers share.
@@ -56,10 +57,12 @@ pub fn run(spec: &Spec) -> Result<Value, Fail> {
         return Err(fail);
     }
     let done = shared.done.into_inner().expect("no worker panics");
-    Ok(summary(spec, &done.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>()))
+    let done: Vec<_> = done.into_iter().map(Option::unwrap_or_default).collect();
+    Ok(summary(spec, &done, &shared.written))
 }
 
-fn summary(spec: &Spec, done: &[Done]) -> Value {
+fn summary(spec: &Spec, done: &[Done], written: &Written) -> Value {
+    let seconds = |seconds: f64| (seconds * 1e3).round() / 1e3;
     let inputs: Vec<Value> = spec
         .inputs
         .iter()
@@ -70,21 +73,10 @@ fn summary(spec: &Spec, done: &[Done]) -> Value {
         "rows": done.iter().map(|d| d.rows).sum::<u64>(),
         "bytes_read": done.iter().map(|d| d.bytes_read).sum::<u64>(),
         "bytes_raw": done.iter().map(|d| d.bytes_raw).sum::<u64>(),
-        "cpu_seconds": cpu_seconds(),
+        "cpu_seconds": seconds(costs::process()),
+        "writing_seconds": seconds(written.nanoseconds.load(Ordering::Relaxed) as f64 / 1e9),
         "inputs": inputs,
     })
-}
-
-/// User and system time of this process so far.
-fn cpu_seconds() -> f64 {
-    // SAFETY: all zeros is a valid rusage, and the call fills it.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        usage
-    };
-    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
-    ((seconds(usage.ru_utime) + seconds(usage.ru_stime)) * 1e3).round() / 1e3
 }
 
 impl Shared<'_> {
@@ -112,8 +104,7 @@ impl Shared<'_> {
 
     fn work(&self, path: &str) {
         let last = self.spec.inputs.len();
-        let packed = self.spec.output_compression == OutputCompression::Lz4;
-        let mut worker = match Output::open(path, packed) {
+        let mut worker = match Output::open(path, self.spec) {
             Ok(output) => Worker::new(self.spec, self.simd, output, &self.written),
             Err(error) => return self.fail(last, Fail::output(path, &error)),
         };

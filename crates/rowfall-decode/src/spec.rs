@@ -57,6 +57,10 @@ pub struct Spec {
     pub ahead: bool,
     #[serde(default)]
     pub output_compression: OutputCompression,
+    /// Outputs are folders that are made, and each block becomes a part of a MergeTree table that
+    /// is sorted by `sort_by`.
+    #[serde(default)]
+    pub parts: bool,
     /// Bytes of text looked at together; for tests.
     #[serde(default = "chunk")]
     pub chunk_bytes: usize,

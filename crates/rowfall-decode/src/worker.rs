@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::block::{Bad, Sorting};
 use crate::cells::{Column, Rules, Style};
+use crate::costs;
 use crate::delimited::{self, Layout, Problem, Text};
 use crate::error::{Decline, Fail, shorten};
 use crate::header;
 use crate::inputs::Raw;
 use crate::json;
-use crate::native::Output;
+use crate::output::Output;
 use crate::scan::{Scan, Simd, scan};
 use crate::spec::{Compression, Format, Input, Spec, Unknown};
 use crate::window::{LONGEST, Opened, Window};
@@ -27,6 +28,8 @@ pub struct Done {
 pub struct Written {
     pub rows: AtomicU64,
     pub bytes: AtomicU64,
+    /// CPU time of making parts.
+    pub nanoseconds: AtomicU64,
 }
 
 /// One thread's state; its buffers are kept from block to block and file to file.
@@ -94,8 +97,12 @@ impl<'a> Worker<'a> {
             return Ok(());
         }
         let order = self.sorting.sort(&mut self.columns, self.rows);
+        let began = costs::thread();
         let written = self.output.write(&self.names, &self.columns, self.rows, order);
-        written.map_err(|error| Fail::output(&self.output.path, &error))?;
+        written.map_err(|error| Fail::output(self.output.path(), &error))?;
+        if self.spec.parts {
+            self.written.nanoseconds.fetch_add(costs::thread() - began, Ordering::Relaxed);
+        }
         self.columns.iter_mut().for_each(Column::clear);
         let bytes = std::mem::take(&mut self.unwritten);
         self.written.bytes.fetch_add(bytes, Ordering::Relaxed);

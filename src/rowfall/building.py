@@ -1,0 +1,114 @@
+"""Whether rowfall-decode may write the parts of a table itself, so that they are only attached.
+
+The parts are what the embedded engine would write for the same blocks: wide, sorted, in LZ4. Only
+tables that ask for nothing else are built; whatever the engine would do besides writing columns
+(indices, projections, codecs, constraints, expiry, views) is left to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rowfall import forecast, sql
+from rowfall.codec import parse_type
+from rowfall.decoding import PROGRAM
+from rowfall.errors import UsageError
+from rowfall.inputs import Inputs
+from rowfall.jobs import Job
+from rowfall.model import Column, Schema
+from rowfall.publish import ask
+from rowfall.sqltext import quote
+from rowfall.targets.base import Publish
+
+# Smaller blocks become compact parts, one file each (min_bytes_for_wide_part): with a file for
+# each column the engine would have to merge them all the sooner.
+LEAST_BYTES = 10 << 20
+# File names are those of the columns: others are escaped, and long ones hashed.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
+_NESTED = frozenset({"Array", "Map", "Tuple"})
+_PLAIN = "SETTINGS index_granularity = 8192"
+
+
+def choose(job: Job, inputs: Inputs) -> str:
+    """Why the engine writes the parts of a load; "" when rowfall-decode does.
+
+    Raises:
+        UsageError: ``--build on``, and it cannot.
+    """
+    wish = job.options.build
+    why = obstacle(job, inputs)
+    if wish == "on" and why:
+        raise UsageError(f"parts cannot be built: {why}", hint="Leave out --build on.")
+    if wish == "off":
+        return "--build off"
+    if wish == "auto" and not why:
+        todo = [i for i in range(len(inputs.listing)) if i not in inputs.landed]
+        rows = forecast.count(inputs, todo)
+        if rows is not None and rows * inputs.schema.row_bytes < LEAST_BYTES * inputs.facts.cores:
+            return "there are few rows"
+    return why
+
+
+def obstacle(job: Job, inputs: Inputs) -> str:
+    """Why only the engine can write the parts of the table, as half a sentence; "" if not."""
+    target, schema = inputs.target, inputs.schema
+    if target.folder is None or target.caps.publish is not Publish.ATTACH:
+        return "rows go into no table of the embedded engine"
+    if inputs.undecoded:
+        return f"{PROGRAM} does not parse: {inputs.undecoded}"
+    if inputs.options.direct:
+        return "rows go straight into the table"
+    if inputs.views:
+        return "materialized views read the rows that are inserted"
+    for column in schema.columns:
+        if not _NAME.match(column.name):
+            return f"the files of a column named {column.name} have names of their own"
+        if parse_type(column.type).base in _NESTED:
+            return f"only the engine writes {column.type} (column {column.name})"
+    why = _of_table(job, schema) if schema.exists else _of_new(schema)
+    if why:
+        return why
+    keys = [c for c in schema.columns if c.name in inputs.sorted_by]
+    if any("Nullable" in c.type for c in keys):
+        return "a column of its key may be NULL"
+    return ""
+
+
+def _of_new(schema: Schema) -> str:
+    if schema.engine != "MergeTree":
+        return f"its engine is {schema.engine}"
+    return "it has a partition key" if schema.partition_by else ""
+
+
+def _of_table(job: Job, schema: Schema) -> str:
+    """Of a table that is there: it has to be what its columns and its key make of it."""
+    rows = ask(
+        job.engine,
+        "SELECT create_table_query, sorting_key, (SELECT groupArray((name, type)) FROM "
+        f"(SELECT name, type FROM system.columns WHERE {_is(job)} ORDER BY position)) "
+        f"FROM system.tables WHERE database = {quote(job.local.database)} "
+        f"AND name = {quote(job.home)}",
+    )
+    if not rows:
+        return "the table is not there"
+    create, key, columns = rows[0]
+    if [(c.name, c.type) for c in schema.columns] != [tuple(column) for column in columns]:
+        return "the load does not fill all columns of the table in their order"
+    return (
+        ""
+        if create in plain(job.local.database, job.home, schema.columns, key)
+        else ("its definition says more than columns and ORDER BY")
+    )
+
+
+def _is(job: Job) -> str:
+    return sql.table_is(job.local.database, job.home)
+
+
+def plain(database: str, table: str, columns: Sequence[Column], key: str) -> tuple[str, ...]:
+    """The definitions of a table that has columns and a key only, as the engine shows them."""
+    listed = ", ".join(f"`{c.name}` {c.type}" for c in columns)
+    head = f"CREATE TABLE {sql.qualified(database, table)} ({listed}) ENGINE = MergeTree ORDER BY "
+    orders = (f"({key})", key) if key else ("tuple()",)
+    return tuple(f"{head}{order} {_PLAIN}" for order in orders)
