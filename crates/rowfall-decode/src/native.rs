@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 
 use crate::cells::Column;
-use crate::frames::{self, Codec};
+use crate::frames::{Codec, Frames};
 use crate::gather::{Sink, gather, gather_offsets};
 use crate::low;
 use crate::types::{Base, Type, append_text};
@@ -78,7 +78,7 @@ pub struct Output {
     file: File,
     buffer: Vec<u8>,
     /// Frames of compressed bytes; None to write them as they are.
-    frames: Option<Vec<u8>>,
+    frames: Option<Frames>,
 }
 
 /// Bytes that are gathered before they are written: they stay in the cache.
@@ -108,7 +108,7 @@ impl Output {
             path: path.to_owned(),
             file,
             buffer: Vec::new(),
-            frames: packed.then(Vec::new),
+            frames: packed.then(Frames::default),
         })
     }
 
@@ -149,11 +149,11 @@ impl Output {
     /// Write out what the buffer holds.
     fn empty(&mut self) -> io::Result<()> {
         let bytes = match &mut self.frames {
-            None => &self.buffer,
+            None => &self.buffer[..],
             Some(frames) => {
                 frames.clear();
-                frames::append(&self.buffer, Codec::Lz4, frames);
-                &*frames
+                frames.append(&self.buffer, Codec::Lz4);
+                frames.bytes()
             }
         };
         self.file.write_all(bytes)?;

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::cells::{Column, Values};
+use crate::frames::Frames;
 use crate::gather::{self, Rows, Sink};
 use crate::low;
 use crate::types::{Base, starts_of};
@@ -75,7 +76,13 @@ impl Output {
         }
         let keys: Vec<Values<'_>> = self.keys.iter().map(|&key| columns[key].values()).collect();
         if !keys.is_empty() {
-            packed_file(&folder, "primary.cidx", &block.key(&keys), &mut sums)?;
+            packed_file(
+                &mut Frames::default(),
+                &folder,
+                "primary.cidx",
+                &block.key(&keys),
+                &mut sums,
+            )?;
         }
         kinds.sort_unstable();
         let kinds: Vec<_> = kinds
@@ -158,7 +165,12 @@ impl Block<'_> {
             });
         }
         if kind.nullable {
-            write(".null", &mut |rows, out| gather::fixed(&column.nulls, 1, rows, out))?;
+            // Without a NULL the marks are the same in every order.
+            let none = column.nulls.iter().all(|null| *null == 0);
+            write(".null", &mut |rows, out| {
+                let rows = if none { Rows::From(0, rows.len()) } else { rows };
+                gather::fixed(&column.nulls, 1, rows, out)
+            })?;
         }
         let mut defaults = None;
         match kind.width() {

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::frames::{self, Codec};
+use crate::frames::{Codec, Frames};
 use crate::gather::Sink;
 use crate::part::sums::{Hash, Sums};
 
@@ -22,7 +22,8 @@ pub struct Stream {
     name: String,
     file: Option<File>,
     text: Vec<u8>,
-    packed: Vec<u8>,
+    packed: Frames,
+    small: Frames,
     /// Compressed bytes in the file and in `packed`.
     stored: u64,
     text_sum: Hash,
@@ -70,7 +71,8 @@ impl Stream {
         self.mark(0)?;
         self.file = None;
         sums.add(format!("{}.bin", self.name), &self.stored_sum, Some(&self.text_sum));
-        packed_file(folder, &format!("{}.cmrk2", self.name), &self.marks, sums)
+        let name = format!("{}.cmrk2", self.name);
+        packed_file(&mut self.small, folder, &name, &self.marks, sums)
     }
 
     /// End the block.
@@ -78,30 +80,35 @@ impl Stream {
         if self.text.is_empty() {
             return Ok(());
         }
-        let before = self.packed.len();
+        let before = self.packed.bytes().len();
         self.text_sum.add(&self.text);
-        frames::append_one(&self.text, Codec::Lz4, &mut self.packed);
-        self.stored += (self.packed.len() - before) as u64;
+        self.packed.append_one(&self.text, Codec::Lz4);
+        self.stored += (self.packed.bytes().len() - before) as u64;
         self.text.clear();
-        if self.packed.len() >= PIECE { self.write() } else { Ok(()) }
+        if self.packed.bytes().len() >= PIECE { self.write() } else { Ok(()) }
     }
 
     fn write(&mut self) -> io::Result<()> {
-        self.stored_sum.add(&self.packed);
-        self.file.as_mut().expect("begun").write_all(&self.packed)?;
+        self.stored_sum.add(self.packed.bytes());
+        self.file.as_mut().expect("begun").write_all(self.packed.bytes())?;
         self.packed.clear();
         Ok(())
     }
 }
 
 /// A small file of compressed blocks: marks, or the primary key.
-pub fn packed_file(folder: &Path, name: &str, text: &[u8], sums: &mut Sums) -> io::Result<()> {
-    let (mut packed, mut text_sum, mut stored_sum) = (Vec::new(), Hash::default(), Hash::default());
-    for block in text.chunks(LEAST) {
-        frames::append_one(block, Codec::Zstd, &mut packed);
-    }
+pub fn packed_file(
+    packed: &mut Frames,
+    folder: &Path,
+    name: &str,
+    text: &[u8],
+    sums: &mut Sums,
+) -> io::Result<()> {
+    packed.clear();
+    let (mut text_sum, mut stored_sum) = (Hash::default(), Hash::default());
+    text.chunks(LEAST).for_each(|block| packed.append_one(block, Codec::Zstd));
     text_sum.add(text);
-    stored_sum.add(&packed);
+    stored_sum.add(packed.bytes());
     sums.add(name.to_owned(), &stored_sum, Some(&text_sum));
-    std::fs::write(folder.join(name), packed)
+    std::fs::write(folder.join(name), packed.bytes())
 }

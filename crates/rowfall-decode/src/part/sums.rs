@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::frames::{self, Codec};
+use crate::frames::{Codec, Frames};
 use crate::types::append_text;
 
 /// Hash of bytes that come one after the other, as the engine makes it: CityHash128 (1.0.2) of
@@ -100,9 +100,9 @@ impl Sums {
                 put_sum(&mut list, text);
             }
         }
-        let mut out = b"checksums format version: 4\n".to_vec();
-        frames::append(&list, Codec::Lz4, &mut out);
-        out
+        let mut frames = Frames::default();
+        frames.append(&list, Codec::Lz4);
+        [b"checksums format version: 4\n", frames.bytes()].concat()
     }
 }
 
