@@ -42,12 +42,12 @@ impl Rows<'_> {
     }
 
     /// Something of each row.
-    pub fn map<T>(self, mut each: impl FnMut(usize) -> T) -> impl Iterator<Item = T> {
+    pub fn map<T>(self, each: impl FnMut(usize) -> T) -> impl Iterator<Item = T> {
         let (run, order) = match self {
             Rows::From(from, to) => (from..to, &[][..]),
             Rows::Order(order) => (0..0, order),
         };
-        run.chain(order.iter().map(|row| *row as usize)).map(move |row| each(row))
+        run.chain(order.iter().map(|row| *row as usize)).map(each)
     }
 }
 

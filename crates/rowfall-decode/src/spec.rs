@@ -331,6 +331,12 @@ impl Spec {
                 {
                     self.apart_reason().unwrap_or_default().to_owned()
                 }
+                Ok(kind) if self.parts && !kind.parts().is_empty() => {
+                    "parts are made of flat columns only".to_owned()
+                }
+                Ok(kind) if self.parts && kind.nullable && keys.contains(&number) => {
+                    "parts have no NULL in their key".to_owned()
+                }
                 Ok(kind) if !kind.parts().is_empty() && keys.contains(&number) => {
                     "blocks are not sorted by nested values".to_owned()
                 }
