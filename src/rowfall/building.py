@@ -8,7 +8,6 @@ tables that ask for nothing else are built; whatever the engine would do besides
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from rowfall import forecast, sql
 from rowfall.codec import parse_type
@@ -16,7 +15,8 @@ from rowfall.decoding import PROGRAM
 from rowfall.errors import UsageError
 from rowfall.inputs import Inputs
 from rowfall.jobs import Job
-from rowfall.model import Column, Schema
+from rowfall.model import Schema
+from rowfall.parsing import sorting_key
 from rowfall.publish import ask
 from rowfall.sqltext import quote
 from rowfall.targets.base import Publish
@@ -27,6 +27,10 @@ LEAST_BYTES = 10 << 20
 # File names are those of the columns: others are escaped, and long ones hashed.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 _NESTED = frozenset({"Array", "Map", "Tuple"})
+# Settings of an INSERT that hold here, too.
+_OURS = frozenset(
+    {"max_insert_threads", "min_insert_block_size_rows", "min_insert_block_size_bytes"}
+)
 _PLAIN = "SETTINGS index_granularity = 8192"
 
 
@@ -66,13 +70,22 @@ def obstacle(job: Job, inputs: Inputs) -> str:
             return f"the files of a column named {column.name} have names of their own"
         if parse_type(column.type).base in _NESTED:
             return f"only the engine writes {column.type} (column {column.name})"
-    why = _of_table(job, schema) if schema.exists else _of_new(schema)
+    why = _of_settings(inputs) or (_of_table(job, schema) if schema.exists else _of_new(schema))
     if why:
         return why
+    if not inputs.sorted_by and (key := sorting_key(job, schema)):
+        return f"blocks are not sorted by its key ({key})"
     keys = [c for c in schema.columns if c.name in inputs.sorted_by]
     if any("Nullable" in c.type for c in keys):
         return "a column of its key may be NULL"
     return ""
+
+
+def _of_settings(inputs: Inputs) -> str:
+    """Of settings that were asked for and mean nothing where no INSERT runs."""
+    names = [text.partition("=")[0] for text in inputs.options.set]
+    others = [name for name in names if name not in _OURS]
+    return f"--set {others[0]} is the engine's" if others else ""
 
 
 def _of_new(schema: Schema) -> str:
@@ -83,32 +96,24 @@ def _of_new(schema: Schema) -> str:
 
 def _of_table(job: Job, schema: Schema) -> str:
     """Of a table that is there: it has to be what its columns and its key make of it."""
+    at = sql.table_is(job.local.database, job.home)
     rows = ask(
         job.engine,
-        "SELECT create_table_query, sorting_key, (SELECT groupArray((name, type)) FROM "
-        f"(SELECT name, type FROM system.columns WHERE {_is(job)} ORDER BY position)) "
+        "SELECT create_table_query, engine_full, sorting_key, (SELECT groupArray((name, type)) "
+        f"FROM (SELECT name, type FROM system.columns WHERE {at} ORDER BY position)) "
         f"FROM system.tables WHERE database = {quote(job.local.database)} "
         f"AND name = {quote(job.home)}",
     )
     if not rows:
         return "the table is not there"
-    create, key, columns = rows[0]
+    create, engine, key, columns = rows[0]
     if [(c.name, c.type) for c in schema.columns] != [tuple(column) for column in columns]:
         return "the load does not fill all columns of the table in their order"
-    return (
-        ""
-        if create in plain(job.local.database, job.home, schema.columns, key)
-        else ("its definition says more than columns and ORDER BY")
-    )
-
-
-def _is(job: Job) -> str:
-    return sql.table_is(job.local.database, job.home)
-
-
-def plain(database: str, table: str, columns: Sequence[Column], key: str) -> tuple[str, ...]:
-    """The definitions of a table that has columns and a key only, as the engine shows them."""
-    listed = ", ".join(f"`{c.name}` {c.type}" for c in columns)
-    head = f"CREATE TABLE {sql.qualified(database, table)} ({listed}) ENGINE = MergeTree ORDER BY "
+    # Codecs, defaults, indices, constraints and whatever else would stand among the columns.
+    listed = ", ".join(f"`{c.name}` {c.type}" for c in schema.columns)
     orders = (f"({key})", key) if key else ("tuple()",)
-    return tuple(f"{head}{order} {_PLAIN}" for order in orders)
+    if create.endswith(f" ({listed}) ENGINE = {engine}") and engine in (
+        f"MergeTree ORDER BY {order} {_PLAIN}" for order in orders
+    ):
+        return ""
+    return "its definition says more than columns and ORDER BY"

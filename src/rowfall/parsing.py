@@ -113,7 +113,7 @@ def presort(job: Job, schema: Schema, engine: str) -> tuple[str, ...]:
     elif not job.target.table:
         why = "rows go into no table"
     else:
-        key = _sorting_key(job, schema)
+        key = sorting_key(job, schema)
         found = decoding.sort_columns(key, schema)
         why = f"the table's key is ({key}), not just flat columns of the load" if key else ""
         why = why or "the table has no key"
@@ -122,7 +122,7 @@ def presort(job: Job, schema: Schema, engine: str) -> tuple[str, ...]:
     raise UsageError(f"blocks cannot be sorted: {why}", hint="Leave out --presort on.")
 
 
-def _sorting_key(job: Job, schema: Schema) -> str:
+def sorting_key(job: Job, schema: Schema) -> str:
     """``a, b``: of the table that is there, or of the one that will be made."""
     if schema.exists:
         rows = ask(

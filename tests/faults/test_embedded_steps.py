@@ -24,6 +24,8 @@ KINDS = {
     "plain": ("--partition-by", "id % 3"),
     "--atomic": ("--partition-by", "id % 3", "--atomic"),
     "--replace": ("--replace",),
+    "build": ("--build", "on"),
+    "build --atomic": ("--build", "on", "--atomic"),
 }
 KILLS = ("kill -9 rowfall", "kill -9 engine child")
 OTHERS = ("kill -9 both", "Ctrl-C")

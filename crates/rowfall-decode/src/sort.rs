@@ -313,11 +313,13 @@ fn split(values: Values<'_>) -> Vec<&[u8]> {
 fn compare_values(base: &Base, a: &[u8], b: &[u8]) -> Ordering {
     let signed = match base {
         Base::String | Base::FixedString(_) | Base::Ipv6 => return a.cmp(b),
-        // The upper half comes first, each half with its lowest byte first.
+        // Two numbers, each with its lowest byte first; the engine compares the second one first.
         Base::Uuid => {
-            let half =
-                |v: &[u8], n: usize| v[n * 8..n * 8 + 8].iter().rev().copied().collect::<Vec<_>>();
-            return half(a, 0).cmp(&half(b, 0)).then_with(|| half(a, 1).cmp(&half(b, 1)));
+            let half = |v: &[u8], n: usize| {
+                u64::from_le_bytes(v[n * 8..][..8].try_into().expect("8 bytes"))
+            };
+            let number = |v: &[u8]| (half(v, 1), half(v, 0));
+            return number(a).cmp(&number(b));
         }
         Base::Float32 => {
             let of = |v: &[u8]| float(f32::from_le_bytes(v.try_into().expect("4 bytes")).into());

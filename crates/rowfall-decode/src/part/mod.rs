@@ -61,9 +61,7 @@ impl Output {
         let folder = self.folder.join(self.parts.to_string());
         self.parts += 1;
         std::fs::create_dir(&folder)?;
-        let bytes: usize = columns.iter().map(Column::bytes).sum();
-        let granule = (GRANULE_BYTES * rows / bytes.max(1)).clamp(1, GRANULE);
-        let block = Block { rows, granule, order };
+        let block = Block { rows, granule: granule(columns, rows), order };
         let mut sums = Sums::default();
         let (mut kinds, mut streams) = (Vec::new(), String::new());
         for (name, column) in names.iter().zip(columns) {
@@ -111,6 +109,22 @@ impl Output {
         plain_file(&folder, "metadata_version.txt", "0", None)?;
         std::fs::write(folder.join("checksums.txt"), sums.text())
     }
+}
+
+/// Rows of a granule, as the engine has them for an INSERT: as many as fit into its bytes, or, of
+/// a longer block, so many that the last granule is about as long as the others.
+fn granule(columns: &[Column], rows: usize) -> usize {
+    // In the engine's memory a string has eight bytes besides its text, here one or two.
+    let more = |column: &Column| match column.kind.width() {
+        0 if !column.kind.low => 7 * rows,
+        _ => 0,
+    };
+    let bytes: usize = columns.iter().map(|c| c.nulls.len() + c.data.len() + more(c)).sum();
+    let found = match bytes / GRANULE_BYTES {
+        0 => GRANULE_BYTES / (bytes / rows).max(1),
+        granules => rows / granules,
+    };
+    found.clamp(1, GRANULE)
 }
 
 /// What one part is made of.

@@ -1,0 +1,219 @@
+"""Parts that rowfall-decode writes itself: the same table as the engine's own, or the engine's."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from e2e.tools import Shell
+from rowfall import decoding
+from rowfall.decode import PIPES
+
+ROWS = 300_000
+COUNT = "SELECT count(), sum(cityHash64(*)), uniqExact(id) FROM t"
+PARTS = (
+    "SELECT count(), min(part_type), max(part_type), sum(rows), uniqExact(uuid) "
+    "FROM system.parts WHERE active AND table = 't'"
+)
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> None:
+    assert decoding.program(), "make test builds it: make decoder"
+
+
+def rows(shell: Shell, name: str, start: int, count: int) -> None:
+    """``in/NAME.csv.gz``: unsorted ids, a text of few values, a long one, numbers with gaps."""
+    lines = ["id,kind,note,price,maybe"]
+    lines += [
+        f"{i * 7919 % 1_000_003},k{i % 11},row {i} of the file {name},{i % 997}.{i % 90 + 10},"
+        f"{'' if i % 3 else i}"
+        for i in range(start, start + count)
+    ]
+    path = shell.folder / "in" / f"{name}.csv.gz"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(gzip.compress("\n".join([*lines, ""]).encode(), 1))
+
+
+def delivery(shell: Shell, *args: str) -> tuple[str, str]:
+    made = shell.ok("plan", "in/*.csv.gz", "--table", "t", "--json", *args).document
+    return made["delivery"], made["why_unbuilt"]
+
+
+def test_a_load_is_built_where_it_is_large(shell: Shell) -> None:
+    for n in range(2):
+        rows(shell, f"f{n}", n * ROWS, ROWS)
+    options = ("--order-by", "(kind, id)")
+    assert delivery(shell, *options) == ("build", "")
+    assert "parts are made here" in shell.ok("plan", "in/*.csv.gz", *options).out
+    built = shell.ok("load", "in/*.csv.gz", "--table", "t", "--json", *options).document
+    off = ("--build", "off", "--to", "off")
+    shell.ok("load", "in/*.csv.gz", "--table", "t", *options, *off)
+    assert shell.ok("query", COUNT).out == shell.ok("query", COUNT, "--to", "off").out
+    assert built["rows"] == 2 * ROWS
+    assert built["phases"]["insert"] > 0.05
+    found = shell.ok("query", PARTS, "--format", "TSV").out.split()
+    assert found[1:4] == ["Wide", "Wide", str(2 * ROWS)]
+    assert found[0] == found[4] == str(built["parts_active"])
+    checks = shell.ok(
+        "query", "CHECK TABLE t SETTINGS check_query_single_value_result = 0", "--format", "TSV"
+    ).out
+    assert [line.split("\t")[1] for line in checks.splitlines()] == ["1"] * int(found[0])
+    key = "SELECT count() FROM t WHERE kind = 'k3' AND id BETWEEN 1000 AND 50000"
+    assert (
+        shell.ok("query", f"{key} SETTINGS force_primary_key = 1").out
+        == shell.ok("query", f"{key} SETTINGS use_primary_key = 0").out
+    )
+    assert not list((shell.folder / "rowfall-data" / PIPES).iterdir())
+    again = shell.ok("load", "in/*.csv.gz", "--table", "t", "--json", *options).document
+    assert (again["rows"], again["splits_skipped"]) == (0, 2)
+
+
+def test_parts_of_the_engine_and_built_ones_merge(shell: Shell) -> None:
+    rows(shell, "a", 0, 40_000)
+    shell.ok("load", "in/a.csv.gz", "--table", "t", "--order-by", "id", "--build", "off")
+    rows(shell, "b", 40_000, 40_000)
+    shell.ok("load", "in/b.csv.gz", "--table", "t", "--build", "on")
+    before = shell.ok("query", COUNT).out
+    shell.ok("query", "OPTIMIZE TABLE t FINAL", "--write")
+    assert shell.ok("query", COUNT).out == before
+    assert shell.ok("query", PARTS, "--format", "TSV").out.startswith("1\t")
+
+
+@pytest.mark.parametrize("option", ["--atomic", "--replace"])
+def test_all_at_once(shell: Shell, option: str) -> None:
+    rows(shell, "a", 0, 30_000)
+    shell.ok("load", "in/a.csv.gz", "--table", "t", "--order-by", "id")
+    rows(shell, "b", 30_000, 30_000)
+    done = shell.ok("load", "in/b.csv.gz", "--table", "t", "--build", "on", "--json", option)
+    assert done.document["rows"] == 30_000
+    total = 30_000 if option == "--replace" else 60_000
+    assert shell.ok("query", COUNT, "--format", "TSV").out.split()[0] == str(total)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--partition-by", "kind"], "it has a partition key"),
+        (["--engine", "ReplacingMergeTree"], "its engine is ReplacingMergeTree"),
+        (["--decoder", "never"], "rowfall-decode does not parse: --decoder never"),
+        (["--presort", "off"], "blocks are not sorted by its key (id)"),
+        (["--order-by", "id % 7"], "blocks are not sorted by its key (id % 7)"),
+        (["--direct"], "rows go straight into the table"),
+        (["--to", "null:"], "rows go into no table of the embedded engine"),
+        (["--set", "materialize_statistics_on_insert=1"], "--set materialize_statistics_on_insert"),
+    ],
+)
+def test_build_says_why_it_cannot(shell: Shell, options: list[str], why: str) -> None:
+    rows(shell, "a", 0, 100)
+    key = [] if "--order-by" in options else ["--order-by", "id"]
+    table = [] if "null:" in options else ["--table", "t"]
+    done = shell.run("load", "in/*.csv.gz", "--build", "on", *table, *key, *options)
+    assert done.code == 2
+    assert f"parts cannot be built: {why}" in done.talk
+
+
+@pytest.mark.parametrize(
+    ("column", "tail"),
+    [
+        ("CODEC(ZSTD)", "ORDER BY id"),
+        ("DEFAULT 1", "ORDER BY id"),
+        (", INDEX i price TYPE minmax", "ORDER BY id"),
+        (", CONSTRAINT c CHECK id >= 0", "ORDER BY id"),
+        (", PROJECTION p (SELECT kind, count() GROUP BY kind)", "ORDER BY id"),
+        ("", "ORDER BY (id, kind) PRIMARY KEY id"),
+        ("", "ORDER BY id SETTINGS index_granularity = 1024"),
+        ("", "ORDER BY id TTL toDateTime(id) + INTERVAL 100 YEAR"),
+    ],
+)
+def test_a_table_that_asks_for_more_is_the_engines(shell: Shell, column: str, tail: str) -> None:
+    rows(shell, "a", 0, 1000)
+    shell.ok("load", "in/*.csv.gz", "--table", "other")  # a folder to make tables in
+    columns = f"id UInt32, kind String, note String, maybe Nullable(UInt32), price Float64 {column}"
+    shell.ok("query", f"CREATE TABLE t ({columns}) ENGINE = MergeTree {tail}", "--write")
+    done = shell.run("load", "in/*.csv.gz", "--table", "t", "--build", "on")
+    assert done.code == 2
+    assert "parts cannot be built: its definition says more than columns" in done.talk
+
+
+@pytest.mark.parametrize("key", ["id", "(kind, id)", "tuple()"])
+def test_a_plain_table_that_is_there_is_built(shell: Shell, key: str) -> None:
+    rows(shell, "a", 0, 1000)
+    shell.ok("load", "in/*.csv.gz", "--table", "other")
+    shell.ok(
+        "query",
+        "CREATE TABLE t (id UInt32, kind LowCardinality(String), note String, price Float64, "
+        f"maybe Nullable(UInt32)) ENGINE = MergeTree ORDER BY {key}",
+        "--write",
+    )  # fmt: skip
+    assert delivery(shell, "--build", "on") == ("build", "")
+    assert delivery(shell) == ("pull", "there are few rows")
+    shell.ok("load", "in/*.csv.gz", "--table", "t", "--build", "on")
+    assert shell.ok("query", PARTS, "--format", "TSV").out.split()[1] == "Wide"
+
+
+def test_views_get_their_rows_from_the_engine(shell: Shell) -> None:
+    rows(shell, "a", 0, 1000)
+    shell.ok("load", "in/*.csv.gz", "--table", "t", "--order-by", "id")
+    for statement in (
+        "CREATE TABLE sums (kind String, n UInt64) ENGINE = MergeTree ORDER BY kind",
+        "CREATE MATERIALIZED VIEW v TO sums AS SELECT kind, count() AS n FROM t GROUP BY kind",
+    ):
+        shell.ok("query", statement, "--write")
+    rows(shell, "b", 1000, 500)
+    assert delivery(shell)[1] == "materialized views read the rows that are inserted"
+    shell.ok("load", "in/*.csv.gz", "--table", "t")
+    assert shell.ok("query", "SELECT sum(n) FROM sums", "--format", "TSV").out == "500\n"
+
+
+def test_what_the_decoder_declines_the_engine_reads(shell: Shell) -> None:
+    """The good file is built, the other is not, and both are in the table."""
+    rows(shell, "a", 0, 20_000)
+    odd = "id,kind,note,price,maybe\n5,k,a note,1,\n 6,k,another,2,\n"
+    (shell.folder / "in/b.csv.gz").write_bytes(gzip.compress(odd.encode()))
+    schema = "id UInt32, kind String, note String, price Float64, maybe Nullable(UInt32)"
+    done = shell.ok(
+        "load", "in/*.csv.gz", "--table", "t", "--schema", schema, "--order-by", "id", "--build",
+        "on", "--json",
+    ).document  # fmt: skip
+    assert any("read by the engine instead" in note for note in done["notes"])
+    assert done["rows"] == 20_002
+    types = (
+        "SELECT groupUniqArray(part_type::String) FROM system.parts WHERE active AND table = 't'"
+    )
+    assert sorted(shell.ok("query", types, "--format", "TSVRaw").out[2:-3].split("','")) == [
+        "Compact", "Wide",
+    ]  # fmt: skip
+
+
+def decoder_of(pid: int) -> int | None:
+    """The decoder that a process has started."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            if Path(f"/proc/{child}/comm").read_text() == "rowfall-decode\n":
+                return int(child)
+    return None
+
+
+def test_a_killed_decoder_is_started_again(shell: Shell) -> None:
+    for n in range(2):
+        rows(shell, f"f{n}", n * ROWS, ROWS)
+    process = shell.cli.start(
+        "load", "in/*.csv.gz", "--table", "t", "--order-by", "id", "--build", "on", "--json"
+    )
+    deadline = time.monotonic() + 30
+    while (found := decoder_of(process.pid)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(found, signal.SIGKILL)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    report = json.loads(out)
+    assert report["rows"] == 2 * ROWS
+    assert any("rowfall-decode was killed by signal 9" in note for note in report["notes"])
