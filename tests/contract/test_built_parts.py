@@ -1,0 +1,543 @@
+"""Parts that rowfall-decode writes against those that the engine writes of the same rows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow  # type: ignore[import-untyped]
+import pytest
+
+from contract.engines import run
+from rowfall import decoding
+from rowfall.engines.embedded import Embedded
+
+SEED = int(os.environ.get("ROWFALL_SEED", "1"))
+NULL, QUOTE = "\\N", '"'
+ROWS = 20_000
+# Of one statement, the rows in the order of the file.
+ONE_BLOCK = {
+    "max_threads": 1,
+    "max_insert_threads": 1,
+    "min_insert_block_size_rows": 10_000_000,
+    "min_insert_block_size_bytes": 1_000_000_000,
+    "precise_float_parsing": 1,
+}
+# Random for each part.
+OF_ITSELF = {"uuid.txt", "checksums.txt"}
+Value = Callable[[random.Random], str]
+Columns = Mapping[str, str]
+Rows = Sequence[Sequence[str]]
+
+
+def integer(bits: int, *, signed: bool) -> Value:
+    low = -(1 << bits - 1) if signed else 0
+    return lambda rng: str(rng.choice((low, low + (1 << bits) - 1, low + rng.getrandbits(bits))))
+
+
+def decimal(digits: int, scale: int) -> Value:
+    def value(rng: random.Random) -> str:
+        number = str(rng.randrange(10 ** rng.randint(1, digits))).rjust(scale + 1, "0")
+        return f"{rng.choice(('', '-'))}{number[:-scale]}.{number[-scale:]}"
+
+    return value
+
+
+def string(rng: random.Random) -> str:
+    return "".join(rng.choices("abyzAZ019 _-.~éß", k=rng.choice((1, 2, 15, 16, 17, 40, 64, 65))))
+
+
+def moment(rng: random.Random) -> str:
+    day = f"{rng.randint(1971, 2099)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
+    return f"{day} {rng.randrange(24):02}:{rng.randrange(60):02}:{rng.randrange(60):02}"
+
+
+def uuid(rng: random.Random) -> str:
+    digits = f"{rng.getrandbits(128):032x}"
+    return "-".join(digits[a:b] for a, b in itertools.pairwise((0, 8, 12, 16, 20, 32)))
+
+
+# What values of a type look like, and its default.
+TYPES: dict[str, tuple[Value, str]] = {
+    **{
+        f"{'' if signed else 'U'}Int{bits}": (integer(bits, signed=signed), "0")
+        for bits in (8, 16, 32, 64, 128, 256)
+        for signed in (True, False)
+    },
+    "Float32": (lambda rng: repr(rng.choice((-1, 1)) * 2.0 ** rng.randint(-100, 100)), "0"),
+    "Float64": (lambda rng: rng.choice(("-0.0", repr(rng.uniform(-1e9, 1e9)))), "0"),
+    "Decimal(9, 2)": (decimal(9, 2), "0"),
+    "Decimal(18, 4)": (decimal(18, 4), "0"),
+    "Decimal(38, 10)": (decimal(38, 10), "0"),
+    "Decimal(76, 30)": (decimal(76, 30), "0"),
+    "Bool": (lambda rng: rng.choice(("true", "false")), "false"),
+    "String": (string, ""),
+    "FixedString(1)": (lambda rng: rng.choice("abc"), "\0"),
+    "FixedString(3)": (lambda rng: "".join(rng.choices("ab~", k=rng.randint(1, 3))), "\0\0\0"),
+    "FixedString(40)": (lambda rng: "".join(rng.choices("xyz", k=40)), "\0" * 40),
+    "Date": (lambda rng: moment(rng)[:10], "1970-01-01"),
+    "Date32": (lambda rng: f"{rng.randint(1900, 2299)}{moment(rng)[4:10]}", "1970-01-01"),
+    "DateTime": (moment, "1970-01-01 00:00:00"),
+    "DateTime64(3, 'UTC')": (
+        lambda rng: f"{moment(rng)}.{rng.randrange(1000):03}",
+        "1970-01-01 00:00:00.000",
+    ),
+    "UUID": (uuid, "00000000-0000-0000-0000-000000000000"),
+    "IPv4": (lambda rng: ".".join(str(rng.randrange(256)) for _ in range(4)), "0.0.0.0"),  # noqa: S104
+    "IPv6": (lambda rng: ":".join(f"{rng.getrandbits(16):x}" for _ in range(8)), "::"),
+    "Enum8('no' = -3, 'none' = 0, 'yes' = 100)": (lambda rng: rng.choice(("no", "yes")), "none"),
+    "Enum16('x' = -500, 'y' = 3)": (lambda rng: rng.choice("xy"), "x"),
+    "LowCardinality(String)": (lambda rng: f"{rng.randrange(200)} ä", ""),
+}
+
+
+class Parts:
+    """A folder of the embedded engine, and tables that are filled in two ways."""
+
+    def __init__(self, engine: Embedded, folder: Path) -> None:
+        self._engine = engine
+        self._folder = folder
+        self._numbers = itertools.count()
+
+    def sql(self, statement: str, **settings: int) -> str:
+        """What it gives, a line for each row."""
+        found = run(self._engine, statement, format="TabSeparated", settings=settings)
+        return found.data.decode().removesuffix("\n")
+
+    def create(self, columns: Columns, key: str, settings: str = "") -> str:
+        table = f"t{next(self._numbers)}"
+        listed = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
+        self.sql(
+            f"CREATE TABLE {table} ({listed}) ENGINE = MergeTree ORDER BY {key or 'tuple()'} "
+            f"SETTINGS min_bytes_for_wide_part = 0, assign_part_uuids = 1{settings}"
+        )
+        return table
+
+    def file(self, columns: Columns, rows: Rows, format: str = "CSV") -> Path:
+        path = self._folder / f"rows{next(self._numbers)}"
+        lines = (
+            ",".join(row)
+            if format == "CSV"
+            else json.dumps(dict(zip(columns, map(bare, row), strict=True)))
+            for row in rows
+        )
+        path.write_text("".join(f"{line}\n" for line in lines))
+        return path
+
+    def insert(self, table: str, columns: Columns, path: Path, format: str = "CSV") -> None:
+        structure = ", ".join(f"{n} {t}" for n, t in columns.items()).replace("'", "\\'")
+        self.sql(
+            f"INSERT INTO {table} SELECT * FROM file('{path}', '{format}', '{structure}')",
+            **ONE_BLOCK,
+        )
+
+    def build(
+        self, table: str, columns: Columns, key: str, paths: Sequence[Path], **spec: Any
+    ) -> None:
+        """Write parts of files and attach them, as rowfall.build does it."""
+        number = next(self._numbers)
+        outputs = [self._folder / f"built{number}_{n}" for n in range(spec.pop("outputs", 1))]
+        names = list(columns)
+        document = {
+            "version": 1,
+            "inputs": [{"path": str(path)} for path in paths],
+            "format": "CSV",
+            "null": NULL,
+            "trim": False,
+            "timezone": "UTC",
+            "columns": [
+                {"name": name, "position": n, "type": type_}
+                for n, (name, type_) in enumerate(columns.items())
+            ],
+            "sort_by": [names.index(k) for k in key.strip("()").split(", ")] if key else None,
+            "outputs": [str(output) for output in outputs],
+            "parts": True,
+            **spec,
+        }
+        done = subprocess.run(
+            [str(decoding.program()), "run", "--spec", "-"],
+            input=json.dumps(document).encode(), capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr.decode()
+        parts = sorted(part for output in outputs for part in output.iterdir())
+        for n, part in enumerate(parts, 1):
+            part.rename(self.place(table) / "detached" / f"all_{n}_{n}_0")
+        self.sql(f"ALTER TABLE {table} ATTACH PARTITION tuple()")
+
+    def place(self, table: str) -> Path:
+        return Path(self.sql(f"SELECT data_paths[1] FROM system.tables WHERE name = '{table}'"))
+
+    def check(self, table: str) -> list[str]:
+        """What CHECK TABLE has against its parts."""
+        found = self.sql(f"CHECK TABLE {table}", check_query_single_value_result=0)
+        lines = found.splitlines()
+        assert lines
+        return [line for line in lines if line.split("\t")[1] != "1"]
+
+    def attach_again(self, table: str) -> None:
+        """Which leaves a file in its parts."""
+        for verb in ("DETACH", "ATTACH"):
+            self.sql(f"ALTER TABLE {table} {verb} PARTITION tuple()")
+
+    def part(self, table: str) -> Path:
+        """The only part of a table."""
+        (part,) = self.sql(
+            f"SELECT path FROM system.parts WHERE table = '{table}' AND active"
+        ).splitlines()
+        return Path(part)
+
+    def contents(self, table: str) -> str:
+        """Rows and where they stand."""
+        return self.sql(
+            f"SELECT count(), sum(cityHash64(rowNumberInAllBlocks(), tuple(*))) FROM {table}",
+            max_threads=1,
+        )
+
+    def index(self, table: str, key: str) -> list[list[str]]:
+        """Granules and their keys."""
+        found = self.sql(
+            f"SELECT mark_number, rows_in_granule{', ' + key.strip('()') if key else ''} FROM "
+            f"mergeTreeIndex(currentDatabase(), {table}) ORDER BY mark_number"
+        )
+        return [line.split("\t") for line in found.splitlines()]
+
+    def sizes(self, table: str) -> dict[str, str]:
+        """Bytes of each column, uncompressed."""
+        found = self.sql(
+            "SELECT column, column_data_uncompressed_bytes, column_marks_bytes > 0 "
+            f"FROM system.parts_columns WHERE table = '{table}' AND active"
+        )
+        return dict(line.split("\t", 1) for line in found.splitlines())
+
+    def drop(self, *tables: str) -> None:
+        for table in tables:
+            self.sql(f"DROP TABLE {table} SYNC")
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
+    folder = tmp_path_factory.mktemp("parts")
+    engine = Embedded(folder / "data", memory=2 << 30)
+    yield Parts(engine, folder)
+    engine.close()
+    shutil.rmtree(folder)
+
+
+def unpacked(path: Path) -> bytes:
+    """What the compressed blocks of a file hold."""
+    data, out = path.read_bytes(), []
+    while data:
+        codec = {0x82: "lz4_raw", 0x90: "zstd"}[data[16]]
+        size, text = struct.unpack("<II", data[17:25])
+        out.append(pyarrow.decompress(data[25 : 16 + size], text, codec, asbytes=True))
+        data = data[16 + size :]
+    return b"".join(out)
+
+
+def bare(value: str) -> str | None:
+    return None if value == NULL else value.strip(QUOTE)
+
+
+def marks(path: Path) -> list[tuple[int, int]]:
+    """Of each granule where it starts in its block, which is as long as it is, and its rows."""
+    found = list(struct.iter_unpack("<QQQ", unpacked(path)))
+    assert found.pop()[2] == 0, "the end"
+    return [(start, rows) for _, start, rows in found]
+
+
+def kinds(path: Path) -> Any:
+    """How columns are stored, and their defaults; that these may be left out is up to the table."""
+    return json.loads(path.read_text().replace('"Sparse"', '"Default"'))
+
+
+def compared(parts: Parts, columns: Columns, key: str, rows: Rows, *, granules: bool = True) -> str:
+    """Build a part; assert that it is what the engine writes, to the last byte.
+
+    But for dictionaries: the engine has their values in the order of the key. The table that was
+    built is given back.
+
+    Args:
+        granules: they are the same, too, and so are dictionaries but for their order.
+    """
+    path = parts.file(columns, rows)
+    ours = parts.create(columns, key)
+    parts.build(ours, columns, key, [path])
+    # This one stores nothing sparsely, that one counts defaults.
+    plain = parts.create(columns, key, ", ratio_of_defaults_for_sparse_serialization = 1")
+    counting = parts.create(columns, key)
+    for table in (plain, counting):
+        parts.insert(table, columns, path)
+        parts.attach_again(table)
+    assert parts.check(ours) == []
+    mine, other = parts.part(ours), parts.part(plain)
+    assert sorted(p.name for p in mine.iterdir()) == sorted(p.name for p in other.iterdir())
+    low = {name for name, type_ in columns.items() if type_.startswith("Low")}
+    for path_ in mine.iterdir():
+        name = path_.name
+        if name == "serialization.json":
+            assert kinds(path_) == kinds(parts.part(counting) / name)
+        elif path_.suffix == ".txt" and name not in OF_ITSELF:
+            assert path_.read_text() == (other / name).read_text(), name
+        elif path_.suffix == ".cmrk2" and granules:
+            assert marks(path_) == marks(other / name), name
+        elif path_.suffix == ".bin" and name.split(".")[0] not in low:
+            assert unpacked(path_) == unpacked(other / name), name
+    assert parts.contents(ours) == parts.contents(plain)
+    if granules:
+        assert parts.index(ours, key) == parts.index(plain, key)
+        assert parts.sizes(ours) == parts.sizes(plain)
+    parts.drop(plain, counting)
+    path.unlink()
+    return ours
+
+
+def pool(rng: random.Random, type_: str, rows: int, defaults: float, nulls: float = 0) -> list[str]:
+    """Values of a column: some hundred, over and over again."""
+    value, default = TYPES[type_]
+    some = [value(rng) for _ in range(300)]
+    kinds = rng.choices((default, NULL, None), (defaults, nulls, 1 - defaults - nulls), k=rows)
+    values = (rng.choice(some) if kind is None else kind for kind in kinds)
+    quoted = "String" in type_ or "Enum" in type_  # true and false may not be
+    return [f'"{v}"' if quoted and v != NULL else v for v in values]
+
+
+def table_of(*columns: Iterable[str]) -> list[tuple[str, ...]]:
+    return list(zip(*columns, strict=True))
+
+
+def count(parts: Parts, table: str, condition: str, **settings: int) -> str:
+    return parts.sql(f"SELECT count() FROM {table} WHERE {condition}", **settings)
+
+
+def assert_found(parts: Parts, table: str, condition: str) -> None:
+    """The primary key finds what a look at all rows finds."""
+    found = count(parts, table, condition, force_primary_key=1)
+    assert found == count(parts, table, condition, use_primary_key=0), condition
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_a_key_of_every_type(type_: str, parts: Parts) -> None:
+    rng = random.Random(f"{SEED} {type_}")
+    columns = {"k": type_, "n": "UInt32"}
+    keys = pool(rng, type_, ROWS, defaults=0.2)
+    table = compared(parts, columns, "k", table_of(keys, map(str, range(ROWS))))
+    for key in rng.sample(keys, 3):
+        literal = f"CAST($${key.strip(QUOTE)}$$, $${type_}$$)"
+        for comparison in ("=", "<=", ">"):
+            assert_found(parts, table, f"k {comparison} {literal}")
+    parts.drop(table)
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        ("Int16", "String", "Date"),
+        ("LowCardinality(String)", "Float64", "FixedString(3)"),
+        ("Bool", "Enum8('no' = -3, 'none' = 0, 'yes' = 100)", "Int8"),
+        ("Decimal(9, 2)", "DateTime", "Float32"),
+    ],
+    ids=str,
+)
+def test_keys_of_several_columns(types: Sequence[str], parts: Parts) -> None:
+    rng = random.Random(f"{SEED} {types}")
+    columns = {**dict(zip("abc", types, strict=True)), "n": "UInt32", "s": "String"}
+    keys = [rng.choices(pool(rng, t, 9, defaults=0.2), k=ROWS) for t in types]
+    rows = table_of(*keys, map(str, range(ROWS)), pool(rng, "String", ROWS, defaults=0.2))
+    table = compared(parts, columns, "(a, b, c)", rows)
+    for row in rng.sample(rows, 3):
+        a, b, c = (f"CAST($${v.strip(QUOTE)}$$, $${t}$$)" for v, t in zip(row, types, strict=False))
+        for condition in (
+            f"a = {a} AND b = {b} AND c = {c}", f"a = {a} AND b > {b}", f"a = {a} AND c < {c}",
+            f"a BETWEEN {a} AND {a} AND b >= {b}",
+        ):  # fmt: skip
+            assert_found(parts, table, condition)
+    parts.drop(table)
+
+
+def wide(
+    rng: random.Random, types: Iterable[str], rows: int
+) -> tuple[dict[str, str], list[tuple[str, ...]]]:
+    """Two columns that may be keys, and of each type: one with all kinds of values, one with few
+    that are no defaults, one of defaults only; some NULL, none, nothing else.
+    """
+    columns = {"a": "Int32", "b": "String"}
+    values = [pool(rng, type_, rows, defaults=0.2) for type_ in columns.values()]
+    for number, type_ in enumerate(types):
+        low = type_.startswith("Low")
+        nullable = "LowCardinality(Nullable(String))" if low else f"Nullable({type_})"
+        for name, kind, defaults, nulls in (
+            ("some", type_, 0.3, 0), ("few", type_, 0.97, 0), ("none", type_, 1, 0),
+            ("nulls", nullable, 0.3, 0.3), ("full", nullable, 0.3, 0), ("empty", nullable, 0, 1),
+        ):  # fmt: skip
+            columns[f"{name}_{number}"] = kind
+            values.append(pool(rng, type_, rows, defaults, nulls))
+    return columns, table_of(*values)
+
+
+@pytest.mark.parametrize("key", ["", "(b, a)"])
+def test_columns_of_every_type(key: str, parts: Parts) -> None:
+    columns, rows = wide(random.Random(f"{SEED} {key}"), TYPES, 9_000)
+    parts.drop(compared(parts, columns, key, rows))
+
+
+@pytest.mark.parametrize("order", ["sorted", "backwards", "equal"])
+def test_orders_of_rows(order: str, parts: Parts) -> None:
+    """Also those that need no sorting at all, and the rows of exactly two granules."""
+    rng = random.Random(f"{SEED} {order}")
+    numbers = [str(7 if order == "equal" else n) for n in range(16_384)]
+    rows = table_of(
+        numbers[:: -1 if order == "backwards" else 1],
+        pool(rng, "String", 16_384, defaults=0.3),
+        pool(rng, "Float64", 16_384, defaults=0.3),
+    )
+    columns = {"k": "UInt32", "s": "Nullable(String)", "f": "Float64"}
+    parts.drop(compared(parts, columns, "k", rows))
+
+
+LONG = (0, 1, 127, 128, 129, 130, 16_383, 16_384, 16_386, 70_000, 1 << 20, (1 << 21) - 1, 1 << 21)
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+def test_strings_of_all_lengths(key: str, parts: Parts) -> None:
+    rng = random.Random(f"{SEED} {key}")
+    lengths = [*LONG, 3_000_000, *rng.choices(LONG[:9], k=3000)]
+    rng.shuffle(lengths)
+    texts = [rng.choice("abcxyz") * n for n in lengths]
+    rows = table_of(
+        (str(rng.randrange(100)) for _ in texts),
+        texts,
+        (rng.choice((NULL, f'"{t}"')) for t in texts),
+        (t if len(t) < 20_000 else "long" for t in texts),
+    )
+    columns = {
+        "k": "Int32", "s": "String", "n": "Nullable(String)",
+        "l": "LowCardinality(String)",
+    }  # fmt: skip
+    parts.drop(compared(parts, columns, key, rows, granules=False))
+
+
+def test_granules_of_long_rows(parts: Parts) -> None:
+    """They have as many rows as the engine's."""
+    rng = random.Random(SEED)
+    texts = ["x" * rng.randrange(6000) for _ in range(100)]
+    columns = {"k": "Int32", "s": "String"}
+    rows = [(str(rng.randrange(10**6)), rng.choice(texts)) for _ in range(16_000)]
+    ours = compared(parts, columns, "k", rows, granules=False)
+    theirs = parts.create(columns, "k")
+    parts.insert(theirs, columns, parts.file(columns, rows))
+    mine, other = ([int(r) for _, r, *_ in parts.index(t, "k")] for t in (ours, theirs))
+    assert len(mine) == len(other) > 3
+    assert mine == other
+    for key, _ in rng.sample(rows, 5):
+        assert_found(parts, ours, f"k = {key}")
+    parts.drop(ours, theirs)
+
+
+@pytest.mark.parametrize("type_", ["LowCardinality(String)", "LowCardinality(Nullable(String))"])
+@pytest.mark.parametrize("values", [3, 254, 255, 256, 8_190, 8_191, 8_192, 8_193, 15_000])
+def test_dictionaries(type_: str, values: int, parts: Parts) -> None:
+    """Of a whole part, or of each granule; read as a whole and from the middle."""
+    rng = random.Random(f"{SEED} {type_} {values}")
+    columns = {"k": "Int32", "v": type_}
+    texts = [*(f"value {n}" for n in range(values)), *([NULL] if "Null" in type_ else [])]
+    found = [*texts, *rng.choices(texts, k=30_000 - len(texts))]
+    rng.shuffle(found)
+    rows = table_of((str(rng.randrange(5000)) for _ in found), found)
+    ours = compared(parts, columns, "k", rows, granules=False)
+    theirs = parts.create(columns, "k")
+    parts.insert(theirs, columns, parts.file(columns, rows))
+    some = rng.sample(texts, 3)
+    for query in (
+        "SELECT count(), uniqExact(v), sum(cityHash64(v)) FROM {}",
+        f"SELECT k, v FROM {{}} WHERE k = {rows[5][0]} ORDER BY ALL",
+        f"SELECT count() FROM {{}} WHERE k > 3000 AND v = '{some[0]}'",
+        f"SELECT sum(k) FROM {{}} PREWHERE v IN ('{some[0]}', '{some[1]}', '{some[2]}')",
+        "SELECT count(), sum(k) FROM {} WHERE isNull(v) OR v = ''",
+        "SELECT sum(cityHash64(v)) FROM (SELECT v FROM {} LIMIT 900 OFFSET 20000)",
+        "SELECT sum(cityHash64(v)) FROM (SELECT DISTINCT v FROM {} WHERE k > 2500)",
+        "SELECT v, count() FROM {} WHERE k BETWEEN 1000 AND 1500 GROUP BY v ORDER BY ALL",
+    ):
+        mine, other = (parts.sql(query.format(t), max_threads=1) for t in (ours, theirs))
+        assert mine == other, query
+    parts.drop(ours, theirs)
+
+
+def test_they_merge_with_the_engines_parts(parts: Parts) -> None:
+    rng = random.Random(SEED)
+    columns, rows = wide(rng, list(TYPES)[::3], 9_000)
+    ours, theirs = parts.create(columns, "a"), parts.create(columns, "a")
+    for turn, some in enumerate((rows[:5000], rows[5000:])):
+        path = parts.file(columns, some)
+        parts.insert(theirs, columns, path)
+        if turn:
+            parts.insert(ours, columns, path)
+        else:
+            parts.build(ours, columns, "a", [path])
+    for table in (ours, theirs):
+        parts.sql(f"OPTIMIZE TABLE {table} FINAL")
+        assert parts.check(table) == []
+    assert parts.contents(ours) == parts.contents(theirs)
+    query = (
+        "SELECT column, serialization_kind, column_data_uncompressed_bytes "
+        "FROM system.parts_columns WHERE table = '{}' AND active ORDER BY column"
+    )
+    mine, other = (parts.sql(query.format(table)) for table in (ours, theirs))
+    assert mine == other
+    assert mine.count("Sparse") > len(TYPES) / 3
+    parts.drop(ours, theirs)
+
+
+@pytest.mark.parametrize("more", [1, 12], ids=["narrow", "wide"])
+@pytest.mark.parametrize("format", ["CSV", "JSONEachRow"])
+def test_blocks_and_outputs(format: str, more: int, parts: Parts) -> None:
+    """Of several files: no row is lost, and each part is in order."""
+    rng = random.Random(f"{SEED} {format} {more}")
+    types = {"k": "Int32", "s": "String", **{f"n{n}": "Int64" for n in range(more)}}
+    columns = {n: f"Nullable({t})" if t == "Int64" else t for n, t in types.items()}
+    paths = []
+    ours, theirs = parts.create(columns, "(s, k)"), parts.create(columns, "(s, k)")
+    for _ in range(3):
+        values = (pool(rng, t, ROWS, 0.1, 0.1 * (t == "Int64")) for t in types.values())
+        rows = table_of(*values)
+        paths.append(parts.file(columns, rows, format))
+        parts.insert(theirs, columns, paths[-1], format)
+    parts.build(ours, columns, "(s, k)", paths, format=format, outputs=2, block_rows=6000)
+    assert parts.check(ours) == []
+    whole = "SELECT count(), sum(cityHash64(*)) FROM {}"
+    assert parts.sql(whole.format(ours)) == parts.sql(whole.format(theirs))
+    sizes = parts.sql(f"SELECT rows FROM system.parts WHERE table = '{ours}' AND active").split()
+    assert len(sizes) >= 10
+    assert max(map(int, sizes)) == 6000
+    unsorted = (
+        "SELECT countIf((s, k) < before) FROM (SELECT s, k, lagInFrame((s, k), 1, (s, k)) "
+        f"OVER (PARTITION BY _part ORDER BY _part_offset) AS before FROM {ours})"
+    )
+    assert parts.sql(unsorted) == "0"
+    parts.drop(ours, theirs)
+
+
+def test_a_changed_byte_is_found(parts: Parts) -> None:
+    columns = {"k": "Int32", "s": "String"}
+    rows = [(str(n), "some text") for n in range(20_000)]
+    table = compared(parts, columns, "k", rows)
+    part = parts.part(table)
+    for name in (
+        "k.bin", "s.bin", "s.size.bin", "s.cmrk2", "primary.cidx", "count.txt",
+        "serialization.json", "uuid.txt",
+    ):  # fmt: skip
+        sound = (part / name).read_bytes()
+        changed = bytearray(sound)
+        changed[len(sound) // 2] ^= 1
+        (part / name).write_bytes(changed)
+        assert parts.check(table), name
+        (part / name).write_bytes(sound)
+        assert parts.check(table) == []
+    parts.drop(table)
