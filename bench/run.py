@@ -123,6 +123,8 @@ def _case(case: Case, root: Path, work: Path, options: argparse.Namespace) -> di
         except BenchError as error:
             print(f"FAILED: {error}", file=sys.stderr, flush=True)
             return {**found, "error": _without_paths(str(error), root)}
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
 
 
 def _without_paths(text: str, root: Path) -> str:

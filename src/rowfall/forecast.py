@@ -42,7 +42,9 @@ def expect(
     block_size = min(block_bytes, int(block_rows * shape.row_bytes))
     if rows is not None and groups:
         block_size = min(block_size, int(rows * shape.row_bytes / writers))
-    memory = ENGINE_BASE + lanes * 3 * writers * block_size
+    # A part is made of the only copy of its block.
+    copies = 1 if inputs.delivery == "build" else 3
+    memory = ENGINE_BASE + lanes * copies * writers * block_size
     parts = 0
     if rows is not None and inputs.target.caps.publish is Publish.ATTACH:
         for group in groups:

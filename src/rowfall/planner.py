@@ -280,6 +280,10 @@ def _example(
         return ""
     splits = list(map(_readable, inputs.listing.splits("", group.indexes[:3])))
     staging = inputs.home or inputs.target.table or "staging"
+    if inputs.delivery == "build":
+        table = sql.qualified(inputs.target.database, staging)
+        note = "of parts that rowfall-decode has made"
+        return f"ALTER TABLE {table} ATTACH PARTITION tuple()\n-- {note}"
     clause = sql.settings_clause({s.name: s.value for s in settings})
     if inputs.delivery == "push":
         into = inputs.target.into(staging, schema)

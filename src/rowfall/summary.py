@@ -44,12 +44,25 @@ def phases(
     """Share of the working time per phase, 0..1; empty when nothing tells.
 
     Args:
-        built: seconds per phase of parts that were not made by the engine.
+        built: seconds per phase of a load whose parts the engine has not made.
         query_ids: of a server's statements that count; nothing for an engine of our own.
 
     ``read`` = read, decompress, parse; ``convert`` = checks, expressions and block building;
     ``insert`` = sort, compress and write parts; ``publish`` = count and move.
     """
+    totals: dict[str, float] = dict(built or {})
+    if not totals:
+        totals = _engine_phases(engine, query_ids)
+    if not any(totals.values()):
+        return {}
+    totals["publish"] = publish_seconds
+    everything = sum(totals.values())
+    order = ("read", "convert", "insert", "publish")
+    return {p: round(totals.get(p, 0.0) / everything, 4) for p in order}
+
+
+def _engine_phases(engine: Engine, query_ids: Sequence[str]) -> dict[str, float]:
+    """Seconds per phase, as the engine's processors have counted them."""
     try:
         where = ""
         if query_ids:
@@ -63,7 +76,7 @@ def phases(
         )
     except RowfallError:
         return {}  # an engine without the log still has a report
-    totals: dict[str, float] = dict(built or {})
+    totals: dict[str, float] = {}
     for name, microseconds in rows:
         phase = _PHASES.get(name)
         if phase is None:
@@ -71,12 +84,7 @@ def phases(
             if name.endswith("Sink"):
                 phase = "insert"
         totals[phase] = totals.get(phase, 0.0) + microseconds / 1e6
-    if not any(totals.values()):
-        return {}
-    totals["publish"] = publish_seconds
-    everything = sum(totals.values())
-    order = ("read", "convert", "insert", "publish")
-    return {p: round(totals.get(p, 0.0) / everything, 4) for p in order}
+    return totals
 
 
 def server_costs(
