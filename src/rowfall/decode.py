@@ -176,6 +176,7 @@ class Decode:
             bytes_read=int(said["bytes_raw"]),
             cpu_seconds=outcome.cpu_seconds + float(said["cpu_seconds"]),
             helper_seconds=float(said["cpu_seconds"]),
+            waited_seconds=float(said.get("waited_seconds", 0.0)),
         )
 
     def _prepare(self, outputs: list[str]) -> Mapping[str, Any]:

@@ -256,6 +256,7 @@ class Executor:
             tally.raw += done.outcome.bytes_read
             tally.helper_seconds += done.outcome.helper_seconds
             tally.writing_seconds += done.outcome.writing_seconds
+            tally.waited_seconds += done.outcome.waited_seconds
             tally.publish_seconds += time.monotonic() - begin
         self._watch.finished(done.attempt, done.outcome.rows_read, done.stored)
         self.emit(

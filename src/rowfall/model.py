@@ -143,7 +143,8 @@ class Outcome:
         data: the result in the asked format.
         events: the engine's ProfileEvents, name -> count.
         helper_seconds: of ``cpu_seconds``, those of another process than the engine's, and of
-            these ``writing_seconds`` those that went into parts.
+            these ``writing_seconds`` those that went into parts. ``waited_seconds``: how long its
+            threads were ready while others had the cores.
     """
 
     rows_read: int = 0
@@ -155,6 +156,7 @@ class Outcome:
     data: bytes = b""
     helper_seconds: float = 0.0
     writing_seconds: float = 0.0
+    waited_seconds: float = 0.0
     events: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -52,7 +52,10 @@ def _costs(job: Job, made: Plan, tally: Tally, load_id: str, seconds: float, cpu
     return _Costs(cpu if seconds > LONG_SECONDS else 0.0, here, peak)
 
 
-def _limit(job: Job, made: Plan, shares: dict[str, float], costs: _Costs, seconds: float) -> str:
+def _limit(
+    job: Job, made: Plan, shares: dict[str, float], costs: _Costs, seconds: float, waited: float
+) -> str:
+    """Args: waited: seconds without a core of what decodes beside the engine."""
     if job.target.server is not None and not shares:
         here = costs.here if made.delivery == "push" else None
         cores = sum(seat.engine.facts.cores for seat in job.seats)
@@ -62,7 +65,7 @@ def _limit(job: Job, made: Plan, shares: dict[str, float], costs: _Costs, second
     return summary.limited_by(
         shares, costs.cpu, seconds, job.engine.facts.cores, remote=job.remote,
         objects=made.facts.cores if made_here else most * made.lanes,
-        waited=summary.cpu_wait(job.engine) if job.target.server is None else 0.0,
+        waited=waited + summary.cpu_wait(job.engine) if job.target.server is None else 0.0,
     )  # fmt: skip
 
 
@@ -105,6 +108,9 @@ def make_report(
                     f"{sql.table_is(seat.target.database, seat.target.table)}",
                 )
                 active += parts
+    limited = ""
+    if tally.rows and alive:
+        limited = _limit(job, made, shares, costs, seconds, tally.waited_seconds)
     return Report(
         load_id=load_id,
         outcome=outcome,
@@ -131,7 +137,7 @@ def make_report(
         attempts=tally.attempts,
         retries=tally.retries,
         phases=shares,
-        limited_by=_limit(job, made, shares, costs, seconds) if tally.rows and alive else "",
+        limited_by=limited,
         settings={s.name: s.value for s in tally.settings},
         failures=tuple(tally.failures),
         notes=tuple(tally.notes),

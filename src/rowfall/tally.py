@@ -11,7 +11,7 @@ from rowfall.results import Failure
 
 _SUMS = (
     "rows", "rejected", "stored", "raw", "written", "parts", "landed", "elsewhere", "attempts",
-    "retries", "publish_seconds", "helper_seconds", "writing_seconds", "failures",
+    "retries", "publish_seconds", "helper_seconds", "writing_seconds", "waited_seconds", "failures",
     "notes", "query_ids",
 )  # fmt: skip
 
@@ -33,6 +33,7 @@ class Tally:
     publish_seconds: float = 0.0
     helper_seconds: float = 0.0
     writing_seconds: float = 0.0
+    waited_seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     settings: tuple[Setting, ...] = ()

@@ -19,3 +19,10 @@ pub fn process() -> f64 {
     let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
+
+/// Nanoseconds that this thread was ready to run while others had the cores; 0 where the kernel
+/// does not count them (second number of schedstat, see the kernel's sched-stats.rst).
+pub fn waited() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
+}

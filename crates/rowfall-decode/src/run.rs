@@ -74,7 +74,8 @@ fn summary(spec: &Spec, done: &[Done], written: &Written) -> Value {
         "bytes_read": done.iter().map(|d| d.bytes_read).sum::<u64>(),
         "bytes_raw": done.iter().map(|d| d.bytes_raw).sum::<u64>(),
         "cpu_seconds": seconds(costs::process()),
-        "writing_seconds": seconds(written.nanoseconds.load(Ordering::Relaxed) as f64 / 1e9),
+        "writing_seconds": seconds(written.making.load(Ordering::Relaxed) as f64 / 1e9),
+        "waited_seconds": seconds(written.waited.load(Ordering::Relaxed) as f64 / 1e9),
         "inputs": inputs,
     })
 }
@@ -118,5 +119,6 @@ impl Shared<'_> {
         if let Err(fail) = worker.flush() {
             self.fail(last, fail);
         }
+        self.written.waited.fetch_add(costs::waited(), Ordering::Relaxed);
     }
 }

@@ -28,8 +28,9 @@ pub struct Done {
 pub struct Written {
     pub rows: AtomicU64,
     pub bytes: AtomicU64,
-    /// CPU time of making parts.
-    pub nanoseconds: AtomicU64,
+    /// CPU time of making parts, and time without a core, in nanoseconds.
+    pub making: AtomicU64,
+    pub waited: AtomicU64,
 }
 
 /// One thread's state; its buffers are kept from block to block and file to file.
@@ -101,7 +102,7 @@ impl<'a> Worker<'a> {
         let written = self.output.write(&self.names, &self.columns, self.rows, order);
         written.map_err(|error| Fail::output(self.output.path(), &error))?;
         if self.spec.parts {
-            self.written.nanoseconds.fetch_add(costs::thread() - began, Ordering::Relaxed);
+            self.written.making.fetch_add(costs::thread() - began, Ordering::Relaxed);
         }
         self.columns.iter_mut().for_each(Column::clear);
         let bytes = std::mem::take(&mut self.unwritten);
