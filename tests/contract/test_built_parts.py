@@ -508,7 +508,8 @@ def test_blocks_and_outputs(format: str, more: int, parts: Parts) -> None:
     types = {"k": "Int32", "s": "String", **{f"n{n}": "Int64" for n in range(more)}}
     columns = {n: f"Nullable({t})" if t == "Int64" else t for n, t in types.items()}
     paths = []
-    ours, theirs = parts.create(columns, "(s, k)"), parts.create(columns, "(s, k)")
+    unmerged = ", max_bytes_to_merge_at_max_space_in_pool = 1"
+    ours, theirs = parts.create(columns, "(s, k)", unmerged), parts.create(columns, "(s, k)")
     for _ in range(3):
         values = (pool(rng, t, ROWS, 0.1, 0.1 * (t == "Int64")) for t in types.values())
         rows = table_of(*values)
