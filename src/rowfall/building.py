@@ -11,7 +11,7 @@ import re
 
 from rowfall import forecast, sql
 from rowfall.codec import parse_type
-from rowfall.decoding import PROGRAM
+from rowfall.decoding import NESTED, PROGRAM
 from rowfall.errors import UsageError
 from rowfall.inputs import Inputs
 from rowfall.jobs import Job
@@ -23,10 +23,9 @@ from rowfall.targets.base import Publish
 
 # Smaller blocks become compact parts, one file each (min_bytes_for_wide_part): with a file for
 # each column the engine would have to merge them all the sooner.
-LEAST_BYTES = 10 << 20
+_LEAST_BYTES = 10 << 20
 # File names are those of the columns: others are escaped, and long ones hashed.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
-_NESTED = frozenset({"Array", "Map", "Tuple"})
 # Settings of an INSERT that hold here, too.
 _OURS = frozenset(
     {"max_insert_threads", "min_insert_block_size_rows", "min_insert_block_size_bytes"}
@@ -49,7 +48,7 @@ def choose(job: Job, inputs: Inputs) -> str:
     if wish == "auto" and not why:
         todo = [i for i in range(len(inputs.listing)) if i not in inputs.landed]
         rows = forecast.count(inputs, todo)
-        if rows is not None and rows * inputs.schema.row_bytes < LEAST_BYTES * inputs.facts.cores:
+        if rows is not None and rows * inputs.schema.row_bytes < _LEAST_BYTES * inputs.facts.cores:
             return "there are few rows"
     return why
 
@@ -68,7 +67,7 @@ def obstacle(job: Job, inputs: Inputs) -> str:
     for column in schema.columns:
         if not _NAME.match(column.name):
             return f"the files of a column named {column.name} have names of their own"
-        if parse_type(column.type).base in _NESTED:
+        if parse_type(column.type).base in NESTED:
             return f"only the engine writes {column.type} (column {column.name})"
     why = _of_settings(inputs) or (_of_table(job, schema) if schema.exists else _of_new(schema))
     if why:

@@ -44,7 +44,7 @@ ZONES = frozenset((
 # Progress is drawn four times a second.
 PROGRESS_MS = 250
 _NAME = re.compile(r"`([^`\\]+)`|([A-Za-z_]\w*)")
-_NESTED = frozenset({"Array", "Map", "Tuple"})
+NESTED = frozenset({"Array", "Map", "Tuple"})
 # Where precise_float_parsing is for elements, too: measured in 26.9, and not so in 24.10. Flat
 # columns are cast from text there.
 _EXACT_FLOATS = (26, 9)
@@ -66,7 +66,7 @@ def refusal(listing: Listing, encoding: Encoding | None, schema: Schema, facts: 
     if not len(listing) or uri.scheme_of(listing.uri(0)) not in _PLACES:
         return f"{PROGRAM} reads files, object stores and HTTP only"
     for column in schema.columns:
-        nested = parse_type(column.type).base in _NESTED
+        nested = parse_type(column.type).base in NESTED
         if column.shape is None and not nested:
             return f"only the engine reads the column {column.name} {column.type} strictly"
         if nested and (why := _refusal_of_nested(column, encoding, facts)):
@@ -105,11 +105,11 @@ def flat_types(type_: str) -> list[str]:
     Whatever nested type the decoder does not take is given back as it is.
     """
     kind = parse_type(type_)
-    if kind.base not in _NESTED or kind.nullable:
+    if kind.base not in NESTED or kind.nullable:
         return [kind.full]
     named = kind.base == "Tuple"
     types = tuples.elements(kind.args) if named else tuples.arguments(kind.args)
-    keyed = kind.base == "Map" and parse_type(types[0]).base in _NESTED
+    keyed = kind.base == "Map" and parse_type(types[0]).base in NESTED
     if keyed or len(types) > _ELEMENTS:
         return [kind.full]
     return [flat for type_ in types for flat in flat_types(type_)]
@@ -195,7 +195,7 @@ def sort_columns(sorting_key: str, schema: Schema) -> tuple[int, ...]:
         if name not in names:
             return ()  # an expression, or a column that the load does not fill
         index = names.index(name)
-        if parse_type(schema.columns[index].type).base in _NESTED:
+        if parse_type(schema.columns[index].type).base in NESTED:
             return ()
         found.append(index)
     return tuple(found)

@@ -80,9 +80,9 @@ def plan_job(job: Job, known: Collection[str] | None = None) -> tuple[Plan, set[
         cores_here=usable_cores(),
         link=link.look(job),
     )
-    if not (why := building.choose(job, inputs)):
-        inputs = replace(inputs, delivery="build")
-    inputs = replace(inputs, unbuilt=why)
+    unbuilt = building.choose(job, inputs)
+    delivery = inputs.delivery if unbuilt else "build"
+    inputs = replace(inputs, unbuilt=unbuilt, delivery=delivery)
     made = planner.make_plan(spread.spread(job, inputs) if job.keyed else inputs)
     job.cpu_before = job.cpu_here
     return made, landed

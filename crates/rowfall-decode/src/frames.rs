@@ -2,10 +2,7 @@
 //! What the files of its tables consist of, and what an HTTP insert takes with `decompress=1`.
 
 use lz4_flex::block::{compress_into, get_maximum_output_size};
-
 use zstd::bulk::Compressor;
-
-use crate::part::sum;
 
 /// Bytes of a frame's text: the engine keeps one of each size in memory.
 pub const FRAME: usize = 1 << 20;
@@ -19,6 +16,11 @@ pub enum Codec {
     Lz4 = 0x82,
     /// Level 3.
     Zstd = 0x90,
+}
+
+/// CityHash128 (1.0.2) as ClickHouse writes it: the upper half of the crate's number comes first.
+pub fn sum(bytes: &[u8]) -> u128 {
+    cityhash_rs::cityhash_102_128(bytes).rotate_right(64)
 }
 
 /// Frames that are being made. The memory is kept: filling it with zeros for each frame took a tenth

@@ -88,12 +88,7 @@ pub fn fixed(data: &[u8], width: usize, rows: Rows<'_>, out: &mut impl Sink) -> 
 pub fn sizes(starts: &[u32], rows: Rows<'_>, out: &mut impl Sink) -> io::Result<()> {
     let size = |row: usize| u64::from(text_of(starts, row).1);
     let out = out.room(8 * rows.len())?;
-    match rows {
-        Rows::From(from, to) => (from..to).for_each(|row| out.extend(size(row).to_le_bytes())),
-        Rows::Order(order) => {
-            order.iter().for_each(|row| out.extend(size(*row as usize).to_le_bytes()));
-        }
-    }
+    rows.map(size).for_each(|size| out.extend(size.to_le_bytes()));
     Ok(())
 }
 

@@ -8,14 +8,14 @@ use crate::cells::Column;
 use crate::frames::{Codec, Frames};
 use crate::gather::{Sink, gather, gather_offsets};
 use crate::low;
-use crate::types::{Base, Type, append_text};
+use crate::types::{Base, Type, append_number, append_text};
 
 /// Bytes before the data of each column: its name and type, and of the first one the block's size.
 fn head(first: bool, columns: usize, rows: usize, name: &str, kind: &Type) -> Vec<u8> {
     let mut head = Vec::with_capacity(32 + name.len() + kind.name.len());
     if first {
-        put_number(&mut head, columns);
-        put_number(&mut head, rows);
+        append_number(&mut head, columns);
+        append_number(&mut head, rows);
     }
     append_text(&mut head, name.as_bytes());
     append_text(&mut head, kind.name.as_bytes());
@@ -64,17 +64,8 @@ fn gather_column(column: &Column, rows: usize, order: &[u32], out: &mut Output) 
     column.parts.iter().try_for_each(|part| gather_column(part, rows, order, out))
 }
 
-fn put_number(out: &mut Vec<u8>, mut value: usize) {
-    while value >= 128 {
-        out.push(value as u8 | 128);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
 /// Where blocks go: a pipe, a file or stdout.
 pub struct Output {
-    pub path: String,
     file: File,
     buffer: Vec<u8>,
     /// Frames of compressed bytes; None to write them as they are.
@@ -104,12 +95,7 @@ impl Output {
             OpenOptions::new().write(true).create(true).truncate(true).open(path)?
         };
         widen(&file);
-        Ok(Output {
-            path: path.to_owned(),
-            file,
-            buffer: Vec::new(),
-            frames: packed.then(Frames::default),
-        })
+        Ok(Output { file, buffer: Vec::new(), frames: packed.then(Frames::default) })
     }
 
     /// Write one block of all columns, its rows in `order` if there is one.

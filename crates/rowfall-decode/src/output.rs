@@ -7,7 +7,12 @@ use crate::native;
 use crate::part;
 use crate::spec::{OutputCompression, Spec};
 
-pub enum Output {
+pub struct Output {
+    pub path: String,
+    to: To,
+}
+
+enum To {
     /// One after the other into a pipe, a file or stdout.
     Native(native::Output),
     /// Each as a part of a table, into a folder.
@@ -17,19 +22,14 @@ pub enum Output {
 impl Output {
     /// Open the output `path` of a spec; of a named pipe this waits for its reader.
     pub fn open(path: &str, spec: &Spec) -> io::Result<Output> {
-        if spec.parts {
+        let to = if spec.parts {
             let keys = spec.sort_by.as_deref().unwrap_or(&[]);
-            return Ok(Output::Parts(Box::new(part::Output::open(path, keys)?)));
-        }
-        let packed = spec.output_compression == OutputCompression::Lz4;
-        Ok(Output::Native(native::Output::open(path, packed)?))
-    }
-
-    pub fn path(&self) -> &str {
-        match self {
-            Output::Native(output) => &output.path,
-            Output::Parts(output) => &output.path,
-        }
+            To::Parts(Box::new(part::Output::open(path, keys)?))
+        } else {
+            let packed = spec.output_compression == OutputCompression::Lz4;
+            To::Native(native::Output::open(path, packed)?)
+        };
+        Ok(Output { path: path.to_owned(), to })
     }
 
     /// Write one block of all columns, its rows in `order` if there is one.
@@ -40,9 +40,9 @@ impl Output {
         rows: usize,
         order: Option<&[u32]>,
     ) -> io::Result<()> {
-        match self {
-            Output::Native(output) => output.write(names, columns, rows, order),
-            Output::Parts(output) => output.write(names, columns, rows, order),
+        match &mut self.to {
+            To::Native(output) => output.write(names, columns, rows, order),
+            To::Parts(output) => output.write(names, columns, rows, order),
         }
     }
 }

@@ -100,7 +100,7 @@ impl<'a> Worker<'a> {
         let order = self.sorting.sort(&mut self.columns, self.rows);
         let began = costs::thread();
         let written = self.output.write(&self.names, &self.columns, self.rows, order);
-        written.map_err(|error| Fail::output(self.output.path(), &error))?;
+        written.map_err(|error| Fail::output(&self.output.path, &error))?;
         if self.spec.parts {
             self.written.making.fetch_add(costs::thread() - began, Ordering::Relaxed);
         }

@@ -2,8 +2,8 @@
 //! would write for an INSERT of the block, so that it only has to be attached.
 //!
 //! The part is a wide one of a table without partitions, sorted by the key's columns; its strings
-//! have their sizes in a stream of their own. What is read: `MergeTreeDataPartWriterWide.cpp` and
-//! `MergedBlockOutputStream.cpp` of ClickHouse write the same.
+//! have their sizes in a stream of their own: what `MergeTreeDataPartWriterWide` and
+//! `MergedBlockOutputStream` of ClickHouse write.
 
 mod stream;
 mod sums;
@@ -14,12 +14,10 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::cells::{Column, Values};
-use crate::frames::Frames;
 use crate::gather::{self, Rows, Sink};
 use crate::low;
 use crate::types::{Base, starts_of};
-use stream::{Stream, packed_file};
-pub use sums::sum;
+use stream::Stream;
 use sums::{Hash, Sums};
 
 /// Rows of a granule, and its bytes where rows are long: index_granularity and
@@ -35,7 +33,6 @@ const OWN: u64 = 1 << 9;
 
 /// Writes the parts of one worker, as folders `0`, `1`, ... in a folder of its own.
 pub struct Output {
-    pub path: String,
     folder: PathBuf,
     /// Columns of the table's key.
     keys: Vec<usize>,
@@ -46,8 +43,8 @@ pub struct Output {
 impl Output {
     pub fn open(path: &str, keys: &[usize]) -> io::Result<Output> {
         std::fs::create_dir(path)?;
-        let (path, folder) = (path.to_owned(), path.into());
-        Ok(Output { path, folder, keys: keys.to_vec(), parts: 0, stream: Stream::default() })
+        let (folder, keys) = (path.into(), keys.to_vec());
+        Ok(Output { folder, keys, parts: 0, stream: Stream::default() })
     }
 
     /// Write a part of all columns, its rows in `order` if there is one.
@@ -74,13 +71,7 @@ impl Output {
         }
         let keys: Vec<Values<'_>> = self.keys.iter().map(|&key| columns[key].values()).collect();
         if !keys.is_empty() {
-            packed_file(
-                &mut Frames::default(),
-                &folder,
-                "primary.cidx",
-                &block.key(&keys),
-                &mut sums,
-            )?;
+            self.stream.small_file(&folder, "primary.cidx", &block.key(&keys), &mut sums)?;
         }
         kinds.sort_unstable();
         let kinds: Vec<_> = kinds
@@ -290,9 +281,7 @@ impl Block<'_> {
 
 fn plain_file(folder: &Path, name: &str, text: &str, sums: Option<&mut Sums>) -> io::Result<()> {
     if let Some(sums) = sums {
-        let mut hash = Hash::default();
-        hash.add(text.as_bytes());
-        sums.add(name.to_owned(), &hash, None);
+        sums.add(name.to_owned(), &Hash::of(text.as_bytes()), None);
     }
     std::fs::write(folder.join(name), text)
 }

@@ -72,7 +72,10 @@ impl Stream {
         self.file = None;
         sums.add(format!("{}.bin", self.name), &self.stored_sum, Some(&self.text_sum));
         let name = format!("{}.cmrk2", self.name);
-        packed_file(&mut self.small, folder, &name, &self.marks, sums)
+        let marks = std::mem::take(&mut self.marks);
+        self.small_file(folder, &name, &marks, sums)?;
+        self.marks = marks;
+        Ok(())
     }
 
     /// End the block.
@@ -94,21 +97,18 @@ impl Stream {
         self.packed.clear();
         Ok(())
     }
-}
 
-/// A small file of compressed blocks: marks, or the primary key.
-pub fn packed_file(
-    packed: &mut Frames,
-    folder: &Path,
-    name: &str,
-    text: &[u8],
-    sums: &mut Sums,
-) -> io::Result<()> {
-    packed.clear();
-    let (mut text_sum, mut stored_sum) = (Hash::default(), Hash::default());
-    text.chunks(LEAST).for_each(|block| packed.append_one(block, Codec::Zstd));
-    text_sum.add(text);
-    stored_sum.add(packed.bytes());
-    sums.add(name.to_owned(), &stored_sum, Some(&text_sum));
-    std::fs::write(folder.join(name), packed.bytes())
+    /// A small file of compressed blocks: marks, or the primary key.
+    pub fn small_file(
+        &mut self,
+        folder: &Path,
+        name: &str,
+        text: &[u8],
+        sums: &mut Sums,
+    ) -> io::Result<()> {
+        self.small.clear();
+        text.chunks(LEAST).for_each(|block| self.small.append_one(block, Codec::Zstd));
+        sums.add(name.to_owned(), &Hash::of(self.small.bytes()), Some(&Hash::of(text)));
+        std::fs::write(folder.join(name), self.small.bytes())
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::frames::{Codec, Frames};
-use crate::types::append_text;
+use crate::frames::{Codec, Frames, sum};
+use crate::types::{append_number, append_text};
 
 /// Hash of bytes that come one after the other, as the engine makes it: CityHash128 (1.0.2) of
 /// every 2,048 bytes, each with the one before as its seed.
@@ -28,6 +28,12 @@ impl Default for Hash {
 }
 
 impl Hash {
+    pub fn of(bytes: &[u8]) -> Hash {
+        let mut hash = Hash::default();
+        hash.add(bytes);
+        hash
+    }
+
     pub fn clear(&mut self) {
         (self.filled, self.bytes) = (0, 0);
         self.seed(0);
@@ -69,11 +75,6 @@ impl Hash {
     }
 }
 
-/// The first half of ClickHouse's number is the upper one of the crate's.
-pub fn sum(bytes: &[u8]) -> u128 {
-    cityhash_rs::cityhash_102_128(bytes).rotate_right(64)
-}
-
 /// The files of a part, in the order of their names.
 #[derive(Default)]
 pub struct Sums {
@@ -91,7 +92,7 @@ impl Sums {
     /// The file itself.
     pub fn text(&self) -> Vec<u8> {
         let mut list = Vec::new();
-        put_number(&mut list, self.files.len() as u64);
+        append_number(&mut list, self.files.len());
         for (name, (stored, text)) in &self.files {
             append_text(&mut list, name.as_bytes());
             put_sum(&mut list, stored);
@@ -107,14 +108,6 @@ impl Sums {
 }
 
 fn put_sum(out: &mut Vec<u8>, (bytes, hash): &Sum) {
-    put_number(out, *bytes);
+    append_number(out, *bytes as usize);
     out.extend_from_slice(hash);
-}
-
-fn put_number(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 128 {
-        out.push(value as u8 | 128);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }

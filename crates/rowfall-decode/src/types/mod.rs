@@ -7,7 +7,7 @@ mod int;
 mod names;
 mod net;
 mod text;
-pub use text::{append as append_text, starts_of, strings_of, unescape};
+pub use text::{append as append_text, append_number, starts_of, strings_of, unescape};
 mod time;
 mod wide;
 mod zone;

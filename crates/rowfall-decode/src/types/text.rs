@@ -157,14 +157,20 @@ unsafe fn put_length(to: *mut u8, mut len: usize) -> usize {
     }
 }
 
+/// Append a number in groups of seven bits, the least ones first.
+pub fn append_number(data: &mut Vec<u8>, value: usize) {
+    data.reserve(10);
+    // SAFETY: ten bytes were reserved, and `put_length` says how many it wrote.
+    unsafe {
+        let used = put_length(data.as_mut_ptr().add(data.len()), value);
+        data.set_len(data.len() + used);
+    }
+}
+
 /// Append one string behind its length.
 pub fn append(data: &mut Vec<u8>, value: &[u8]) {
     data.reserve(value.len() + 10);
-    // SAFETY: ten bytes were reserved, and `put_length` says how many it wrote.
-    unsafe {
-        let used = put_length(data.as_mut_ptr().add(data.len()), value.len());
-        data.set_len(data.len() + used);
-    }
+    append_number(data, value.len());
     data.extend_from_slice(value);
 }
 
