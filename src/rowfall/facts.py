@@ -89,10 +89,12 @@ class Wanted:
     Attributes:
         types: columns whose type is known already.
         layout: whether a sorting key will be chosen by what is found.
+        names: of all columns of the load, where they are known and each has a type.
     """
 
     types: Types = lambda encoding, names: {}
     layout: bool = True
+    names: frozenset[str] = frozenset()
 
 
 Groups = dict[tuple[str, tuple[str, ...]], list[int]]

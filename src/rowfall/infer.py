@@ -118,7 +118,10 @@ def _wanted(wish: Wish, existing: Sequence[Sequence[Any]] | None) -> Wanted:
         # Another number of columns will be refused.
         return {name: type_ for name, (_, type_) in zip(names, known, strict=False)}
 
-    return Wanted(types, layout=existing is None and not wish.order_by)
+    names = [n for n, _ in wish.columns]
+    if existing is not None:
+        names = [str(name) for name, _, default in existing if not default]
+    return Wanted(types, existing is None and not wish.order_by, frozenset(names))
 
 
 # --- columns ----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ use crate::block::{self, Bad, Sorting};
 use crate::cells::{self, Cells, Column, Null, Page, Style};
 #[cfg(target_arch = "x86_64")]
 use crate::look::x86::Avx2;
-use crate::look::{Look, Plain, bare, special};
+use crate::look::{Look, Plain, bare, line_end, special};
 use crate::scan::Simd;
 use crate::types;
 
@@ -20,7 +20,13 @@ pub struct Keys {
     /// What stands before each value, as the last lines had it.
     before: Vec<Before>,
     skip_unknown: bool,
+    /// Lines to take one by one, as two at once were not alike.
+    alone: u32,
 }
+
+/// Lines that are taken one by one after two that were not alike: where no two are, trying it costs
+/// a sixteenth of a line.
+const ALONE: u32 = 32;
 
 /// Spans of all columns of the rows of a chunk.
 #[derive(Default)]
@@ -51,6 +57,7 @@ impl Keys {
             nullable,
             before: Vec::new(),
             skip_unknown,
+            alone: 1, // the first line says what stands before each value
         }
     }
 
@@ -95,6 +102,18 @@ impl Keys {
         (out.count, out.end, out.escapes) = (0, from, false);
         while out.end < to {
             let first = out.count * width;
+            if self.alone == 0 {
+                out.spans.resize(first + 2 * width, (0, 0));
+                let (spans, escapes) = (&mut out.spans[first..], &mut out.escapes);
+                // SAFETY: the caller's promise.
+                if let Some(end) = unsafe { self.pair::<L>(text, (out.end, to), spans, escapes) } {
+                    (out.end, out.count) = (end, out.count + 2);
+                    continue;
+                }
+                out.spans.truncate(first);
+                self.alone = ALONE;
+            }
+            self.alone -= 1;
             out.spans.resize(first + width, (0, 0));
             let (spans, escapes) = (&mut out.spans[first..], &mut out.escapes);
             // SAFETY: the caller's promise.
@@ -108,6 +127,58 @@ impl Keys {
             out.count += 1;
         }
         Ok(())
+    }
+
+    /// Two objects whose keys stand as in the line before, and their line ends; None for all others.
+    ///
+    /// A value starts where the one before it ends, so the processor waits for each in turn; it
+    /// follows two lines at once in little more time than one. Taxi (51 keys): 3.8 CPU-seconds of the
+    /// decoder for 2 million rows, 4.1 line by line.
+    ///
+    /// SAFETY: the CPU has the instructions of `L`.
+    #[inline(always)]
+    unsafe fn pair<L: Look>(
+        &self,
+        text: &[u8],
+        (at, to): (usize, usize),
+        spans: &mut [Span],
+        escapes: &mut bool,
+    ) -> Option<usize> {
+        // SAFETY: the caller's promise.
+        let other = unsafe { line_end::<L>(text, at) } + 1;
+        if other >= to {
+            return None;
+        }
+        let (first, second) = spans.split_at_mut(self.nullable.len());
+        let (mut one, mut two) = (at, other);
+        let mut known = 0;
+        for before in &self.before {
+            // SAFETY: the caller's promise.
+            let (end, other_end) = unsafe {
+                if !before.stands::<L>(text, one) || !before.stands::<L>(text, two) {
+                    return None;
+                }
+                (one, two) = (one + before.len, two + before.len);
+                let end = value_by::<L>(text, one, escapes).ok()?;
+                (end, value_by::<L>(text, two, escapes).ok()?)
+            };
+            match (first.get_mut(before.column), second.get_mut(before.column)) {
+                // Not a key that is there twice.
+                (Some(first), Some(second)) if *first == (0, 0) => {
+                    *first = (one as u32, end as u32);
+                    *second = (two as u32, other_end as u32);
+                    known += 1;
+                }
+                (None, None) if sound(&text[one..end]) && sound(&text[two..other_end]) => {}
+                _ => return None,
+            }
+            (one, two) = (end, other_end);
+        }
+        let ends = |end: usize, next: usize| text[end] == b'}' && end + 2 == next;
+        let whole = known == first.len() || self.missing(at, first).is_ok();
+        // SAFETY: the caller's promise.
+        let next = unsafe { line_end::<L>(text, two) } + 1;
+        (whole && ends(one, other) && ends(two, next)).then_some(next)
     }
 
     /// One object and its line end; the start of the next line.
@@ -413,5 +484,86 @@ impl<'a> Cells<'a> for Objects<'a> {
     fn span(&self) -> usize {
         let mine = self.spans.iter().skip(self.column).step_by(self.page.width);
         mine.map(|s| (s.1 - s.0) as usize).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Lines as most are, and others: keys in another order, missing, twice or unknown, escapes,
+    /// nested values, blanks, CRLF, long strings, no JSON at all.
+    fn line() -> impl Strategy<Value = String> {
+        let usual = || {
+            (any::<i16>(), "[a-z]{0,40}", any::<bool>())
+                .prop_map(|(n, s, m)| format!("{{\"n\":{n},\"s\":\"{s}\",\"m\":{m}}}\n"))
+        };
+        let other = prop::sample::select(vec![
+            "{\"s\":\"x\",\"n\":1,\"m\":2}\n",
+            "{\"n\":1,\"s\":\"x\"}\n",
+            "{\"n\":1,\"s\":\"x\",\"m\":2,\"u\":[3]}\n",
+            "{\"n\":1,\"n\":1,\"s\":\"x\"}\n",
+            "{\"n\":1,\"s\":\"x\\\"y\",\"m\":2}\n",
+            "{\"n\":[1,{\"a\":\"}\"}],\"s\":\"x\",\"m\":2}\n",
+            "{\"n\":1,\"s\":\"x\",\"m\":2} \r\n",
+            "{\"n\": 1, \"s\": \"x\", \"m\": 2}\n",
+            "{\"n\":1,\"s\":\"x\",\"m\":02}\n",
+            "{\"n\":1,\"s\":\"x\",\"m\":2}}\n",
+            "{\"n\":1,\"s\":\"x,\"m\":2}\n",
+            "{\"n\":1,\"s\":\"x\",\"m\":2\n",
+            "{}\n",
+            "\n",
+        ]);
+        prop_oneof![9 => usual(), 1 => other.prop_map(str::to_owned)]
+    }
+
+    /// Spans and what ended them, of lines that are looked at by twos or one by one.
+    fn found(text: &[u8], to: usize, skip: bool, apart: bool, simd: Simd) -> (Vec<Span>, String) {
+        let names = ["n", "s", "m"].map(String::from);
+        let mut keys = Keys::new(&names, vec![false, false, true], skip);
+        keys.alone = if apart { u32::MAX } else { keys.alone };
+        let mut rows = Rows::default();
+        let ended = keys.rows(simd, text, (64, to), &mut rows);
+        assert_eq!(rows.spans.len(), 3 * rows.count);
+        let ended = ended.map_err(|w| (w.at, w.end, w.column, w.message));
+        (rows.spans, format!("{} {} {ended:?}", rows.count, rows.end))
+    }
+
+    proptest! {
+        #[test]
+        fn two_lines_at_once_are_as_two_lines(lines in prop::collection::vec(line(), 0..12), skip in any::<bool>()) {
+            let lines = lines.concat();
+            let text = [&[b'\n'; 64][..], lines.as_bytes(), &[0; 128]].concat();
+            let to = 64 + lines.len();
+            for simd in ["scalar", "avx2"].into_iter().filter_map(Simd::choose) {
+                prop_assert_eq!(found(&text, to, skip, false, simd), found(&text, to, skip, true, simd));
+            }
+        }
+    }
+
+    /// What stands before the values of a shorter line is followed by what a longer one had there.
+    #[test]
+    fn a_key_twice_is_seen_in_two_lines_at_once() {
+        for short in 1..3 * ALONE as usize {
+            let lines = ["{\"n\":1,\"m\":2}\n", &"{\"m\":2}\n".repeat(short)].concat();
+            let lines = lines + &"{\"m\":2,\"m\":3}\n".repeat(2);
+            let text = ["\n".repeat(64), lines.clone(), " ".repeat(128)].concat();
+            let mut keys = Keys::new(&["n", "m"].map(String::from), vec![true; 2], false);
+            let mut rows = Rows::default();
+            let ended = keys.rows(Simd::Scalar, text.as_bytes(), (64, 64 + lines.len()), &mut rows);
+            assert_eq!((rows.count, ended.is_err()), (1 + short, true), "{short}");
+        }
+    }
+
+    #[test]
+    fn usual_lines_are_taken_by_twos() {
+        let line = "{\"n\":1,\"s\":\"x\",\"m\":2}\n";
+        let text = ["\n".repeat(64), line.repeat(5), " ".repeat(128)].concat();
+        let mut keys = Keys::new(&["n", "s", "m"].map(String::from), vec![false; 3], false);
+        let mut rows = Rows::default();
+        let range = (64, 64 + 5 * line.len());
+        keys.rows(Simd::Scalar, text.as_bytes(), range, &mut rows).expect("sound");
+        assert_eq!((rows.count, rows.end, keys.alone), (5, range.1, 0));
     }
 }

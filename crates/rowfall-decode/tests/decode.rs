@@ -504,3 +504,31 @@ fn ranges_end_with_a_line() {
         assert_eq!(read(start, stop).unwrap_err(), "a range that ends in the middle of a line");
     }
 }
+
+/// A block takes the last rows of its file, too, if they are few; the next file's are in another one.
+#[test]
+fn a_block_takes_the_last_rows_of_its_file() {
+    // Rows of a file, and those of the blocks that become of two such files in blocks of 80.
+    let cases: [(usize, &[usize]); 6] = [
+        (80, &[80, 80]),
+        (81, &[81, 81]),
+        (88, &[88, 88]),
+        (100, &[80, 80, 40]),
+        (160, &[80, 80, 80, 80]),
+        (165, &[80, 85, 80, 85]),
+    ];
+    for (rows, blocks) in cases {
+        let one = "1234567,\"x\",\n".repeat(rows);
+        let size = one.len();
+        let (first, second, out) =
+            (Temporary::new(one.as_bytes()), Temporary::new(one.as_bytes()), Temporary::new(b""));
+        let more = json!({"block_rows": 80, "chunk_bytes": 64, "inputs": [
+            {"path": first.0, "size": size}, {"path": second.0, "size": size}]});
+        let spec = spec(&first, &out, "CSV", &COLUMNS, &more).to_string();
+        let done = Spec::parse(&spec).and_then(|spec| run(&spec));
+        assert!(done.is_ok(), "{rows}: {done:?}");
+        let row: Row = (1_234_567, b"x".to_vec(), None);
+        let all: Vec<u8> = blocks.iter().flat_map(|n| wanted(&vec![row.clone(); *n])).collect();
+        assert!(std::fs::read(&out.0).expect("the output") == all, "{rows}");
+    }
+}

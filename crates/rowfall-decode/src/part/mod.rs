@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::cells::{Column, Values};
-use crate::gather::{self, Rows, Sink};
+use crate::gather::{self, Rows, Sink, Texts, repeats};
 use crate::low;
 use crate::types::{Base, starts_of};
 use stream::Stream;
@@ -118,6 +118,11 @@ fn granule(columns: &[Column], rows: usize) -> usize {
     found.clamp(1, GRANULE)
 }
 
+/// As many rows, in the order of memory where all are the `same`.
+fn any(same: bool, rows: Rows<'_>) -> Rows<'_> {
+    if same { Rows::From(0, rows.len()) } else { rows }
+}
+
 /// What one part is made of.
 struct Block<'a> {
     rows: usize,
@@ -170,25 +175,24 @@ impl Block<'_> {
             });
         }
         if kind.nullable {
-            // Without a NULL the marks are the same in every order.
-            let none = column.nulls.iter().all(|null| *null == 0);
-            write(".null", &mut |rows, out| {
-                let rows = if none { Rows::From(0, rows.len()) } else { rows };
-                gather::fixed(&column.nulls, 1, rows, out)
-            })?;
+            let same = repeats(&column.nulls, 1);
+            write(".null", &mut |rows, out| gather::fixed(&column.nulls, 1, any(same, rows), out))?;
         }
         let mut defaults = None;
         match kind.width() {
             0 => {
-                let starts = starts_of(column.values(), self.rows);
-                write(".size", &mut |rows, out| gather::sizes(&starts, rows, out))?;
-                write("", &mut |rows, out| gather::texts(&column.data, &starts, rows, out))?;
+                let texts = Texts::of(column.values(), self.rows);
+                write(".size", &mut |rows, out| texts.sizes(rows, out))?;
+                write("", &mut |rows, out| texts.texts(&column.data, rows, out))?;
                 if !kind.nullable {
-                    defaults = Some(starts.windows(2).filter(|w| w[1] - w[0] == 1).count());
+                    defaults = Some(texts.empty(self.rows));
                 }
             }
             width => {
-                write("", &mut |rows, out| gather::fixed(&column.data, width, rows, out))?;
+                let same = repeats(&column.data, width);
+                write("", &mut |rows, out| {
+                    gather::fixed(&column.data, width, any(same, rows), out)
+                })?;
                 if !kind.nullable {
                     let zeros =
                         column.data.chunks_exact(width).filter(|v| v.iter().all(|b| *b == 0));
