@@ -33,6 +33,8 @@ MERGE_BYTES_PER_SECOND = 300e6
 PUBLISH_LANE = 1
 _of = sql.table_is
 Others = Callable[[Move], tuple[int, int]]
+# Engines whose merges leave every row as it is.
+KEEP_ROWS = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -325,11 +327,14 @@ class Publisher:
         if done is not None:
             return done
         least, most = others(move)
-        gained = self._gained(pair, move)
-        # Only at its bounds does a sum say what each of its terms is. Others may have published
-        # while it was read: then it is a sum of other terms.
-        if gained in (least + known, most + move.rows) and others(move) == (least, most):
-            return gained != least + known
+        gained, engine = self._gained(pair, move)
+        # Only at its bounds does a sum say what each of its terms is. The lower one says nothing
+        # where rows of equal keys are united: ours may have come and been united with others.
+        came = gained == most + move.rows
+        missing = gained == least + known and engine in KEEP_ROWS
+        # Others may have published while it was read: then it is a sum of other terms.
+        if (came or missing) and others(move) == (least, most):
+            return came
         raise LedgerError(
             f"partition {move.partition_id} of {pair.database}.{pair.table} was changed after a "
             f"load was interrupted: {gained:,} rows were added, {known:,} or {move.rows:,} "
@@ -363,16 +368,16 @@ class Publisher:
             for block in range(max(first, move.highest_block + 1), last + 1)
         )
 
-    def _gained(self, pair: Pair, move: Move) -> int:
+    def _gained(self, pair: Pair, move: Move) -> tuple[int, str]:
         """Rows that the partition has more than at the commit, less what plain inserts of others
-        have brought."""
-        ((foreign, now),) = self._ask(
+        have brought; and the table's engine."""
+        ((foreign, now, engine),) = self._ask(
             f"SELECT sumIf(rows, max_block_number > {move.highest_block} AND toString(uuid) = "
             f"{quote(NO_UUID)} AND level = 0 AND data_version = min_block_number), "
-            f"sumIf(rows, active) FROM system.parts WHERE {_of(pair.database, pair.table)} "
-            f"AND partition_id = {quote(move.partition_id)}"
+            f"sumIf(rows, active), any(engine) FROM system.parts WHERE "
+            f"{_of(pair.database, pair.table)} AND partition_id = {quote(move.partition_id)}"
         )
-        return int(now - move.rows_before - foreign)
+        return int(now - move.rows_before - foreign), str(engine)
 
     def _ask(self, text: str) -> list[list[Any]]:
         return ask(self.engine, text, lane=self.lane)

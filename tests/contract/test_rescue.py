@@ -34,19 +34,21 @@ ROWS = 100
 _numbers = itertools.count()
 
 
-@pytest.fixture
-def server(clickhouse: ClickHouse) -> Iterator[Server]:
-    server = connect(clickhouse)
-    yield server
-    server.close()
+@pytest.fixture(scope="module")
+def keeper() -> Iterator[Server]:
+    """A server with a Keeper inside, for replicated tables."""
+    with ClickHouse(keeper=True) as service:
+        server = connect(service)
+        yield server
+        server.close()
 
 
-@pytest.fixture
-def scene(server: Server, tmp_path: Path) -> Iterator[Scene]:
+@pytest.fixture(params=["MergeTree", "ReplicatedMergeTree('/tables/{database}', 'r')"])
+def scene(request: pytest.FixtureRequest, keeper: Server, tmp_path: Path) -> Iterator[Scene]:
     ledger = Ledger(tmp_path / "rowfall.ledger")
-    scene = Scene(server, ledger)
+    scene = Scene(keeper, ledger, request.param)
     yield scene
-    run(server, f"DROP DATABASE {scene.database} SYNC")
+    run(keeper, f"DROP DATABASE {scene.database} SYNC")
     ledger.close()
 
 
@@ -56,11 +58,12 @@ class Scene:
     Attempts are named after their loads; each is one process, and all of them are dead.
     """
 
-    def __init__(self, server: Server, ledger: Ledger) -> None:
+    def __init__(self, server: Server, ledger: Ledger, engine: str) -> None:
         self.server, self.ledger = server, ledger
         self.database = f"rescue_{os.getpid()}_{next(_numbers)}"
         run(server, f"CREATE DATABASE {self.database}")
-        run(server, f"CREATE TABLE {self.database}.t (k UInt64) ENGINE = MergeTree ORDER BY k "
+        run(server, f"CREATE TABLE {self.database}.t (k UInt64) "
+            f"ENGINE = {engine.replace('{database}', self.database)} ORDER BY k "
             "SETTINGS old_parts_lifetime = 0, cleanup_delay_period = 0, "
             "max_cleanup_delay_period = 1, cleanup_delay_period_random_add = 0")  # fmt: skip
         run(server, f"INSERT INTO {self.database}.t SELECT 1000000 + number FROM numbers(50)")
@@ -215,7 +218,7 @@ def test_an_attempt_that_is_published_while_rows_are_counted(
     scene.merge()
     count = Publisher._gained
 
-    def gained(*arguments: object) -> int:
+    def gained(*arguments: object) -> tuple[int, str]:
         scene.publish("c")
         return count(*arguments)  # type: ignore[arg-type]
 
