@@ -42,9 +42,10 @@ class Claims(Protocol):
     """Who may load which split, as the executor asks it."""
 
     def claim(self, attempt: str, splits: Sequence[Split], place: str = "") -> Claim: ...
+    def counting(self, attempt: str) -> None: ...
     def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool: ...
     def landed(self, attempt: str) -> None: ...
-    def alone(self, attempt: str, place: str = "") -> bool: ...
+    def added(self, attempt: str, move: Move, place: str = "") -> tuple[int, int]: ...
     def release(self, attempt: str) -> None: ...
     def fate(self, attempt: str) -> Fate: ...
 
@@ -54,6 +55,9 @@ class Alone:
 
     def claim(self, attempt: str, splits: Sequence[Split], place: str = "") -> Claim:
         return Claim()
+
+    def counting(self, attempt: str) -> None:
+        """Nobody else changes what is counted."""
 
     def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool:
         return True
@@ -67,5 +71,5 @@ class Alone:
     def fate(self, attempt: str) -> Fate:
         return Fate.OWN
 
-    def alone(self, attempt: str, place: str = "") -> bool:
-        return True
+    def added(self, attempt: str, move: Move, place: str = "") -> tuple[int, int]:
+        return 0, 0

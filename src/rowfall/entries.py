@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ QUIT = "quit"
 # An event, and the field of an entry that holds its block.
 _EVENTS = {
     "claim": "claimed",
+    "count": "counted",
     "commit": "committed",
     "expire": "expired",
     "release": "released",
@@ -36,6 +37,7 @@ class Entry:
         place: the node that it stages on, "" where the journal is; the nodes, with commas between
             them, of an attempt that is staged on several and made visible on all of them.
         splits: those that were asked about, each with the block of the line that claims it.
+        counted: from then on it asked what the target holds, to write it into its commit.
         idle: seconds since its owner's last line, by the server's clock.
         quit: its owner has ended and said so.
     """
@@ -43,6 +45,7 @@ class Entry:
     attempt: str
     owner: str
     claimed: int = 0
+    counted: int = 0
     committed: int = 0
     expired: int = 0
     released: int = 0
@@ -110,3 +113,40 @@ def read_entries(rows: Iterable[Sequence[Any]]) -> dict[str, Entry]:
         entry.idle = idle.get(entry.owner, 0.0)
         entry.quit = entry.owner in quit
     return found
+
+
+def added(
+    mine: Entry, others: Iterable[Entry], move: Move, here: str, shard_of: Mapping[str, int]
+) -> tuple[int, int]:
+    """The least and the most rows that other attempts have brought into the partition of one of
+    this one's moves since what it held was counted.
+
+    Args:
+        here: which of its places is meant.
+        shard_of: of a cluster, the shard of each place.
+    """
+    least = most = 0
+    shard = shard_of.get(here)
+    where = (move.database, move.table, move.partition_id)
+    for other in others:
+        own = here in other.places
+        # Of an attempt on several replicas, each of which has a table of its own, this one counts.
+        # Of one on another replica it may be the same table; other shards have other ones.
+        near = [p for p in other.places if shard is None or shard_of.get(p, shard) == shard]
+        moves = [
+            m for place in ([here] if own else near) for m in other.moves_at(place)
+            if (m.database, m.table, m.partition_id) == where
+        ]  # fmt: skip
+        # What has landed on another replica is seen here a while later.
+        seen = mine.counted if own and mine.counted else mine.claimed
+        if not other.binding or 0 < other.landed < seen:
+            continue
+        rows = sum(m.rows for m in moves)
+        most += rows
+        # The blocks of an attempt are above the highest one that it has written down.
+        after = other.committed > mine.committed or all(
+            m.highest_block >= move.highest_block for m in moves
+        )
+        if own and other.landed and after:
+            least += rows
+    return least, most

@@ -23,7 +23,7 @@ from typing import Any
 from rowfall import owner, sql
 from rowfall.claims import Claim, Fate
 from rowfall.engines.base import Engine
-from rowfall.entries import LEASE_SECONDS, QUIT, RUNNING, Entry, read_entries
+from rowfall.entries import LEASE_SECONDS, QUIT, RUNNING, Entry, added, read_entries
 from rowfall.errors import LedgerError, RowfallError
 from rowfall.ledger.rows import Move
 from rowfall.listing import MARK, Split
@@ -143,6 +143,10 @@ class Journal:
         back = [frozenset(i[: len(i) - strip] for i in found) for found in (landed, busy - landed)]
         return Claim(back[0], back[1], tuple(lost))
 
+    def counting(self, attempt: str) -> None:
+        """Say that what the target holds is counted next: it holds what has landed before."""
+        self._append("count", attempt)
+
     def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool:
         """The point of no return: True when the attempt's rows are now bound to be published.
 
@@ -169,22 +173,15 @@ class Journal:
         self._append("release", attempt)
         self._held.discard(attempt)
 
-    def alone(self, attempt: str, place: str = "") -> bool:
-        """Whether no other attempt has published anything here since this one's claim: what the
-        target held was counted after that, and before the commit.
+    def added(self, attempt: str, move: Move, place: str = "") -> tuple[int, int]:
+        """See :func:`rowfall.entries.added`.
 
         Args:
-            place: which of its places is meant.
+            place: which of the attempt's places is meant.
         """
         entries = self._entries()
         mine = entries.pop(attempt)
-        shard = self._shard_of.get(place or mine.place)
-        return not any(
-            e.binding and (not e.landed or e.landed > mine.claimed)
-            for e in entries.values()
-            # Other shards have tables of their own; another replica of the same one has not.
-            if shard is None or any(self._shard_of.get(p, shard) == shard for p in e.places)
-        )
+        return added(mine, entries.values(), move, place or mine.place, self._shard_of)
 
     def fate(self, attempt: str) -> Fate:
         entry = self._entries(attempts=[attempt]).get(attempt, Entry(attempt, ""))

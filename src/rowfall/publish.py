@@ -32,6 +32,9 @@ MERGE_BYTES_PER_SECOND = 300e6
 # Attempts are counted and attached here while the next ones are inserted.
 PUBLISH_LANE = 1
 _of = sql.table_is
+Others = Callable[[Move], tuple[int, int]]
+# Engines whose merges leave every row as it is.
+KEEP_ROWS = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -216,15 +219,17 @@ class Publisher:
                     hint="Drop it and make it again, then run the same command again.",
                 )
 
-    def settle(self, attempt_id: str, moves: Sequence[Move], *, alone: bool = True) -> list[Move]:
+    def settle(
+        self, attempt_id: str, moves: Sequence[Move], others: Others = lambda move: (0, 0)
+    ) -> list[Move]:
         """Find out, after a crash or a lost answer, which parts of an attempt the target has.
 
         Those are dropped from staging, so that :meth:`publish` may be called with the result:
         moves of tables that are complete are marked ``attached``.
 
         Args:
-            alone: no other load has attached anything there since the commit: what the target
-                has gained can be counted.
+            others: the least and the most rows that other attempts have brought into a move's
+                partition since what it held was counted.
 
         Raises:
             LedgerError: the target was changed meanwhile, so nothing can be told for sure.
@@ -232,14 +237,14 @@ class Publisher:
         settled = [m for m in moves if m.state != "pending"]
         for pair in pairs_of(moves):
             own = [m for m in moves if m.pair == pair]
-            left = self._settle_pair(publish_id(attempt_id, pair), pair, own, alone=alone)
+            left = self._settle_pair(publish_id(attempt_id, pair), pair, own, others)
             if not left:
                 self.ledger.attached(attempt_id, pair.staging)
             settled += [replace(m, state="pending" if left else "attached") for m in own]
         return settled
 
     def _settle_pair(
-        self, query_id: str, pair: Pair, moves: Sequence[Move], *, alone: bool
+        self, query_id: str, pair: Pair, moves: Sequence[Move], others: Others
     ) -> bool:
         """Drop from staging what the target has; True when something is left to attach."""
         left = self._ask(
@@ -259,7 +264,7 @@ class Publisher:
             m.partition_id
             for m in moves
             if m.partition_id in missing
-            and self._was_merged(query_id, pair, m, uuids, known[m.partition_id], alone=alone)
+            and self._was_merged(query_id, pair, m, uuids, known[m.partition_id], others)
         }
         there = [x for x in left if x[1] in arrived or x[2] in merged]
         if len(there) == len(left):
@@ -307,27 +312,33 @@ class Publisher:
             )
 
     def _was_merged(
-        self, query_id: str, pair: Pair, move: Move, own: str, known: int, *, alone: bool
+        self, query_id: str, pair: Pair, move: Move, own: str, known: int, others: Others
     ) -> bool:
         """Whether parts that are not listed came into the target, were merged and cleared away.
 
         Args:
             own: uuids of the attempt's parts.
             known: rows of the attempt's parts in this partition that are listed.
-            alone: no other load has attached anything there since the commit.
+            others: see :meth:`settle`.
         """
         if not self._hides_something(pair, move, own):
             return False
         done = self.engine.finished(query_id)
         if done is not None:
             return done
-        gained = self._gained(pair, move)
-        if alone and gained in (known, move.rows):
-            return gained != known
+        least, most = others(move)
+        gained, engine = self._gained(pair, move)
+        # Only at its bounds does a sum say what each of its terms is. The lower one says nothing
+        # where rows of equal keys are united: ours may have come and been united with others.
+        came = gained == most + move.rows
+        missing = gained == least + known and engine in KEEP_ROWS
+        # Others may have published while it was read: then it is a sum of other terms.
+        if (came or missing) and others(move) == (least, most):
+            return came
         raise LedgerError(
             f"partition {move.partition_id} of {pair.database}.{pair.table} was changed after a "
             f"load was interrupted: {gained:,} rows were added, {known:,} or {move.rows:,} "
-            f"expected{'' if alone else ', and other loads have added some, too'}",
+            f"expected{', and other loads have added some, too' if most else ''}",
             hint=f"The rows that are not yet visible are in {pair.database}.{pair.staging}; "
             "compare, then drop one of the two by hand.",
         )
@@ -357,16 +368,16 @@ class Publisher:
             for block in range(max(first, move.highest_block + 1), last + 1)
         )
 
-    def _gained(self, pair: Pair, move: Move) -> int:
+    def _gained(self, pair: Pair, move: Move) -> tuple[int, str]:
         """Rows that the partition has more than at the commit, less what plain inserts of others
-        have brought."""
-        ((foreign, now),) = self._ask(
+        have brought; and the table's engine."""
+        ((foreign, now, engine),) = self._ask(
             f"SELECT sumIf(rows, max_block_number > {move.highest_block} AND toString(uuid) = "
             f"{quote(NO_UUID)} AND level = 0 AND data_version = min_block_number), "
-            f"sumIf(rows, active) FROM system.parts WHERE {_of(pair.database, pair.table)} "
-            f"AND partition_id = {quote(move.partition_id)}"
+            f"sumIf(rows, active), any(engine) FROM system.parts WHERE "
+            f"{_of(pair.database, pair.table)} AND partition_id = {quote(move.partition_id)}"
         )
-        return int(now - move.rows_before - foreign)
+        return int(now - move.rows_before - foreign), str(engine)
 
     def _ask(self, text: str) -> list[list[Any]]:
         return ask(self.engine, text, lane=self.lane)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rowfall import fastpath, retry
@@ -64,8 +65,8 @@ class Recovery:
         for tries in range(retry.MOST_TRANSIENT + 1):
             try:
                 if tries:
-                    alone = means.claims.alone(attempt, means.place)
-                    moves = publisher.settle(attempt, moves, alone=alone)
+                    others = partial(means.claims.added, attempt, place=means.place)
+                    moves = publisher.settle(attempt, moves, others)
                 publisher.publish(attempt, moves, means.check)
                 self._deaths = 0
                 return

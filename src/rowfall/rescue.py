@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rowfall import sql, staging
@@ -95,8 +96,8 @@ class Rescue:
 
     def publish(self, attempt: str, moves: Sequence[Move]) -> None:
         """Make visible what :meth:`fence` has put aside, as far as it is not."""
-        alone = self._journal.alone(attempt, self.place)
-        settled = self._publisher.settle(attempt, moves, alone=alone)
+        others = partial(self._journal.added, attempt, place=self.place)
+        settled = self._publisher.settle(attempt, moves, others)
         self._publisher.publish(attempt, settled, self._check)
 
     def drop(self, moves: Sequence[Move]) -> None:

@@ -92,6 +92,7 @@ class Shadow:
         """
         pairs = twins.gathered()
         fixed = [p.staging for p in pairs]
+        claims.counting(attempt)
         staged = Publisher(self._engine, self._ledger).staged(pairs, 0.0, fixed)
         if not claims.commit(attempt, staged.rows, staged.moves):
             self._ledger.attempt_ended(attempt, "lost", "its lease ran out")

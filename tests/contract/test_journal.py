@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -276,20 +277,25 @@ def test_an_attempt_that_is_taken_over_hears_of_it(server: Server, journal: Jour
     assert journal.fate("a_1") is Fate.LANDED
 
 
-def test_other_loads_that_publish_meanwhile_are_known(server: Server, journal: Journal) -> None:
-    """Then rows that a partition has gained say nothing about ours."""
+def test_what_other_loads_publish_meanwhile_is_known(server: Server, journal: Journal) -> None:
     other = another(server)
+    early, late = replace(MOVE, rows=7), replace(MOVE, rows=30, highest_block=5)
     journal.claim("a_1", [split(1)])
     other.claim("b_1", [split(2)])
-    assert journal.commit("a_1", 10, [MOVE])
-    assert journal.alone("a_1")
-    assert other.commit("b_1", 10, [MOVE])
-    assert not journal.alone("a_1")
-    journal.claim("a_2", [split(3)])
+    assert other.commit("b_1", 7, [early])
     other.landed("b_1")
-    assert journal.commit("a_2", 10, [MOVE])
-    # Published after what the target held was counted for a_2, though before its commit.
-    assert not journal.alone("a_2")
+    assert journal.added("a_1", MOVE) == (7, 7)  # as if counted at once: nothing says otherwise
+    journal.counting("a_1")
+    assert journal.added("a_1", MOVE) == (0, 0)  # there when it was counted
+    assert journal.commit("a_1", 10, [MOVE])
+    other.claim("b_2", [split(3)])
+    other.counting("b_2")
+    assert other.commit("b_2", 30, [late])
+    assert journal.added("a_1", MOVE) == (0, 30)  # it may be visible, or a part of it
+    other.landed("b_2")
+    assert journal.added("a_1", MOVE) == (30, 30)
+    # Before or after b_2 was counted.
+    assert other.added("b_2", late) == (0, 10)
 
 
 def ranges(*numbers: int) -> list[Split]:

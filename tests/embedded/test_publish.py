@@ -183,6 +183,36 @@ def test_equal_rows_of_an_earlier_load_are_not_mistaken_for_this_one(
     assert totals(run) == (2 * ALL[0], 2 * ALL[1])
 
 
+@pytest.mark.parametrize("first", [0, 800], ids=["the same keys", "other keys"])
+def test_rows_that_were_united_with_others_are_not_taken_for_missing(
+    engine: Embedded, ledger: Ledger, target: Table, run: Run, first: int
+) -> None:
+    """With the same keys no partition gains a row, as if nothing had been attached."""
+    run(
+        "CREATE TABLE t (x UInt32, p UInt8) ENGINE = ReplacingMergeTree ORDER BY x PARTITION BY p "
+        "SETTINGS old_parts_lifetime = 0, cleanup_delay_period = 0, max_cleanup_delay_period = 1"
+    )
+    ledger.begin("load", "fp", "source", "target", INTO, "{}")
+    ledger.add_splits("load", [SPLIT])
+    run(f"INSERT INTO t SELECT {first} + number, number % 4 FROM numbers(800)")
+    staging = stage(engine, ledger, target, run)
+    staged = Publisher(engine, ledger).staged([pair(staging)], 5.0, [staging])
+    ledger.attempt_loaded("load_1", staged.rows, staged.moves)
+    run(f"ALTER TABLE t ATTACH PARTITION ALL FROM {staging}")
+    run("OPTIMIZE TABLE t FINAL")
+    wait_until(
+        lambda: run("SELECT count() FROM system.parts WHERE table = 't' AND NOT active") == [["0"]],
+        60,
+        "the outdated parts have gone",
+    )
+    if first:
+        reconcile(engine, ledger, target, silent)
+        assert totals(run) == (1600, sum(range(1600)))
+        return
+    with pytest.raises(LedgerError, match=": 0 rows were added, 0 or 200 expected"):
+        reconcile(engine, ledger, target, silent)
+
+
 def test_foreign_change_that_hides_the_evidence_is_refused(
     engine: Embedded, ledger: Ledger, target: Table, publisher: Publisher, run: Run
 ) -> None:

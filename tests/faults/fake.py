@@ -318,7 +318,7 @@ def _gained(fake: Fake, highest: str, name: str, partition: str) -> Found:
     parts = [p for p in _listed(fake, name) if p.partition == partition]
     foreign = [p for p in parts if p.last > int(highest) and p.uuid == NO_UUID and not p.level]
     now = sum(len(p.rows) for p in parts if p.active)
-    return iter([[sum(len(p.rows) for p in foreign), now]])
+    return iter([[sum(len(p.rows) for p in foreign), now, "MergeTree"]])
 
 
 _J = r"`d`\.`_rowfall_journal`"
@@ -375,8 +375,8 @@ STATEMENTS: list[tuple[str, Callable[..., Found]]] = [
      rf"system\.parts WHERE {_OF} AND partition_id = '(\w+)' AND max_block_number > (-?\d+)",
      _hiding),
     (rf"SELECT sumIf\(rows, max_block_number > (-?\d+) AND {_NO} AND level = 0 AND data_version = "
-     rf"min_block_number\), sumIf\(rows, active\) FROM system\.parts WHERE {_OF} AND "
-     r"partition_id = '(\w+)'", _gained),
+     r"min_block_number\), sumIf\(rows, active\), any\(engine\) FROM system\.parts WHERE "
+     rf"{_OF} AND partition_id = '(\w+)'", _gained),
 ]  # fmt: skip
 
 

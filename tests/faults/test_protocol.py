@@ -334,6 +334,11 @@ class Crashes(RuleBasedStateMachine):
     def clear(self) -> None:
         self.world.fake.clear()
 
+    @rule()
+    def lose_log(self) -> None:
+        """A server that is killed has not written down what it did last."""
+        self.world.fake.log.clear()
+
     @invariant()
     def nothing_twice(self) -> None:
         counts = Counter(self.world.fake.visible())

@@ -33,6 +33,7 @@ class Committing(ABC):
     def finish(self, done: Done) -> Landed | None:
         """See :meth:`rowfall.landing.base.Landing.finish`: the order that exactly once rests on."""
         means, executor = self._means, self._executor
+        means.claims.counting(done.attempt)
         counted = on_all(lambda place: self._staged(place, done), self._places)
         rejected = self._check_count(done, counted)
         checksum = self._checksum(done) if executor.verifies else None

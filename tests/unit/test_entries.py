@@ -1,0 +1,69 @@
+"""What other attempts may have added to a partition since an attempt counted it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rowfall.entries import Entry, added
+from rowfall.ledger.rows import Move
+
+MOVE = Move("d", "t", "_rowfall_a_1", "p", 10, 0, 7)
+# Its lines: claim 10, count 20, commit 30.
+MINE = Entry("a_1", "me", 10, 20, 30, moves=(MOVE,), place="n1")
+SHARDS = {"n1": 1, "n2": 1, "n3": 2}
+
+
+def other(
+    counted: int, committed: int, landed: int = 0, *, seen: int = -1, place: str = "n1",
+    partition: str = "p", **lines: int,
+) -> Entry:  # fmt: skip
+    """One of 5 rows. ``seen``: the highest block when it was counted."""
+    moves = (Move("d", "t", "_rowfall_b_1", partition, 5, 0, seen),)
+    return Entry(
+        "b_1", "you", 1, counted, committed, landed=landed, moves=moves, place=place, **lines
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("entry", "bounds"),
+    [
+        pytest.param(other(12, 14, 16), (0, 0), id="landed before the count"),
+        pytest.param(other(12, 14, 25), (0, 5), id="landed around the count"),
+        pytest.param(other(12, 14, 25, seen=7), (5, 5), id="landed above the blocks counted"),
+        pytest.param(other(12, 35, 40), (5, 5), id="committed later"),
+        pytest.param(other(12, 14), (0, 5), id="not known to have landed"),
+        pytest.param(other(12, 14, expired=13), (0, 0), id="expired before its commit"),
+        pytest.param(other(12, 0), (0, 0), id="not committed"),
+        pytest.param(other(12, 35, 40, partition="q"), (0, 0), id="another partition"),
+        pytest.param(other(12, 35, 40, place="n3"), (0, 0), id="another shard"),
+        # It may be seen here later, or not yet; or that replica has a table of its own.
+        pytest.param(other(4, 5, 8, place="n2"), (0, 0), id="another replica, long ago"),
+        pytest.param(other(12, 14, 16, place="n2"), (0, 5), id="another replica, then"),
+        pytest.param(other(12, 35, 40, place="n2"), (0, 5), id="another replica, later"),
+        pytest.param(other(12, 35, 40, place="n4"), (0, 5), id="a node that is not known"),
+    ],
+)
+def test_bounds_of_what_was_added(entry: Entry, bounds: tuple[int, int]) -> None:
+    assert added(MINE, [entry], MOVE, "n1", SHARDS) == bounds
+    both = (bounds[0] + 5, bounds[1] + 5)
+    assert added(MINE, [entry, other(12, 35, 40)], MOVE, "n1", SHARDS) == both
+
+
+def test_of_an_attempt_on_several_nodes_each_has_its_own_part() -> None:
+    moves = tuple(
+        Move("d", "t", "_rowfall_b_1", "p", rows, 0, 7, place=place)
+        for place, rows in (("n1", 5), ("n2", 6), ("n3", 7))
+    )
+    spread = Entry("b_1", "you", 1, 12, 35, landed=40, moves=moves, place="n1,n2,n3")
+    for place, rows in (("n1", 5), ("n2", 6), ("n3", 7)):
+        mine = replace(MINE, place="n1,n2,n3", moves=moves)
+        assert added(mine, [spread], MOVE, place, SHARDS) == (rows, rows)
+
+
+def test_without_a_line_of_its_count_it_may_have_been_made_since_the_claim() -> None:
+    """Journals of before there was one."""
+    old = replace(MINE, counted=0)
+    assert added(old, [other(2, 4, 8)], MOVE, "n1", SHARDS) == (0, 0)
+    assert added(old, [other(2, 4, 15)], MOVE, "n1", SHARDS) == (0, 5)
