@@ -190,7 +190,8 @@ def test_rows_that_were_united_with_others_are_not_taken_for_missing(
     """With the same keys no partition gains a row, as if nothing had been attached."""
     run(
         "CREATE TABLE t (x UInt32, p UInt8) ENGINE = ReplacingMergeTree ORDER BY x PARTITION BY p "
-        "SETTINGS old_parts_lifetime = 0, cleanup_delay_period = 0, max_cleanup_delay_period = 1"
+        "SETTINGS old_parts_lifetime = 0, cleanup_delay_period = 0, max_cleanup_delay_period = 1, "
+        "cleanup_delay_period_random_add = 0"
     )
     ledger.begin("load", "fp", "source", "target", INTO, "{}")
     ledger.add_splits("load", [SPLIT])
@@ -226,6 +227,9 @@ def test_foreign_change_that_hides_the_evidence_is_refused(
         "ALTER TABLE t MODIFY SETTING old_parts_lifetime = 0, cleanup_delay_period = 0, "
         "max_cleanup_delay_period = 1"
     )
+    # Attached again it cleans up by these settings at once, and not after the 30 s of the old ones.
+    run("DETACH TABLE t")
+    run("ATTACH TABLE t")
     run("OPTIMIZE TABLE t PARTITION ID '0' FINAL")
     wait_until(
         lambda: run("SELECT count() FROM system.parts WHERE table = 't' AND NOT active") == [["0"]],
