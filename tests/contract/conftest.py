@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from contract.engines import Guarded, connect
+from lab.clickhouse import ClickHouse
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 
@@ -33,3 +34,12 @@ def server(service: Guarded) -> Iterator[Server]:
     server = connect(service)
     yield server
     server.close()
+
+
+@pytest.fixture(scope="module")
+def keeper() -> Iterator[Server]:
+    """A server with a Keeper inside, for replicated tables."""
+    with ClickHouse(keeper=True) as service:
+        server = connect(service)
+        yield server
+        server.close()

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.engines import connect, run, text
-from lab.clickhouse import ClickHouse
+from contract.engines import run, text
 from lab.process import wait_until
 from rowfall import owner
 from rowfall.engines.server import Server
@@ -32,15 +31,6 @@ from rowfall.staging import clone, facts
 # Of equal size: a sum of rows does not tell one attempt from the other.
 ROWS = 100
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def keeper() -> Iterator[Server]:
-    """A server with a Keeper inside, for replicated tables."""
-    with ClickHouse(keeper=True) as service:
-        server = connect(service)
-        yield server
-        server.close()
 
 
 @pytest.fixture(params=["MergeTree", "ReplicatedMergeTree('/tables/{database}', 'r')"])
@@ -114,6 +104,15 @@ class Scene:
         self.attach(load_id)
         self.landed(load_id)
 
+    def overtaken(self, *, attached: bool) -> None:
+        """``a`` is committed, and attached or not; then ``b`` is published."""
+        self.stage("a")
+        self.stage("b")
+        self.commit("a")
+        if attached:
+            self.attach("a")
+        self.publish("b")
+
     def merge(self) -> None:
         """All parts become one, and the outdated ones are not listed any more."""
         run(self.server, f"OPTIMIZE TABLE {self.database}.t FINAL")
@@ -135,12 +134,7 @@ class Scene:
 
 @pytest.mark.parametrize("attached", [True, False])
 def test_another_attempt_has_landed_since_the_count(scene: Scene, attached: bool) -> None:
-    scene.stage("a")
-    scene.stage("b")
-    scene.commit("a")
-    if attached:
-        scene.attach("a")
-    scene.publish("b")
+    scene.overtaken(attached=attached)
     scene.merge()
     scene.rescue()
     assert scene.holds("a", "b")
@@ -194,12 +188,7 @@ def test_one_of_two_was_attached_and_nobody_knows_which(scene: Scene, attached: 
 @pytest.mark.parametrize("attached", [True, False])
 def test_rows_of_others_that_nobody_wrote_down(scene: Scene, attached: bool) -> None:
     """They are merged with the rest, so that no sum is right."""
-    scene.stage("a")
-    scene.stage("b")
-    scene.commit("a")
-    if attached:
-        scene.attach("a")
-    scene.publish("b")
+    scene.overtaken(attached=attached)
     run(scene.server, f"INSERT INTO {scene.database}.t SELECT number FROM numbers(13)")
     scene.merge()
     with pytest.raises(LedgerError, match=f"{213 if attached else 113} rows were added"):

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from contract.engines import connect, run, text
-from lab.clickhouse import ClickHouse
+from contract.engines import run, text
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.errors import TargetError
@@ -38,15 +37,6 @@ pytestmark = pytest.mark.xdist_group("engine")
 
 Engine = Embedded | Server
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def keeper() -> Iterator[Server]:
-    """A server with a Keeper inside, for replicated tables."""
-    with ClickHouse(keeper=True) as service:
-        server = connect(service)
-        yield server
-        server.close()
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from contract.engines import Guarded, connect, run, text
-from lab.clickhouse import ClickHouse
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.errors import RowfallError, TargetError
@@ -29,15 +28,6 @@ pytestmark = pytest.mark.xdist_group("engine")
 Engine = Embedded | Server
 _numbers = itertools.count()
 PREFIX = "_rowfall_a1"
-
-
-@pytest.fixture(scope="module")
-def keeper() -> Iterator[Server]:
-    """A server with a Keeper inside, for replicated tables."""
-    with ClickHouse(keeper=True) as service:
-        server = connect(service)
-        yield server
-        server.close()
 
 
 @dataclass(frozen=True)

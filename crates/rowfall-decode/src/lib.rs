@@ -29,6 +29,7 @@ pub mod run;
 pub mod scan;
 pub mod sort;
 pub mod spec;
+pub mod texts;
 pub mod types;
 pub mod unpack;
 pub mod window;

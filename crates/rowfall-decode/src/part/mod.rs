@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::cells::{Column, Values};
-use crate::gather::{self, Rows, Sink, Texts, repeats};
+use crate::gather::{self, Rows, Sink, repeats};
 use crate::low;
+use crate::texts::{Texts, text_of};
 use crate::types::{Base, starts_of};
 use stream::Stream;
 use sums::{Hash, Sums};
@@ -230,7 +231,7 @@ impl Block<'_> {
         stream.end(folder, sums)?;
         let starts = if shared { Vec::new() } else { starts_of(column.values(), self.rows) };
         let value = |row: usize| {
-            let (from, size) = gather::text_of(&starts, row);
+            let (from, size) = text_of(&starts, row);
             let null = column.nulls.get(row) == Some(&1);
             (!null).then(|| &column.data[from as usize..][..size as usize])
         };
