@@ -14,12 +14,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from e2e.tools import Done, Shell
 from lab.clickhouse import binary
 from lab.process import wait_until
+from rowfall.lab import node
+from rowfall.lab.cluster import Lab
+from rowfall.lab.node import Node
+from rowfall.lab.process import spawn
 
 pytestmark = pytest.mark.xdist_group("cluster22")
 
@@ -211,6 +216,36 @@ def test_ctrl_c_leaves_no_server(bench: Bench) -> None:
     assert (process.returncode, said.splitlines()[-1]) == (130, "rowfall: interrupted")
     assert not bench.pids()
     assert bench.states() == ["down"] * 4
+
+
+def test_ctrl_c_while_a_server_starts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs already, and the command has not written its process id yet."""
+
+    def interrupted(*given: Any) -> subprocess.Popen[bytes]:
+        process = spawn(*given)
+        wait_until(lambda: bool(bench.pids()), 20, "the server")
+        signal.raise_signal(signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(node, "spawn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Lab.make(bench.folder, 1, 1).up(binary())
+    assert not bench.pids()
+
+
+def test_ctrl_c_twice(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one while the servers are being ended because of the first."""
+
+    def interrupted(self: Node, number: signal.Signals) -> None:
+        signal.raise_signal(signal.SIGINT)
+        end(self, number)
+
+    end = Node.end
+    monkeypatch.setattr(Node, "end", interrupted)
+    monkeypatch.setattr(Node, "wait", lambda _: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        Lab.make(bench.folder, 2, 1).up(binary())
+    assert not bench.pids()
 
 
 def test_one_command_at_a_time(bench: Bench) -> None:

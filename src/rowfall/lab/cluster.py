@@ -27,6 +27,7 @@ from rowfall.lab.process import (
     free_ports,
     log_end,
     program,
+    undisturbed,
     wait_until,
 )
 
@@ -167,8 +168,9 @@ class Lab:
             try:
                 self._start(down, program(binary, self.folder))
             except BaseException:
-                for node in down:
-                    node.end(signal.SIGKILL)
+                with undisturbed():  # by a second Ctrl-C of somebody in a hurry
+                    for node in down:
+                        node.end(signal.SIGKILL)
                 raise
 
     def _start(self, down: Sequence[Node], binary: Path) -> None:

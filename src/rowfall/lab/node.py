@@ -19,6 +19,7 @@ from rowfall.lab.process import (
     is_free,
     log_end,
     spawn,
+    undisturbed,
     wait_until,
 )
 
@@ -91,13 +92,14 @@ class Node:
         folder.mkdir(mode=0o700, exist_ok=True)
         give(folder)
         self.config.write(self._file)
-        self._process = spawn(
-            (program, "server", f"--config-file={self._file}"),
-            folder,
-            self.log,
-            {"CLICKHOUSE_WATCHDOG_ENABLE": "0"},  # one process, whose id is ours
-        )
-        self._pid_file.write_text(f"{self._process.pid}\n")
+        with undisturbed():
+            self._process = spawn(
+                (program, "server", f"--config-file={self._file}"),
+                folder,
+                self.log,
+                {"CLICKHOUSE_WATCHDOG_ENABLE": "0"},  # one process, whose id is ours
+            )
+            self._pid_file.write_text(f"{self._process.pid}\n")
 
     def wait(self) -> None:
         """Wait until it answers and reaches the Keeper.

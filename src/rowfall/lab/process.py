@@ -9,9 +9,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rowfall.errors import EngineError, Exit
@@ -85,6 +86,31 @@ def spawn(
             group=_NOGROUP if root else None,
             extra_groups=[] if root else None,
         )
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Put Ctrl-C and SIGTERM off until the block is done.
+
+    A server that was started a moment before, and whose process id is not written down yet, would
+    outlive the command, and no other would find it. Python hands signals to the main thread alone;
+    in others there is nothing to put off.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {
+        each: signal.signal(each, lambda number, _: came.append(number))
+        for each in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def give(path: Path) -> None:
