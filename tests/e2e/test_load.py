@@ -18,6 +18,7 @@ import pytest
 import rowfall as library
 from e2e.tools import Shell, csv, made
 from lab.http import Web
+from lab.process import wait_until
 from lab.seaweed import Seaweed
 
 COUNT = "SELECT count(), sum(id) FROM t"
@@ -578,6 +579,55 @@ def test_a_partition_explosion_is_forecast(shell: Shell) -> None:
     warned = done.talk.index("The partition key key has about")
     assert warned < done.talk.index("done: all splits have landed")
     assert shell.row("SELECT count(), uniqExact(_partition_id) FROM a") == [5000, 1000]
+
+
+# --- temporary files ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scratch(shell: Shell) -> Path:
+    """Where the commands put their temporary files, and nobody else does."""
+    folder = shell.folder / "scratch"
+    folder.mkdir()
+    shell.env["TMPDIR"] = str(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("code", "what", "command"),
+    [
+        (0, "CSV", ("load", "-", "--table", "t")),
+        (0, "Parquet", ("load", "-", "--table", "t")),  # as a whole: it cannot be read as it comes
+        (1, "bad", ("load", "-", "--table", "t")),
+        (0, "CSV", ("plan", "-", "--table", "t")),
+        (0, "bz2", ("load", "x.csv.bz2", "--table", "t")),
+        (1, "bad bz2", ("load", "x.csv.bz2", "--table", "t")),
+        (0, "", ("load", "generate://trips?rows=9", "--to", "x.csv.gz")),  # a database in memory
+        (0, "", ("load", "generate://trips?rows=9", "--to", "null:")),
+        (0, "", ("query", "SELECT 1")),
+    ],
+)
+def test_no_temporary_file_is_left(
+    shell: Shell, scratch: Path, code: int, what: str, command: Sequence[str]
+) -> None:
+    content = rows(1, 9).encode() + (b"x,y\n" if "bad" in what else b"")
+    if what == "Parquet":
+        content = made("SELECT number AS id FROM numbers(4)", what)
+    if "bz2" in what:
+        shell.write("x.csv.bz2", bz2.compress(content))
+    given = ["--schema", "id UInt64, name String"] if "bad" in what else []
+    shell.ends(code, *command, *given, stdin=content.decode(errors="surrogateescape"))
+    assert not list(scratch.iterdir())
+
+
+def test_no_temporary_file_is_left_by_a_kill(shell: Shell, scratch: Path) -> None:
+    command = ("load", "generate://taxi?rows=20_000_000", "--to", "x.csv.gz")
+    process = shell.cli.start(*command, env=shell.env)
+    wait_until(lambda: any(scratch.iterdir()), 60, "the engine")
+    time.sleep(0.5)
+    process.kill()
+    # The engine sees that nobody is left to answer to.
+    wait_until(lambda: not any(scratch.iterdir()), 20, "the engine to end")
 
 
 # --- talk -----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -32,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     with contextlib.suppress(OSError, ValueError):  # nobody listens
         sys.stdout.flush()
         sys.stderr.flush()
+    # Temporary folders that somebody still holds: copies of stdin may be as large as the data.
+    atexit._run_exitfuncs()
     # Everything is said and closed. The interpreter's own end would take 15 ms; and it would end
     # by SIGINT where a Ctrl-C was caught inside of an exec(), by which every dataclass is made.
     os._exit(code)

@@ -31,7 +31,7 @@ from importlib.machinery import PathFinder
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any, BinaryIO
+    from typing import Any, BinaryIO, NoReturn
 
     Request = dict[str, Any]
 
@@ -199,6 +199,11 @@ def connect(path: str) -> Any:
     return connection
 
 
+def told(connection: Any, sql: str) -> str:
+    """The only row of a statement."""
+    return bytes(connection.query(sql, "TabSeparatedRaw").bytes()).decode().strip()
+
+
 def leave_folder() -> None:
     """Go where no file has the name of a table.
 
@@ -223,6 +228,15 @@ def cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def leave(code: int, scratch: str) -> NoReturn:
+    """End at once, without the folder of a database in memory, which closing it would delete."""
+    if scratch:
+        import shutil  # by few, and at the end
+
+        shutil.rmtree(scratch, ignore_errors=True)
+    os._exit(code)
+
+
 def main() -> None:
     # The engine may print; nothing but answers may reach the parent's pipe.
     answers = Answers(os.fdopen(os.dup(1), "wb"))
@@ -239,10 +253,11 @@ def main() -> None:
         if path:
             # Held until this process ends: see _folder.take_folder.
             fcntl.lockf(os.open(os.path.join(path, lock), os.O_RDWR), fcntl.LOCK_EX)
-        path = path or ":memory:"
-        first = connect(path)
-        told = first.query("SELECT version(), timezone()", "TabSeparatedRaw").bytes()
-        version, timezone = bytes(told).decode().strip().split("\t")
+        first = connect(path or ":memory:")
+        version, timezone = told(first, "SELECT version(), timezone()").split("\t")
+        # The temporary folder of a database in memory.
+        disk = "SELECT path FROM system.disks WHERE name = 'default'"
+        scratch = "" if path else told(first, disk)
     except Exception as error:
         answers.send({"id": 0, "error": str(error)})
         os._exit(1)
@@ -254,12 +269,12 @@ def main() -> None:
             break
         number = request["lane"]
         if number not in lanes:
-            lanes[number] = Lane(path, answers)
+            lanes[number] = Lane(path or ":memory:", answers)
             lanes[number].start()
         lanes[number].requests.put(request)
     else:
         # No "quit": the parent is gone. Stop in the middle, the ledger knows what is unfinished.
-        os._exit(2)
+        leave(2, scratch)
     # What statements have answered for is in files. Shutting the engine down would add nothing to
     # that but 12 ms, and noise of the interpreter's own shutdown.
-    os._exit(0)
+    leave(0, scratch)
