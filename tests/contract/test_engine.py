@@ -108,10 +108,10 @@ def test_kill_ends_a_running_statement(engine: Embedded | Server) -> None:
         wait_until(lambda: running(engine, query_id), 30, "the statement to run")
         start = time.monotonic()
         engine.kill(query_id)
-        assert time.monotonic() - start < 10  # of the 60 that it would take
+        assert time.monotonic() - start < 2
         assert not running(engine, query_id)
         with pytest.raises(EngineError) as caught:
-            job.result(10)
+            job.result(2)
     assert caught.value.code == 394
 
 

@@ -192,8 +192,9 @@ def engine() -> Any:
 
 
 def connect(path: str) -> Any:
+    """A connection to the database in a folder; to one in memory where there is none."""
     config = os.path.join(os.path.dirname(__file__), "embedded.xml")
-    connection = engine().connect(f"{path}?config-file={config}")
+    connection = engine().connect(f"{path or ':memory:'}?config-file={config}")
     # A statement names every file of its attempt; the default of 256 KiB is too short for that.
     connection.query("SET max_query_size = 67108864", "Null")
     return connection
@@ -253,7 +254,7 @@ def main() -> None:
         if path:
             # Held until this process ends: see _folder.take_folder.
             fcntl.lockf(os.open(os.path.join(path, lock), os.O_RDWR), fcntl.LOCK_EX)
-        first = connect(path or ":memory:")
+        first = connect(path)
         version, timezone = told(first, "SELECT version(), timezone()").split("\t")
         # The temporary folder of a database in memory.
         disk = "SELECT path FROM system.disks WHERE name = 'default'"
@@ -269,7 +270,7 @@ def main() -> None:
             break
         number = request["lane"]
         if number not in lanes:
-            lanes[number] = Lane(path or ":memory:", answers)
+            lanes[number] = Lane(path, answers)
             lanes[number].start()
         lanes[number].requests.put(request)
     else:

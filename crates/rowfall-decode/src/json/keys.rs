@@ -1,17 +1,13 @@
-//! JSONEachRow: one object a line, its keys expected in the order of the line before.
+//! Objects, one a line, their keys expected in the order of the line before.
 
 use std::collections::HashMap;
 
-use crate::block::{self, Bad, Sorting};
-use crate::cells::{self, Cells, Column, Null, Page, Style};
+use crate::json::Span;
+use crate::json::value::{Found, Wrong, blanks, expect, sound, string, value_by, wrong};
 #[cfg(target_arch = "x86_64")]
 use crate::look::x86::Avx2;
-use crate::look::{Look, Plain, bare, line_end, special};
+use crate::look::{Look, Plain, line_end};
 use crate::scan::Simd;
-use crate::types;
-
-/// Where values stand: start and end, quotes included; `(0, 0)` where the key is missing.
-pub type Span = (u32, u32);
 
 /// What is known about the keys, kept from line to line.
 pub struct Keys {
@@ -37,17 +33,6 @@ pub struct Rows {
     pub end: usize,
     pub escapes: bool,
 }
-
-/// Why a line is declined, where, and of which column.
-#[derive(Debug)]
-pub struct Wrong {
-    pub at: usize,
-    pub end: usize,
-    pub column: Option<usize>,
-    pub message: &'static str,
-}
-
-type Found<T> = Result<T, Wrong>;
 
 impl Keys {
     pub fn new(names: &[String], nullable: Vec<bool>, skip_unknown: bool) -> Keys {
@@ -316,174 +301,6 @@ impl Before {
             |n: usize| unsafe { !L::equal(here.as_ptr().add(n), self.text.as_ptr().add(n)) };
         let (low, high) = (self.mask as u32, (self.mask >> 32) as u32);
         low != 0 && low & other(0) == 0 && (high == 0 || high & other(32) == 0)
-    }
-}
-
-fn wrong(at: usize, end: usize, message: &'static str) -> Wrong {
-    Wrong { at, end, column: None, message }
-}
-
-#[inline(always)]
-fn blanks(text: &[u8], mut at: usize) -> usize {
-    // Most values have none before or behind them.
-    while text[at] <= b' ' && matches!(text[at], b' ' | b'\t') {
-        at += 1;
-    }
-    at
-}
-
-#[inline(always)]
-fn expect(text: &[u8], at: usize, byte: u8, what: &'static str) -> Found<usize> {
-    if text[at] == byte { Ok(at + 1) } else { Err(wrong(at, at + 20, what)) }
-}
-
-/// The end of the value at `at`. Bare ones are checked to be words or numbers by their look only:
-/// the types' parsers take nothing else.
-pub fn value(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
-    // SAFETY: every CPU has the instructions.
-    unsafe { value_by::<Plain>(text, at, escapes) }
-}
-
-/// SAFETY: the CPU has the instructions of `L`.
-#[inline(always)]
-unsafe fn value_by<L: Look>(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
-    if text[at] == b'"' {
-        // SAFETY: the caller's promise.
-        return unsafe { string::<L>(text, at, escapes) };
-    }
-    if matches!(text[at], b'[' | b'{') {
-        return nested(text, at, escapes);
-    }
-    // SAFETY: the caller's promise.
-    let end = unsafe { bare::<L>(text, at) };
-    // A number starts with a digit or a minus, and with a zero only before a point or at its end.
-    let digits = &text[at + usize::from(text[at] == b'-')..end];
-    let fine = match digits {
-        [b'0', b'0'..=b'9', ..] => false,
-        [b'0'..=b'9', ..] => true,
-        _ => matches!(&text[at..end], b"true" | b"false" | b"null"),
-    };
-    if fine { Ok(end) } else { Err(wrong(at, end.max(at + 1), "not surely a value")) }
-}
-
-/// The end of the array or object at `at`, by its brackets only: [`crate::nested`] looks at the rest.
-fn nested(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
-    let (mut place, mut depth) = (at, 0);
-    loop {
-        match text[place] {
-            b'"' => {
-                // SAFETY: every CPU has the instructions.
-                place = unsafe { string::<Plain>(text, place, escapes)? };
-                continue;
-            }
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' => depth -= 1,
-            0..0x20 => {
-                return Err(wrong(at, place, "a line break or control character in a value"));
-            }
-            _ => {}
-        }
-        place += 1;
-        if depth == 0 {
-            return Ok(place);
-        }
-    }
-}
-
-/// Whether a value that nobody parses is a string, a word or a number.
-fn sound(value: &[u8]) -> bool {
-    match value {
-        [b'"', ..] | b"true" | b"false" | b"null" => true,
-        _ => types::is_number(value),
-    }
-}
-
-/// The end of the string whose opening quote is at `at`.
-///
-/// SAFETY: the CPU has the instructions of `L`.
-#[inline(always)]
-unsafe fn string<L: Look>(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
-    let mut place = at + 1;
-    loop {
-        // SAFETY: the caller's promise.
-        place = unsafe { special::<L>(text, place) };
-        match text[place] {
-            b'"' => return Ok(place + 1),
-            b'\\' => {
-                *escapes = true;
-                if text[place + 1] < 0x20 {
-                    return Err(wrong(at, place + 1, "a control character in a string"));
-                }
-                place += 2;
-            }
-            _ => return Err(wrong(at, place, "a line break or control character in a string")),
-        }
-        if place + 64 > text.len() {
-            return Err(wrong(at, at + 1, "a string that never ends"));
-        }
-    }
-}
-
-/// Append `count` rows from row `first` on to the columns, or say which value is the first bad one.
-pub fn decode(
-    columns: &mut [Column],
-    rows: &Rows,
-    text: &[u8],
-    rules: &cells::Rules,
-    (first, count): (usize, usize),
-    sorting: &mut Sorting,
-) -> Result<(), Bad> {
-    let width = columns.len();
-    let page =
-        Page { text, rows: count, width, order: &[], escapes: rows.escapes, broken: false, rules };
-    let spans = &rows.spans[first * width..(first + count) * width];
-    block::decode(columns, &mut Objects { page, spans, column: 0 }, sorting)
-}
-
-/// The values of one column.
-struct Objects<'a> {
-    page: Page<'a>,
-    spans: &'a [Span],
-    column: usize,
-}
-
-impl<'a> Cells<'a> for Objects<'a> {
-    const STYLE: Style = Style::Json;
-
-    #[inline(always)]
-    fn page(&self) -> &Page<'a> {
-        &self.page
-    }
-
-    fn page_mut(&mut self) -> &mut Page<'a> {
-        &mut self.page
-    }
-
-    fn choose(&mut self, column: usize) {
-        self.column = column;
-    }
-
-    #[inline(always)]
-    fn get(&self, number: usize) -> (usize, usize) {
-        let (start, end) = self.spans[self.page.row(number) * self.page.width + self.column];
-        (start as usize, end as usize)
-    }
-
-    #[inline(always)]
-    fn unquote(&self, from: usize, to: usize) -> (usize, usize) {
-        // A missing value is at 0, where no text ever is.
-        let quoted = usize::from(self.page.text[from] == b'"' && from > 0);
-        (from + quoted, to - quoted)
-    }
-
-    fn null(&self, from: usize, to: usize) -> Null {
-        let missing = from == 0 || &self.page.text[from..to] == b"null";
-        if missing { Null::Yes } else { Null::No }
-    }
-
-    fn span(&self) -> usize {
-        let mine = self.spans.iter().skip(self.column).step_by(self.page.width);
-        mine.map(|s| (s.1 - s.0) as usize).sum()
     }
 }
 
