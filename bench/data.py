@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import BenchError, run
-from rowfall.options import Options
+from rowfall.core.options import Options
+from rowfall.core.sql import literal, structure
 from rowfall.sources import open_source
-from rowfall.sql import literal, structure
 
 ROWFALL = Path(sys.executable).parent / "rowfall"
 ROWS = {"trips": 50_000_000, "taxi": 2_000_000}

@@ -13,13 +13,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rowfall.inputs import Inputs
-from rowfall.listing import Listing, Split
-from rowfall.model import Column, Encoding, Facts, Kind, Schema
-from rowfall.options import Options
-from rowfall.planner import make_plan
-from rowfall.secrets import Secret
-from rowfall.sqltext import SqlText, quote
+from rowfall.core.listing import Listing, Split
+from rowfall.core.masked import Secret
+from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.plan.inputs import Inputs
+from rowfall.plan.planner import make_plan
 from rowfall.targets.table import embedded
 
 _SIZE = 25_000_000

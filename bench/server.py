@@ -24,8 +24,7 @@ from bench import data, table
 from bench.data import BUCKET, ROWFALL, Case, report
 from bench.measure import BenchError, Result, Sample, agree, fastest, median, ratio, run
 from lab.clickhouse import ClickHouse, binary
-from rowfall import decoding
-from rowfall.sql import literal, settings_clause
+from rowfall.core.sql import literal, settings_clause
 
 HERE = Path(__file__).resolve().parent
 CASES = {
@@ -149,7 +148,7 @@ class Bench:
         folder = self.server.folder / "user_scripts"
         folder.mkdir(exist_ok=True)
         folder.chmod(0o755)
-        (folder / decoding.PROGRAM).unlink(missing_ok=True)
+        (folder / decoder.PROGRAM).unlink(missing_ok=True)
         if decoder:
             run([ROWFALL, "install-decoder", "--to", self.server.uri("bench")])
 

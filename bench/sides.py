@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.data import ROWFALL, Input, report
 from bench.measure import BenchError, Result, run
-from rowfall.sql import settings_clause
+from rowfall.core.sql import settings_clause
 
 ENGINE, LOAD = "engine", "rowfall"
 ENGINE_FLOOR, READ_FLOOR = "engine floor", "rowfall floor"

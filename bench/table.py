@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.measure import Result, fastest, median, overlap, ratio
-from rowfall import units
+from rowfall.core import units
 
 MET, OPEN, NOT_MET = "met", "too close to call", "not met"
 PLAN_SECONDS, PLAN_BYTES = 30, 500_000_000

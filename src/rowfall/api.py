@@ -17,23 +17,23 @@ from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from rowfall import history
+from rowfall.core.errors import Interrupted, RowfallError, TargetError, UsageError
+from rowfall.core.events import Event, Listener, silent
+from rowfall.core.masked import Secret
+from rowfall.core.model import Plan, Statement
+from rowfall.core.options import Options, restored
+from rowfall.core.results import Report, Verification
+from rowfall.core.sqltext import SqlText
 from rowfall.engines.embedded import Embedded
-from rowfall.errors import Interrupted, RowfallError, TargetError, UsageError
-from rowfall.events import Event, Listener, silent
-from rowfall.jobs import connect, open_job, refusal
-from rowfall.model import Plan, Statement
-from rowfall.options import Options, restored
-from rowfall.results import Report, Verification
-from rowfall.secrets import Secret
-from rowfall.sqltext import SqlText
+from rowfall.run import history
+from rowfall.run.session import connect, open_session, refusal
 from rowfall.targets import open_target
 
 if TYPE_CHECKING:
-    from rowfall.cleanup import Leftover
     from rowfall.engines.server import Server
-    from rowfall.install import Installed
-    from rowfall.outlook import Outlook
+    from rowfall.measure.outlook import Outlook
+    from rowfall.run.clean import Leftover
+    from rowfall.run.install import Installed
 
 __all__ = [
     "Verification", "clean", "forget", "install_decoder", "leftovers",
@@ -52,18 +52,18 @@ def plan(
     """What :func:`load` would do with the same arguments. Nothing is written or created.
 
     Raises:
-        RowfallError: see :mod:`rowfall.errors`; the same as for a load.
+        RowfallError: see :mod:`rowfall.core.errors`; the same as for a load.
     """
-    from rowfall.planning import plan_job
-    from rowfall.shadow import shadow_name
+    from rowfall.plan.survey import plan_session
+    from rowfall.publish.shadow import shadow_name
 
-    with open_job(sources, to, table, options or Options(), silent, dry=True,
-                  password=password) as job:  # fmt: skip
-        anew = job.options.replace or job.options.force
-        if job.options.replace:
-            job.home = shadow_name("plan")  # no such table: it would be made anew
-        made = plan_job(job, set() if anew else None)[0]
-        refused = refusal(job)
+    with open_session(sources, to, table, options or Options(), silent, dry=True,
+                  password=password) as session:  # fmt: skip
+        anew = session.options.replace or session.options.force
+        if session.options.replace:
+            session.home = shadow_name("plan")  # no such table: it would be made anew
+        made = plan_session(session, set() if anew else None)[0]
+        refused = refusal(session)
         if refused is not None:
             advice = (*made.forecast.advice, f"It would fail: {refused.message}. {refused.hint}")
             made = replace(made, forecast=replace(made.forecast, advice=advice))
@@ -88,7 +88,7 @@ def load(
             (``clickhouse://user@host:8123/database``), ``null:``, or files to write.
         table: target table, ``name`` or ``database.name``; default from the source.
         options: see :class:`rowfall.Options`.
-        on_event: called with every :mod:`rowfall.events` event, from several threads in turn.
+        on_event: called with every :mod:`rowfall.core.events` event, from several threads in turn.
         password: of the server's user, instead of the one in ``to`` or the environment.
 
     Returns:
@@ -103,11 +103,11 @@ def load(
     with (
         _one_at_a_time(on_event) as emit,
         _terminable(),
-        open_job(sources, to, table, options, emit, dry=False, password=password) as job,
+        open_session(sources, to, table, options, emit, dry=False, password=password) as session,
     ):
-        from rowfall.loader import load_job  # 50 ms, in which the engine opens the folder
+        from rowfall.run.loader import load_session  # 50 ms, in which the engine opens the folder
 
-        return load_job(job)
+        return load_session(session)
 
 
 def resume(
@@ -239,7 +239,7 @@ def forget(load_id: str, *, to: str | None = None, password: Secret | None = Non
     """
     known = report(load_id, to=to)
     asked = history.request(known.load_id, to)
-    from rowfall.cleanup import forget_load
+    from rowfall.run.clean import forget_load
 
     target = open_target(to or asked["to"], asked["table"] or "any", Options(), password)
     return forget_load(target, known.load_id)
@@ -262,7 +262,7 @@ def clean(
     Raises:
         TargetError: no such folder or server.
     """
-    from rowfall.cleanup import clean_target
+    from rowfall.run.clean import clean_target
 
     target = open_target(to, "any", Options(), password)
     return clean_target(target, dry=dry, emit=on_event)
@@ -280,7 +280,7 @@ def install_decoder(
         UsageError: no server, or the program is not installed here.
         TargetError: its folder is out of reach from here, or it cannot run the program.
     """
-    from rowfall.install import install
+    from rowfall.run.install import install
 
     return install(open_target(to, "any", Options(), password), folder)
 
@@ -303,11 +303,11 @@ def verify(
     known = report(load_id, to=to)
     request = history.request(known.load_id, to)
     options = restored(request["options"])
-    with open_job(request["sources"], to or request["to"], request["table"], options, on_event,
-               dry=True, password=password) as job:  # fmt: skip
-        from rowfall.verifier import verify_table
+    with open_session(request["sources"], to or request["to"], request["table"], options, on_event,
+               dry=True, password=password) as session:  # fmt: skip
+        from rowfall.run.verify import verify_table
 
-        return verify_table(job, known.load_id)
+        return verify_table(session, known.load_id)
 
 
 def scale(
@@ -325,7 +325,7 @@ def scale(
     Raises:
         UsageError: numbers that are none, or a source of unknown size. Otherwise as :func:`plan`.
     """
-    from rowfall.outlook import outlook  # what it needs besides takes 20 ms that loads save
+    from rowfall.measure.outlook import outlook  # what it needs besides takes 20 ms that loads save
 
     texts = (sources,) if isinstance(sources, str) else tuple(sources)
     with _terminable():

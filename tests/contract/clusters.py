@@ -12,11 +12,11 @@ from typing import Any
 from lab.clickhouse import Account, ClickHouse
 from lab.cluster import Node
 from rowfall.cluster.discover import Asks, Cluster, discover
+from rowfall.core.masked import Secret
+from rowfall.core.model import Statement
+from rowfall.core.sqltext import SqlText
+from rowfall.engines.ask import ask, read_rows
 from rowfall.engines.server import Server
-from rowfall.model import Statement
-from rowfall.publish import ask, read_rows
-from rowfall.secrets import Secret
-from rowfall.sqltext import SqlText
 
 _numbers = itertools.count()
 

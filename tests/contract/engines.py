@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from lab.clickhouse import ClickHouse
 from lab.process import wait_until
 from lab.proxy import Proxy
+from rowfall.core.masked import Secret
+from rowfall.core.model import Outcome, Statement
+from rowfall.core.sqltext import SqlText
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
-from rowfall.model import Outcome, Statement
-from rowfall.secrets import Secret
-from rowfall.sqltext import SqlText
 
 _numbers = itertools.count()
 

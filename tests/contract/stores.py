@@ -14,9 +14,9 @@ from lab.azure import Azure
 from lab.google import Google
 from lab.http import Web
 from lab.seaweed import Seaweed
-from rowfall.listing import Listing
-from rowfall.model import Encoding
-from rowfall.options import Options
+from rowfall.core.listing import Listing
+from rowfall.core.model import Encoding
+from rowfall.core.options import Options
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
 

@@ -17,8 +17,8 @@ import pyarrow  # type: ignore[import-untyped]
 import pytest
 
 from contract.engines import run
-from rowfall import decoding
 from rowfall.engines.embedded import Embedded
+from rowfall.plan import decoder
 
 SEED = int(os.environ.get("ROWFALL_SEED", "1"))
 NULL, QUOTE = "\\N", '"'
@@ -142,7 +142,7 @@ class Parts:
     def build(
         self, table: str, columns: Columns, key: str, paths: Sequence[Path], **spec: Any
     ) -> None:
-        """Write parts of files and attach them, as rowfall.build does it."""
+        """Write parts of files and attach them, as rowfall.deliver.build does it."""
         number = next(self._numbers)
         outputs = [self._folder / f"built{number}_{n}" for n in range(spec.pop("outputs", 1))]
         names = list(columns)
@@ -163,7 +163,7 @@ class Parts:
             **spec,
         }
         done = subprocess.run(
-            [os.environ.get("ROWFALL_DECODE") or str(decoding.program()), "run", "--spec", "-"],
+            [os.environ.get("ROWFALL_DECODE") or str(decoder.program()), "run", "--spec", "-"],
             input=json.dumps(document).encode(), capture_output=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr.decode()

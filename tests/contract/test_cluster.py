@@ -12,7 +12,7 @@ from lab.clickhouse import Account
 from lab.cluster import Cluster as Lab
 from lab.cluster import Node as Started
 from rowfall.cluster.discover import Asks, Cluster, discover
-from rowfall.errors import TargetError
+from rowfall.core.errors import TargetError
 
 # One cluster for all of its tests: four servers take half of a small machine.
 pytestmark = pytest.mark.xdist_group("cluster22")

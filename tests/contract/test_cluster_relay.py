@@ -16,11 +16,11 @@ from lab.clickhouse import Account
 from lab.cluster import Cluster as Lab
 from lab.cluster import Node
 from lab.process import free_ports, wait_until
+from rowfall.core.errors import EngineError, RowfallError, TargetError
+from rowfall.core.masked import Secret
 from rowfall.engines import relay
 from rowfall.engines._connect import Address
 from rowfall.engines.server import Server
-from rowfall.errors import EngineError, RowfallError, TargetError
-from rowfall.secrets import Secret
 
 # One cluster for all of its tests: four servers take half of a small machine.
 pytestmark = pytest.mark.xdist_group("cluster22")
@@ -233,14 +233,14 @@ def test_a_statement_can_be_ended(reach: Reach, entry: Node, far: Node) -> None:
     sql, settings = slow(table, 60)
     ticks: list[int] = []
     with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(
+        session = pool.submit(
             run, relayed, sql, settings=settings, query_id=query_id,
             on_tick=lambda seen: ticks.append(seen.get("read_rows", 0)),
         )  # fmt: skip
         wait_until(lambda: max(ticks, default=0) > 5, 15, "progress")
         relayed.kill(query_id)
         with pytest.raises(EngineError) as caught:
-            job.result(20)
+            session.result(20)
     assert caught.value.code == 394
     assert not running(direct, query_id)
 
@@ -251,11 +251,11 @@ def test_a_relay_that_dies_loses_nothing(reach: Reach, entry: Node, far: Node) -
     table, query_id = new_table(direct), new_id()
     sql, settings = slow(table, 4)
     with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(run, relayed, sql, settings=settings, query_id=query_id)
+        session = pool.submit(run, relayed, sql, settings=settings, query_id=query_id)
         wait_until(lambda: running(direct, query_id), 10, "the statement to run")
         with down(entry):
             time.sleep(1)
-        done = job.result(60)
+        done = session.result(60)
     assert (done.rows_read, done.rows_written) == (40, 40)
     assert text(direct, f"SELECT count() FROM {table}") == "40"
 
@@ -279,11 +279,11 @@ def test_a_far_server_that_dies(reach: Reach, entry: Node, far: Node) -> None:
     table, query_id = new_table(relayed), new_id()
     sql, settings = slow(table, 30)
     with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(run, relayed, sql, settings=settings, query_id=query_id)
+        session = pool.submit(run, relayed, sql, settings=settings, query_id=query_id)
         wait_until(lambda: relayed.evidence.runs(query_id), 10, "the statement to run")
         with down(far):
             with pytest.raises(EngineError, match="outcome of the statement is unknown") as caught:
-                job.result(60)
+                session.result(60)
             assert caught.value.transient
             back = threading.Timer(1, far.start)
             back.start()

@@ -13,10 +13,10 @@ from lab.cluster import Node as Started
 from lab.process import ServiceError, wait_until
 from rowfall.cluster.creation import Ddl, statements
 from rowfall.cluster.discover import Cluster, Node, discover
-from rowfall.cluster.everywhere import run_on_cluster
+from rowfall.cluster.on_cluster import run_on_cluster
 from rowfall.cluster.tables import Tables, look
-from rowfall.errors import TargetError
-from rowfall.model import Column, Schema
+from rowfall.core.errors import TargetError
+from rowfall.core.model import Column, Schema
 
 # One cluster for all of its tests: four servers take half of a small machine.
 pytestmark = pytest.mark.xdist_group("cluster22")

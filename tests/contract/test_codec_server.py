@@ -14,11 +14,11 @@ from urllib.parse import urlencode
 import pytest
 
 from lab.clickhouse import ClickHouse
-from rowfall import sql
-from rowfall.bodies import for_server
-from rowfall.model import Column, Encoding, Schema
-from rowfall.readersettings import reader_settings
-from rowfall.sqltext import SqlText
+from rowfall.core import sql
+from rowfall.core.model import Column, Encoding, Schema
+from rowfall.core.sqltext import SqlText
+from rowfall.plan.bodies import for_server
+from rowfall.schema.reader_settings import reader_settings
 from unit.memory import Chdb, ChdbError, from_file
 from unit.test_codec import (  # noqa: F401 - the tests themselves, with the fixtures of this file
     test_a_byte_order_mark_is_no_value,

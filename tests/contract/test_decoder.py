@@ -14,8 +14,8 @@ import pytest
 
 from lab.clickhouse import ClickHouse
 from lab.process import ServiceError
-from rowfall import decoding
-from rowfall.sqltext import quote
+from rowfall.core.sqltext import quote
+from rowfall.plan import decoder
 from unit.memory import Chdb
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ SCRIPTS = ROOT / "crates/rowfall-decode/tests"
 )
 def test_what_it_accepts_the_engine_reads_the_same(script: str, options: list[str]) -> None:
     """A small seed; the scripts alone take any number of them."""
-    program = decoding.program()
+    program = decoder.program()
     assert program, "make test builds it: make decoder"
     ran = subprocess.run(
         [sys.executable, SCRIPTS / script, "--first", "1", "--seeds", "1", *options],
@@ -61,7 +61,7 @@ def test_a_server_takes_compressed_blocks(tmp_path: Path) -> None:
         "output_compression": "lz4", "sort_by": [1], "outputs": ["-"],
     }  # fmt: skip
     packed = subprocess.run(
-        [str(decoding.program()), "run", "--spec", "-"],
+        [str(decoder.program()), "run", "--spec", "-"],
         input=json.dumps(spec).encode(), capture_output=True, check=True,
     ).stdout  # fmt: skip
     insert = "INSERT INTO t FORMAT Native"
@@ -84,7 +84,7 @@ def engine() -> Chdb:
     return Chdb()
 
 
-@pytest.mark.parametrize("zone", sorted(decoding.ZONES))
+@pytest.mark.parametrize("zone", sorted(decoder.ZONES))
 def test_local_times_are_the_engines(zone: str, engine: Chdb, tmp_path: Path) -> None:
     """Around every change of the clocks and on every day: the engine's time, or declined."""
     step = int(os.environ.get("ROWFALL_ZONE_STEP", 86_400 + QUARTER))
@@ -125,7 +125,7 @@ def _decoded(zone: str, moments: set[int], folder: Path) -> dict[str, object] | 
         "outputs": [str(folder / "native")],
     }  # fmt: skip
     done = subprocess.run(
-        [os.environ.get("ROWFALL_DECODE") or str(decoding.program()), "run", "--spec", "-"],
+        [os.environ.get("ROWFALL_DECODE") or str(decoder.program()), "run", "--spec", "-"],
         input=json.dumps(spec).encode(), capture_output=True, check=False,
     )  # fmt: skip
     return None if done.returncode == 0 else json.loads(done.stderr.splitlines()[-1])

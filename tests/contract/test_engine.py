@@ -12,10 +12,10 @@ import pytest
 
 from contract.engines import Guarded, connect, new_id, new_table, run, running, slow, text
 from lab.process import wait_until
+from rowfall.core.errors import EngineError, RowfallError
+from rowfall.core.masked import Secret
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
-from rowfall.errors import EngineError, RowfallError
-from rowfall.secrets import Secret
 
 # One worker of a parallel run starts the server.
 pytestmark = pytest.mark.xdist_group("engine")
@@ -94,24 +94,24 @@ def test_lanes_run_at_the_same_time(engine: Embedded | Server) -> None:
             for lane, name in enumerate(ids, 1)
         ]
         wait_until(lambda: all(running(engine, name) for name in ids), 30, "both lanes at work")
-        for name, job in zip(ids, work, strict=True):
+        for name, session in zip(ids, work, strict=True):
             engine.kill(name)
             with pytest.raises(EngineError):
-                job.result()
+                session.result()
 
 
 def test_kill_ends_a_running_statement(engine: Embedded | Server) -> None:
     table, query_id = new_table(engine), new_id()
     sql, settings = slow(table, 60)
     with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(run, engine, sql, lane=3, query_id=query_id, settings=settings)
+        session = pool.submit(run, engine, sql, lane=3, query_id=query_id, settings=settings)
         wait_until(lambda: running(engine, query_id), 30, "the statement to run")
         start = time.monotonic()
         engine.kill(query_id)
         assert time.monotonic() - start < 2
         assert not running(engine, query_id)
         with pytest.raises(EngineError) as caught:
-            job.result(2)
+            session.result(2)
     assert caught.value.code == 394
 
 

@@ -16,11 +16,11 @@ from contract.engines import Guarded, Wire, connect, new_id, new_table, run, run
 from lab.http import Web
 from lab.process import free_ports, wait_until
 from lab.proxy import Proxy
+from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
+from rowfall.core.masked import Secret
 from rowfall.engines._evidence import UnknownOutcome
 from rowfall.engines._http import Answer
 from rowfall.engines.server import Server
-from rowfall.errors import EngineError, RowfallError, TargetError, UsageError
-from rowfall.secrets import Secret
 
 # One worker of a parallel run starts the server.
 pytestmark = pytest.mark.xdist_group("engine")
@@ -307,11 +307,11 @@ def test_a_user_who_may_read_no_system_table(
     assert run(engine, sql, settings=settings).rows_written == 10
     sql, settings = slow(table, 30)
     with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(run, engine, sql, settings=settings, query_id=query_id)
+        session = pool.submit(run, engine, sql, settings=settings, query_id=query_id)
         wait_until(lambda: running(server, query_id), 5, "the statement to run")
         engine.kill(query_id)
         with pytest.raises(EngineError) as caught:
-            job.result(5)
+            session.result(5)
     assert caught.value.code == 394
 
 

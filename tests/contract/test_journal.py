@@ -13,14 +13,14 @@ from contract.engines import connect
 from lab.clickhouse import ClickHouse
 from lab.process import wait_until
 from lab.proxy import Proxy
-from rowfall import entries, owner
-from rowfall import journal as journals
-from rowfall.claims import Fate
+from rowfall.core.errors import LedgerError
+from rowfall.core.listing import Listing, Part, Split
 from rowfall.engines.server import Server
-from rowfall.errors import LedgerError
-from rowfall.journal import Journal
+from rowfall.ledger import entries, owner
+from rowfall.ledger import journal as journals
+from rowfall.ledger.journal import Journal
+from rowfall.ledger.leases import Fate
 from rowfall.ledger.rows import Move
-from rowfall.listing import Listing, Part, Split
 
 INTO = "11111111-2222-3333-4444-555555555555"
 MOVE = Move("default", "t", "_rowfall_a_1", "all", 10, 0, -1)

@@ -13,17 +13,17 @@ import pytest
 from contract.engines import connect
 from contract.stores import NASTY, Store, files_store, http_store, s3_store
 from lab.clickhouse import ClickHouse
+from rowfall.core.errors import RowfallError
+from rowfall.core.listing import Listing, Split
+from rowfall.core.model import Encoding, Statement
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText
+from rowfall.core.sqltext import quote as quoted
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
-from rowfall.errors import RowfallError
-from rowfall.listing import Listing, Split
-from rowfall.model import Encoding, Statement
-from rowfall.options import Options
-from rowfall.reach import Reach, reach
+from rowfall.plan.reach import Reach, reach
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
-from rowfall.sqltext import SqlText
-from rowfall.sqltext import quote as quoted
 
 COLUMNS = ("a Int64", "b String", "c Float64", "d Date", "e Nullable(String)")
 STRUCTURE = ", ".join(COLUMNS)

@@ -22,20 +22,20 @@ import pytest
 from contract.engines import Guarded, connect, new_id, new_table, run, text
 from lab.process import wait_until
 from lab.proxy import Proxy
-from rowfall import bodies
-from rowfall.bodies.cutting import Read
-from rowfall.codec import Evidence, codec
+from rowfall.core.errors import EngineError, RowfallError, SourceError, UsageError
+from rowfall.core.formats import find
+from rowfall.core.model import Encoding, Kind, Outcome, Schema
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.deliver.push import Pusher, streams
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
-from rowfall.errors import EngineError, RowfallError, SourceError, UsageError
-from rowfall.formats import find
-from rowfall.model import Encoding, Kind, Outcome, Schema
-from rowfall.options import Options
-from rowfall.push import Pusher, streams
-from rowfall.readersettings import reader_settings
+from rowfall.plan import bodies
+from rowfall.plan.bodies.cutting import Read
+from rowfall.schema.codec import Evidence, codec
+from rowfall.schema.reader_settings import reader_settings
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
-from rowfall.sqltext import SqlText, quote
 
 # One worker of a parallel run starts the server.
 pytestmark = pytest.mark.xdist_group("engine")
@@ -247,7 +247,7 @@ QUOTED_VALUES = (
 PUSHING = """\
 import re, sys
 from contract.test_push import *
-from rowfall.secrets import Secret
+from rowfall.core.masked import Secret
 port, user, password, path, format, table, streams = sys.argv[1:]
 server = Server("127.0.0.1", int(port), user=user, password=Secret(password))
 schema, encoding = schema_of(format, QUOTED), encoding_of(format)

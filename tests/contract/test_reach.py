@@ -22,18 +22,18 @@ from lab.clickhouse import Account, ClickHouse
 from lab.http import Web
 from lab.process import wait_until
 from lab.seaweed import Seaweed
+from rowfall.core.errors import RowfallError, TargetError
+from rowfall.core.listing import Listing
+from rowfall.core.masked import Secret
+from rowfall.core.model import Encoding, Statement
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText
 from rowfall.engines.server import Server
-from rowfall.errors import RowfallError, TargetError
-from rowfall.listing import Listing
-from rowfall.model import Encoding, Statement
-from rowfall.options import Options
-from rowfall.reach import BUDGET_SECONDS, Reach, reach
-from rowfall.secrets import Secret
+from rowfall.plan.reach import BUDGET_SECONDS, Reach, reach
 from rowfall.sources import open_source
 from rowfall.sources.base import Probe, Source
 from rowfall.sources.files import Files
 from rowfall.sources.s3 import S3
-from rowfall.sqltext import SqlText
 
 TOKEN = "a-session-token-0123456789"
 PASSWORD = "a-password-of-the-web-9876"

@@ -15,18 +15,17 @@ import pytest
 
 from contract.engines import run, text
 from lab.process import wait_until
-from rowfall import owner
+from rowfall.core.errors import LedgerError
+from rowfall.core.events import silent
+from rowfall.core.listing import Split
+from rowfall.core.model import Pair
+from rowfall.engines.ask import ask, table_uuid
 from rowfall.engines.server import Server
-from rowfall.errors import LedgerError
-from rowfall.events import silent
-from rowfall.journal import Journal
-from rowfall.ledger import Ledger
-from rowfall.listing import Split
-from rowfall.model import Pair
-from rowfall.publish import Publisher, ask
-from rowfall.rescue import Rescue, Rescuers
-from rowfall.shadow import table_uuid
-from rowfall.staging import clone, facts
+from rowfall.ledger import Ledger, owner
+from rowfall.ledger.journal import Journal
+from rowfall.publish.publisher import Publisher
+from rowfall.publish.rescue import Rescue, Rescuers
+from rowfall.targets.staging import clone, facts
 
 # Of equal size: a sum of rows does not tell one attempt from the other.
 ROWS = 100
@@ -83,7 +82,7 @@ class Scene:
                 f"{1000 * number + start} + number FROM numbers({ROWS // 2})")  # fmt: skip
 
     def commit(self, load_id: str) -> None:
-        """As rowfall.landing.committing does it."""
+        """As rowfall.run.landing.committing does it."""
         journal, pair = self.journal(load_id), Pair(self.database, "t", f"_rowfall_{load_id}_1")
         journal.counting(f"{load_id}_1")
         staged = self.publisher.staged([pair], 8.0)

@@ -14,14 +14,14 @@ import pytest
 from contract.stores import NASTY, Store, files_store, http_store, object_store, s3_store
 from lab.http import Web
 from lab.seaweed import Seaweed
+from rowfall.core.errors import RowfallError, SourceError, UsageError
+from rowfall.core.listing import Part, Split
+from rowfall.core.model import Encoding, Kind, Statement
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText
 from rowfall.engines.embedded import Embedded
-from rowfall.errors import RowfallError, SourceError, UsageError
-from rowfall.listing import Part, Split
-from rowfall.model import Encoding, Kind, Statement
-from rowfall.options import Options
 from rowfall.sources import open_source
 from rowfall.sources.base import Ranged, Source
-from rowfall.sqltext import SqlText
 
 STRUCTURE = "`a` Int64, `b` String"
 

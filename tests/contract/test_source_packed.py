@@ -18,14 +18,14 @@ import pytest
 from contract.stores import object_store
 from lab.http import Web
 from lab.seaweed import Seaweed
+from rowfall.core.errors import RowfallError, SourceError, UsageError
+from rowfall.core.listing import Listing, Split
+from rowfall.core.model import Encoding, Statement
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText
 from rowfall.engines.embedded import Embedded
-from rowfall.errors import RowfallError, SourceError, UsageError
-from rowfall.listing import Listing, Split
-from rowfall.model import Encoding, Statement
-from rowfall.options import Options
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
-from rowfall.sqltext import SqlText
 
 STRUCTURE = "`a` Int64, `b` String"
 ROWS = b"".join(b"%d,abc\n" % n for n in range(200_000))  # unpacked more than a pipe holds

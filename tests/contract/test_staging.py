@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from contract.engines import run, text
+from rowfall.core.errors import TargetError
+from rowfall.core.model import Ask, Pair
+from rowfall.engines.ask import ask
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
-from rowfall.errors import TargetError
 from rowfall.ledger import Ledger
-from rowfall.model import Pair
-from rowfall.publish import Publisher, ask
-from rowfall.staging import (
-    Ask,
+from rowfall.publish.publisher import Publisher
+from rowfall.targets.staging import (
     TableFacts,
     allowances,
     clone,

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from contract.engines import Guarded, connect, run, text
+from rowfall.core.errors import RowfallError, TargetError
+from rowfall.core.masked import Secret
+from rowfall.core.model import Ask, Pair
+from rowfall.core.sql import qualified
+from rowfall.engines.ask import ask
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
-from rowfall.errors import RowfallError, TargetError
-from rowfall.model import Pair
-from rowfall.publish import ask
-from rowfall.secrets import Secret
-from rowfall.sql import qualified
-from rowfall.staging import Ask, clone, discard, facts
-from rowfall.views import Views, discover
-from rowfall.viewtext import Select
+from rowfall.targets.staging import clone, discard, facts
+from rowfall.targets.view_text import Select
+from rowfall.targets.views import Views, discover
 
 pytestmark = pytest.mark.xdist_group("engine")
 

@@ -19,8 +19,8 @@ import pytest
 from lab.clickhouse import ClickHouse, binary
 from lab.seaweed import Seaweed
 from rowfall.cli import COMMANDS
+from rowfall.core.options import LOAD, PLAN, flags_of
 from rowfall.lab.cluster import Lab
-from rowfall.options import LOAD, PLAN, flags_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import rowfall
-from rowfall import errors
-from rowfall.events import (
+from rowfall.core import errors
+from rowfall.core.events import (
     AttemptPublished,
     AttemptStarted,
     Event,
@@ -177,8 +177,8 @@ def test_load_from_a_thread(data: str, tmp_path: Path) -> None:
 PROGRAM = """
 import sys
 import rowfall
-from rowfall.errors import Interrupted
-from rowfall.events import AttemptStarted, LoadEnded
+from rowfall.core.errors import Interrupted
+from rowfall.core.events import AttemptStarted, LoadEnded
 
 def listen(event):
     if isinstance(event, (AttemptStarted, LoadEnded)):

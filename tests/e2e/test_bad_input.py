@@ -25,7 +25,7 @@ import rowfall as library
 from e2e.tools import Done, Shell, made
 from lab.http import Web
 from lab.seaweed import Seaweed
-from rowfall.events import AttemptStarted, Event
+from rowfall.core.events import AttemptStarted, Event
 
 COLUMNS = "id UInt32, name String, amount UInt32, day Date"
 HEAD = "id,name,amount,day\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from e2e.tools import Shell
-from rowfall import decoding
-from rowfall.decode import PIPES
+from rowfall.deliver.decode import PIPES
+from rowfall.plan import decoder
 
 ROWS = 300_000
 COUNT = "SELECT count(), sum(cityHash64(*)), uniqExact(id) FROM t"
@@ -25,7 +25,7 @@ PARTS = (
 
 @pytest.fixture(autouse=True)
 def _installed() -> None:
-    assert decoding.program(), "make test builds it: make decoder"
+    assert decoder.program(), "make test builds it: make decoder"
 
 
 def rows(shell: Shell, name: str, start: int, count: int) -> None:

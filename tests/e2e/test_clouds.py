@@ -25,12 +25,12 @@ from lab.azure import Azure
 from lab.clickhouse import ClickHouse
 from lab.google import Google
 from lab.seaweed import Seaweed
-from rowfall import azaccess, decoding
-from rowfall.listing import Split
-from rowfall.options import Options
-from rowfall.ranges import LEAST
-from rowfall.secrets import Secret
-from rowfall.sources import open_source
+from rowfall.core.listing import Split
+from rowfall.core.masked import Secret
+from rowfall.core.options import Options
+from rowfall.plan import decoder
+from rowfall.plan.ranges import LEAST
+from rowfall.sources import _az_access, open_source
 from rowfall.sources.base import Addressed
 
 _numbers = itertools.count()
@@ -173,7 +173,7 @@ def test_mistakes(shell: Shell, cloud: Cloud) -> None:
 
 def test_into_a_server(lake: Lake, cloud: Cloud) -> None:
     plan = lake.ok("plan", cloud.source, "--table", "t", "--json", env=cloud.env).document
-    assert plan["decoder"] == decoding.PROGRAM
+    assert plan["decoder"] == decoder.PROGRAM
     report = lake.load(cloud.source, "--table", "t", "--verify", env=cloud.env)
     assert report["rows"] == 2 * ROWS
     assert lake.row(COUNT.replace("FROM t", "FROM {db}.t")) == EXACT
@@ -253,8 +253,8 @@ def test_azure_by_token_and_connection_string(shell: Shell, azure: Azure) -> Non
     )
     env = {"AZURE_STORAGE_CONNECTION_STRING": text}
     shell.ok("load", f"az://{name}/a.csv", "--table", "t", env=env)
-    account = azaccess.Account(azure.account, azure.endpoint, Secret(azure.key))
-    token = azaccess.shared(account, name)
+    account = _az_access.Account(azure.account, azure.endpoint, Secret(azure.key))
+    token = _az_access.shared(account, name)
     assert token is not None
     env = {"AZURE_STORAGE_SAS_TOKEN": token.reveal(), "AZURE_STORAGE_ENDPOINT": azure.endpoint,
            "AZURE_STORAGE_ACCOUNT_NAME": azure.account}  # fmt: skip
@@ -316,9 +316,9 @@ def test_a_google_service_account(shell: Shell, google: Google, account: Path) -
     google.create_bucket(name)
     google.put(name, "in/a é.csv", b"id,name\n1,x\n")
     env = {"GOOGLE_APPLICATION_CREDENTIALS": str(account), "GOOGLE_BASE_URL": google.endpoint}
-    for decoder in ("always", "never"):
+    for wish in ("always", "never"):
         done = shell.ok(
-            "load", f"gs://{name}/in/*.csv", "--table", decoder, "--decoder", decoder, env=env
+            "load", f"gs://{name}/in/*.csv", "--table", wish, "--decoder", wish, env=env
         )
         assert "read by the engine instead" not in done.talk
         assert shell.row(f"SELECT sum(id) FROM {decoder}") == [1]

@@ -44,16 +44,16 @@ def test_servers_of_one_machine_share_its_cores(fleet: Fleet) -> None:
     asked = ("plan", source, "--table", "t", "--json")
     server = fleet.cluster.url().partition("?")[0]
     alone = fleet.shell.ok(*asked, "--to", server).document["facts"]
-    shared = fleet.ok(*asked).document["seats"]
-    assert [seat["cores"] for seat in shared] == [max(1, alone["cores"] // 2)] * 2
-    chosen = fleet.ok(*asked, "--threads", "3").document["seats"]
-    assert [seat["cores"] for seat in chosen] == [3, 3]
+    shared = fleet.ok(*asked).document["writers"]
+    assert [writer["cores"] for writer in shared] == [max(1, alone["cores"] // 2)] * 2
+    chosen = fleet.ok(*asked, "--threads", "3").document["writers"]
+    assert [writer["cores"] for writer in chosen] == [3, 3]
 
 
 def test_every_shard_gets_its_share_in_its_local_table(fleet: Fleet) -> None:
     source = files(fleet)
     planned = fleet.ok("plan", source, "--table", "t", "--json").document
-    assert [(s["shard"], s["splits"]) for s in planned["seats"]] == [(1, 4), (2, 4)]
+    assert [(s["shard"], s["splits"]) for s in planned["writers"]] == [(1, 4), (2, 4)]
     assert "ReplicatedMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}')" in planned["ddl"]
     report = fleet.load(source, "--table", "t", "--verify")
     assert [(s["shard"], s["rows"], s["splits"]) for s in report["shards"]] == [
@@ -162,47 +162,6 @@ def test_a_shard_that_has_lost_its_table_is_not_taken_for_full(fleet: Fleet) -> 
     report = fleet.load(source, "--table", "t")
     assert report["rows"] == 4_000
     assert fleet.numbers("t") == [4_000, 4_000]
-
-
-# --- other ways -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", ["s3cluster", "s3cluster-parallel", "views"])
-def test_other_ways_to_compare_with(fleet: Fleet, s3: Seaweed, bucket: str, method: str) -> None:
-    source = objects(fleet, s3, bucket)
-    done = fleet.ok("load", source, "--table", "t", "--method", method, env=s3.env)
-    assert fleet.numbers("t") == [8_000, 8_000], done.err
-    assert sum(fleet.counts("t_local")) == 8_000
-    assert not fleet.left()
-    planned = fleet.ok("plan", source, "--table", "t", "--method", method, "--json", env=s3.env)
-    assert planned.document["promise"].startswith("none")
-
-
-def test_views_leave_no_key_behind_when_they_are_killed(
-    fleet: Fleet, s3: Seaweed, bucket: str
-) -> None:
-    """Neither a view, nor anything else whose definition has the keys of the store."""
-    source = objects(fleet, s3, bucket, rows=60_000)
-    args = ("load", source, "--table", "t", "--method", "views", "--to", fleet.to)
-    process = fleet.shell.cli.start(*args, env={**s3.env})
-    runs = (
-        "SELECT count() FROM system.processes WHERE query LIKE 'INSERT INTO%view(%' "
-        "AND current_database != 'system'"
-    )
-    wait_until(lambda: any(fleet.ask(n, runs)[0][0] for n in fleet.cluster.nodes), 60, "no INSERT")
-    process.kill()
-    process.wait()
-    stored = (
-        "SELECT count() FROM system.tables WHERE "
-        f"position(create_table_query, '{s3.secret_key[:9]}') > 0 OR name LIKE '%\\_view'"
-    )
-    for node in fleet.cluster.nodes:
-        assert fleet.ask(node, stored) == [[0]]
-        metadata = fleet.cluster.folder.glob("node*/data/**/*.sql")
-        assert not [path for path in metadata if s3.secret_key in path.read_text()]
-    assert not fleet.left()
-    fleet.ok(*args[:-2], env=s3.env)
-    assert not fleet.left()
 
 
 def test_rows_may_be_sent_on_without_a_key(fleet: Fleet, s3: Seaweed, bucket: str) -> None:

@@ -56,7 +56,7 @@ def held(fleet: Fleet) -> list[tuple[int, int]]:
 def test_plain_tables(fleet: Fleet, load: tuple[str, ...], key: str) -> None:
     mirror.create(fleet.cluster, fleet.database, COLUMNS, key)
     planned = fleet.ok("plan", *load, "--json").document
-    assert (planned["spread"], len(planned["seats"])) == ("distributed", 4)
+    assert (planned["spread"], len(planned["writers"])) == ("distributed", 4)
     report = fleet.load(*load, "--verify")
     assert report["rows"] == ALL
     assert [(s["shard"], s["rows"]) for s in report["shards"]] == [

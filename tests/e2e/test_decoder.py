@@ -24,16 +24,16 @@ from e2e.tools import Shell
 from lab.faulty import Fault, Faulty, Request, first, internal_error, slow_down
 from lab.http import Web
 from lab.seaweed import Seaweed
-from rowfall import decoding
-from rowfall.decode import PIPES
-from rowfall.ranges import LEAST
+from rowfall.deliver.decode import PIPES
+from rowfall.plan import decoder
+from rowfall.plan.ranges import LEAST
 
 CHECK = "SELECT count(), sum(cityHash64(*)), uniqExact(id) FROM t"
 
 
 @pytest.fixture(autouse=True)
 def _installed() -> None:
-    assert decoding.program(), "make test builds it: make decoder"
+    assert decoder.program(), "make test builds it: make decoder"
 
 
 def plan(shell: Shell, *args: str) -> tuple[str, str]:
@@ -323,7 +323,7 @@ def test_a_decoder_whose_rowfall_was_killed_ends(tmp_path: Path) -> None:
     column = {"name": "a", "type": "UInt8", "position": 0}
     spec = {"version": 1, "inputs": [{"path": str(data)}], "format": "CSV", "columns": [column],
             "outputs": [str(pipe)]}  # fmt: skip
-    command = [decoding.program() or "", "run", "--spec", "held"]
+    command = [decoder.program() or "", "run", "--spec", "held"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.write(json.dumps(spec).encode() + b"\n")

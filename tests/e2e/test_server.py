@@ -528,7 +528,7 @@ def test_progress(lake: Lake, web: Web, how: str) -> None:
 def progress(lake: Lake, to: str, source: str, *options: str) -> list[tuple[int, int]]:
     """(bytes, rows) that a load tells, as the library's events have it."""
     script = (
-        "import sys, rowfall\nfrom rowfall.events import Progressed\n"
+        "import sys, rowfall\nfrom rowfall.core.events import Progressed\n"
         "def hear(e):\n"
         "    if isinstance(e, Progressed): print(e.bytes, e.rows)\n"
         "from rowfall.cli.load import load\n"

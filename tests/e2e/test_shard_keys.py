@@ -176,10 +176,10 @@ def test_the_plan_says_what_both_ways_cost(fleet: Fleet, s3: Seaweed, bucket: st
     assert "75% of the rows" in planned["why_spread"]
     kept = fleet.ok(*args, "--method", "filter", env=s3.env).document
     assert "reinterpretAsUInt64(id) % 4 = 0" in kept["example"]
-    assert [seat["splits"] for seat in kept["seats"]] == [FILES] * 4
+    assert [writer["splits"] for writer in kept["writers"]] == [FILES] * 4
     sent = fleet.ok(*args, "--method", "distributed", env=s3.env).document
     assert "FUNCTION cluster('lab'" in sent["example"]
-    assert sum(seat["splits"] for seat in sent["seats"]) == FILES
+    assert sum(writer["splits"] for writer in sent["writers"]) == FILES
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rowfall.core.model import Statement
+from rowfall.core.sqltext import SqlText
 from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger
-from rowfall.model import Statement
-from rowfall.sqltext import SqlText
 
 Run = Callable[[str], list[list[str]]]
 

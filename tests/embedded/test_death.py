@@ -16,12 +16,12 @@ from typing import IO, Any
 
 import pytest
 
+from rowfall.core.errors import EngineError
+from rowfall.core.model import Outcome, Statement
+from rowfall.core.sqltext import SqlText
 from rowfall.engines import embedded
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.prestart import Child
-from rowfall.errors import EngineError
-from rowfall.model import Outcome, Statement
-from rowfall.sqltext import SqlText
 
 ONE = Statement(SqlText.of("SELECT 1"), format="TSV")
 LONG = Statement(SqlText.of("SELECT sleep(2)"), format="TSV")

@@ -8,17 +8,17 @@ import pytest
 
 from embedded.conftest import Run
 from lab.process import wait_until
-from rowfall import staging as twin
+from rowfall.core.errors import LedgerError
+from rowfall.core.events import silent
+from rowfall.core.listing import Split
+from rowfall.core.model import Column, Pair, Schema, Statement
+from rowfall.engines.ask import ask, table_uuid
 from rowfall.engines.embedded import Embedded
-from rowfall.errors import LedgerError
-from rowfall.events import silent
 from rowfall.ledger import Ledger
 from rowfall.ledger.rows import into_key
-from rowfall.listing import Split
-from rowfall.model import Column, Pair, Schema, Statement
-from rowfall.publish import Publisher, ask
-from rowfall.reconcile import reconcile
-from rowfall.shadow import table_uuid
+from rowfall.publish.publisher import Publisher
+from rowfall.publish.reconcile import reconcile
+from rowfall.targets import staging as twin
 from rowfall.targets.table import Table, embedded
 
 INTO = into_key("default", "t")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from rowfall.core.errors import EngineError
+from rowfall.core.model import Statement
+from rowfall.core.sqltext import SqlText
 from rowfall.engines import prestart
 from rowfall.engines.embedded import Embedded
-from rowfall.errors import EngineError
-from rowfall.model import Statement
-from rowfall.sqltext import SqlText
 
 ONE = Statement(SqlText.of("SELECT 1"), format="TSV")
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rowfall.core.errors import EngineError
 from rowfall.engines.codes import UNKNOWN_TABLE
-from rowfall.errors import EngineError
-from rowfall.publish import NO_UUID
+from rowfall.publish.publisher import NO_UUID
 
 TARGET, TARGET_UUID = "t", "11111111-1111-1111-1111-111111111111"
 JOURNAL = "_rowfall_journal"

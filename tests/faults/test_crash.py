@@ -28,11 +28,11 @@ LEFT = "SELECT name FROM system.tables WHERE startsWith(name, '_rowfall_')"
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """Count and checksum of the source, computed apart from any load."""
+    from rowfall.core.model import Statement
+    from rowfall.core.options import Options
+    from rowfall.core.sqltext import SqlText
     from rowfall.engines.embedded import Embedded
-    from rowfall.model import Statement
-    from rowfall.options import Options
     from rowfall.sources import open_source
-    from rowfall.sqltext import SqlText
 
     source = open_source([SOURCE], Options())
     engine = Embedded(None)

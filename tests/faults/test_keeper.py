@@ -17,12 +17,13 @@ from contract.clusters import Login
 from faults.conftest import Survived
 from faults.kills import rounds
 from lab.cluster import Cluster, Node
-from rowfall.errors import RowfallError
+from rowfall.core.errors import RowfallError
+from rowfall.core.model import Pair, Statement
+from rowfall.engines.ask import ask
 from rowfall.ledger import Ledger
 from rowfall.ledger.rows import Move
-from rowfall.model import Pair, Statement
-from rowfall.publish import Publisher, ask
-from rowfall.staging import clone, facts
+from rowfall.publish.publisher import Publisher
+from rowfall.targets.staging import clone, facts
 
 pytestmark = pytest.mark.xdist_group("cluster22")
 

@@ -26,21 +26,23 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from faults.fake import PARTITIONS, TARGET, TARGET_UUID, Fake, as_lines
-from rowfall import execute, journal, owner, rescue, retry, workqueue
-from rowfall.delivery import Order
-from rowfall.errors import EngineError, LedgerError
-from rowfall.execute import Executor
-from rowfall.journal import Journal
-from rowfall.landing.base import Done, Means
-from rowfall.ledger import Ledger
+from rowfall.core import retry
+from rowfall.core.errors import EngineError, LedgerError
+from rowfall.core.listing import Split
+from rowfall.core.model import Outcome, Pair, Statement
+from rowfall.core.sqltext import SqlText
+from rowfall.deliver.delivery import Order
+from rowfall.ledger import Ledger, journal, owner
+from rowfall.ledger.journal import Journal
 from rowfall.ledger.rows import into_key
-from rowfall.listing import Split
-from rowfall.model import Outcome, Pair, Statement
-from rowfall.reconcile import follow
-from rowfall.rescue import Rescue, Rescuers
-from rowfall.sqltext import SqlText
+from rowfall.publish import rescue
+from rowfall.publish.reconcile import follow
+from rowfall.publish.rescue import Rescue, Rescuers
+from rowfall.run import work_queue
+from rowfall.run.executor import Executor
+from rowfall.run.landing.base import Done, Means
+from rowfall.run.work_queue import Work, WorkQueue
 from rowfall.targets.base import Publish
-from rowfall.workqueue import Work, WorkQueue
 
 ROUNDS = int(os.environ.get("ROWFALL_FAULT_ROUNDS", "25"))
 INTO = into_key("d", TARGET)
@@ -188,7 +190,7 @@ class OneAfterTheOther(Executor):
 
 
 def _load(process: Process, ledger: Ledger) -> None:
-    """What a load does, as in rowfall.loader: settle the past, then load what has not landed."""
+    """What a load does, as in rowfall.run: settle the past, then load what has not landed."""
     engine: Any = process
     old = ledger.unfinished("print")
     load_id = process.name
@@ -208,7 +210,7 @@ def _load(process: Process, ledger: Ledger) -> None:
     for number, split in enumerate(SPLITS):
         if split.id not in known:
             executor.queue.put(0, Work(number, [split]))
-    executor._work(execute.FIRST_LANE)
+    executor._work(executor.FIRST_LANE)
     if executor.queue.fatal is not None:
         raise executor.queue.fatal
     if executor.tally.failures:
@@ -282,7 +284,7 @@ class Crashes(RuleBasedStateMachine):
         self.patch.setattr(owner, "dead", world.dead)
         self.patch.setattr(time, "time", world.time)
         for module, name in (
-            (workqueue, "WAIT_SECONDS"), (rescue, "LOOK_SECONDS"), (journal, "PAUSE_SECONDS"),
+            (work_queue, "WAIT_SECONDS"), (rescue, "LOOK_SECONDS"), (journal, "PAUSE_SECONDS"),
         ):  # fmt: skip
             self.patch.setattr(module, name, 0.0)
         self.patch.setattr(retry, "pause", lambda attempt: 0.0)

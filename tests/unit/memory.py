@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rowfall import sql
-from rowfall.errors import EngineError
-from rowfall.listing import Listing, Split
-from rowfall.model import Column, Encoding, Kind, Schema
-from rowfall.readersettings import reader_settings
-from rowfall.secrets import Secret
-from rowfall.sqltext import SqlText, quote
+from rowfall.core import sql
+from rowfall.core.errors import EngineError
+from rowfall.core.listing import Listing, Split
+from rowfall.core.masked import Secret
+from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.schema.reader_settings import reader_settings
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 TSV = Encoding("TSV", "none", Kind.TEXT)

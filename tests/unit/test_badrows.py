@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from rowfall import badrows, complaint
-from rowfall.codec import Evidence, codec
-from rowfall.complaint import explain, explain_engine_error
-from rowfall.errors import DataError, UsageError
-from rowfall.listing import Part
-from rowfall.model import Encoding, Kind, Schema
-from rowfall.options import Options
+from rowfall.core.errors import DataError, UsageError
+from rowfall.core.listing import Part
+from rowfall.core.model import Encoding, Kind, Schema
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText
+from rowfall.schema import bad_row_sql, data_errors
+from rowfall.schema.codec import Evidence, codec
+from rowfall.schema.data_errors import explain, explain_engine_error
 from rowfall.sources import open_source
-from rowfall.sqltext import SqlText
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError, Files
 
 Write = Callable[[str, str | bytes], Path]
@@ -46,9 +46,9 @@ def split_rows(
 ) -> tuple[list[list[object]], list[list[object]]]:
     source = Files(path)
     splits = source.sample(source.listing(), 1)
-    chosen = badrows.settings(encoding, made)
-    good = badrows.good_rows(source, splits, encoding, made)
-    bad = badrows.bad_rows(source, splits[0], encoding, made)
+    chosen = bad_row_sql.settings(encoding, made)
+    good = bad_row_sql.good_rows(source, splits, encoding, made)
+    bad = bad_row_sql.bad_rows(source, splits[0], encoding, made)
     return engine.ask(SqlText.of("SELECT * FROM ", good), chosen), engine.ask(bad, chosen)
 
 
@@ -192,7 +192,7 @@ def test_nested_columns_cannot_be_left_out(write: Write) -> None:
     splits = source.sample(source.listing(), 1)
     made = schema(JSON, ("a", "Array(UInt8)"))
     with pytest.raises(UsageError, match="cannot be checked"):
-        badrows.good_rows(source, splits, JSON, made)
+        bad_row_sql.good_rows(source, splits, JSON, made)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_line_of_a_range_is_one_of_the_file(
     part = Part(size, head=len(head))
     split = replace(whole, start=start, stop=size, size=size - start, part=part)
     line = 1 + 2 * 1_900_000 + 5
-    assert complaint.in_file(source, split, 5) == (line, f"{path} line {line}")
-    monkeypatch.setattr(complaint, "NEAR", 1000)
+    assert data_errors.in_file(source, split, 5) == (line, f"{path} line {line}")
+    monkeypatch.setattr(data_errors, "NEAR", 1000)
     text = f"{path} line 5 from byte {start:,} on"
-    assert complaint.in_file(source, split, 5) == (5, text)
+    assert data_errors.in_file(source, split, 5) == (5, text)

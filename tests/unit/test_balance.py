@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.balance import Assignment, assign, cut, fill
+from rowfall.plan.balance import Assignment, assign, cut, fill
 
 SIZES = st.lists(st.one_of(st.none(), st.integers(0, 10**12)), max_size=60)
 SPEEDS = st.lists(st.sampled_from([0.5, 1.0, 1.7, 4.0]), min_size=1, max_size=12)

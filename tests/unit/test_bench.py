@@ -14,7 +14,7 @@ from bench import data, plan_probe, run, sides, table
 from bench.measure import BenchError, Result, agree, fastest, median, overlap, ratio
 from bench.measure import run as run_command
 
-from rowfall.sql import settings_clause
+from rowfall.core.sql import settings_clause
 
 MiB = 1 << 20
 TITLES = {name: case.title for name, case in data.CASES.items()}

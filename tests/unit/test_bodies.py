@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall import bodies
-from rowfall.bodies import Piece, cutting
-from rowfall.codec import codec
-from rowfall.formats import find
-from rowfall.listing import Split
-from rowfall.model import Encoding, Facts, Kind, Schema
-from rowfall.sqltext import SqlText
+from rowfall.core.formats import find
+from rowfall.core.listing import Split
+from rowfall.core.model import Encoding, Facts, Kind, Schema
+from rowfall.core.sqltext import SqlText
+from rowfall.plan import bodies
+from rowfall.plan.bodies import Piece, cutting
+from rowfall.schema.codec import codec
 
 MIB = 1 << 20
 BOM = "\ufeff".encode()

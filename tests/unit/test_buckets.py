@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from rowfall.errors import SourceError
-from rowfall.options import Options
+from rowfall.core.errors import SourceError
+from rowfall.core.options import Options
 from rowfall.sources import open_source
 
 # URI, where the address comes from, what the hint names, and who asks.

@@ -16,12 +16,12 @@ import click
 import pytest
 
 import rowfall
-from rowfall import errors, events
 from rowfall.cli import COMMANDS, reference
 from rowfall.cli.app import cli, run
-from rowfall.errors import Exit
-from rowfall.options import Options, flags_of
-from rowfall.results import Failure, Report, Verification
+from rowfall.core import errors, events
+from rowfall.core.errors import Exit
+from rowfall.core.options import Options, flags_of
+from rowfall.core.results import Failure, Report, Verification
 
 SRC = Path(rowfall.__file__).parents[1]
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -284,7 +284,7 @@ def test_a_closed_stdout_ends_quietly() -> None:
     script = (
         "import sys, types\n"
         "api = types.ModuleType('rowfall.api')\n"
-        "from rowfall.results import Report\n"
+        "from rowfall.core.results import Report\n"
         "api.loads = lambda to=None: [Report('a', 'done', 's', 't', 'x' * 99, 'now')] * 5000\n"
         "import rowfall\n"
         "sys.modules['rowfall.api'] = rowfall.api = api\n"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rowfall.cluster.discover import Asks, causes, discover
-from rowfall.errors import EngineError, RowfallError, TargetError
+from rowfall.core.errors import EngineError, RowfallError, TargetError
 
 SHAPE = [
     [1, 1, "a", 9000, 1],

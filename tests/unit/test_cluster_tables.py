@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from rowfall.cluster.creation import Ddl, local_schema, statements
 from rowfall.cluster.discover import Asks, Cluster, Node
-from rowfall.cluster.enginetext import Engine, Spread, expand, macros_of, parse, spread, value
-from rowfall.cluster.everywhere import run_on_cluster
+from rowfall.cluster.engine_text import Engine, Spread, expand, macros_of, parse, spread, value
+from rowfall.cluster.on_cluster import run_on_cluster
 from rowfall.cluster.tables import Tables, look
-from rowfall.errors import TargetError
-from rowfall.model import Column, Schema
-from rowfall.sqltext import quote
+from rowfall.core.errors import TargetError
+from rowfall.core.model import Column, Schema
+from rowfall.core.sqltext import quote
 
 SCHEMA = Schema((Column("a", "UInt8"),))
 LOCAL = "ReplicatedMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}')"

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rowfall.codec import Evidence, Type, codec, parse_type
-from rowfall.model import Column, Encoding, Kind
+from rowfall.core.model import Column, Encoding, Kind
+from rowfall.schema.codec import Evidence, Type, codec, parse_type
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
 
 Write = Callable[[str, str | bytes], Path]

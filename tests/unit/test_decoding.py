@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from rowfall.codec import Evidence, codec
-from rowfall.decode import chunks
-from rowfall.decoding import flat_types, refusal, sort_columns, spec
-from rowfall.listing import Listing, Split
-from rowfall.model import Column, Encoding, Facts, Kind, Schema
+from rowfall.core.listing import Listing, Split
+from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
+from rowfall.deliver.decode import chunks
+from rowfall.plan.decoder import flat_types, refusal, sort_columns, spec
+from rowfall.schema.codec import Evidence, codec
 
 FACTS = Facts("26.9", 2, 1 << 30, timezone="UTC")
 CSV = Encoding("CSVWithNames", "gzip", Kind.TEXT)

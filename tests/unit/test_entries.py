@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rowfall.entries import Entry, added
+from rowfall.ledger.entries import Entry, added
 from rowfall.ledger.rows import Move
 
 MOVE = Move("d", "t", "_rowfall_a_1", "p", 10, 0, 7)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rowfall import fastpath
-from rowfall.codec import NUMBERS, Evidence, codec
-from rowfall.model import Column, Encoding, Kind, Schema
+from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.schema import fast_path
+from rowfall.schema.codec import NUMBERS, Evidence, codec
 from unit.memory import CSV, TSV, Chdb, ChdbError
 
 Write = Callable[[str, str | bytes], Path]
@@ -106,18 +106,18 @@ def test_other_evidence_keeps_to_text(flag: str) -> None:
 
 def test_the_careful_schema_is_the_one_without_evidence(chdb_engine: Chdb, write: Write) -> None:
     schema = Schema((column("UInt8"), codec("s", "s", "String", Kind.TEXT)))
-    assert fastpath.is_fast(schema)
-    careful = fastpath.careful(schema, CSV)
-    assert not fastpath.is_fast(careful)
+    assert fast_path.is_fast(schema)
+    careful = fast_path.careful(schema, CSV)
+    assert not fast_path.is_fast(careful)
     assert careful.columns == (codec("v", "v", "UInt8", Kind.TEXT), schema.columns[1])
     assert read(chdb_engine, write, "0", careful.columns[0]) == "0"
 
 
 def test_line_breaks_are_allowed_for_guarded_strings_only(chdb_engine: Chdb, write: Write) -> None:
     schema = Schema((column("UInt8"), codec("s", "s", "String", Kind.TEXT)))
-    assert fastpath.guards_breaks(schema)
-    opened = fastpath.with_breaks(schema, CSV)
-    assert not fastpath.guards_breaks(opened)
+    assert fast_path.guards_breaks(schema)
+    opened = fast_path.with_breaks(schema, CSV)
+    assert not fast_path.guards_breaks(opened)
     assert opened.columns[0] == schema.columns[0]
     path = write("b.csv", '1,"two\nlines"\n')
     assert chdb_engine.load(path, CSV, opened.columns) == [["1", "two\nlines"]]

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.errors import SourceError, UsageError
-from rowfall.listing import Split
-from rowfall.model import Encoding, Kind
+from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.listing import Split
+from rowfall.core.model import Encoding, Kind
 from rowfall.sources import _feed, http
 from rowfall.sources._feed import BrokenError, Feeder, choose, readable, unpacked
 

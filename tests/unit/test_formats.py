@@ -6,10 +6,10 @@ import gzip
 
 import pytest
 
-from rowfall import formats
-from rowfall.errors import UsageError
-from rowfall.model import Kind
-from rowfall.options import Options
+from rowfall.core import formats
+from rowfall.core.errors import UsageError
+from rowfall.core.model import Kind
+from rowfall.core.options import Options
 
 
 @pytest.mark.parametrize(

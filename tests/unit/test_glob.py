@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.errors import UsageError
+from rowfall.core.errors import UsageError
 from rowfall.sources import _glob, _relation
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rowfall import infer, survey
-from rowfall.errors import SourceError, TargetError, UsageError
-from rowfall.model import Encoding, Kind, Schema
-from rowfall.options import Options
+from rowfall.core.errors import SourceError, TargetError, UsageError
+from rowfall.core.model import Encoding, Kind, Schema
+from rowfall.core.options import Options
+from rowfall.schema import infer, sample
 from unit.memory import CSV, JSON, TSV, Chdb, Files
 
 Write = Callable[[str, str | bytes], Path]
@@ -350,7 +350,7 @@ def test_what_is_known_is_not_looked_for_and_reading_stays_the_same(
               "Nullable(Bool)", "String"]  # fmt: skip
     text = ", ".join(f"{n} {t}" for n, t in zip(names, wanted, strict=True))
     source = Files(path)
-    seen = survey.look(source, source.listing(), encoding, chdb_engine.ask, fixed=False)
+    seen = sample.look(source, source.listing(), encoding, chdb_engine.ask, fixed=False)
     pairs = zip(seen.columns, wanted, strict=True)
     whole = [infer.column(found.name, type_, found, seen, "") for found, type_ in pairs]
     given, (short,) = asked(chdb_engine, monkeypatch, encoding, path, schema=text, order_by="c1")

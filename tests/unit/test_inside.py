@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.inside import shares
-from rowfall.listing import Split
-from rowfall.model import Encoding, Kind
-from rowfall.ranges import Ranges, length
+from rowfall.core.listing import Split
+from rowfall.core.model import Encoding, Kind
+from rowfall.deliver.inside import shares
+from rowfall.plan.ranges import Ranges, length
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 

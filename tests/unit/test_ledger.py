@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rowfall.errors import Exit, LedgerError
+from rowfall.core.errors import Exit, LedgerError
+from rowfall.core.listing import Split
 from rowfall.ledger import Ledger
 from rowfall.ledger.rows import Move, into_key, into_parts
-from rowfall.listing import Split
 
 INTO = into_key("default", "t")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rowfall import packing
-from rowfall.errors import UsageError
-from rowfall.inputs import Inputs, Link
-from rowfall.model import Column, Facts, Listing, Schema
-from rowfall.options import Options
+from rowfall.core.errors import UsageError
+from rowfall.core.model import Column, Facts, Listing, Schema
+from rowfall.core.options import Options
+from rowfall.plan import compression
+from rowfall.plan.inputs import Inputs, Link
 from rowfall.targets.table import embedded
 from unit.test_planner import CSV_GZ, Files
 
@@ -24,7 +24,7 @@ def choose(
     inputs = Inputs(
         source, target, Listing(), CSV_GZ, schema, facts, options, cores_here=cores, link=link
     )
-    return packing.choose(inputs, obstacle, 8)
+    return compression.choose(inputs, obstacle, 8)
 
 
 @pytest.mark.parametrize(

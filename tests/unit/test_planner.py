@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rowfall import attempts
-from rowfall.errors import UsageError
-from rowfall.inputs import Inputs, SeatFacts
-from rowfall.listing import Listing, Split
-from rowfall.model import Column, Encoding, Facts, Kind, Plan, Schema
-from rowfall.options import Options
-from rowfall.planner import chosen_settings, make_plan
-from rowfall.secrets import Secret
-from rowfall.sqltext import SqlText
+from rowfall.core.errors import UsageError
+from rowfall.core.listing import Listing, Split
+from rowfall.core.masked import Secret
+from rowfall.core.model import Column, Encoding, Facts, Kind, Plan, Schema
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText
+from rowfall.plan import attempts
+from rowfall.plan.inputs import Inputs, WriterFacts
+from rowfall.plan.planner import chosen_settings, make_plan
+from rowfall.plan.settings import Shape, lower, tune
 from rowfall.targets.export import Export
 from rowfall.targets.table import embedded
-from rowfall.tune import Shape, lower, tune
 
 CSV_GZ = Encoding("CSV", "gzip", Kind.TEXT)
 SCHEMA = Schema((Column("a", "UInt32"), Column("b", "String")), order_by="a")
@@ -264,7 +264,7 @@ def test_connections_of_all_shards_share_this_machine(
     inputs = Inputs(
         Files([1]), embedded(Path("/data"), "default", "t"), Listing(), CSV_GZ, SCHEMA, FACTS,
         Options(), undecoded=undecoded, cores_here=cores_here,
-        seats=tuple(SeatFacts(n, f"n{n}:9000", FACTS) for n in range(shards)),
+        writers=tuple(WriterFacts(n, f"n{n}:9000", FACTS) for n in range(shards)),
     )  # fmt: skip
     assert attempts.streams(inputs) == streams
     assert attempts.streams(replace(inputs, options=Options(streams=5))) == 5

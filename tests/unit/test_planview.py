@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from rowfall import results, sql
-from rowfall.listing import Listing
-from rowfall.model import (
+from rowfall.core import results, sql
+from rowfall.core.listing import Listing
+from rowfall.core.model import (
     Column,
     Encoding,
     Facts,
@@ -18,16 +18,16 @@ from rowfall.model import (
     Group,
     Kind,
     Plan,
-    PlannedSeat,
+    PlannedWriter,
     Schema,
     Setting,
 )
-from rowfall.options import Options
-from rowfall.outlook import outlook
-from rowfall.planview import plan_document, plan_text
-from rowfall.reportview import loads_document, report_document, verification_document
-from rowfall.results import Report
-from rowfall.scaleview import scale_document
+from rowfall.core.options import Options
+from rowfall.core.results import Report
+from rowfall.measure.outlook import outlook
+from rowfall.report.loads import loads_document, report_document, verification_document
+from rowfall.report.plan import plan_document, plan_text
+from rowfall.report.scale import scale_document
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
 SCHEMA = Schema(
@@ -72,15 +72,15 @@ def a_plan(schema: Schema = SCHEMA) -> Plan:
     )
 
 
-def a_seat(shard: int) -> PlannedSeat:
+def a_writer(shard: int) -> PlannedWriter:
     settings = (Setting("max_insert_threads", 4, "8 cores / 2 lanes"),)
-    return PlannedSeat(
+    return PlannedWriter(
         shard, f"10.0.0.{shard}:9000", "24.10.2.80", 8, 16 << 30, 50, 2_100_000_000, 5, settings
     )
 
 
 def test_plan_of_a_cluster_says_what_each_shard_is_given() -> None:
-    text = plan_text(replace(a_plan(), seats=(a_seat(1), a_seat(2))))
+    text = plan_text(replace(a_plan(), writers=(a_writer(1), a_writer(2))))
     assert "shard 2  10.0.0.2:9000  50 splits 2.10 GB, 5 attempts" in text
     assert max(map(len, text.split("\n"))) <= 80
 
@@ -212,7 +212,7 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
         failures=(results.Failure("a", "b"),),
         shards=(results.ShardReport(1, "h:9000", 1, 1, 1, 1, 1, 1.0, 1.0, 1, 1, 1),),
     )
-    plan = replace(a_plan(), seats=(a_seat(1),))
+    plan = replace(a_plan(), writers=(a_writer(1),))
     split = results.VerifiedSplit("a", 1, "0", 1)
     verified = results.Verification("id", True, 1, 1, "0", "0", "all", 1.0, (split,))
     real = shapes("rowfall_report", report_document(report))

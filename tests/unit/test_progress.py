@@ -11,10 +11,11 @@ from contextlib import suppress
 import pytest
 from rich.console import Console
 
-from rowfall import events, progress
-from rowfall.layout import ENDLESS
-from rowfall.meter import Meter
-from rowfall.progress import SHOWN_FAILURES, Live, Plain, Talk, draw, plain
+from rowfall.core import events
+from rowfall.report import progress
+from rowfall.report.layout import ENDLESS
+from rowfall.report.meter import Meter
+from rowfall.report.progress import SHOWN_FAILURES, Live, Plain, Talk, draw, plain
 
 
 class Clock:

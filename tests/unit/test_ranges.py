@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.listing import Split
-from rowfall.model import Column, Encoding, Kind
-from rowfall.ranges import FIRST_LOOK, LEAST, Ranges, length, ranges
+from rowfall.core.listing import Split
+from rowfall.core.model import Column, Encoding, Kind
+from rowfall.plan.ranges import FIRST_LOOK, LEAST, Ranges, length, ranges
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 NAMED = Encoding("CSVWithNames", "none", Kind.TEXT)

@@ -7,7 +7,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from rowfall.reportview import (
+from rowfall.core.results import Failure, Report, ShardReport, Verification, VerifiedSplit
+from rowfall.report.loads import (
     SHOWN_FAILURES,
     SHOWN_SHARDS,
     loads_document,
@@ -18,7 +19,6 @@ from rowfall.reportview import (
     verification_document,
     verification_text,
 )
-from rowfall.results import Failure, Report, ShardReport, Verification, VerifiedSplit
 
 DONE = Report(
     load_id="3f2a9c1e77aa4b10",

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.listing import Part, Split
-from rowfall.model import Column
-from rowfall.rowgroups import Footer, Group, footer, parts
+from rowfall.core.listing import Part, Split
+from rowfall.core.model import Column
+from rowfall.plan.row_groups import Footer, Group, footer, parts
 
 MB = 1 << 20
 FILE = Split("", "/data/a.parquet", "1-1", 100 * MB)

@@ -10,9 +10,9 @@ from botocore.auth import S3SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from rowfall.s3access import SIGNED_SECONDS, Access, Keys, base_url, signed
-from rowfall.secrets import Secret
-from rowfall.uri import encode
+from rowfall.core.masked import Secret
+from rowfall.core.s3_access import SIGNED_SECONDS, Access, Keys, base_url, signed
+from rowfall.core.uri import encode
 
 NOW = datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)
 TOKENS = [None, "FwoGZXIvYXdzE+/=token"]

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.errors import UsageError
-from rowfall.model import Encoding, Kind
-from rowfall.outlook import MOST_NODES, parse_nodes
-from rowfall.scaling import (
+from rowfall.core.errors import UsageError
+from rowfall.core.model import Encoding, Kind
+from rowfall.measure.outlook import MOST_NODES, parse_nodes
+from rowfall.measure.scaling import (
     ATTEMPT_COST,
     PREFIX_REQUESTS,
     START_SECONDS,

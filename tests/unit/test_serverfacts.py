@@ -9,7 +9,7 @@ import pytest
 
 from rowfall.engines._connect import Address
 from rowfall.engines._evidence import Evidence
-from rowfall.engines.serverfacts import MEMORY_PER_CORE, read_facts
+from rowfall.engines.server_facts import MEMORY_PER_CORE, read_facts
 
 LIMIT, FREE = 40 << 30, 64 << 30
 

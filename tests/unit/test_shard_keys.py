@@ -10,17 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.cluster.keys import Keyed, is_free
-from rowfall.inputs import Inputs, SeatFacts
-from rowfall.listing import Listing
-from rowfall.model import Column, Encoding, Facts, Kind, Schema
-from rowfall.options import Options
-from rowfall.parallel import on_all
-from rowfall.placing import costs
-from rowfall.planner import make_plan
+from rowfall.cluster.sharding_keys import Keyed, is_free
+from rowfall.core.listing import Listing
+from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
+from rowfall.core.options import DISTRIBUTED, FILTER, Options
+from rowfall.core.parallel import on_all
+from rowfall.plan.inputs import Inputs, WriterFacts
+from rowfall.plan.planner import make_plan
+from rowfall.plan.sharding import costs
 from rowfall.sources import open_source
 from rowfall.targets import open_target
-from rowfall.ways import DISTRIBUTED, FILTER
 
 FACTS = Facts("24.10.2.80", 8, 8 << 30)
 SLOT = re.compile(r"reinterpretAsUInt64\(id\) % (\d+) (?:= (\d+)|BETWEEN (\d+) AND (\d+))")
@@ -70,7 +69,7 @@ def an_input(shards: int, encoding: Encoding, row: int, decoded: bool = False) -
         open_source(("generate://trips?rows=9",), Options()),
         open_target("null:", "t", Options()), listing, encoding, Schema(columns), FACTS, Options(),
         undecoded="" if decoded else "--decoder never",
-        seats=tuple(SeatFacts(n, f"n{n}:9000", FACTS) for n in range(shards)),
+        writers=tuple(WriterFacts(n, f"n{n}:9000", FACTS) for n in range(shards)),
     )  # fmt: skip
 
 
@@ -107,11 +106,11 @@ def test_filter_gives_all_files_to_all_shards(tmp_path: Path) -> None:
     source = open_source((f"{tmp_path}/*.parquet",), Options())
     inputs = replace(an_input(3, PARQUET, 24), source=source, listing=source.listing())
     plan = make_plan(replace(inputs, spread=FILTER, only="id % 3 = 0"))
-    assert {group.seat for group in plan.groups} == {0}
-    assert [seat.splits for seat in plan.seats] == [40] * 3
+    assert {group.writer for group in plan.groups} == {0}
+    assert [writer.splits for writer in plan.writers] == [40] * 3
     assert "WHERE id % 3 = 0" in plan.example
     plan = make_plan(replace(inputs, spread=DISTRIBUTED))
-    assert sum(seat.splits for seat in plan.seats) == 40
+    assert sum(writer.splits for writer in plan.writers) == 40
     assert "distributed_foreground_insert" in {s.name for s in plan.settings}
 
 

@@ -6,10 +6,10 @@ import statistics
 
 import pytest
 
-from rowfall.errors import UsageError
-from rowfall.model import Kind
-from rowfall.options import Options
-from rowfall.simulated import Simulated, simulate
+from rowfall.core.errors import UsageError
+from rowfall.core.model import Kind
+from rowfall.core.options import Options
+from rowfall.measure.simulated import Simulated, simulate
 
 
 def made(text: str) -> Simulated:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall import textcuts
-from rowfall.listing import Split
-from rowfall.model import Encoding, Kind
+from rowfall.core.listing import Split
+from rowfall.core.model import Encoding, Kind
+from rowfall.plan import text_cuts
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 TSV = Encoding("TSV", "none", Kind.TEXT)
@@ -24,7 +24,7 @@ nasty = st.text(st.sampled_from(list('a1",\n\r\\\t}{: ')), max_size=12)
 
 def cuts(data: bytes, encoding: Encoding, width: int = 3, head: bytes = b"") -> list[int]:
     split = Split("", "/data/a", "1-1", len(data))
-    found = textcuts.parts(
+    found = text_cuts.parts(
         split, encoding, head, width, 16, lambda _, at, length: data[at : at + length]
     )
     if isinstance(found, str):

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from rowfall.model import Column, Encoding, Kind
-from rowfall.readersettings import reader_settings
-from rowfall.tuples import apart, fields, width
+from rowfall.core.model import Column, Encoding, Kind
+from rowfall.schema.reader_settings import reader_settings
+from rowfall.schema.tuples import apart, fields, width
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 COLUMNS = (Column("a", "UInt8"), Column("t", "Tuple(UInt8, Tuple(x String, `y z` Date))"))

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from rowfall import units
-from rowfall.errors import UsageError
+from rowfall.core import units
+from rowfall.core.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rowfall import uri
-from rowfall.errors import UsageError
-from rowfall.secrets import Secret, redact
+from rowfall.core import uri
+from rowfall.core.errors import UsageError
+from rowfall.core.masked import Secret, redact
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The lines of a load's seats: everything is taken once, and nobody waits while there is work."""
+"""The lines of a load's writers: everything is taken once, and nobody waits while there is work."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rowfall import workqueue
-from rowfall.listing import Split
-from rowfall.workqueue import SHARED_BYTES, Work, WorkQueue
+from rowfall.core.listing import Split
+from rowfall.run import work_queue
+from rowfall.run.work_queue import SHARED_BYTES, Work, WorkQueue
 
 
 def work(number: int, *sizes: int) -> Work:
@@ -36,21 +36,21 @@ def test_every_split_is_taken_once_by_whoever_works(
 ) -> None:
     queue = WorkQueue(len(lines))
     numbers = iter(range(1_000))
-    for seat, line in enumerate(lines):
+    for writer, line in enumerate(lines):
         for sizes in line:
-            queue.put(seat, work(next(numbers), *sizes))
+            queue.put(writer, work(next(numbers), *sizes))
     wanted = Counter(i for line in queue._lines for w in line for i in ids(w))
     taken: Counter[str] = Counter()
     guard = threading.Lock()
 
-    def run(seat: int) -> None:
-        while (found := queue.take(seat)) is not None:
+    def run(writer: int) -> None:
+        while (found := queue.take(writer)) is not None:
             with guard:
                 taken.update(ids(found))
             queue.release()
 
-    # Any seat may be too slow to get anything: the others take it all.
-    threads = [threading.Thread(target=run, args=(seat,)) for seat in range(len(lines))]
+    # Any writer may be too slow to get anything: the others take it all.
+    threads = [threading.Thread(target=run, args=(writer,)) for writer in range(len(lines))]
     for thread in threads[min(late, len(threads) - 1) :]:
         thread.start()
     for thread in threads[min(late, len(threads) - 1) :]:
@@ -58,12 +58,12 @@ def test_every_split_is_taken_once_by_whoever_works(
     assert taken == wanted
 
 
-def test_a_seat_without_work_takes_from_the_longest_line() -> None:
+def test_a_writer_without_work_takes_from_the_longest_line() -> None:
     queue = WorkQueue(3)
     queue.put(0, work(0, 10))
     queue.put(1, work(1, 10))
     queue.put(1, work(2, 10))
-    assert ids(queue.take(2)) == ["2.0"]  # the end of the line: its own seat goes on at the front
+    assert ids(queue.take(2)) == ["2.0"]  # the end of the line: its own writer goes on at the front
     assert ids(queue.take(1)) == ["1.0"]
 
 
@@ -94,7 +94,7 @@ def test_a_failed_attempt_comes_back_to_those_who_wait() -> None:
 
 
 def test_what_others_hold_is_looked_at_again_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workqueue, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(work_queue, "WAIT_SECONDS", 0.0)
     queue = WorkQueue(2)
     queue.hold(1, work(7, 1))
     assert ids(queue.take(1)) == ["7.0"]

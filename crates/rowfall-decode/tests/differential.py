@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rowfall import sql
-from rowfall.codec import Evidence, codec, parse_type
-from rowfall.model import Column, Encoding, Kind
-from rowfall.readersettings import reader_settings
-from rowfall.sqltext import quote
+from rowfall.core import sql
+from rowfall.core.model import Column, Encoding, Kind
+from rowfall.core.sqltext import quote
+from rowfall.schema.codec import Evidence, codec, parse_type
+from rowfall.schema.reader_settings import reader_settings
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
 from unit.test_codec import MOMENTS, NUMBERS, WORDS
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from differential import TYPES, Side, Way, check, mutate, value
 
-from rowfall.codec import parse_type
-from rowfall.tuples import fields
+from rowfall.schema.codec import parse_type
+from rowfall.schema.tuples import fields
 from unit.memory import CSV, JSON, TSV, Chdb
 
 KEYS = [

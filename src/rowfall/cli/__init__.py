@@ -22,7 +22,7 @@ COMMANDS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and end the process with a code of :class:`rowfall.errors.Exit`."""
+    """Run the command line and end the process with a code of :class:`rowfall.core.errors.Exit`."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     # Imports leave nothing to collect; looking for it every 700 objects is 5 % of their time.
     gc.set_threshold(50_000)

@@ -13,10 +13,10 @@ from importlib import import_module
 
 import click
 
-from rowfall import __version__
 from rowfall.cli import COMMANDS
 from rowfall.cli.output import Output
-from rowfall.errors import Exit, Interrupted, RowfallError
+from rowfall.core.errors import Exit, Interrupted, RowfallError
+from rowfall.core.version import __version__
 
 
 class Commands(click.Group):

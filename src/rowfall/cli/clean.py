@@ -9,8 +9,8 @@ import click
 
 from rowfall.cli.options import command, option, target_option
 from rowfall.cli.output import Output
-from rowfall.errors import Exit
-from rowfall.secrets import Secret
+from rowfall.core.errors import Exit
+from rowfall.core.masked import Secret
 
 
 @command
@@ -25,7 +25,7 @@ def clean(output: Output, to: str | None, password: Secret | None, yes: bool, dr
     running is touched.
     """
     from rowfall import api
-    from rowfall.reportview import leftovers_text
+    from rowfall.report.loads import leftovers_text
 
     found = api.leftovers(to=to, password=password)
     if found and not output.json:

@@ -6,7 +6,7 @@ import click
 
 from rowfall.cli.options import command, target_option
 from rowfall.cli.output import Output
-from rowfall.secrets import Secret
+from rowfall.core.masked import Secret
 
 
 @command
@@ -18,7 +18,8 @@ def forget(output: Output, load_id: str, to: str | None, password: Secret | None
 
     LOAD is the id of a load, its first digits, or 'last'. Rows in the table stay where they are.
     """
-    from rowfall import api, units
+    from rowfall import api
+    from rowfall.core import units
 
     splits = api.forget(load_id, to=to, password=password)
     if output.json:

@@ -6,8 +6,8 @@ import click
 
 from rowfall.cli.options import command, option, target_option
 from rowfall.cli.output import Output
-from rowfall.errors import Exit
-from rowfall.secrets import Secret
+from rowfall.core.errors import Exit
+from rowfall.core.masked import Secret
 
 
 @command

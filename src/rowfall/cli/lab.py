@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rowfall import units
 from rowfall.cli.options import F, command, group, option
 from rowfall.cli.output import Output
-from rowfall.errors import Exit
+from rowfall.core import units
+from rowfall.core.errors import Exit
 
 if TYPE_CHECKING:
     from rowfall.lab.cluster import Lab

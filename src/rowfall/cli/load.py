@@ -8,11 +8,11 @@ import click
 
 from rowfall.cli.options import chosen, command, destination_options, table_options
 from rowfall.cli.output import Output
-from rowfall.errors import Exit
-from rowfall.secrets import Secret
+from rowfall.core.errors import Exit
+from rowfall.core.masked import Secret
 
 if TYPE_CHECKING:
-    from rowfall.results import Report
+    from rowfall.core.results import Report
 
 
 @command
@@ -45,7 +45,7 @@ def load(
 
 def show_report(output: Output, result: Report) -> int:
     """Print the report of a finished run; returns the exit code."""
-    from rowfall.reportview import report_document, report_text
+    from rowfall.report.loads import report_document, report_text
 
     if output.json:
         output.document(report_document(result))

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from rowfall.cli.output import Output
-from rowfall.options import Flag, Options, flags_of
-from rowfall.secrets import Secret
+from rowfall.core.masked import Secret
+from rowfall.core.options import Flag, Options, flags_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from rowfall.progress import Talk
+    from rowfall.report.progress import Talk
 
 _WIDEST = 100  # text for reading gets no better beyond
 _ASCII = str.maketrans("━─…", "#-.")
@@ -111,8 +111,8 @@ class Output:
         """
         from rich.console import Console
 
-        from rowfall import progress
-        from rowfall.layout import ENDLESS
+        from rowfall.report import progress
+        from rowfall.report.layout import ENDLESS
 
         terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         console = Console(

@@ -8,7 +8,7 @@ import click
 
 from rowfall.cli.options import chosen, command, destination_options, option, table_options
 from rowfall.cli.output import Output
-from rowfall.secrets import Secret
+from rowfall.core.masked import Secret
 
 
 @command
@@ -36,7 +36,7 @@ def plan(
 
     prestart(sources, to)  # before the imports below: the two take as long as each other
     from rowfall import api
-    from rowfall.planview import plan_document, plan_text
+    from rowfall.report.plan import plan_document, plan_text
 
     made = api.plan(sources, to=to, table=table, options=chosen(values), password=password)
     if output.json:

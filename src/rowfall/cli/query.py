@@ -8,7 +8,7 @@ import click
 
 from rowfall.cli.options import command, option, target_option
 from rowfall.cli.output import Output
-from rowfall.secrets import Secret
+from rowfall.core.masked import Secret
 
 PRETTY, PIPED, JSON = "PrettyCompactMonoBlock", "TSVWithNames", "JSON"
 

@@ -13,8 +13,8 @@ import click
 
 from rowfall.cli import COMMANDS
 from rowfall.cli.app import cli
-from rowfall.errors import Exit
-from rowfall.options import Flag, Options
+from rowfall.core.errors import Exit
+from rowfall.core.options import Flag, Options
 
 _MADE = "<!-- Made by `python -m rowfall.cli.reference`; edit the code instead. -->\n"
 

@@ -6,7 +6,7 @@ import click
 
 from rowfall.cli.options import command, target_option
 from rowfall.cli.output import Output
-from rowfall.secrets import Secret
+from rowfall.core.masked import Secret
 
 
 @command
@@ -19,7 +19,7 @@ def report(output: Output, load_id: str, to: str | None, password: Secret | None
     LOAD is the id of a load, its first digits, or 'last'. With -v the settings are shown too.
     """
     from rowfall import api
-    from rowfall.reportview import report_document, report_text
+    from rowfall.report.loads import report_document, report_text
 
     found = api.report(load_id, to=to)
     if output.json:

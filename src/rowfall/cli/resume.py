@@ -7,7 +7,7 @@ import click
 from rowfall.cli.load import show_report
 from rowfall.cli.options import command, target_option
 from rowfall.cli.output import Output
-from rowfall.secrets import Secret
+from rowfall.core.masked import Secret
 
 
 @command

@@ -8,7 +8,7 @@ import click
 
 from rowfall.cli.options import chosen, command, table_options, target_option
 from rowfall.cli.output import Output
-from rowfall.secrets import Secret
+from rowfall.core.masked import Secret
 
 
 @command
@@ -26,7 +26,7 @@ def scale(
     simulate://csv.gz?files=1e6&size=25MB&sigma=1. Nothing is written to the target.
     """
     from rowfall import api
-    from rowfall.scaleview import scale_document, scale_text
+    from rowfall.report.scale import scale_document, scale_text
 
     found = api.scale(sources, to=to, options=chosen(values), password=password)
     if output.json:

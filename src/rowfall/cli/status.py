@@ -6,7 +6,7 @@ import click
 
 from rowfall.cli.options import command, target_option
 from rowfall.cli.output import Output
-from rowfall.secrets import Secret
+from rowfall.core.masked import Secret
 
 
 @command
@@ -19,7 +19,7 @@ def status(output: Output, load_id: str | None, to: str | None, password: Secret
     LOAD is the id of a load, its first digits, or 'last'.
     """
     from rowfall import api
-    from rowfall.reportview import loads_document, loads_text, report_document, report_text
+    from rowfall.report.loads import loads_document, loads_text, report_document, report_text
 
     if load_id is not None:
         found = api.report(load_id, to=to)

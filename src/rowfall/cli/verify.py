@@ -6,8 +6,8 @@ import click
 
 from rowfall.cli.options import command, target_option
 from rowfall.cli.output import Output
-from rowfall.errors import Exit
-from rowfall.secrets import Secret
+from rowfall.core.errors import Exit
+from rowfall.core.masked import Secret
 
 
 @command
@@ -21,7 +21,7 @@ def verify(output: Output, load_id: str, to: str | None, password: Secret | None
     all of them. Exit code 7 means that source and target differ.
     """
     from rowfall import api
-    from rowfall.reportview import verification_document, verification_text
+    from rowfall.report.loads import verification_document, verification_text
 
     with output.listener("reading the source again") as listener:
         result = api.verify(load_id, to=to, on_event=listener, password=password)

@@ -1,1 +1,5 @@
-"""What a cluster is, and the tables in it."""
+"""Clusters: nodes and shards, tables and DDL on all of them, sharding keys.
+
+How a load uses shards belongs to plan, deliver and publish.
+Imports ledger, schema, targets, engines, core.
+"""

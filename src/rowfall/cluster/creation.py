@@ -11,13 +11,13 @@ import uuid
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
-from rowfall import sql
 from rowfall.cluster.discover import Cluster, Node
-from rowfall.cluster.enginetext import Engine, macros_of, parse
+from rowfall.cluster.engine_text import Engine, macros_of, parse
 from rowfall.cluster.tables import Found, Tables
-from rowfall.errors import TargetError
-from rowfall.model import Schema
-from rowfall.sqltext import quote
+from rowfall.core import sql
+from rowfall.core.errors import TargetError
+from rowfall.core.model import Schema
+from rowfall.core.sqltext import quote
 
 SHARDING_KEY = "rand()"
 # With the uuid a dropped table and the next of its name do not meet in Keeper, where the first

@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rowfall.core.errors import RowfallError, TargetError
+from rowfall.core.sqltext import quote
 from rowfall.engines.codes import ACCESS_DENIED
-from rowfall.engines.serverfacts import OLDEST, usable_memory
-from rowfall.errors import RowfallError, TargetError
-from rowfall.sqltext import quote
+from rowfall.engines.server_facts import OLDEST, usable_memory
 
 Asks = Callable[[str], list[list[Any]]]
 """Rows of a small SELECT as Python values."""

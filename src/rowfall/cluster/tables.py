@@ -13,10 +13,10 @@ from itertools import combinations
 from typing import Any, TypeVar
 
 from rowfall.cluster.discover import Asks, Cluster, Node, on_nodes
-from rowfall.cluster.enginetext import Engine, Spread, expand, macros_of, parse, spread
+from rowfall.cluster.engine_text import Engine, Spread, expand, macros_of, parse, spread
+from rowfall.core.errors import RowfallError, TargetError
+from rowfall.core.sqltext import quote
 from rowfall.engines.codes import ACCESS_DENIED
-from rowfall.errors import RowfallError, TargetError
-from rowfall.sqltext import quote
 
 LOCAL_SUFFIX = "_local"
 """End of the name of the local tables that rowfall makes."""

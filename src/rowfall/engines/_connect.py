@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rowfall.errors import TargetError
-from rowfall.secrets import Secret
+from rowfall.core.errors import TargetError
+from rowfall.core.masked import Secret
 
 # A server that is up accepts in milliseconds; 10 s covers a far one that lost a SYN twice.
 CONNECT_SECONDS = 10.0

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rowfall.core.errors import EngineError, RowfallError, TargetError
+from rowfall.core.masked import Secret, redact
+from rowfall.core.model import Outcome
+from rowfall.core.sqltext import quote
 from rowfall.engines import _rights
 from rowfall.engines._connect import Connections
 from rowfall.engines._http import Answer, Exchange, Lost
 from rowfall.engines.codes import ACCESS_DENIED, STATEMENT_RUNS, UNKNOWN_TABLE, translate
-from rowfall.errors import EngineError, RowfallError, TargetError
-from rowfall.model import Outcome
-from rowfall.secrets import Secret, redact
-from rowfall.sqltext import quote
 
 # ErrorCodes.cpp of the server.
 REFUSED_USER = frozenset({192, 193, 194, 516})

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rowfall.sqltext import quote
+from rowfall.core.sqltext import quote
 
 # The far log is written every 7.5 s by default (a busy server is late); after a flush it is
 # complete.

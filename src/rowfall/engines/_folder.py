@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from rowfall.errors import TargetError
+from rowfall.core.errors import TargetError
 
 LOCK_NAME = "rowfall.lock"
 # The engine of a rowfall that was killed ends when it notices its closed stdin: at once, unless

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from rowfall import sql
+from rowfall.core import sql
+from rowfall.core.errors import RowfallError, TargetError
 from rowfall.engines.codes import ACCESS_DENIED
-from rowfall.errors import RowfallError, TargetError
 
 Ask = Callable[[str], list[list[Any]]]
 """Runs a small statement and gives its rows."""

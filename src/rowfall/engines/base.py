@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from rowfall.model import Facts, Outcome, Statement
+from rowfall.core.model import Facts, Outcome, Statement
 
 Tick = Callable[[Mapping[str, int]], None]
 """Called a few times a second with ``read_rows``, ``read_bytes`` and ``written_rows`` so far, and

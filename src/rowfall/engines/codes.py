@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rowfall.errors import EngineError, RowfallError, SourceError, TargetError, UsageError
+from rowfall.core.errors import EngineError, RowfallError, SourceError, TargetError, UsageError
 
 TABLE_EXISTS = 57
 UNKNOWN_TABLE = 60

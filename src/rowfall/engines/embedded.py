@@ -13,16 +13,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from rowfall.core.errors import EngineError
+from rowfall.core.masked import Secret, redact
+from rowfall.core.model import Facts, Outcome, Statement
+from rowfall.core.sql import settings_clause
+from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines._folder import LOCK_NAME, take_folder
 from rowfall.engines.base import LOOK_SECONDS, Tick
 from rowfall.engines.codes import translate
 from rowfall.engines.machine import free_memory, resident, usable_cores
 from rowfall.engines.prestart import Child, take
-from rowfall.errors import EngineError
-from rowfall.model import Facts, Outcome, Statement
-from rowfall.secrets import Secret, redact
-from rowfall.sql import settings_clause
-from rowfall.sqltext import SqlText, quote
 
 # The lane of KILL and of the watch queries: never busy with a long statement.
 CONTROL_LANE = 99

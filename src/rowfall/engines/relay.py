@@ -26,13 +26,13 @@ from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl, urlencode
 
+from rowfall.core.errors import EngineError, RowfallError, TargetError
+from rowfall.core.masked import Secret
+from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines._connect import Address, Connection, Connections, Reply
 from rowfall.engines._farlog import LOG_SECONDS, FarLog, UnsaidError
 from rowfall.engines._http import Form
 from rowfall.engines.codes import ACCESS_DENIED, AUTHENTICATION_FAILED
-from rowfall.errors import EngineError, RowfallError, TargetError
-from rowfall.secrets import Secret
-from rowfall.sqltext import SqlText, quote
 
 # As for a connection of our own: a server that is up accepts in milliseconds.
 CONNECT_SECONDS = 10

@@ -15,6 +15,9 @@ import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from rowfall.core.errors import EngineError, RowfallError, TargetError
+from rowfall.core.masked import Secret
+from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.engines import _rights
 from rowfall.engines._connect import Address, Connections
 from rowfall.engines._evidence import (
@@ -28,10 +31,7 @@ from rowfall.engines._http import Answer, Body, Exchange, Lost, form
 from rowfall.engines.base import LOOK_SECONDS, READ_EVENTS, SOURCE_BYTES, Tick
 from rowfall.engines.codes import READONLY
 from rowfall.engines.relay import Relay
-from rowfall.engines.serverfacts import check_options, read_facts
-from rowfall.errors import EngineError, RowfallError, TargetError
-from rowfall.model import Facts, Outcome, Statement
-from rowfall.secrets import Secret
+from rowfall.engines.server_facts import check_options, read_facts
 
 # A finished statement answers at once; 30 s of silence means that the answer got stuck on the way.
 SILENCE_SECONDS = 30.0

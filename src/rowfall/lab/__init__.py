@@ -1,1 +1,5 @@
-"""A private ClickHouse cluster on this machine: real servers, to try out and to test with."""
+"""A private ClickHouse cluster on this machine: real servers, to try out and to test with.
+
+Nothing that a load needs lives here.
+Imports core.
+"""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rowfall.errors import EngineError, Exit
+from rowfall.core.errors import EngineError, Exit
 
 # Main and gRPC ports both stay below 32768, where Linux starts to hand out ports for outgoing
 # connections: nothing can take a port of a service that is down for a moment.

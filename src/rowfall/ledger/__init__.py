@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rowfall import owner
+from rowfall.core.listing import Split
+from rowfall.ledger import owner
 from rowfall.ledger.rows import Attempt, LoadRow, Move, into_key
 from rowfall.ledger.store import Store
-from rowfall.listing import Split
 from rowfall.targets.base import SHADOW_SUFFIX
 
 

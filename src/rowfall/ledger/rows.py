@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from rowfall.model import Pair
+from rowfall.core.model import Pair
 from rowfall.targets.base import SHADOW_SUFFIX
 
 

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from rowfall.errors import LedgerError
+from rowfall.core.errors import LedgerError
 
 # 2: publishing by ATTACH, owners of loads.
 VERSION = 2

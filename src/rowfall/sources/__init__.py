@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from rowfall import uri
-from rowfall.errors import UsageError
-from rowfall.options import Options
+from rowfall.core import uri
+from rowfall.core.errors import UsageError
+from rowfall.core.options import Options
 
 if TYPE_CHECKING:
     from rowfall.sources.base import Source

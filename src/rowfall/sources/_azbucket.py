@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rowfall.azaccess import Account, denied
-from rowfall.secrets import Secret
+from rowfall.core.masked import Secret
+from rowfall.sources._az_access import Account, denied
 from rowfall.sources._bucket import PATIENCE, Bucket
 
 

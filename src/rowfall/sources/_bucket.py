@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, NamedTuple
 
-from rowfall.errors import RowfallError, SourceError
-from rowfall.secrets import Secret, redact
+from rowfall.core.errors import RowfallError, SourceError
+from rowfall.core.masked import Secret, redact
 
 _CHUNK = 1000  # keys per answer: S3 gives no more
 _CODE = re.compile(r"<Code>(\w+)</Code>")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from rowfall.listing import Split
-from rowfall.model import Encoding
+from rowfall.core.listing import Split
+from rowfall.core.model import Encoding
 from rowfall.sources import _relation, _web
 from rowfall.sources._objects import Objects
 from rowfall.sources.base import Address, Probe

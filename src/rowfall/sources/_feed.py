@@ -25,13 +25,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from rowfall import formats
-from rowfall.errors import RowfallError, SourceError, UsageError
-from rowfall.listing import Split
-from rowfall.model import Encoding, Kind
+from rowfall.core import formats
+from rowfall.core.errors import RowfallError, SourceError, UsageError
+from rowfall.core.listing import Split
+from rowfall.core.model import Encoding, Kind
+from rowfall.core.sqltext import SqlText
 from rowfall.sources import _relation
 from rowfall.sources.base import EMBEDDED, Reader
-from rowfall.sqltext import SqlText
 
 Opener = Callable[[], Iterator[bytes]]
 """Gives an object's stored bytes in pieces."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rowfall.model import Column, Schema
-from rowfall.sql import literal
+from rowfall.core.model import Column, Schema
+from rowfall.core.sql import literal
 
 _REASON = "given by the generator"
 

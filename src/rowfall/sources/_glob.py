@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from rowfall.errors import UsageError
+from rowfall.core.errors import UsageError
 
 MOST_EXPANDED = 1_000_000
 """Names that one pattern may stand for where each costs a request (HTTP)."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rowfall import uri
-from rowfall.gsaccess import SIGNED, Account
-from rowfall.secrets import Secret
+from rowfall.core import uri
+from rowfall.core.masked import Secret
 from rowfall.sources._bucket import PATIENCE, Bucket
+from rowfall.sources._gs_access import SIGNED, Account
 from rowfall.sources._s3bucket import S3Bucket
 
 _ODD = "Check GOOGLE_BASE_URL."

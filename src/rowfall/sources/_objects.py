@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
-from rowfall import units, uri
-from rowfall.errors import SourceError, UsageError
-from rowfall.listing import Split
-from rowfall.options import Options
+from rowfall.core import units, uri
+from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.listing import Split
+from rowfall.core.options import Options
 from rowfall.sources import _feed, _glob, _whole
 from rowfall.sources._bucket import Bucket, Object
 from rowfall.sources._stored import Stored, with_data

@@ -19,11 +19,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rowfall.listing import Listing, Split
-from rowfall.model import Encoding, Kind
-from rowfall.secrets import Secret
-from rowfall.sql import literal, name
-from rowfall.sqltext import SqlText
+from rowfall.core.listing import Listing, Split
+from rowfall.core.masked import Secret
+from rowfall.core.model import Encoding, Kind
+from rowfall.core.sql import literal, name
+from rowfall.core.sqltext import SqlText
 
 _WILD = str.maketrans("*{}", "???")
 ONE = Encoding("One", "none", Kind.TYPED)

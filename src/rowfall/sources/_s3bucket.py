@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from rowfall.errors import RowfallError
-from rowfall.s3access import Access
-from rowfall.secrets import Secret
+from rowfall.core.errors import RowfallError
+from rowfall.core.masked import Secret
+from rowfall.core.s3_access import Access
 from rowfall.sources._bucket import PATIENCE, Bucket, Object, version_of
 
 _REGION = re.compile(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import ClassVar, TypeVar
 
-from rowfall import formats
-from rowfall.errors import SourceError
-from rowfall.listing import Listing, Split
-from rowfall.model import Encoding, Schema
-from rowfall.options import Options
+from rowfall.core import formats
+from rowfall.core.errors import SourceError
+from rowfall.core.listing import Listing, Split
+from rowfall.core.model import Encoding, Schema
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText
 from rowfall.sources import _feed, _relation
 from rowfall.sources.base import EMBEDDED, Reader
-from rowfall.sqltext import SqlText
 
 REQUESTS = 32  # at a time, each of one object
 _Found = TypeVar("_Found")

@@ -6,13 +6,13 @@ import base64
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
-from rowfall import formats
-from rowfall.model import Encoding
-from rowfall.secrets import Secret
+from rowfall.core import formats
+from rowfall.core.masked import Secret
+from rowfall.core.model import Encoding
+from rowfall.core.sql import literal
+from rowfall.core.sqltext import SqlText
 from rowfall.sources import _feed, _relation
 from rowfall.sources.base import Probe
-from rowfall.sql import literal
-from rowfall.sqltext import SqlText
 
 _REDIRECTS = 10
 _RANGE = ".."  # the engine takes it for {1..9} wherever it stands inside braces

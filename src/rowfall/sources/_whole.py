@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from rowfall import formats
-from rowfall.options import Options
+from rowfall.core import formats
+from rowfall.core.options import Options
 
 Read = Callable[[int, int], bytes]
 """(offset, length) -> bytes; fewer only where the object ends."""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from rowfall import azaccess, uri
-from rowfall.azaccess import Account
-from rowfall.listing import Split
-from rowfall.options import Options
-from rowfall.secrets import Secret
-from rowfall.sources import _relation
+from rowfall.core import uri
+from rowfall.core.listing import Split
+from rowfall.core.masked import Secret
+from rowfall.core.options import Options
+from rowfall.sources import _az_access, _relation
+from rowfall.sources._az_access import Account
 from rowfall.sources._azbucket import AzBucket
 from rowfall.sources._bucket import Bucket
 from rowfall.sources._byurl import ByUrl
@@ -49,8 +49,8 @@ class Az(ByUrl):
     def _token(self, container: str) -> Secret | None:
         token, made = self._shared.get(container, (None, None))
         now = datetime.now(UTC)
-        if made is None or now - made > azaccess.SIGNED / 2:
-            token, made = azaccess.shared(self._account(), container, now), now
+        if made is None or now - made > _az_access.SIGNED / 2:
+            token, made = _az_access.shared(self._account(), container, now), now
             self._shared[container] = (token, made)
         return token
 
@@ -63,5 +63,5 @@ class Az(ByUrl):
 
     def _account(self) -> Account:
         if self._opened is None:
-            self._opened = azaccess.resolve()
+            self._opened = _az_access.resolve()
         return self._opened

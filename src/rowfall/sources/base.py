@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from rowfall.listing import Listing, Split
-from rowfall.model import Encoding, Schema
-from rowfall.secrets import Secret
-from rowfall.sqltext import SqlText
+from rowfall.core.listing import Listing, Split
+from rowfall.core.masked import Secret
+from rowfall.core.model import Encoding, Schema
+from rowfall.core.sqltext import SqlText
 
 
 @dataclass(frozen=True, slots=True)

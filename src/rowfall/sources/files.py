@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from rowfall import units, uri
-from rowfall.errors import SourceError
-from rowfall.listing import Split
-from rowfall.model import Encoding
-from rowfall.options import Options
-from rowfall.secrets import Secret
+from rowfall.core import units, uri
+from rowfall.core.errors import SourceError
+from rowfall.core.listing import Split
+from rowfall.core.masked import Secret
+from rowfall.core.model import Encoding
+from rowfall.core.options import Options
+from rowfall.core.sql import literal
+from rowfall.core.sqltext import SqlText
 from rowfall.sources import _feed, _glob, _relation, _whole
 from rowfall.sources._stored import Stored, with_data
 from rowfall.sources.base import EMBEDDED, Probe, Reader
-from rowfall.sql import literal
-from rowfall.sqltext import SqlText
 
 # The engine has no way to quote these in a file name (commas and "::" are plain letters there).
 _UNQUOTABLE = frozenset("*?{}")

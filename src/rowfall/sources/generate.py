@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from rowfall import uri
-from rowfall.errors import UsageError
-from rowfall.listing import Listing, Split, split_id
-from rowfall.model import Schema
-from rowfall.options import Options
-from rowfall.secrets import Secret
+from rowfall.core import uri
+from rowfall.core.errors import UsageError
+from rowfall.core.listing import Listing, Split, split_id
+from rowfall.core.masked import Secret
+from rowfall.core.model import Schema
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText
+from rowfall.core.units import parse_rows
 from rowfall.sources import _relation
 from rowfall.sources._generators import Recipe, random, taxi, trips
-from rowfall.sqltext import SqlText
-from rowfall.units import parse_rows
 
 _PARAMETERS = {
     "trips": ("rows", "seed"),

@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import ClassVar, cast
 
-from rowfall import gsaccess, uri
-from rowfall.gsaccess import Account
-from rowfall.listing import Split
-from rowfall.options import Options
-from rowfall.secrets import Secret
-from rowfall.sources import _relation
+from rowfall.core import uri
+from rowfall.core.listing import Split
+from rowfall.core.masked import Secret
+from rowfall.core.options import Options
+from rowfall.sources import _gs_access, _relation
 from rowfall.sources._bucket import Bucket
 from rowfall.sources._byurl import ByUrl
+from rowfall.sources._gs_access import Account
 from rowfall.sources._gsbucket import GsBucket, HmacBucket
 from rowfall.sources.base import Address
 from rowfall.sources.s3 import S3
@@ -25,7 +25,7 @@ _PLACES = (
 
 def open_gs(texts: Sequence[str], options: Options) -> Gs | GsHmac:
     """By the S3 protocol where there are keys for it: servers can then read the bucket, too."""
-    account = gsaccess.resolve()
+    account = _gs_access.resolve()
     return GsHmac(texts, options, account) if account.hmac else Gs(texts, options, account)
 
 

@@ -14,12 +14,12 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
-from rowfall import uri
-from rowfall.errors import SourceError, UsageError
-from rowfall.listing import Split
-from rowfall.model import Encoding
-from rowfall.options import Options
-from rowfall.secrets import Secret
+from rowfall.core import uri
+from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.listing import Split
+from rowfall.core.masked import Secret
+from rowfall.core.model import Encoding
+from rowfall.core.options import Options
 from rowfall.sources import _feed, _glob, _relation, _web, _whole
 from rowfall.sources._stored import REQUESTS, Stored
 from rowfall.sources.base import Address, Probe

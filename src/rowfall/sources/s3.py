@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from rowfall import uri
-from rowfall.listing import Split
-from rowfall.model import Encoding
-from rowfall.options import Options
-from rowfall.s3access import Access, base_url, resolve, signature, signed
-from rowfall.secrets import Secret
+from rowfall.core import uri
+from rowfall.core.listing import Split
+from rowfall.core.masked import Secret
+from rowfall.core.model import Encoding
+from rowfall.core.options import Options
+from rowfall.core.s3_access import Access, base_url, resolve, signature, signed
+from rowfall.core.sql import literal
+from rowfall.core.sqltext import SqlText
 from rowfall.sources import _relation
 from rowfall.sources._bucket import Bucket
 from rowfall.sources._objects import Objects
 from rowfall.sources._s3bucket import S3Bucket
 from rowfall.sources.base import Address, Probe
-from rowfall.sql import literal
-from rowfall.sqltext import SqlText
 
 _GLOB = frozenset("*?{}")  # no way to quote them for the engine
 _IN_BRACES = frozenset(",^")  # letters outside braces only; 24.10 takes ^ for a regular expression

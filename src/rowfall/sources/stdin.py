@@ -18,15 +18,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from rowfall import formats
-from rowfall.errors import SourceError
-from rowfall.listing import Listing, Split, split_id
-from rowfall.model import Encoding, Schema
-from rowfall.options import Options
-from rowfall.secrets import Secret
+from rowfall.core import formats
+from rowfall.core.errors import SourceError
+from rowfall.core.listing import Listing, Split, split_id
+from rowfall.core.masked import Secret
+from rowfall.core.model import Encoding, Schema
+from rowfall.core.options import Options
+from rowfall.core.sql import literal
+from rowfall.core.sqltext import SqlText
 from rowfall.sources import _feed, _relation, _whole, files
-from rowfall.sql import literal
-from rowfall.sqltext import SqlText
 
 HEAD = 4 << 20
 """Bytes read ahead to tell format and schema."""

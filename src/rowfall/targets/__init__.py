@@ -6,9 +6,9 @@ import os
 import re
 from pathlib import Path
 
-from rowfall.errors import UsageError
-from rowfall.options import Options
-from rowfall.secrets import Secret
+from rowfall.core.errors import UsageError
+from rowfall.core.masked import Secret
+from rowfall.core.options import Options
 from rowfall.targets.base import Target
 
 DEFAULT_FOLDER = "rowfall-data"

@@ -8,9 +8,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from rowfall.model import Encoding, Schema
-from rowfall.secrets import Secret
-from rowfall.sqltext import SqlText
+from rowfall.core.masked import Secret
+from rowfall.core.model import Encoding, Schema
+from rowfall.core.sqltext import SqlText
 
 STAGING_PREFIX = "_rowfall_"
 """Start of the name of every table that a load makes for itself."""

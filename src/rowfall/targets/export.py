@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rowfall import formats, s3access, sql, uri
-from rowfall.errors import TargetError, UsageError
-from rowfall.model import Encoding, Schema
-from rowfall.options import Options
-from rowfall.secrets import Secret
-from rowfall.sqltext import SqlText, quote
+from rowfall.core import formats, s3_access, sql, uri
+from rowfall.core.errors import TargetError, UsageError
+from rowfall.core.masked import Secret
+from rowfall.core.model import Encoding, Schema
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText, quote
 from rowfall.targets.base import Caps, Publish, ServerAt
 
 NUMBER = "{n}"
@@ -54,7 +54,7 @@ class Export:
         self.database = ""
         self.table = ""
         self.ledger_path = ledger_path
-        self._access = s3access.resolve(options) if self.remote else None
+        self._access = s3_access.resolve(options) if self.remote else None
         self._keys = self._access.keys() if self._access else None
         self.secrets: tuple[Secret, ...] = (self._keys.secret,) if self._keys else ()
         self.caps = Caps(
@@ -75,8 +75,8 @@ class Export:
         if self._access is None:
             return SqlText.of(f"FUNCTION file({quote(staging)}{tail}")
         bucket, _, key = staging.removeprefix("s3://").partition("/")
-        url = s3access.base_url(self._access, bucket) + uri.encode(key)
-        return SqlText.of(f"FUNCTION s3({quote(url)}", *s3access.signature(self._keys), tail)
+        url = s3_access.base_url(self._access, bucket) + uri.encode(key)
+        return SqlText.of(f"FUNCTION s3({quote(url)}", *s3_access.signature(self._keys), tail)
 
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
         """The final name for ``attempt_id`` "" and in buckets, else a hidden name beside it."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rowfall import sql
-from rowfall.model import Encoding, Schema
-from rowfall.secrets import Secret
-from rowfall.sqltext import SqlText, quote
+from rowfall.core import sql
+from rowfall.core.masked import Secret
+from rowfall.core.model import Encoding, Schema
+from rowfall.core.sqltext import SqlText, quote
 from rowfall.targets.base import Caps, Publish, ServerAt
 
 

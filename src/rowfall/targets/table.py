@@ -8,11 +8,11 @@ import os
 import re
 from pathlib import Path
 
-from rowfall import sql, uri
-from rowfall.errors import UsageError
-from rowfall.model import Encoding, Schema
-from rowfall.secrets import MASK, Secret
-from rowfall.sqltext import SqlText, quote
+from rowfall.core import sql, uri
+from rowfall.core.errors import UsageError
+from rowfall.core.masked import MASK, Secret
+from rowfall.core.model import Encoding, Schema
+from rowfall.core.sqltext import SqlText, quote
 from rowfall.targets.base import STAGING_PREFIX, Caps, Publish, ServerAt
 
 LEDGER_NAME = "rowfall.ledger"

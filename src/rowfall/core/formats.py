@@ -1,0 +1,218 @@
+"""The one table of formats and compressions: names, extensions, kinds, first bytes. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rowfall.core.errors import UsageError
+from rowfall.core.model import Encoding, Kind
+from rowfall.core.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format the engine reads.
+
+    Attributes:
+        name: the engine's name.
+        kind: see :class:`rowfall.core.model.Kind`.
+        extensions: lower case, with the dot.
+        aliases: other names users type, lower case.
+        seekable: the reader needs the whole file (a footer, or no way to resume a stream).
+    """
+
+    name: str
+    kind: Kind
+    extensions: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    seekable: bool = False
+
+
+FORMATS = (
+    Format("CSV", Kind.TEXT, (".csv",)),
+    Format("CSVWithNames", Kind.TEXT),
+    Format("TSV", Kind.TEXT, (".tsv", ".tab"), ("tabseparated", "tab")),
+    Format("TSVWithNames", Kind.TEXT, (), ("tabseparatedwithnames",)),
+    Format("JSONEachRow", Kind.JSON, (".json", ".ndjson", ".jsonl"), ("ndjson", "jsonl", "json")),
+    Format("Parquet", Kind.TYPED, (".parquet", ".pq"), (), seekable=True),
+    Format("ORC", Kind.TYPED, (".orc",), (), seekable=True),
+    Format("Arrow", Kind.TYPED, (".arrow", ".feather"), ("feather",), seekable=True),
+    Format("Avro", Kind.TYPED, (".avro",), (), seekable=True),
+    Format("Native", Kind.TYPED, (".native",), (), seekable=True),
+)
+
+COMPRESSIONS = {
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+    ".lz4": "lz4",
+    ".xz": "xz",
+    ".bz2": "bz2",
+}
+AUTO = "auto"
+"""The engine tells the compression of each file by its extension (mixed listings)."""
+
+_COMPRESSION_NAMES = {"none": "none", "gz": "gzip", "zst": "zstd", "bzip2": "bz2", "lzma": "xz"} | {
+    name: name for name in COMPRESSIONS.values()
+}
+_BY_NAME = {n: f for f in FORMATS for n in (f.name.lower(), *f.aliases)}
+_BY_EXTENSION = {extension: f for f in FORMATS for extension in f.extensions}
+_MAGIC = (
+    (b"\x1f\x8b", "gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"BZh", "bz2"),
+)
+_FORMAT_MAGIC = (
+    (b"PAR1", "Parquet"),
+    (b"ORC", "ORC"),
+    (b"Obj\x01", "Avro"),
+    (b"ARROW1", "Arrow"),
+)
+_SHOWN = 5
+
+
+def find(name: str) -> Format:
+    """The format called ``name`` in any case, or by an alias.
+
+    Raises:
+        UsageError: there is none; the hint names the nearest.
+    """
+    found = _BY_NAME.get(name.lower())
+    if found is not None:
+        return found
+    near = difflib.get_close_matches(name.lower(), _BY_NAME, 1)
+    guess = f"Did you mean {_BY_NAME[near[0]].name}? " if near else ""
+    known = ", ".join(f.name for f in FORMATS)
+    raise UsageError(f"{name!r} is not a known format", hint=f"{guess}Formats: {known}.")
+
+
+def find_compression(name: str) -> str:
+    """The engine's name of a compression. Raises UsageError for an unknown one."""
+    found = _COMPRESSION_NAMES.get(name.lower())
+    if found is None:
+        known = ", ".join(["none", *dict.fromkeys(COMPRESSIONS.values())])
+        raise UsageError(f"{name!r} is not a known compression", hint=f"Compressions: {known}.")
+    return found
+
+
+def by_name(file: str) -> tuple[Format | None, str]:
+    """Format (None: the extension says nothing) and compression that a file name tells."""
+    stem = file[file.rfind("/") + 1 :].lower()
+    dot = stem.rfind(".")
+    compression = COMPRESSIONS.get(stem[dot:], "none") if dot >= 0 else "none"
+    if compression != "none":
+        stem = stem[:dot]
+        dot = stem.rfind(".")
+    return (_BY_EXTENSION.get(stem[dot:]) if dot >= 0 else None), compression
+
+
+def is_data(file: str) -> bool:
+    """Whether a folder's file is loaded: its extension is one of the table."""
+    return by_name(file)[0] is not None
+
+
+def detect(names: Iterable[str], options: Options) -> Encoding:
+    """The encoding of a listing: by extension, or as the options say.
+
+    A bare ``.csv`` is ``CSV``: whether it has a header is found out by inference. Files that
+    differ in compression only are fine: the engine then looks at each extension (``auto``).
+
+    Raises:
+        UsageError: formats are mixed, cannot be told, or an option names an unknown one.
+    """
+    format_ = find(options.format) if options.format else None
+    packed = find_compression(options.compression) if options.compression else None
+    if format_ is None or packed is None:
+        kinds, compressions = _survey(names, format_)
+        format_ = format_ or kinds
+        packed = packed or (compressions.pop() if len(compressions) == 1 else AUTO)
+    return Encoding(format_.name, packed, format_.kind, delimiter(options, format_))
+
+
+def delimiter(options: Options, format_: Format) -> str:
+    """The field delimiter of CSV, one character.
+
+    Raises:
+        UsageError: longer, or given for another format.
+    """
+    if options.delimiter is None:
+        return ","
+    given = {"\\t": "\t", "tab": "\t"}.get(options.delimiter.lower(), options.delimiter)
+    if len(given) != 1 or given in '\r\n"' or not given.isascii():
+        raise UsageError(
+            f"the delimiter {options.delimiter!r} is not one character",
+            hint="Give one ASCII character, or \\t for a tab.",
+        )
+    if not format_.name.startswith("CSV"):
+        raise UsageError(
+            f"--delimiter is for CSV, but the source is {format_.name}",
+            hint="Leave it out, or name the format with --format CSV.",
+        )
+    return given
+
+
+def sniff(head: bytes) -> tuple[str | None, str]:
+    """Format (only those with a signature) and compression of a stream by its first bytes."""
+    for magic, name in _FORMAT_MAGIC:
+        if head.startswith(magic):
+            return name, "none"
+    for magic, name in _MAGIC:
+        if head.startswith(magic):
+            return None, name
+    return None, "none"
+
+
+def guess_text(head: bytes) -> str:
+    """Format of uncompressed text by its first line: JSONEachRow, TSV or CSV."""
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text[:1] == b"{":
+        return "JSONEachRow"
+    line = text.partition(b"\n")[0]
+    return "TSV" if b"\t" in line and b"," not in line else "CSV"
+
+
+def _survey(names: Iterable[str], forced: Format | None) -> tuple[Format, set[str]]:
+    """The one format of all names and every compression met."""
+    counts: Counter[Format | None] = Counter()
+    examples: dict[Format | None, list[str]] = {}
+    compressions: set[str] = set()
+    for name in names:
+        found, packed = by_name(name)
+        compressions.add(packed)
+        counts[found] += 1
+        shown = examples.setdefault(found, [])
+        if len(shown) < _SHOWN:
+            shown.append(name)
+    if forced is not None:
+        return forced, compressions or {"none"}
+    if len(counts) != 1:
+        raise _mixed(counts, examples)
+    only = next(iter(counts))
+    if only is None:
+        raise UsageError(
+            f"the format of {examples[None][0]} cannot be told by its extension",
+            hint="Name it with --format, e.g. --format CSV.",
+        )
+    return only, compressions
+
+
+def _mixed(counts: Counter[Format | None], examples: dict[Format | None, list[str]]) -> UsageError:
+    """The error that lists the odd ones."""
+    if not counts:
+        return UsageError("there is nothing whose format could be told")
+    main = counts.most_common(1)[0][0]
+    odd = [name for found, names in examples.items() if found is not main for name in names]
+    more = counts.total() - counts[main]
+    listed = ", ".join(odd[:_SHOWN]) + (f" and {more - _SHOWN} more" if more > _SHOWN else "")
+    name = main.name if main else "without a known extension"
+    return UsageError(
+        f"the source mixes formats: {counts[main]} of {counts.total()} files are {name}, "
+        f"these are not: {listed}",
+        hint="Load each format on its own, or name the format of all with --format.",
+    )

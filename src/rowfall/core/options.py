@@ -1,0 +1,400 @@
+"""Every option once: its type, default, flag, help and the commands that take it.
+
+The command line, the Python API and ``docs/reference/options.md`` are made from this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+FILTER, DISTRIBUTED = "filter", "distributed"
+"""How rows get to the shard that a sharding key says, see :class:`rowfall.core.model.Plan`."""
+
+METHODS = ("local", FILTER, DISTRIBUTED)
+"""All that may be asked for."""
+
+LOAD, PLAN, QUERY, STATUS, REPORT, VERIFY = "load", "plan", "query", "status", "report", "verify"
+SCALE = "scale"
+_BOTH = (LOAD, PLAN)
+_READS = (LOAD, PLAN, SCALE)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """How one option looks on the command line.
+
+    Attributes:
+        flags: e.g. ``("--threads", "-j")``.
+        metavar: placeholder in the help, "" for switches.
+        help: one sentence.
+        group: heading in help and reference.
+        commands: the commands that take it.
+        many: may be given more than once; the values are collected.
+    """
+
+    flags: tuple[str, ...]
+    metavar: str
+    help: str
+    group: str
+    commands: tuple[str, ...] = _BOTH
+    many: bool = False
+
+
+def _opt(
+    default: Any,
+    flags: str,
+    metavar: str,
+    help: str,
+    group: str,
+    commands: tuple[str, ...] = _BOTH,
+    many: bool = False,
+) -> Any:
+    return field(
+        default=default,
+        metadata={"flag": Flag(tuple(flags.split()), metavar, help, group, commands, many)},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of ``load`` and ``plan``; the defaults are those of the command line."""
+
+    format: str | None = _opt(
+        None,
+        "--format",
+        "NAME",
+        "Format of the source: CSV, CSVWithNames, TSV, TSVWithNames, "
+        "JSONEachRow (or NDJSON), Parquet, ORC, Avro, Native. Default: by extension.",
+        "Source",
+        _READS,
+    )
+    compression: str | None = _opt(
+        None,
+        "--compression",
+        "NAME",
+        "Compression of the source: none, gzip, zstd, lz4, xz, bz2. Default: by extension.",
+        "Source",
+        _READS,
+    )
+    delimiter: str | None = _opt(
+        None, "--delimiter", "CHAR", "Field delimiter of CSV. Default: a comma.", "Source", _READS
+    )
+    s3_endpoint: str | None = _opt(
+        None,
+        "--s3-endpoint",
+        "URL",
+        "S3 endpoint other than AWS, e.g. http://127.0.0.1:9000. "
+        "Default: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL.",
+        "Source",
+        _READS,
+    )
+    s3_region: str | None = _opt(
+        None,
+        "--s3-region",
+        "NAME",
+        "Region of the bucket. Default: AWS_REGION, the profile, or us-east-1.",
+        "Source",
+        _READS,
+    )
+    s3_profile: str | None = _opt(
+        None,
+        "--s3-profile",
+        "NAME",
+        "Profile of the AWS configuration files. Default: AWS_PROFILE.",
+        "Source",
+        _READS,
+    )
+    s3_anonymous: bool = _opt(
+        False, "--s3-anonymous", "", "Read public buckets without credentials.", "Source", _READS
+    )
+    schema: str | None = _opt(
+        None,
+        "--schema",
+        "COLUMNS",
+        "All columns as 'name Type, ...' instead of inferring them.",
+        "Table",
+        _READS,
+    )
+    schema_file: str | None = _opt(
+        None,
+        "--schema-file",
+        "FILE",
+        "The same, read from a file (a column list or a whole CREATE TABLE).",
+        "Table",
+        _READS,
+    )
+    type: tuple[str, ...] = _opt(
+        (),
+        "--type",
+        "'NAME TYPE'",
+        "Type of one column, the others stay inferred.",
+        "Table",
+        _READS,
+        many=True,
+    )
+    order_by: str | None = _opt(
+        None,
+        "--order-by",
+        "EXPR",
+        "Sorting key of a new table. Default: proposed from names and cardinalities.",
+        "Table",
+        _READS,
+    )
+    partition_by: str | None = _opt(
+        None,
+        "--partition-by",
+        "EXPR",
+        "Partition key of a new table. Default: none.",
+        "Table",
+        _READS,
+    )
+    engine: str | None = _opt(
+        None, "--engine", "ENGINE", "Engine of a new table. Default: MergeTree.", "Table"
+    )
+    replace: bool = _opt(
+        False,
+        "--replace",
+        "",
+        "Replace the target table: rows gather in a new one, which takes its place at the end.",
+        "Table",
+    )
+    atomic: bool = _opt(
+        False,
+        "--atomic",
+        "",
+        "Make the whole load visible at once at its end, or nothing of it.",
+        "Table",
+    )
+    direct: bool = _opt(
+        False,
+        "--direct",
+        "",
+        "Insert straight into the table, without staging: a crash may lose or repeat rows.",
+        "Table",
+    )
+    pull: bool = _opt(
+        False,
+        "--pull",
+        "",
+        "The server reads the source itself. Default: where a probe says that it can.",
+        "Target",
+    )
+    push: bool = _opt(False, "--push", "", "Rows are read here and sent to the server.", "Target")
+    shard_key: str | None = _opt(
+        None,
+        "--shard-key",
+        "EXPR",
+        "Cluster only: sharding key of a new Distributed table. Default: rand().",
+        "Target",
+    )
+    replicated: bool = _opt(
+        False,
+        "--replicated",
+        "",
+        "Cluster only: make a new table replicated even where no shard has two replicas.",
+        "Target",
+    )
+    method: str = _opt(
+        "local",
+        "--method",
+        "NAME",
+        "Cluster only: where a sharding key says which rows belong on which shard, filter (each "
+        "shard reads all files and keeps its own rows) or distributed (each reads its share and "
+        "sends rows where they belong). Default: local, each shard its own files; with a key, the "
+        "cheaper of the two.",
+        "Target",
+    )
+    skip_unavailable_shards: bool = _opt(
+        False,
+        "--skip-unavailable-shards",
+        "",
+        "Cluster only: load into the other shards when one is away. Default: an error.",
+        "Target",
+    )
+    decoder: str = _opt(
+        "auto",
+        "--decoder",
+        "auto|always|never",
+        "Whether rowfall-decode parses text, where it can. Default: auto.",
+        "Tuning",
+    )
+    presort: str = _opt(
+        "auto",
+        "--presort",
+        "auto|on|off",
+        "Whether rowfall-decode sorts blocks by the table's key before they are sent, which spares "
+        "the engine its own sort; on fails where it cannot. Default: auto.",
+        "Tuning",
+    )
+    build: str = _opt(
+        "auto",
+        "--build",
+        "auto|on|off",
+        "Whether rowfall-decode writes the parts of a table of the embedded engine, which then "
+        "only attaches them; on fails where it cannot. Default: auto.",
+        "Tuning",
+    )
+    compress: str = _opt(
+        "auto",
+        "--compress",
+        "auto|lz4|none",
+        "Whether blocks are compressed on their way to a server. Default: where the network is "
+        "slower than the cores here.",
+        "Tuning",
+    )
+    streams: int | None = _opt(
+        None,
+        "--streams",
+        "N",
+        "Connections that rows are sent over at the same time. Default: computed.",
+        "Tuning",
+    )
+    files: int | None = _opt(
+        None, "--files", "N", "Export only: number of files to write.", "Target"
+    )
+    to_format: str | None = _opt(
+        None,
+        "--to-format",
+        "NAME",
+        "Export only: format of the files, e.g. CSVWithNames. Default: by extension.",
+        "Target",
+    )
+    threads: int | None = _opt(
+        None,
+        "--threads",
+        "N",
+        "Threads of the engine. Default: the cores that this process may use.",
+        "Tuning",
+    )
+    memory: str | None = _opt(
+        None,
+        "--memory",
+        "SIZE",
+        "Memory for the whole load, e.g. 4GiB. Default: half of what is free.",
+        "Tuning",
+    )
+    set: tuple[str, ...] = _opt(
+        (),
+        "--set",
+        "NAME=VALUE",
+        "An engine setting for every INSERT; wins over the computed one.",
+        "Tuning",
+        many=True,
+    )
+    attempt_bytes: str | None = _opt(
+        None,
+        "--attempt-bytes",
+        "SIZE",
+        "Source bytes that one attempt loads: what a crash loads again. Default: computed.",
+        "Tuning",
+        _READS,
+    )
+    max_errors: int = _opt(
+        0, "--max-errors", "N", "Bad rows to leave out before a load fails.", "Bad rows"
+    )
+    max_error_ratio: float = _opt(
+        0.0, "--max-error-ratio", "R", "The same as a share of the rows read, 0 to 1.", "Bad rows"
+    )
+    rejects: str | None = _opt(
+        None,
+        "--rejects",
+        "FILE",
+        "Where the rows left out are kept, with file, line and reason. "
+        "Default: rowfall-rejects.tsv here.",
+        "Bad rows",
+    )
+    wait: str | None = _opt(
+        None,
+        "--wait",
+        "merges=N|replicas",
+        "At the end, wait until fewer than N parts of the table are active; of a cluster, until "
+        "all replicas have the rows. Both: replicas,merges=N.",
+        "Run",
+    )
+    force: bool = _opt(
+        False,
+        "--force",
+        "",
+        "Load again what has landed before (rows will be there twice).",
+        "Run",
+    )
+    verify: bool = _opt(
+        False,
+        "--verify",
+        "",
+        "Compare checksums of source and target after the load.",
+        "Run",
+    )
+    nodes: str = _opt(
+        "1,2,4,10,100",
+        "--nodes",
+        "N,...",
+        "Numbers of nodes to project to. Default: 1,2,4,10,100.",
+        "Scale",
+        (SCALE,),
+    )
+    cores: int | None = _opt(
+        None,
+        "--cores",
+        "N",
+        "Cores of one node. Default: those of the server in --to, or of this machine.",
+        "Scale",
+        (SCALE,),
+    )
+    rate: str | None = _opt(
+        None,
+        "--rate",
+        "SIZE",
+        "Source bytes that one core loads in a second, e.g. 25MB. "
+        "Default: past loads, else a sample, else the planner's figure.",
+        "Scale",
+        (SCALE,),
+    )
+    network: str | None = _opt(
+        None,
+        "--network",
+        "SIZE",
+        "Bytes a second that reach one node. Default: 1.25GB (10 Gbit/s) of remote sources.",
+        "Scale",
+        (SCALE,),
+    )
+    store: str | None = _opt(
+        None,
+        "--store",
+        "SIZE",
+        "Bytes a second that the store gives all nodes together. "
+        "Default: what S3 promises for each prefix, 5,500 requests a second.",
+        "Scale",
+        (SCALE,),
+    )
+    price: str | None = _opt(
+        None, "--price", "N", "What one node costs an hour.", "Scale", (SCALE,)
+    )
+
+
+def changed(options: Options) -> dict[str, Any]:
+    """What differs from the defaults, for the ledger; none of it is secret."""
+    return {
+        item.name: getattr(options, item.name)
+        for item in fields(Options)
+        if getattr(options, item.name) != item.default
+    }
+
+
+def restored(values: dict[str, Any]) -> Options:
+    """The inverse of :func:`changed` after a way through JSON; unknown names are left out."""
+    known = {item.name for item in fields(Options)}
+    given: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known
+    }
+    return Options(**given)
+
+
+def flags_of(command: str) -> Iterator[tuple[Field[Any], Flag]]:
+    """The options that ``command`` takes, in table order."""
+    for item in fields(Options):
+        flag: Flag = item.metadata["flag"]
+        if command in flag.commands:
+            yield item, flag

@@ -1,0 +1,151 @@
+"""The only module that writes SQL pieces: identifiers, literals, table functions, statements.
+
+Everything that comes from outside passes through :func:`name` or :func:`literal`, so a file
+called ``'; DROP TABLE x`` is a file name and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from rowfall.core.errors import UsageError
+from rowfall.core.model import Column, Schema
+from rowfall.core.sqltext import SqlText, quote
+
+_SETTING_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+def name(identifier: str) -> str:
+    """A backquoted identifier. Raises UsageError for the empty name and for NUL bytes."""
+    if not identifier or "\0" in identifier:
+        raise UsageError(f"{identifier!r} is not a name for a table or column")
+    return "`" + identifier.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+
+def qualified(database: str, table: str) -> str:
+    """``database.table``, both backquoted."""
+    return f"{name(database)}.{name(table)}"
+
+
+def table_is(database: str, table: str) -> str:
+    """The condition that picks one table in most of the system's tables."""
+    return f"database = {quote(database)} AND table = {quote(table)}"
+
+
+def literal(value: str | int | float | bool) -> str:
+    """A literal; strings are single-quoted with ClickHouse's backslash escapes."""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, int | float):
+        return repr(value)
+    return quote(value)
+
+
+def structure(columns: Iterable[tuple[str, str]]) -> str:
+    """The column list of a table function, unquoted: ``"`a` UInt8, `b` String"``."""
+    return ", ".join(f"{name(n)} {t}" for n, t in columns)
+
+
+def settings_clause(settings: Mapping[str, str | int | float]) -> str:
+    """`` SETTINGS a = 1, b = 'x'`` with checked names, or nothing."""
+    if not settings:
+        return ""
+    items = []
+    for key, value in settings.items():
+        if not _SETTING_NAME.match(key):
+            raise UsageError(
+                f"{key!r} is not the name of an engine setting",
+                hint="Setting names are lower-case words joined by underscores.",
+            )
+        items.append(f"{key} = {literal(value)}")
+    return " SETTINGS " + ", ".join(items)
+
+
+def projection(columns: Iterable[Column]) -> str:
+    """The SELECT list: each column's checked expression under its target name.
+
+    The alias differs from the source name by position only, so ``prefer_column_name_to_alias``
+    is set wherever this is used.
+    """
+    return ", ".join(
+        f"{c.expression or name(c.source or c.name)} AS {name(c.name)}" for c in columns
+    )
+
+
+def create_table(
+    database: str,
+    table: str,
+    schema: Schema,
+    *,
+    if_not_exists: bool = False,
+    uuid: str = "",
+    cluster: str = "",
+) -> str:
+    """The CREATE TABLE statement that a plan prints and runs, one column a line."""
+    width = max(len(name(c.name)) for c in schema.columns)
+    lines = ",\n".join(f"    {name(c.name):<{width}} {c.type}" for c in schema.columns)
+    partition = f"\nPARTITION BY {schema.partition_by}" if schema.partition_by else ""
+    order = f"\nORDER BY {schema.order_by}" if "MergeTree" in schema.engine else ""
+    head = create_head(database, table, if_not_exists=if_not_exists, uuid=uuid, cluster=cluster)
+    return f"{head}\n(\n{lines}\n)\nENGINE = {schema.engine}{partition}{order}"
+
+
+def create_head(
+    database: str, table: str, *, if_not_exists: bool = True, uuid: str = "", cluster: str = ""
+) -> str:
+    """What stands before the columns: ``CREATE TABLE d.t UUID '...' ON CLUSTER c``."""
+    exists = "IF NOT EXISTS " if if_not_exists else ""
+    own = f" UUID {quote(uuid)}" if uuid else ""
+    return f"CREATE TABLE {exists}{qualified(database, table)}{own}{on_cluster(cluster)}"
+
+
+def create_database(database: str, cluster: str = "") -> str:
+    """``CREATE DATABASE IF NOT EXISTS``, on all nodes of a cluster."""
+    return f"CREATE DATABASE IF NOT EXISTS {name(database)}{on_cluster(cluster)}"
+
+
+def create_distributed(
+    at: tuple[str, str], over: tuple[str, str], cluster: str, sharding_key: str, *, everywhere: bool
+) -> str:
+    """A Distributed table with the columns of the local tables that it is made of.
+
+    Args:
+        at, over: database and table; ``over`` has to exist where this runs.
+        cluster: whose shards it reads; ``everywhere`` makes it on all nodes of that one.
+    """
+    head = create_head(*at, cluster=cluster if everywhere else "")
+    arguments = ", ".join((*map(quote, (cluster, *over)), sharding_key))
+    return f"{head} AS {qualified(*over)}\nENGINE = Distributed({arguments})"
+
+
+def on_cluster(cluster: str) -> str:
+    """`` ON CLUSTER c``, or nothing."""
+    return f" ON CLUSTER {name(cluster)}" if cluster else ""
+
+
+def select(columns: Iterable[Column], relation: SqlText) -> SqlText:
+    """``SELECT <projection> FROM <relation>``."""
+    return SqlText.of(f"SELECT {projection(columns)}\nFROM ", relation)
+
+
+def only(rows: SqlText, columns: Iterable[Column], condition: str) -> SqlText:
+    """Those rows of a SELECT that fulfil a condition on the table's columns, in its types."""
+    columns = tuple(columns)
+    names = ", ".join(name(c.name) for c in columns)
+    typed = ", ".join(f"CAST({name(c.name)}, {quote(c.type)}) AS {name(c.name)}" for c in columns)
+    return SqlText.of(
+        f"SELECT {names}\nFROM (SELECT {typed} FROM (", rows, f"))\nWHERE {condition}"
+    )
+
+
+def insert_select(into: SqlText, columns: Iterable[Column], relation: SqlText) -> SqlText:
+    """``INSERT INTO <into> (names) SELECT <projection> FROM <relation>``."""
+    columns = tuple(columns)
+    return insert(into, columns, select(columns, relation))
+
+
+def insert(into: SqlText, columns: Iterable[Column], rows: SqlText) -> SqlText:
+    """``INSERT INTO <into> (names) <rows>``."""
+    names = ", ".join(name(c.name) for c in columns)
+    return SqlText.of("INSERT INTO ", into, f" ({names})\n", rows)

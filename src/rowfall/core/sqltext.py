@@ -1,0 +1,46 @@
+"""SQL text whose secrets stay masked until an engine reveals them; quoting of strings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rowfall.core.masked import MASK, Secret
+
+
+def quote(value: str) -> str:
+    """A single-quoted string literal with ClickHouse's backslash escapes."""
+    escaped = (
+        value.replace("\\", "\\\\")
+        .replace("'", "\\'")
+        .replace("\0", "\\0")
+        .replace("\n", "\\n")
+        .replace("\r", "\\r")
+        .replace("\t", "\\t")
+    )
+    return f"'{escaped}'"
+
+
+@dataclass(frozen=True, slots=True)
+class SqlText:
+    """SQL made of text and secrets: ``str(x)`` shows ``'[HIDDEN]'``, ``x.reveal()`` is for engines.
+
+    A :class:`Secret` part stands for a whole string literal, quotes included.
+    """
+
+    parts: tuple[str | Secret, ...]
+
+    @classmethod
+    def of(cls, *parts: str | Secret | SqlText) -> SqlText:
+        flat: list[str | Secret] = []
+        for part in parts:
+            if isinstance(part, SqlText):
+                flat.extend(part.parts)
+            else:
+                flat.append(part)
+        return cls(tuple(flat))
+
+    def reveal(self) -> str:
+        return "".join(p if isinstance(p, str) else quote(p.reveal()) for p in self.parts)
+
+    def __str__(self) -> str:
+        return "".join(p if isinstance(p, str) else f"'{MASK}'" for p in self.parts)

@@ -1,0 +1,171 @@
+"""Numbers for people and back: sizes, counts, rates, durations. Pure text, no I/O.
+
+One convention everywhere: what is read, written or done per second counts in powers of ten
+(GB, MB/s, M rows/s), as disks and networks do; memory counts in powers of two (GiB), as limits
+of machines do. Every number has three significant digits, so that its width stays put.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from rowfall.core.errors import UsageError
+
+_SI = ("", "k", "M", "G", "T", "P", "E")
+_IEC = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_NUMBER = re.compile(r"(\d[\d_]*\.?\d*(?:e\+?\d+)?)\s*([a-z]*)\Z", re.IGNORECASE)
+_RANGE = re.compile(r"\[\d+:\d+\]\Z")  # behind the name of a file, see Split.name
+_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+
+
+def _scaled(value: float, base: float, steps: int) -> tuple[str, int]:
+    """Three digits and the power of ``base``; 999.6 goes on to the next power, never ``1000``."""
+    power = 0
+    value = max(value, 0.0)
+    while power < steps - 1 and round(value) >= 1000:
+        value /= base
+        power += 1
+    if power == 0 and value == int(value):
+        return str(int(value)), 0
+    for digits in (2, 1):
+        if round(value, digits) < 10 ** (3 - digits):
+            return f"{value:.{digits}f}", power
+    return f"{value:.0f}", power
+
+
+def count(value: float) -> str:
+    """``42``, ``42.1k``, ``1.00G``: at most five characters up to 10^21."""
+    digits, power = _scaled(value, 1000.0, len(_SI))
+    return digits + _SI[power]
+
+
+def exact(value: int) -> str:
+    """``1,000,000``."""
+    return f"{value:,}"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 split``, ``2,000 splits``."""
+    return f"{exact(number)} {noun}" + ("" if number == 1 else "s")
+
+
+def size(value: float) -> str:
+    """Stored or moved bytes in powers of ten: ``4.20 GB``."""
+    digits, power = _scaled(value, 1000.0, len(_SI))
+    return f"{digits} {_SI[power]}B"
+
+
+def size_of(done: float, total: float) -> str:
+    """``4.20/10.0 GB``, both in the unit of the total so that only digits change."""
+    digits, power = _scaled(total, 1000.0, len(_SI))
+    done = max(done, 0.0) / 1000.0**power
+    places = len(digits.partition(".")[2])
+    return f"{done:.{places}f}/{digits} {_SI[power]}B"
+
+
+def memory(value: float) -> str:
+    """Memory in powers of two: ``2.10 GiB``."""
+    digits, power = _scaled(value, 1024.0, len(_IEC))
+    return f"{digits} {_IEC[power]}"
+
+
+def row_rate(value: float) -> str:
+    """``5.12M rows/s``."""
+    return f"{count(value)} rows/s"
+
+
+def byte_rate(value: float) -> str:
+    """``512 MB/s``."""
+    return f"{size(value)}/s"
+
+
+def duration(seconds: float) -> str:
+    """``0.42 s``, ``8.1 s``, ``1m 23s``, ``1h 02m``, ``3d 04h``: two units at most."""
+    if not math.isfinite(seconds):
+        return "?"
+    seconds = max(seconds, 0.0)
+    for limit, digits in ((0.995, 2), (59.95, 1)):
+        if seconds < limit:
+            return f"{seconds:.{digits}f} s"
+    return clock(seconds)
+
+
+def clock(seconds: float) -> str:
+    """The same in whole seconds for a line that is redrawn: at most seven characters."""
+    whole = round(max(seconds, 0.0))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02}m"
+    days = whole // 86400
+    if days < 100:
+        return f"{days}d {whole % 86400 // 3600:02}h"
+    return f"{days}d" if days < 1000 else "999d+"
+
+
+def percent(share: float) -> str:
+    """``42 %``; under one per cent ``0.4 %`` or ``<0.1 %``: small is not shown as nothing."""
+    if 0 < share < 0.0005:
+        return "<0.1 %"
+    if 0 < share < 0.0095:
+        return f"{share * 100:.1f} %"
+    return f"{share * 100:.0f} %"
+
+
+def parse_size(text: str) -> int:
+    """Bytes of ``4GiB``, ``512m``, ``1.5 GB``, ``1000000``.
+
+    ``KiB``, ``MiB``... and the bare letters ``k``, ``m``, ``g``, ``t`` are powers of two, as in
+    limits of containers; ``kB``, ``MB``, ``GB`` are powers of ten.
+    """
+    found = _NUMBER.match(text.strip())
+    if found:
+        number, unit = found.groups()
+        unit = unit.lower()
+        power = _POWERS.get(unit[:1], 0)
+        base = 0
+        if unit in ("", "b"):
+            base = 1
+        elif power and unit[1:] in ("", "i", "ib"):
+            base = 1024
+        elif power and unit[1:] == "b":
+            base = 1000
+        if base and math.isfinite(value := float(number.replace("_", "")) * base**power):
+            return int(value)
+    raise UsageError(f"{text!r} is not a size", hint="Sizes look like 4GiB, 512m or 1.5GB.")
+
+
+def parse_rows(text: str) -> int:
+    """Rows of ``1e8``, ``100_000_000``, ``1.5M``, ``2G``; always powers of ten."""
+    found = _NUMBER.match(text.strip())
+    if found:
+        number, unit = found.groups()
+        power = _POWERS.get(unit.lower(), 0)
+        value = float(number.replace("_", "")) * 1000**power
+        if (power or not unit) and math.isfinite(value):
+            plain = number.replace("_", "")
+            # Whole numbers go round the float: above 2^53 it would lose digits.
+            rows: int = int(plain) * 1000**power if plain.isdigit() else round(value)
+            if rows > 0:
+                return rows
+    raise UsageError(
+        f"{text!r} is not a number of rows", hint="Row counts look like 1e8, 1.5M or 100_000_000."
+    )
+
+
+def printable(text: str) -> str:
+    """``text`` on one line without control characters: file names may hold escape sequences."""
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(char: str) -> str:
+    return " " if char in "\t\n\r" else ascii(char)[1:-1]
+
+
+def failure(split: str, error: str) -> str:
+    """``error``, with the split in front unless it names it already, or a line of its file."""
+    file = _RANGE.sub("", split)
+    return error if error.startswith((split, f"{file} line ")) else f"{split}: {error}"

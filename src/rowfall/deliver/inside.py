@@ -1,0 +1,121 @@
+"""Runs rowfall-decode inside a server, by ``executable()``: the server reads and stores, but does
+not parse.
+
+What the program is asked to do holds signed addresses; it travels as a table that only the
+statement sees, so that no log of the server has it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rowfall.core import sql
+from rowfall.core.errors import RowfallError
+from rowfall.core.masked import Secret
+from rowfall.core.model import Outcome, Statement
+from rowfall.core.sqltext import SqlText
+from rowfall.deliver.decode import DeclinedError, Given
+from rowfall.deliver.delivery import Order
+from rowfall.engines.base import SOURCE_BYTES, Tick
+from rowfall.engines.codes import DATA_CODES
+from rowfall.plan import balance, decoder
+from rowfall.plan.ranges import Ranges, length
+
+if TYPE_CHECKING:
+    from rowfall.engines.server import Server
+
+# The program gives up a store that is silent for shorter than this, and says why; 10 s, the
+# server's default, is less than a retry takes.
+SILENCE_MS = 600_000
+_HOW = (
+    f"SETTINGS check_exit_code = 1, command_read_timeout = {SILENCE_MS}, "
+    f"command_write_timeout = {SILENCE_MS}, stderr_reaction = 'none'"
+)
+# CHILD_WAS_NOT_EXITED_NORMALLY: it declined, could not read, or died; and, where it was gone before
+# the server had told it what to do, CANNOT_WRITE_TO_FILE_DESCRIPTOR, which a full disk raises too.
+NOT_WELL = 302
+NO_LISTENER = 75
+
+
+class DecodeInside:
+    """Delivers by one INSERT SELECT whose rows come from programs that the server starts.
+
+    Args:
+        row_bytes: stored bytes of a row, about, for progress: the server sees rows only.
+    """
+
+    def __init__(self, server: Server, given: Given, row_bytes: float) -> None:
+        self._server = server
+        self._given = given
+        self._row_bytes = row_bytes
+
+    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+        if not self._given.takes(order):
+            return self._given.reader.insert(order, lane, on_tick)
+        workers = max(1, int(order.settings.get("max_insert_threads", 1)))
+        found = self._given.found(order, workers)
+        texts = {
+            f"rowfall_{n}": Secret(json.dumps(self._spec(order, own), default=Secret.reveal))
+            for n, own in enumerate(shares(found, workers))
+        }
+        most = sum(split.size or 0 for split in order.splits)
+
+        def tick(progress: Mapping[str, int]) -> None:
+            seen = int(progress.get("read_rows", 0) * self._row_bytes)
+            on_tick({**progress, SOURCE_BYTES: min(seen, most)})
+
+        statement = Statement(
+            self._statement(order, list(texts)), self._known(order), query_id=order.attempt
+        )
+        try:
+            return self._server.run(statement, lane=lane, on_tick=tick, texts=texts)
+        except RowfallError as error:
+            # What it made and is not whole is its fault, not that of the objects.
+            if not _is_of_program(error):
+                raise
+            raise DeclinedError(f"{decoder.PROGRAM}: {error.message}", None) from None
+
+    def kill(self, attempt: str) -> None:
+        self._server.kill(attempt)
+
+    def _known(self, order: Order) -> dict[str, str | int | float]:
+        known = self._server.facts.settings
+        return {k: v for k, v in order.settings.items() if not known or k in known}
+
+    def _spec(self, order: Order, own: Ranges) -> dict[str, object]:
+        asked = decoder.spec(
+            own.splits, own.encoding, order.schema, order.settings, ["-"], self._given.sort_by,
+            self._given.addresses(own.splits), own.names,
+        )  # fmt: skip
+        return {**asked, "progress_ms": 0}
+
+    def _statement(self, order: Order, tables: Sequence[str]) -> SqlText:
+        columns = order.schema.columns
+        names = ", ".join(sql.name(c.name) for c in columns)
+        structure = sql.literal(sql.structure((c.name, c.type) for c in columns))
+        program = sql.literal(f"{decoder.PROGRAM} run --spec handed")
+        selects = [
+            f"SELECT {names} FROM executable({program}, 'Native', {structure}, "
+            f"(SELECT text FROM {sql.name(table)}), {_HOW})"
+            for table in tables
+        ]
+        rows = SqlText.of("\nUNION ALL ".join(selects))
+        if order.only:
+            rows = sql.only(rows, columns, order.only)
+        return sql.insert(self._given.target.into(order.staging, order.schema), columns, rows)
+
+
+def _is_of_program(error: RowfallError) -> bool:
+    gone = error.code == NO_LISTENER and "ShellCommandSource" in error.message
+    return gone or error.code == NOT_WELL or error.code in DATA_CODES
+
+
+def shares(found: Ranges, most: int) -> list[Ranges]:
+    """At most ``most`` shares of about equal bytes."""
+    splits = found.splits
+    count = max(1, min(most, len(splits)))
+    assigned = balance.assign(map(length, splits), [1.0] * count)
+    return [replace(found, splits=tuple(splits[i] for i in own)) for own in assigned.members()]

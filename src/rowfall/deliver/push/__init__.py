@@ -1,0 +1,366 @@
+"""Pushes rows to a server: several HTTP streams at once, each an INSERT with its own query id.
+
+A stream that fails ends the others, and its error is the attempt's. Nothing is repeated here:
+the staging table of a failed attempt is dropped by whoever made it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rowfall.core.errors import EngineError, SourceError, UsageError
+from rowfall.core.listing import Split
+from rowfall.core.model import Column, Encoding, Outcome, Schema, Statement
+from rowfall.core.sqltext import SqlText
+from rowfall.deliver.push.streams import LOOK_SECONDS, Blocks, File, Stdin, Stream, opened
+from rowfall.engines.base import Tick
+from rowfall.engines.embedded import Embedded
+from rowfall.engines.server import Server
+from rowfall.plan import bodies
+from rowfall.plan.bodies import Piece, Values
+from rowfall.sources.base import Source
+from rowfall.sources.stdin import unpack
+
+__all__ = ["Pusher"]
+
+CANCELLED = 394  # the server's code for a statement that somebody has ended
+# Enough of a file for any header.
+HEADER = 1 << 16
+# Killing waits for a block of work to end; a server that does not answer is left alone after it.
+STOP_SECONDS = 60.0
+_LANES = 1000  # of the streams, clear of all others
+
+
+class StoppedError(Exception):
+    """Raised inside a body whose attempt has been ended."""
+
+
+class Pusher:
+    """Sends the rows of attempts to one server.
+
+    Args:
+        streams: INSERTs at once.
+        reader: gives a local engine in memory; asked for only where rows go as blocks. It stays
+            the caller's. None: there is none.
+        packed: its blocks are compressed.
+    """
+
+    def __init__(
+        self, server: Server, *, streams: int, reader: Callable[[], Embedded] | None,
+        number: int = 0, packed: bool = False,
+    ) -> None:  # fmt: skip
+        self.streams = max(1, streams)
+        # Lanes of the engine that reads are shared with the pushers of other servers.
+        self._first_lane = _LANES + number * self.streams
+        self._server = server
+        self._reader = reader
+        self._packed = packed
+        self._running: dict[str, _Attempt] = {}
+        self._exact: bool | None = None  # as _reads_floats has found it
+
+    def insert(
+        self,
+        splits: Sequence[Split],
+        source: Source,
+        encoding: Encoding | None,
+        schema: Schema,
+        staging: SqlText,
+        settings: Values,
+        attempt: str,
+        on_tick: Tick | None = None,
+    ) -> Outcome:
+        """Send all rows of ``splits`` into the existing table ``staging``.
+
+        Args:
+            settings: of each stream's INSERT, so with its share of cores and memory.
+            attempt: streams get the query ids ``<attempt>_0``, ``<attempt>_1``, ...
+            on_tick: called from several threads in turn, with ``read_rows``, ``read_bytes``,
+                ``written_rows`` and ``sent_bytes`` (of the bodies) of all streams together.
+
+        Returns:
+            The sums; ``seconds`` is wall time, ``peak_memory`` that of as many statements as run
+            at once, ``cpu_seconds`` and ``events`` are the server's.
+
+        Raises:
+            RowfallError: what the first stream that failed said; all others have ended.
+            EngineError: code 394, after :meth:`kill`.
+            UsageError: blocks are needed and there is no local engine.
+        """
+        load = _Load(tuple(splits), source, encoding, schema, staging, settings)
+        return self._perform(attempt, lambda run: self._pieces(run, load), on_tick)
+
+    def insert_selects(
+        self,
+        selects: Sequence[SqlText],
+        columns: Sequence[Column],
+        staging: SqlText,
+        settings: Values,
+        local: Values,
+        attempt: str,
+        on_tick: Tick | None = None,
+    ) -> Outcome:
+        """Send what SELECTs of the local engine give, each as a stream of blocks.
+
+        Args:
+            columns: of ``staging``, as the SELECTs give them.
+            settings: of the INSERTs; ``local``: of the SELECTs.
+
+        Raises:
+            RowfallError: see :meth:`insert`.
+        """
+
+        def streams(run: _Attempt) -> Iterator[Stream]:
+            into = bodies.blocks_statement(staging, columns)
+            for query in selects:
+                insert = Statement(into, settings)
+                yield Blocks(run, self._engine(), query, local, insert, packed=self._packed)
+
+        return self._perform(attempt, streams, on_tick)
+
+    def kill(self, attempt: str) -> None:
+        """End every stream of an attempt; returns when they have ended, or after 60 s."""
+        run = self._running.get(attempt)
+        if run is not None:
+            run.stop()
+
+    def _perform(
+        self,
+        attempt: str,
+        streams: Callable[[_Attempt], Iterator[Stream]],
+        on_tick: Tick | None,
+    ) -> Outcome:
+        run = self._running[attempt] = _Attempt(self._server, attempt, on_tick, self._first_lane)
+        try:
+            return run.perform(streams(run), self.streams)
+        finally:
+            del self._running[attempt]
+
+    def _pieces(self, run: _Attempt, load: _Load) -> Iterator[Stream]:
+        """What there is to send, found while it is sent: cutting reads ahead."""
+        once = not load.source.replayable
+        delivery = bodies.deliver(load.splits, load.encoding, load.schema, stream=once)
+        left = list(delivery.blocks)
+        if delivery.raw and load.encoding is not None:
+            schema = bodies.for_server(load.schema, load.encoding, exact=self._reads_floats())
+            into = bodies.raw_statement(load.staging, load.encoding, schema)
+            insert = Statement(into, load.settings)
+            if once:
+                yield Stdin(run, load.source, load.encoding, insert)
+                return
+            every = bodies.piece_size(delivery.raw, self.streams)
+            for split in delivery.raw:
+                if _odd_header(split, load.encoding, load.schema.columns):
+                    left.append(split)  # the local engine reads it, or says what is wrong
+                    continue
+                for piece in _cut(split, load.encoding, load.settings, every):
+                    yield File(run, split.uri, piece, bodies.packing(split, load.encoding), insert)
+        yield from self._blocks(run, load, left)
+
+    def _blocks(self, run: _Attempt, load: _Load, splits: Sequence[Split]) -> Iterator[Stream]:
+        if not splits:
+            return
+        engine, columns = self._engine(), load.schema.columns
+        count = min(self.streams, len(splits))
+        local = bodies.local_settings(load.settings, load.encoding, columns, engine.facts, count)
+        insert = Statement(bodies.blocks_statement(load.staging, columns), load.settings)
+        for number in range(count):
+            query = bodies.local_select(
+                load.source, splits[number::count], load.encoding, load.schema
+            )
+            yield Blocks(run, engine, query, local, insert, packed=self._packed, exact=True)
+
+    def _reads_floats(self) -> bool:
+        """Whether the server's reader of text takes floats exactly; see bodies.for_server."""
+        if self._exact is None:
+            answer = self._server.run(
+                Statement(
+                    SqlText.of(bodies.FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV"
+                ),
+                lane=_LANES,
+            )
+            self._exact = answer.data == b"1\n"
+        return self._exact
+
+    def _engine(self) -> Embedded:
+        if self._reader is None:
+            raise UsageError("these rows can be sent only by an engine that reads them here")
+        return self._reader()
+
+
+@dataclass(frozen=True)
+class _Load:
+    """What :meth:`Pusher.insert` was given."""
+
+    splits: tuple[Split, ...]
+    source: Source
+    encoding: Encoding | None
+    schema: Schema
+    staging: SqlText
+    settings: Values
+
+
+class _Attempt:
+    """The streams of one attempt: starts, counts, and ends them together."""
+
+    def __init__(self, server: Server, name: str, on_tick: Tick | None, first_lane: int) -> None:
+        self.server = server
+        self._first_lane = first_lane
+        self._name = name
+        self._on_tick = on_tick
+        self._stopped = threading.Event()
+        self._taking = threading.Lock()
+        self._changed = threading.Condition()  # guards all that follows
+        self._error: BaseException | None = None
+        self._count = 0
+        self._running: dict[str, Stream] = {}
+        self._seen: dict[str, Mapping[str, int]] = {}
+        self._sent = 0
+        self._outcomes: list[Outcome] = []
+        self._telling = threading.Lock()
+
+    def perform(self, streams: Iterator[Stream], most: int) -> Outcome:
+        """Run all streams, at most so many at once. Raises the first error."""
+        started = time.monotonic()
+        workers = [
+            threading.Thread(target=self._work, args=(streams, self._first_lane + n), daemon=True)
+            for n in range(most)
+        ]
+        try:
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                while worker.is_alive():  # a join without timeout would keep Ctrl-C waiting
+                    worker.join(LOOK_SECONDS)
+        except BaseException:
+            self.stop()
+            raise
+        if self._error is not None:
+            raise self._error
+        if self._stopped.is_set():
+            raise EngineError("the attempt has been ended", code=CANCELLED)
+        return self._sum(time.monotonic() - started, most)
+
+    def _work(self, streams: Iterator[Stream], lane: int) -> None:
+        query_id = ""
+        try:
+            while True:
+                with self._taking:  # an iterator runs in one thread at a time
+                    stream = None if self._stopped.is_set() else next(streams, None)
+                if stream is None:
+                    return
+                with self._changed:
+                    query_id = f"{self._name}_{self._count}"
+                    self._count += 1
+                    self._running[query_id] = stream
+                outcome = stream.send(query_id, lane)
+                with self._changed:
+                    self._outcomes.append(outcome)
+                    self._seen[query_id] = _progress(outcome)
+                    self._running.pop(query_id)
+                    self._changed.notify_all()
+        except BaseException as error:
+            with self._changed:
+                self._running.pop(query_id, None)
+                self._changed.notify_all()
+                if self._stopped.is_set():
+                    return  # a consequence
+                self._error = error
+            self.stop()
+
+    def stop(self) -> None:
+        """End all streams and wait for it."""
+        self._stopped.set()
+        deadline = time.monotonic() + STOP_SECONDS
+        while time.monotonic() < deadline:
+            with self._changed:
+                running = dict(self._running)
+            if not running:
+                return
+            # Again and again: a small body may be out before the server knows the statement.
+            for query_id, stream in running.items():
+                threading.Thread(target=stream.kill, args=(query_id,), daemon=True).start()
+            with self._changed:
+                self._changed.wait_for(lambda: not self._running, 1.0)
+
+    def check(self) -> None:
+        """Raises StoppedError once the attempt has been ended."""
+        if self._stopped.is_set():
+            raise StoppedError
+
+    def sending(self, body: Iterator[bytes]) -> Iterator[bytes]:
+        """``body``, counted, and ended with the attempt."""
+        for data in body:
+            self.check()
+            yield data
+            with self._changed:
+                self._sent += len(data)
+
+    def ticker(self, query_id: str) -> Tick:
+        """Takes the ticks of one stream."""
+
+        def tick(progress: Mapping[str, int]) -> None:
+            with self._changed:
+                self._seen[query_id] = dict(progress)
+                total = Counter({"sent_bytes": self._sent})
+                for seen in self._seen.values():
+                    total.update(seen)
+            if self._on_tick is not None:
+                with self._telling:
+                    self._on_tick(total)
+
+        return tick
+
+    def _sum(self, seconds: float, most: int) -> Outcome:
+        events: Counter[str] = Counter()
+        for outcome in self._outcomes:
+            events.update(outcome.events)
+        peaks = sorted((o.peak_memory for o in self._outcomes), reverse=True)
+        return Outcome(
+            rows_read=sum(o.rows_read for o in self._outcomes),
+            rows_written=sum(o.rows_written for o in self._outcomes),
+            bytes_read=sum(o.bytes_read for o in self._outcomes),
+            seconds=seconds,
+            cpu_seconds=sum(o.cpu_seconds for o in self._outcomes),
+            peak_memory=sum(peaks[:most]),
+            events=events,
+        )
+
+
+def _cut(split: Split, encoding: Encoding, settings: Values, every: int) -> Iterator[Piece]:
+    """The pieces of a file; only plain ones can be cut. ``every`` 0: one piece."""
+    size = split.size or 0
+    if not every or bodies.packing(split, encoding) != "none":
+        yield Piece(0, size)
+        return
+    with opened(split.uri) as descriptor:
+
+        def read(at: int, length: int) -> bytes:
+            return os.pread(descriptor, length, at)
+
+        yield from bodies.pieces(read, size, encoding, settings, every)
+
+
+def _odd_header(split: Split, encoding: Encoding, columns: Sequence[Column]) -> bool:
+    """Whether a file's header lacks a column, or cannot be read here."""
+    if not encoding.format.endswith("WithNames"):
+        return False
+    with opened(split.uri) as descriptor:
+        head = os.pread(descriptor, HEADER, 0)
+    try:
+        head = unpack(head, bodies.packing(split, encoding))
+    except SourceError:
+        return True
+    return not bodies.header_fits(head, encoding, columns)
+
+
+def _progress(outcome: Outcome) -> Mapping[str, int]:
+    return {
+        "read_rows": outcome.rows_read,
+        "read_bytes": outcome.bytes_read,
+        "written_rows": outcome.rows_written,
+    }

@@ -1,0 +1,194 @@
+"""Looks at the engine while it loads, and tells twice a second: source bytes, parts, memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from rowfall.core.errors import RowfallError
+from rowfall.core.events import Event, Listener, Progressed
+from rowfall.core.model import Statement
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.engines.ask import read_rows
+from rowfall.engines.base import LOOK_SECONDS, READ_EVENTS, SOURCE_BYTES, Engine
+
+WATCH_LANE = 98
+
+
+@dataclass(slots=True)
+class _Running:
+    """How far one statement is; ``limit``: the stored bytes that it reads at most, if known."""
+
+    limit: int | None
+    rows: int = 0
+    stored: int = 0
+    told: bool = False  # its ticks say how many bytes it has read
+
+    def reads(self, stored: int) -> None:
+        # Never back: where several statements feed one, those that have ended are not seen.
+        most = stored if self.limit is None else min(stored, self.limit)
+        self.stored = max(self.stored, most)
+
+
+class Together:
+    """Adds up the progress of several engines that work on one load."""
+
+    def __init__(self, emit: Listener) -> None:
+        self._emit = emit
+        self._guard = threading.Lock()
+        self._last: dict[int, Progressed] = {}
+
+    def part(self, number: int) -> Listener:
+        """The listener of one engine."""
+
+        def listen(event: Event) -> None:
+            if isinstance(event, Progressed):
+                event = self._sum(number, event)
+            self._emit(event)
+
+        return listen
+
+    def _sum(self, number: int, progressed: Progressed) -> Progressed:
+        with self._guard:
+            self._last[number] = progressed
+            every = list(self._last.values())
+        stored = [p.bytes for p in every]
+        return Progressed(
+            sum(p.rows for p in every),
+            None if None in stored else sum(b or 0 for b in stored),
+            sum(p.parts for p in every),
+            max(p.memory for p in every),
+            max(p.seconds for p in every),
+        )
+
+
+class Watch:
+    """Turns ticks of running statements into :class:`Progressed` events for the whole load.
+
+    Args:
+        tables: (database, name prefix) whose parts are counted, None when there are none.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        emit: Listener,
+        tables: tuple[str, Sequence[str]] | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._engine = engine
+        self._emit = emit
+        self._tables = tables
+        self._clock = clock
+        self._begin = clock()
+        self._done_rows = 0
+        self._done_bytes = 0
+        self._running: dict[str, _Running] = {}
+        self._parts = 0
+        self._stop = threading.Event()
+        self._guard = threading.Lock()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        # The look may be waiting for an engine that is busy ending; it is a daemon.
+        self._thread.join(timeout=LOOK_SECONDS)
+
+    def ticker(self, query_id: str, limit: int | None) -> Callable[[Mapping[str, int]], None]:
+        """A tick receiver for one statement that reads at most ``limit`` stored bytes."""
+
+        mine = _Running(limit)
+        with self._guard:
+            self._running[query_id] = mine
+
+        def tick(progress: Mapping[str, int]) -> None:
+            with self._guard:
+                mine.rows = int(progress.get("read_rows", 0))
+                # sent_bytes: what a program beside the engine has read.
+                told = [int(progress[k]) for k in (SOURCE_BYTES, "sent_bytes") if k in progress]
+                if told:
+                    mine.told = True
+                    mine.reads(max(told))
+            self._tell()
+
+        return tick
+
+    def finished(self, query_id: str, rows: int, stored: int) -> None:
+        """A statement has ended: its exact totals replace what was seen of it."""
+        with self._guard:
+            self._running.pop(query_id, None)
+            self._done_rows += rows
+            self._done_bytes += stored
+        self._tell()
+
+    def forget(self, query_id: str) -> None:
+        """A statement failed: what it had read does not count."""
+        with self._guard:
+            self._running.pop(query_id, None)
+
+    def _tell(self) -> None:
+        with self._guard:
+            rows = self._done_rows + sum(r.rows for r in self._running.values())
+            stored = self._done_bytes + sum(r.stored for r in self._running.values())
+        memory, _ = self._engine.resident()
+        self._emit(Progressed(rows, stored, self._parts, memory, self._clock() - self._begin))
+
+    def _look(self) -> None:
+        looked = self._begin
+        while not self._stop.wait(LOOK_SECONDS):
+            if (now := self._clock()) - looked >= self._engine.pause - LOOK_SECONDS / 2:
+                looked = now
+                # An engine that just died is the executor's business, not the watch's.
+                with suppress(RowfallError, ValueError, OSError):
+                    self._look_once()
+            with suppress(RowfallError, ValueError, OSError):
+                self._tell()
+
+    def _look_once(self) -> None:
+        with self._guard:
+            silent = {f"/* {i} */": r for i, r in self._running.items() if not r.told}
+        wanted = [stored_bytes("/* ")] if silent else []
+        if self._tables is not None:
+            database, prefixes = self._tables
+            match = " OR ".join(f"startsWith(table, {quote(p)})" for p in prefixes)
+            wanted.append(
+                f"SELECT '', count() FROM system.parts WHERE active AND rows > 0 "
+                f"AND database = {quote(database)} AND ({match})"
+            )
+        if not wanted:
+            return
+        # Together: what a look costs is the statement, 2 ms of CPU, not what it asks for.
+        for query, found in self._ask(" UNION ALL ".join(wanted)):
+            if not query:
+                self._parts = int(found)
+            for mark, running in silent.items():
+                if query.startswith(mark):
+                    with self._guard:
+                        running.reads(int(found))
+
+    def _ask(self, text: str) -> list[list[Any]]:
+        # Not into the log of a server: two lines a second would drown everybody else's.
+        own = {"log_queries": 0} if "log_queries" in self._engine.facts.settings else {}
+        quiet = {"output_format_json_quote_64bit_integers": 0, **own}
+        statement = Statement(SqlText.of(text), quiet, format="JSONCompactEachRow")
+        return read_rows(self._engine.run(statement, lane=WATCH_LANE).data)
+
+
+def stored_bytes(mark: str) -> str:
+    """A SELECT of running statements that begin with ``mark``, and the stored bytes each has read.
+
+    For an engine of our own, whose statements have their id as a comment in front.
+    """
+    counters = " + ".join(f"ProfileEvents[{quote(event)}]" for event in READ_EVENTS)
+    return (
+        f"SELECT substring(query, 1, 80), {counters} FROM system.processes "
+        f"WHERE startsWith(query, {quote(mark)})"
+    )

@@ -1,0 +1,256 @@
+"""Projects a source to clusters of several sizes: lists it, finds rates, asks the formula."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rowfall.core import units, uri
+from rowfall.core.errors import UsageError
+from rowfall.core.listing import Listing
+from rowfall.core.masked import Secret
+from rowfall.core.model import Encoding
+from rowfall.core.options import Options
+from rowfall.engines.machine import resident, usable_cores
+from rowfall.measure import rates, scaling
+from rowfall.measure.rates import Rates
+from rowfall.measure.sampling import weight
+from rowfall.measure.scaling import Node, Projection, Work
+from rowfall.measure.simulated import SCHEME, simulate
+from rowfall.run.session import connect
+from rowfall.sources import open_source
+from rowfall.targets import open_target
+
+# 10 Gbit/s, what servers of 16 and more cores have as a rule.
+NETWORK = 1.25e9
+# Larger than any cluster; each node is a list of files of its own.
+MOST_NODES = 10_000
+# Folders of a bucket that are told apart: beyond, requests limit nothing.
+MOST_PREFIXES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What ``rowfall scale`` found.
+
+    Attributes:
+        source, target: as typed, without secrets; ``target`` "" for the default.
+        encoding: None for generated rows, whose ``bytes`` are those in memory.
+        files, bytes, largest: of the listing.
+        projections: one for each number of nodes, in the order asked for.
+        notes: what the numbers leave out.
+        planning_cpu_seconds: of this process for all of it, a sample's engine not among them.
+        peak_memory: bytes resident in this process at its highest.
+    """
+
+    source: str
+    target: str
+    encoding: Encoding | None
+    files: int
+    bytes: float
+    largest: float
+    rates: Rates
+    work: Work
+    node: Node
+    projections: tuple[Projection, ...]
+    notes: tuple[str, ...]
+    planning_cpu_seconds: float
+    peak_memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A listing, real or simulated, and what is known of it."""
+
+    listing: Listing
+    encoding: Encoding | None
+    rates: Rates
+    row_bytes: float
+    rows: float | None
+    prefixes: int
+    remote: bool
+    bucket: bool
+    listing_seconds: float
+    notes: tuple[str, ...]
+
+
+def outlook(
+    sources: Sequence[str], to: str | None, options: Options, password: Secret | None = None
+) -> Outlook:
+    """Project a load of ``sources`` to each number of nodes; writes nothing to the target.
+
+    Raises:
+        UsageError: numbers that are none, a target without tables, or a source of unknown size.
+        RowfallError: the source cannot be listed, or its sample not be loaded.
+    """
+    started = time.process_time()
+    counts = parse_nodes(options.nodes)
+    cores = options.cores or _cores(to, options, password)
+    price, network = _price(options.price), _rate("network", options.network)
+    simulated = any(uri.scheme_of(text) == SCHEME for text in sources)
+    found = _simulated(sources, options) if simulated else _real(sources, to, options)
+    sizes, unknown = _sizes(found)
+    node = Node(cores, found.rates.core, network or (NETWORK if found.remote else math.inf), price)
+    work = _work(found, sizes, options)
+    made = tuple(scaling.project(work, node, count) for count in counts)
+    return Outlook(
+        source=" ".join(uri.mask(text) for text in sources),
+        target=uri.mask(to) if to else "",
+        encoding=found.encoding,
+        files=len(sizes),
+        bytes=math.fsum(sizes),
+        largest=max(sizes),
+        rates=found.rates,
+        work=work,
+        node=node,
+        projections=made,
+        notes=(*found.notes, *unknown),
+        planning_cpu_seconds=time.process_time() - started,
+        peak_memory=resident(os.getpid())[1],
+    )
+
+
+def parse_nodes(text: str) -> tuple[int, ...]:
+    """``1,2,4`` as numbers.
+
+    Raises:
+        UsageError: none, no number, 0, or more than :data:`MOST_NODES`.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if not re.fullmatch(r"[0-9]{1,9}", part) or not 1 <= int(part) <= MOST_NODES:
+            raise UsageError(
+                f"--nodes {text}: {part!r} is no number of nodes from 1 to {MOST_NODES:,}",
+                hint="Write it as --nodes 1,2,4,10.",
+            )
+    return tuple(int(part) for part in parts)
+
+
+def _price(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        price = float(text)
+    except ValueError:
+        price = math.nan
+    if not 0 <= price < math.inf:
+        raise UsageError(
+            f"--price {text} is no price", hint="Give what a node costs an hour, as --price 1.53."
+        )
+    return price
+
+
+def _rate(name: str, text: str | None) -> float | None:
+    """Bytes of ``--network`` and ``--store`` (a second) and of ``--attempt-bytes``."""
+    if text is None:
+        return None
+    rate = units.parse_size(text)
+    if rate < 1:
+        raise UsageError(f"--{name} has to be above zero", hint=f"Write it as --{name} 1.25GB.")
+    return float(rate)
+
+
+def _cores(to: str | None, options: Options, password: Secret | None) -> int:
+    """Of the server in ``to``, or of this machine."""
+    target = open_target(to, "any", options, password)
+    if not target.table:
+        raise UsageError(
+            f"rowfall scale projects loads into tables, and {target.text} holds none",
+            hint="Leave --to out, or name a server.",
+        )
+    if target.server is None:
+        return usable_cores()
+    server = connect(target.server, options)
+    try:
+        return server.facts.cores
+    finally:
+        server.close()
+
+
+def _simulated(sources: Sequence[str], options: Options) -> _Found:
+    if len(sources) > 1:
+        raise UsageError(
+            "simulate:// stands alone, without other sources", hint="Raise files= instead."
+        )
+    made = simulate(sources[0], options)
+    known = rates.given(options.rate) if options.rate else None
+    return _Found(
+        made.listing, made.encoding,
+        known or rates.planned(made.encoding, "a simulated source cannot be measured"),
+        0.0, made.rows, made.prefixes, True, True, 0.0,
+        ("The time to list the bucket is not part of a simulation.",),
+    )  # fmt: skip
+
+
+def _real(sources: Sequence[str], to: str | None, options: Options) -> _Found:
+    source = open_source(sources, options)
+    if not source.replayable:
+        raise UsageError(
+            "the size of stdin is not known before it is read",
+            hint="Write it to a file, or describe it with simulate://.",
+        )
+    started = time.monotonic()
+    listing = source.listing()
+    seconds = time.monotonic() - started
+    encoding = source.encoding(listing)
+    _check_sizes(listing)
+    scheme = uri.scheme_of(sources[0])
+    remote = scheme not in (uri.FILE, "generate")
+    notes = () if remote or source.made else (
+        "The files are on this machine: each node is taken to have its share at hand.",
+    )  # fmt: skip
+    return _Found(
+        listing, encoding, rates.find_rates(source, sources, listing, encoding, to, options),
+        source.made.row_bytes if source.made else 0.0, listing.total_rows, _prefixes(listing),
+        remote, scheme == "s3", seconds, notes,
+    )  # fmt: skip
+
+
+def _check_sizes(listing: Listing) -> None:
+    """Raises UsageError where not even one size is known."""
+    if all(listing.size(i) is None and listing.rows(i) is None for i in range(len(listing))):
+        raise UsageError(
+            f"the size of {listing.uri(0)} is not known, so there is nothing to project from",
+            hint="Describe the files with simulate://csv.gz?files=1000&size=100MB.",
+        )
+
+
+def _prefixes(listing: Listing) -> int:
+    found: set[str] = set()
+    for index in range(len(listing)):
+        found.add(listing.uri(index).rpartition("/")[0])
+        if len(found) >= MOST_PREFIXES:
+            break
+    return len(found)
+
+
+def _sizes(found: _Found) -> tuple[array[float], tuple[str, ...]]:
+    """Source bytes of all files, in order; a note where some are not known."""
+    each = [weight(found.listing, i, found.row_bytes) for i in range(len(found.listing))]
+    known = [size for size in each if size is not None]
+    mean = math.fsum(known) / len(known)
+    sizes = array("d", (mean if size is None else size for size in each))
+    if len(known) == len(each):
+        return sizes, ()
+    missing = f"{len(each) - len(known):,} of {len(each):,}"
+    return sizes, (f"Sizes that are not known ({missing}) count as the mean.",)
+
+
+def _work(found: _Found, sizes: array[float], options: Options) -> Work:
+    store, why = _rate("store", options.store), "as given"
+    if store is None and found.bucket:
+        store = scaling.requests_rate(sizes, found.prefixes)
+        many = "its prefix" if found.prefixes == 1 else f"each of {found.prefixes:,} prefixes"
+        why = f"{scaling.PREFIX_REQUESTS:,} requests a second for {many}"
+    rows = found.rows
+    if rows is None and found.rates.rows_per_byte:
+        rows = found.rates.rows_per_byte * math.fsum(sizes)
+    return Work(
+        sizes, scaling.is_whole(found.encoding), scaling.START_SECONDS + found.listing_seconds,
+        store or math.inf, why, rows, _rate("attempt-bytes", options.attempt_bytes),
+    )  # fmt: skip

@@ -1,0 +1,205 @@
+"""Cuts large files into ranges, so that no shard of a cluster waits for another one's file.
+
+Which files are cut may differ from run to run: it depends on the shards and on what is left to do.
+Where a file is cut never does: on a grid that only its size decides. Of a file that has been begun
+in ranges only ranges are loaded, and one that has landed as a whole is never cut; the journal keeps
+two processes that decide otherwise at the same moment apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowfall.core import units
+from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.listing import CUT_LEAST, MARK, Listing, Split
+from rowfall.core.model import Encoding, Kind, Schema, Statement
+from rowfall.core.sqltext import SqlText
+from rowfall.plan import balance, ranges, row_groups, text_cuts
+from rowfall.plan.session import Session
+from rowfall.schema import fast_path, tuples
+from rowfall.sources.base import Ranged
+
+# Shards may end so much later than they would on average: DESIGN asks for no more.
+AIM = 0.03
+# Ranges are at least this long, and a file has at most so many: 1,024 ranges give 32 shards shares
+# that differ by 3 %. Neither may ever change: ranges that have landed would not be known again.
+LEAST, MOST = CUT_LEAST // 2, 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """The listing, perhaps with ranges; ``notes`` say what was cut, or why it was not."""
+
+    listing: Listing
+    notes: tuple[str, ...] = ()
+
+
+def step(size: int) -> int:
+    """Bytes between two places of the grid of a file: a power of two, from 4 MiB on."""
+    return max(LEAST, 1 << (-(-size // MOST) - 1).bit_length())
+
+
+def cut(
+    session: Session, schema: Schema, known: Collection[str], fed: Sequence[str], undecoded: str
+) -> Cutting:
+    """Cut what has been begun in ranges, and what would keep shards waiting for each other.
+
+    Args:
+        known: ids that have landed, with the marks of files of which ranges have.
+        fed: views that the table feeds.
+        undecoded: why rowfall-decode does not parse text; "" if it does.
+
+    Raises:
+        UsageError: a file has been begun in ranges, and now cannot be cut.
+    """
+    begun, wanted = _begun(session, known), _wanted(session, known)
+    if not begun and not wanted:
+        return Cutting(session.listing)
+    why = _obstacle(session, schema, fed, undecoded)
+    cuts: dict[int, list[Split]] = {}
+    reasons: dict[str, int] = {}
+    for index in sorted(begun | wanted):
+        try:
+            found = why or _parts(session, schema, session.listing.split(index, session.into))
+        except SourceError as error:
+            if index in begun or not error.transient:
+                raise
+            found = error.message  # whoever loads it has the patience
+        if not isinstance(found, str):
+            cuts[index] = found
+            continue
+        if index in begun:
+            raise UsageError(
+                f"{session.listing.uri(index)} was loaded in part by ranges and cannot be cut now: "
+                f"{found}",
+                hint="Load it with the options and tables of that run.",
+            )
+        reasons[found] = reasons.get(found, 0) + 1
+    notes = [_said(count, reason) for reason, count in reasons.items()]
+    if cuts:
+        total = sum(map(len, cuts.values()))
+        files, ranges = units.counted(len(cuts), "file"), units.counted(total, "range")
+        notes.insert(0, f"{files} loaded in {ranges}, so that all shards work")
+    return Cutting(_with(session.listing, cuts), tuple(notes))
+
+
+def _said(count: int, reason: str) -> str:
+    files = units.counted(count, "file")
+    return f"{files} kept whole, so some shards may be done before others: {reason}"
+
+
+def _begun(session: Session, known: Collection[str]) -> set[int]:
+    """Files of which ranges have landed."""
+    if not known or session.target.server is None:
+        return set()
+    listing = session.listing
+    large = (i for i in range(len(listing)) if (listing.size(i) or 0) >= CUT_LEAST)
+    return {
+        i for i in large
+        if (id_ := listing.split(i, session.into).id) not in known and f"{MARK}{id_}" in known
+    }  # fmt: skip
+
+
+def _wanted(session: Session, known: Collection[str]) -> set[int]:
+    """Files that would make some shard work for longer than the others."""
+    if len(session.writers) < 2:
+        return set()
+    splits = session.listing.splits(session.into)
+    todo = {i: split.size or 0 for i, split in enumerate(splits) if split.id not in known}
+    speeds = [float(writer.engine.facts.cores) for writer in session.writers]
+    if not todo or balance.assign(todo.values(), speeds).imbalance <= AIM:
+        return set()
+    # Smaller ones fill what the ranges of the larger leave.
+    share = sum(todo.values()) / len(session.writers)
+    return {i for i, size in todo.items() if size >= max(CUT_LEAST, AIM * share)}
+
+
+def _obstacle(session: Session, schema: Schema, fed: Sequence[str], undecoded: str) -> str:
+    """Why no file can be cut; "" where it depends on the file."""
+    encoding, options = session.encoding, session.options
+    if session.keyed is not None:
+        return "every file holds rows of all shards, by the sharding key"
+    if encoding is None or session.target.server is None or options.method != "local":
+        return "there are no files"
+    if options.force:
+        return "--force loads files as they are"
+    if options.max_errors or options.max_error_ratio:
+        return "bad rows are counted and shown by the lines of whole files"
+    if options.direct:
+        return "--direct has no staging in which the rows of a range are counted"
+    if fed:
+        return f"the table feeds materialized views ({', '.join(fed)})"
+    if encoding.format == "Parquet":
+        return ""
+    if session.far:
+        return f"what rowfall-decode declines of a range is sent from here, and {session.far}"
+    return _not_cut(encoding, schema, undecoded)
+
+
+def _not_cut(encoding: Encoding, schema: Schema, undecoded: str) -> str:
+    """Why no text file can be cut."""
+    if encoding.kind in (Kind.TEXT, Kind.JSON) and encoding.compression != "none":
+        return (
+            f"{encoding.compression} can be unpacked from its beginning only; several smaller "
+            "files, or plain ones, can be loaded by several shards"
+        )
+    if encoding.kind not in (Kind.TEXT, Kind.JSON):
+        return f"{encoding.format} is read from its beginning to its end"
+    if undecoded:
+        return f"only rowfall-decode reads ranges of text, and {undecoded}"
+    if encoding.format.startswith("CSV") and fast_path.holds_breaks(schema.columns):
+        return "its fields hold line breaks, so no place shows that a record ends there"
+    return ""
+
+
+def _parts(session: Session, schema: Schema, split: Split) -> list[Split] | str:
+    if not isinstance(session.source, Ranged):
+        return "it can be read from its beginning only"
+    if session.encoding is not None and session.encoding.format != "Parquet":
+        return _text_parts(session.source, session.encoding, schema, split)
+    pulls = session.how is not None and session.how.pull
+    engine, asked = (session.scout, session.puller) if pulls else (session.reader, session.source)
+    text = row_groups.question(asked, split, schema.columns)
+    row = _ask(engine.run, text)
+    return row_groups.parts(split, row_groups.footer(row, schema.columns), step(split.size or 0))
+
+
+def _text_parts(
+    source: Ranged, encoding: Encoding, schema: Schema, split: Split
+) -> list[Split] | str:
+    data = source.part(split, 0, ranges.HEADER)
+    if not data:
+        return "its server sends whole files only"
+    head, count = b"", len(schema.columns)
+    if encoding.format.endswith("WithNames"):
+        head = ranges.header(data) or b""
+        names = ranges.header_names(head, encoding)
+        wanted = {c.source or c.name for c in schema.columns}
+        if len(set(names)) < len(names) or not wanted <= set(names):
+            return "its header is not that of the table"
+        count = len(names)
+    width = tuples.width(encoding, schema.columns, count)
+    every = step(split.size or 0)
+    return text_cuts.parts(split, encoding, head, width, every, source.part)
+
+
+def _ask(run: Callable[[Statement], Any], text: SqlText) -> list[Any]:
+    settings = {"output_format_json_quote_64bit_integers": 0}
+    data = run(Statement(text, settings, format="JSONCompactEachRow")).data
+    found: list[Any] = json.loads(data.splitlines()[0])
+    return found
+
+
+def _with(listing: Listing, cuts: dict[int, list[Split]]) -> Listing:
+    """The listing with ranges in the place of some files."""
+    if not cuts:
+        return listing
+    found = Listing()
+    for index, split in enumerate(listing.splits("")):
+        for one in cuts.get(index, [split]):
+            found.add(one.uri, one.version, one.size, one.start, one.stop, one.part)
+    return found

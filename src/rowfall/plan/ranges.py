@@ -1,0 +1,184 @@
+"""Cuts big plain files and objects for rowfall-decode, so that a single one keeps all writers busy.
+
+A cut is made behind any line end near its place, without a look at what is before: inside of quotes
+it would be wrong. That is found out while decoding: a range that is right at its start and wrong at
+its end ends inside of quotes, which the decoder declines. So if no range is declined, every range
+begins where a record begins, the first one at the beginning of the file.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from rowfall.core.listing import Split
+from rowfall.core.model import Column, Encoding, Kind
+from rowfall.schema.codec import BOM
+from rowfall.schema.fast_path import holds_breaks
+
+# Ranges of less would spend their time at the ends: a block is about this long as text.
+LEAST = 16 << 20
+# Ranges for each writer: when one has ended, the others have little left.
+EACH = 4
+# Where no line ends within this, there is no cut: records so long are rare. Most are shorter than
+# the first look, which takes a store no longer than a look at one byte.
+LOOK = 1 << 20
+FIRST_LOOK = 1 << 16
+HEADER = 1 << 16
+# Looks at a time: 30 ms each in a store far away, and at most 1 MiB.
+REQUESTS = 32
+
+Read = Callable[[Split, int, int], bytes]
+"""``(object, offset, length)``: its bytes, fewer at its end, none where it has to stay whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """What the decoder is to read instead of the files.
+
+    Attributes:
+        splits: ranges, each with ``start`` and ``stop``.
+        encoding: without a header: it is not in the ranges.
+        names: of the columns in the files, () where the files never had names.
+    """
+
+    splits: tuple[Split, ...]
+    encoding: Encoding
+    names: tuple[str, ...] = ()
+
+
+def length(split: Split) -> int:
+    """Bytes of an object, or of a range of it."""
+    return (split.size or 0) if split.stop is None else split.stop - (split.start or 0)
+
+
+def ranges(
+    splits: Sequence[Split], encoding: Encoding, columns: Sequence[Column], writers: int,
+    read: Read, *, least: int = LEAST,
+) -> Ranges | None:  # fmt: skip
+    """Cut the files of an attempt for ``writers``; None where they are better left whole.
+
+    Files with a header are cut when all have the same one.
+
+    Args:
+        least: bytes of the smallest range.
+    """
+    sizes = [split.size or 0 for split in splits]
+    plain = encoding.compression == "none" and encoding.kind in (Kind.TEXT, Kind.JSON)
+    whole = all(split.size is not None and split.start is None for split in splits)
+    every = max(least, sum(sizes) // (writers * EACH))
+    if not plain or not whole or writers < 2 or max(sizes, default=0) < every + least:
+        return None
+    if encoding.format.startswith("CSV") and holds_breaks(columns):
+        return None  # most cuts would be wrong
+    names: tuple[str, ...] = ()
+    skip = 0
+    if encoding.format.endswith("WithNames"):
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            heads = {header(data) for data in pool.map(lambda s: read(s, 0, HEADER), splits)}
+        head = heads.pop()
+        if heads or head is None:
+            return None
+        names, skip = header_names(head, encoding), len(head)
+        if len(set(names)) < len(names) or not {c.source or c.name for c in columns} <= set(names):
+            return None  # the decoder, or the engine, says what is wrong with it
+        encoding = replace(encoding, format=encoding.format.removesuffix("WithNames"))
+    cut = tuple(_pieces(splits, skip, (every, least), encoding, read))
+    return Ranges(cut, encoding, names) if len(cut) > len(splits) else None
+
+
+def given(
+    splits: Sequence[Split], encoding: Encoding, writers: int, read: Read
+) -> Ranges | None:  # fmt: skip
+    """Ranges that the plan has cut, neighbours put together; None where the files differ.
+
+    Raises:
+        SourceError: a file cannot be read.
+    """
+    names: tuple[str, ...] = ()
+    if encoding.format.endswith("WithNames"):
+        heads = {header(read(split, 0, HEADER)) for split in _files(splits)}
+        head = heads.pop()
+        if heads or head is None:
+            return None
+        names = header_names(head, encoding)
+        encoding = replace(encoding, format=encoding.format.removesuffix("WithNames"))
+    most = sum(map(length, splits)) // (writers * EACH)
+    found: list[Split] = []
+    for split in sorted(splits, key=lambda s: (s.uri, s.start or 0)):
+        whole = split.part.size if split.part is not None else split.size
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and (last.uri, last.stop) == (split.uri, split.start)
+            and length(last) < most
+        ):
+            found[-1] = replace(last, stop=split.stop)
+        else:
+            found.append(replace(split, size=whole))
+    return Ranges(tuple(found), encoding, names)
+
+
+def _files(splits: Sequence[Split]) -> list[Split]:
+    return [
+        split if split.part is None else replace(split, size=split.part.size)
+        for split in {split.uri: split for split in splits}.values()
+    ]
+
+
+def header(data: bytes) -> bytes | None:
+    """The first line with its end; None where it is not plain."""
+    line, end, _ = data.partition(b"\n")
+    odd = not end or line.startswith(BOM.encode()) or line.count(b'"') % 2 or b"\\" in line
+    return None if odd else line + end
+
+
+def header_names(head: bytes, encoding: Encoding) -> tuple[str, ...]:
+    text = head.decode("utf-8", "replace").rstrip("\r\n")
+    if encoding.format.startswith("TSV"):
+        return tuple(text.split("\t"))
+    return tuple(next(csv.reader([text], delimiter=encoding.delimiter), ()))
+
+
+def _pieces(
+    splits: Sequence[Split], skip: int, lengths: tuple[int, int], encoding: Encoding, read: Read
+) -> Iterator[Split]:
+    """The files in ranges, all places looked at together: each costs a request far away."""
+    every, least = lengths
+    wanted = [
+        (split, place)
+        for split in splits
+        for place in range(skip + every, (split.size or 0) - least + 1, every)
+    ]
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        found = list(pool.map(lambda at: _behind_line(at[0], at[1], encoding, read), wanted))
+    stops: dict[str, set[int]] = defaultdict(set)
+    for (split, _), stop in zip(wanted, found, strict=True):
+        if stop is not None and (split.size or 0) - stop >= least:
+            stops[split.uri].add(stop)
+    for split in splits:
+        size, own = split.size or 0, sorted(stops[split.uri])
+        if not own and not skip:
+            yield split  # a server without ranges gives it as one stream
+            continue
+        bounds = [min(skip, size), *own, size]
+        yield from (replace(split, start=a, stop=b) for a, b in pairwise(bounds))
+
+
+def _behind_line(split: Split, at: int, encoding: Encoding, read: Read) -> int | None:
+    """The first place from ``at`` on where a line begins; a backslash in front of a line end is
+    one of TSV's escapes."""
+    for look in (FIRST_LOOK, LOOK):
+        data = read(split, at - 1, look)
+        found = data.find(b"\n")
+        while found >= 0:
+            if not (encoding.format.startswith("TSV") and data[found - 1 : found] in (b"\\", b"")):
+                return at + found
+            found = data.find(b"\n", found + 1)
+        if len(data) < look:
+            break
+    return None

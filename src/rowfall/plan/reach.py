@@ -1,0 +1,332 @@
+"""Whether a server can read the source itself, and what it would tell others if it did.
+
+Found out by asking, never by guessing from addresses: the server looks at a few objects, and what
+it sees has to be what this machine sees. Measured (2 cores, all on one machine): 4 to 10 ms for an
+object in S3 or a file, 5 to 50 ms for one behind HTTP.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import ipaddress
+import re
+import socket
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from rowfall.core import uri
+from rowfall.core.errors import RowfallError, TargetError
+from rowfall.core.listing import Listing, Split
+from rowfall.core.masked import Secret, redact
+from rowfall.core.model import Encoding, Kind
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.engines.ask import ask
+from rowfall.engines.codes import ACCESS_DENIED
+from rowfall.sources.base import Pullable, Reader, Source
+
+if TYPE_CHECKING:
+    from rowfall.engines.server import Server
+
+# s3('{a,b}') asks for each key from here on; older servers leave out what is missing.
+EXACT = (25, 1)
+# All questions together: a server that cannot reach the source must not keep the user waiting.
+BUDGET_SECONDS = 9.0
+# One look takes milliseconds; 5 s cover a store on another continent that lost packets twice.
+LOOK_SECONDS = 5.0
+# Objects that are looked at: the first and the last of some places (buckets, hosts, folders).
+MOST_LOOKS = 8
+# By default an unreachable endpoint is tried 100 times over minutes. Unknown ones are not sent.
+IMPATIENT = {
+    "s3_retry_attempts": "0",
+    "s3_max_single_read_retries": "1",
+    "s3_connect_timeout_ms": "2000",
+    "s3_request_timeout_ms": "4000",
+    "s3_use_adaptive_timeouts": "0",  # of a first try: 0.5 s, too short for a store far away
+    "http_max_tries": "1",
+    "http_connection_timeout": "2",
+    "http_receive_timeout": "4",
+    "http_send_timeout": "4",
+    "max_execution_time": "5",
+    "max_threads": "1",
+    "http_write_exception_in_output_format": "0",
+}
+
+_ANY = Encoding("One", "none", Kind.TYPED)
+_MARK = "rowfall-mark-"  # stands for a secret when the server shows what it would log
+_INSIDE = re.compile(r"is not inside `([^`]+)`")
+_CAUSES = (
+    (re.compile(r"Not found address of host: [^\s,]+"), None),
+    (re.compile(r"HTTP (?:response|status) code: 403"), "it answers 403, access denied"),
+    (re.compile(r"HTTP (?:response|status) code: 404"), "it answers 404, no such object"),
+    (re.compile(r"HTTP (?:response|status) code: '?(\d{3})"), "it answers \\1"),
+    (re.compile(r"SSL Exception: [^(]+"), None),
+    (re.compile(r"[Cc]onnection refused"), None),
+    (re.compile(r"[Tt]imeout|timed out|Connect timed out"), "no answer in time"),
+    (re.compile(r"File .+ doesn't exist"), "the server finds no such file"),
+    (re.compile(r"filesystem error: in posix_stat"), "the server may not look there"),
+    (re.compile(r"not allowed in configuration[^(]*"), None),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How rows get to a server.
+
+    Attributes:
+        pull: the server reads the source itself.
+        reason: why, for the plan; one clause, holds no secrets.
+        source: write the FROM clauses that run on the server with this one: a copy of the source
+            that knows the server's ways. The embedded engine keeps reading the original.
+        seconds: what finding out took.
+    """
+
+    pull: bool
+    reason: str
+    source: Source
+    seconds: float = 0.0
+
+
+def reach(
+    server: Server, source: Source, listing: Listing, encoding: Encoding | None, options: Options,
+    *, oldest: str = "",
+) -> Reach:  # fmt: skip
+    """Decide by asking the server; at most about 10 s, usually 10 to 100 ms.
+
+    Args:
+        options: ``pull`` and ``push`` force it.
+        oldest: the lowest version of the servers that will read it; that of ``server`` by default.
+
+    Raises:
+        TargetError: ``--pull``, and the server cannot read the source or would write a secret of
+            it into its logs.
+        SourceError: an object that was listed cannot be read from here any more.
+    """
+    started = time.monotonic()
+    if options.push:
+        return Reach(False, "as asked for with --push", source)
+    if encoding is None and source.made is not None:
+        return Reach(True, "the server makes the rows itself", source)
+    if not source.replayable or not isinstance(source, Pullable):
+        why = _Why("only this process can read its stdin", "Leave out --pull.")
+    else:
+        pulled = cast("Source", _as_server_reads(source, oldest or server.facts.version))
+        found = _obstacle(server, pulled, listing, started + BUDGET_SECONDS)
+        seconds = time.monotonic() - started
+        if found is None:
+            count = "its only object" if len(listing) == 1 else "first and last object"
+            text = f"the server can read {_place(listing)} itself ({count} seen"
+            reason = f"{text} in {1e3 * seconds:.0f} ms)"
+            return Reach(True, reason, pulled, seconds)
+        why = found
+    if options.pull:
+        raise TargetError(f"the server cannot pull: {why.text}", hint=why.hint)
+    return Reach(False, why.text, source, time.monotonic() - started)
+
+
+def same_machine(server: Server, host: str) -> bool:
+    """Whether the server shares this machine's CPU: a loopback address may also be a tunnel's end
+    or a container's, so it has to have our name, too."""
+    try:
+        near = ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        near = host == "localhost"
+    if not near:
+        return False
+    named = str(ask(server, "SELECT hostName()")[0][0])
+    return named.partition(".")[0] == socket.gethostname().partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Why:
+    """What is in the way, and what would help."""
+
+    text: str
+    hint: str
+
+
+def _as_server_reads(source: Pullable, version: str) -> Pullable:
+    numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
+    pulled = copy.copy(source)
+    pulled.reader = Reader(bz2=True, exact=numbers >= EXACT, arrays=False)
+    return pulled
+
+
+def _obstacle(server: Server, source: Source, listing: Listing, deadline: float) -> _Why | None:
+    """What keeps the server from reading the source; None: nothing."""
+    shown = _shown(server, source, listing.split(0, ""))
+    if shown:
+        return shown
+    for index in _spread(listing):
+        split = listing.split(index, "")
+        left = deadline - time.monotonic()
+        if left < 0.5:
+            return _Why(
+                f"the server needs too long to look at {split.uri}",
+                "Check how the server reaches it, or send the rows with --push.",
+            )
+        wrong = _look(server, source, split, min(left, LOOK_SECONDS))
+        if wrong:
+            return wrong
+    return None
+
+
+# --- secrets ------------------------------------------------------------------------------------
+
+
+def _shown(server: Server, source: Source, split: Split) -> _Why | None:
+    """What of the source's secrets the server would write into query_log and log file.
+
+    The server is shown a statement of the same form with marks for secrets, in a CTE that nothing
+    uses, and says how it would log it. Servers hide the secret key of s3() and HTTP headers;
+    session tokens only lately, and addresses never. A named collection would be worse: CREATE
+    NAMED COLLECTION is logged with all its values.
+    """
+    from rowfall.engines._http import Lost
+
+    relation = source.relation([split], _ANY, "dummy UInt8")
+    secrets = [part for part in relation.parts if isinstance(part, Secret)]
+    if not secrets:
+        return None
+    marked: list[str] = []
+    for part in relation.parts:
+        marked.append(part if isinstance(part, str) else f"'{_MARK}{len(marked)}-0123456789'")
+    query = (
+        f"WITH unused AS (SELECT * FROM {''.join(marked)}) "
+        "SELECT query FROM system.processes WHERE query_id = queryID()"
+    )
+    try:
+        rows = server.evidence.ask(query, timeout=LOOK_SECONDS, tries=1)
+        leaks = not rows or _MARK in rows[0][0]
+    except (RowfallError, Lost):  # the user may not look at system.processes
+        leaks = _is_rarely_hidden(relation)
+    if not leaks:
+        return None
+    if split.uri.startswith("s3://"):
+        return _Why(
+            "its keys have a session token, which the server would write into its query_log",
+            "Send the rows with --push, or use keys without a session token.",
+        )
+    return _Why(
+        f"the address {split.uri} holds a secret, which the server would write into its query_log",
+        "Send the rows with --push, or use an address without one.",
+    )
+
+
+def _is_rarely_hidden(relation: SqlText) -> bool:
+    """Without a look: the token is the second secret in a row, and an address comes first."""
+    parts = relation.parts
+    for index, part in enumerate(parts):
+        if isinstance(part, Secret):
+            before = cast("str", parts[index - 1])
+            if before.endswith("(") or (before == ", " and isinstance(parts[index - 2], Secret)):
+                return True
+    return False
+
+
+# --- looking ------------------------------------------------------------------------------------
+
+
+def _look(server: Server, source: Source, split: Split, seconds: float) -> _Why | None:
+    """What is wrong with one object as the server sees it."""
+    from rowfall.engines._http import Lost  # http.client takes 20 ms that other loads save
+
+    probe = cast("Pullable", source).probe(split)
+    query_id = f"rowfall-look-{uuid.uuid4()}"
+    try:
+        rows = server.evidence.ask(
+            probe.query.reveal(), timeout=seconds, tries=1, query_id=query_id, **_impatient(server)
+        )
+    except Lost:
+        with contextlib.suppress(RowfallError, Lost):
+            server.evidence.ask(
+                f"KILL QUERY WHERE query_id = {quote(query_id)} ASYNC", timeout=1.0, tries=1
+            )
+        return _unreachable(split, f"no answer within {seconds:.0f} s")
+    except RowfallError as error:
+        return _refused(source, split, error)
+    if not rows:
+        return _unreachable(split, "it finds nothing there")
+    for (what, wanted), seen in zip(probe.wanted, rows[0], strict=True):
+        if wanted and seen is not None and seen != wanted:
+            return _Why(_differs(split, what, wanted, str(seen)), _ELSEWHERE)
+    return None
+
+
+_ELSEWHERE = (
+    "The name leads somewhere else from there (127.0.0.1, a private network, a folder of its own): "
+    "use an address that is the same for both, or send the rows with --push."
+)
+
+
+def _differs(split: Split, what: str, wanted: str, seen: str) -> str:
+    told = f"its {what} is {seen}, not {wanted}" if len(seen + wanted) < 100 else f"its {what}"
+    return f"what the server finds at {split.uri} is another object ({told})"
+
+
+def _unreachable(split: Split, cause: str) -> _Why:
+    return _Why(
+        f"the server cannot reach {split.uri}: {cause}",
+        "Check network and rights of the server, or send the rows with --push.",
+    )
+
+
+def _refused(source: Source, split: Split, error: RowfallError) -> _Why:
+    message = redact(error.message, *source.secrets)
+    if error.code == ACCESS_DENIED and error.hint:
+        grant = error.hint.rpartition("GRANT ")[2]
+        return _Why(f"its user may not read the source: GRANT {grant}", error.hint)
+    if uri.scheme_of(split.uri) == uri.FILE:
+        inside = _INSIDE.search(message)
+        why = f"the server reads files of {inside[1]}" if inside else _short(message)
+        return _Why(
+            f"only this machine can read {split.uri}: {why}",
+            "Put the files into the server's user_files, or send the rows with --push.",
+        )
+    return _unreachable(split, _short(message))
+
+
+def _short(message: str) -> str:
+    """The cause in a few words."""
+    for pattern, text in _CAUSES:
+        found = pattern.search(message)
+        if found:
+            return found.expand(text) if text else found[0].strip()
+    plain = message.partition(": While executing")[0].partition(" (version")[0]
+    return plain if len(plain) < 160 else plain[:157] + "..."
+
+
+def _impatient(server: Server) -> dict[str, str]:
+    return {k: v for k, v in IMPATIENT.items() if k in server.facts.settings}
+
+
+# --- places -------------------------------------------------------------------------------------
+
+
+def _spread(listing: Listing) -> Sequence[int]:
+    """First and last object of every bucket, host or folder, evenly down to ``MOST_LOOKS``."""
+    ends: dict[str, list[int]] = {}
+    for index in range(len(listing)):
+        place = _folder(listing.uri(index))
+        ends.setdefault(place, [index, index])[1] = index
+    indexes = sorted({index for pair in ends.values() for index in pair})
+    if len(indexes) > MOST_LOOKS:
+        step = (len(indexes) - 1) / (MOST_LOOKS - 1)
+        indexes = [indexes[round(n * step)] for n in range(MOST_LOOKS)]
+    return indexes
+
+
+def _folder(name: str) -> str:
+    """Bucket or host with its scheme; the folder of a file."""
+    if uri.scheme_of(name) == uri.FILE:
+        return name.rpartition("/")[0]
+    scheme, _, rest = name.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
+
+
+def _place(listing: Listing) -> str:
+    return _folder(listing.uri(0)) if len(listing) > 1 else listing.uri(0)

@@ -1,0 +1,352 @@
+"""Engine settings computed from the machine, the source and the table, each with its reason.
+
+The formula is the one of ClickHouse's own guide for large loads (insert threads, then block
+bytes = memory / (3 x insert threads)), with what was measured here in place of its 3.
+Everything whose default differs between engine versions is sent explicitly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rowfall.core.errors import UsageError
+from rowfall.core.model import Column, Encoding, Facts, Kind, Setting
+from rowfall.core.units import counted
+from rowfall.core.units import memory as bytes_text
+from rowfall.schema.reader_settings import reader_settings
+
+# Resident before the first row: the engine's code and its caches (measured 270-330 MB, chDB 26.9).
+ENGINE_BASE = 350 << 20
+# Less than this leaves no room for one block and its sorted copy.
+LEAST_MEMORY = 512 << 20
+# A block is held while it is read and squashed, as its sorted copy, and as compressed columns being
+# written: 3.9 copies (51 columns, two writers, blocks of 30 and of 60 MB).
+COPIES_PER_BLOCK = 4
+# Larger blocks than this did not load faster (sweep of 1 to 20 M rows); sorting leaves the cache.
+MOST_BLOCK_ROWS = 5_000_000
+# Wide rows: reading the next block has to overlap with sorting and writing this one (51 columns:
+# 3.7 s with blocks of 256 MiB, 4.8 s with blocks of 1 GiB).
+MOST_BLOCK_BYTES = 256 << 20
+LEAST_BLOCK_BYTES = 8 << 20
+# Each partition of a block is written by a stream of its own: buffers of about 1 MiB per column
+# file are held at once, see max_insert_delayed_streams_for_parallel_write.
+BYTES_PER_PARTITION_STREAM = 1 << 20
+# A writer holds two buffers of 1 MiB for each file of its part: what is to be compressed
+# (max_compress_block_size) and what is to be written. For 51 columns that is 165 MiB.
+BYTES_PER_FILE = 2 << 20
+# The engine's limit counts what is reserved, touched or not, and a part is written while the one
+# before is finished: 545 MiB for a writer of 51 columns in 121 files, blocks not counted. Parts
+# below min_bytes_for_wide_part (10 MiB) are one file each and need none of it.
+RESERVED_PER_FILE = 9 << 19
+LEAST_WIDE_BYTES = 10 << 20
+# Blocks count three times there, five times those that come through a pipe; and what reads one
+# object: a row group of 89 MB in pages and columns, or a stretch of text.
+RESERVED_COPIES, PIPED_COPIES = 3, 2
+PARQUET_PER_READER, TEXT_PER_READER = 115 << 20, 32 << 20
+# One writer with larger blocks is faster than two with blocks of 15 MiB (4.1 and 5.4 s).
+WORTH_A_WRITER = 32 << 20
+# What the Parquet reader may hold before it waits for the rest of the pipeline: its default of 4
+# GiB is more than a small --memory; 1/8 was not slower (2 M rows of 51 columns: 2.1 s with both).
+PARQUET_SHARE = 8
+# What rowfall-decode has fetched of remote objects and not yet parsed, for each writer: 16 MiB of
+# the object that it is in, and as much of those whose turn comes next.
+FETCHED_AHEAD = 32 << 20
+
+# Rows of a block that is read or made: the engine's own size, and the least that is worth it.
+READ_ROWS = 65_409
+LEAST_READ_ROWS = 512
+# The Parquet reader's own sizes.
+_PARQUET_ROWS = "input_format_parquet_max_block_size"
+_PARQUET_BYTES = "input_format_parquet_prefer_block_bytes"
+_PARQUET_OWN = {_PARQUET_ROWS: READ_ROWS, _PARQUET_BYTES: 16 << 20}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What tuning needs to know about a load.
+
+    Attributes:
+        files: objects to read; 1 for stdin.
+        biggest: bytes of the biggest object, 0 when unknown.
+        row_bytes: bytes of a row in memory.
+        partitions: partitions that one block is spread over.
+        columns: of the table.
+        encoding: None for generators.
+        remote: read over the network.
+        decoded: rowfall-decode makes the blocks, and holds one for each writer itself.
+    """
+
+    files: int
+    biggest: int
+    row_bytes: float
+    partitions: int
+    columns: tuple[Column, ...]
+    encoding: Encoding | None
+    remote: bool
+    decoded: bool = False
+
+
+def tune(facts: Facts, shape: Shape, chosen: dict[str, str | int | float]) -> tuple[Setting, ...]:
+    """Settings of every INSERT; ``chosen`` (``--set``) wins.
+
+    Raises:
+        UsageError: memory too small, or a chosen setting that this engine does not know.
+    """
+    if facts.memory < LEAST_MEMORY:
+        raise UsageError(
+            f"{bytes_text(facts.memory)} of memory is too little for a load",
+            hint=f"Give at least {bytes_text(LEAST_MEMORY)} with --memory.",
+        )
+    reading = reader_settings(shape.encoding, shape.columns) if shape.encoding is not None else ()
+    settings = [*_threads(facts, shape), *_blocks(facts, shape), *_fixed(), *reading]
+    known = [s for s in settings if not facts.settings or s.name in facts.settings]
+    for name in chosen:
+        if facts.settings and name not in facts.settings:
+            raise UsageError(
+                f"the engine ({facts.version}) has no setting {name!r}",
+                hint="List them: rowfall query 'SELECT name, description FROM system.settings'.",
+            )
+    kept = [s for s in known if s.name not in chosen]
+    return (*kept, *(Setting(n, v, "given with --set") for n, v in chosen.items()))
+
+
+def insert_threads(facts: Facts, shape: Shape) -> int:
+    """Parallel write streams: all cores up to 4, half of them above (the rest reads and parses)."""
+    return _crew(facts, shape)[1]
+
+
+def _crew(facts: Facts, shape: Shape) -> tuple[int, int]:
+    """Threads that read and writers: as many as can afford blocks of the least size."""
+    readers = facts.cores
+    threads = facts.cores if facts.cores <= 4 else math.ceil(facts.cores / 2)
+    room = (facts.memory - ENGINE_BASE) // (COPIES_PER_BLOCK * LEAST_BLOCK_BYTES)
+    writers = max(1, min(threads, room))
+    typed = _parquet_memory(facts, shape) > 0
+    if not (typed or shape.decoded) and _room(facts, shape, writers) < LEAST_WIDE_BYTES:
+        return readers, writers
+    while writers > 1 and _reservable(facts, shape, readers, writers) < WORTH_A_WRITER:
+        writers -= 1
+    # Text costs a reader little: fewer of them would only be slower.
+    while typed and readers > 1 and _reservable(facts, shape, readers, writers) < LEAST_WIDE_BYTES:
+        readers -= 1
+    return readers, writers
+
+
+def _threads(facts: Facts, shape: Shape) -> list[Setting]:
+    readers, writers = _crew(facts, shape)
+    many = shape.files >= facts.cores
+    text = shape.encoding is not None and shape.encoding.kind in (Kind.TEXT, Kind.JSON)
+    parallel = 0 if many or not text else 1
+    why = (
+        f"{counted(shape.files, 'file')} for {counted(facts.cores, 'thread')}: one parser each is "
+        "cheaper"
+        if many
+        else "few files: several threads parse one of them"
+    )
+    settings = [
+        Setting(
+            "max_threads",
+            readers,
+            f"{facts.cores} usable cores"
+            + (", fewer for their memory" if readers < facts.cores else ""),
+        ),
+        Setting(
+            "max_insert_threads",
+            writers,
+            "one writer per core up to 4 cores, half of them above, fewer for their memory",
+        ),
+        Setting("input_format_parallel_parsing", parallel, why if text else "not a text format"),
+    ]
+    if shape.remote:
+        # Ranged GETs help few big objects; many objects are parallel by themselves.
+        settings.append(
+            Setting(
+                "max_download_threads",
+                1 if many else max(4, facts.cores),
+                "one stream per object" if many else "ranged reads of few large objects",
+            )
+        )
+    return settings
+
+
+def _files(type_: str) -> int:
+    """Files of a column in a part: NULLs, sizes and dictionaries have their own."""
+    return 1 + ("Nullable(" in type_) + ("String" in type_)
+
+
+def _fixed_memory(facts: Facts, shape: Shape, writers: int) -> int:
+    """Bytes that are taken whatever the size of blocks."""
+    buffers = max(
+        min(shape.partitions, 1000) * len(shape.columns) * BYTES_PER_PARTITION_STREAM // 8,
+        writers * BYTES_PER_FILE * sum(_files(c.type) for c in shape.columns),
+    )
+    ahead = writers * FETCHED_AHEAD if shape.decoded and shape.remote else 0
+    return ENGINE_BASE + buffers + ahead + _parquet_memory(facts, shape)
+
+
+def _room(facts: Facts, shape: Shape, writers: int) -> int:
+    """Bytes of a block that all copies of all writers leave room for."""
+    copies = COPIES_PER_BLOCK + shape.decoded
+    return max(facts.memory - _fixed_memory(facts, shape, writers), 0) // (copies * writers)
+
+
+def _reservable(facts: Facts, shape: Shape, readers: int, writers: int) -> int:
+    """Bytes of a block with which a statement stays below its own limit."""
+    reading = PARQUET_PER_READER if _parquet_memory(facts, shape) else TEXT_PER_READER
+    reading = min(reading, 4 * shape.biggest) if shape.biggest else reading
+    taken = writers * RESERVED_PER_FILE * sum(_files(c.type) for c in shape.columns)
+    if shape.decoded:
+        readers = 0  # another process
+    left = _limit(facts) - facts.memory // 16 - readers * reading - taken
+    return max(left, 0) // ((RESERVED_COPIES + PIPED_COPIES * shape.decoded) * writers)
+
+
+def _limit(facts: Facts) -> int:
+    return facts.memory - ENGINE_BASE // 2
+
+
+def _parquet_memory(facts: Facts, shape: Shape) -> int:
+    """Bytes that the Parquet reader may hold, 0 for other formats."""
+    if shape.encoding is None or shape.encoding.format != "Parquet":
+        return 0
+    return max(LEAST_BLOCK_BYTES, (facts.memory - ENGINE_BASE) // PARQUET_SHARE)
+
+
+def block(facts: Facts, shape: Shape) -> tuple[int, int]:
+    """Rows and bytes at which a block becomes a part.
+
+    bytes = (memory - base - buffers) / (4 x writers), less where the statement would reserve more
+    than it may.
+    """
+    readers, writers = _crew(facts, shape)
+    room = _room(facts, shape, writers)
+    if room >= LEAST_WIDE_BYTES:
+        room = min(room, max(_reservable(facts, shape, readers, writers), LEAST_WIDE_BYTES))
+    size = max(LEAST_BLOCK_BYTES, min(MOST_BLOCK_BYTES, room))
+    # More partitions cut a block into more parts: larger blocks keep the parts from being tiny.
+    most = MOST_BLOCK_ROWS * (4 if shape.partitions > 10 else 1)
+    rows = max(65_536, min(most, int(size / max(shape.row_bytes, 1.0))))
+    return rows, size
+
+
+def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
+    rows, size = block(facts, shape)
+    writers = insert_threads(facts, shape)
+    fixed = bytes_text(_fixed_memory(facts, shape, writers))
+    # Blocks on their way are smaller; of wide rows the engine's own size would be too much.
+    passing = max(LEAST_READ_ROWS, int(size / 4 / max(shape.row_bytes, 1.0)))
+    reading = Setting(
+        "max_block_size", passing, f"a quarter of a block / {shape.row_bytes:.0f} bytes a row"
+    )
+    held = _parquet_memory(facts, shape)
+    waiting = Setting(
+        "input_format_parquet_memory_high_watermark",
+        held,
+        f"1/{PARQUET_SHARE} of the memory that is left may wait to be sorted",
+    )
+    typed = _parquet(rows, size) if held else []
+    least = 2 if typed else 1
+    return [
+        *([reading] if passing < READ_ROWS else []),
+        *([waiting] if held else []),
+        *typed,
+        Setting(
+            "min_insert_block_size_rows",
+            rows // least,
+            ("half of " if typed else "")
+            + f"at most {MOST_BLOCK_ROWS:,} rows"
+            + (", four times that for many partitions" if shape.partitions > 10 else "")
+            + f", and block bytes / {shape.row_bytes:.0f} bytes a row",
+        ),
+        Setting(
+            "min_insert_block_size_bytes",
+            size // least,
+            ("half of " if typed else "")
+            + f"({bytes_text(facts.memory)} - {fixed} for engine and buffers) / "
+            f"({COPIES_PER_BLOCK + shape.decoded} x {writers} writers), at most "
+            f"{bytes_text(MOST_BLOCK_BYTES)} and what the statement's limit allows",
+        ),
+        Setting(
+            "max_memory_usage",
+            _limit(facts),
+            "the statement's share of --memory; it fails alone, not the machine",
+        ),
+    ]
+
+
+def _parquet(rows: int, size: int) -> list[Setting]:
+    """The Parquet reader hands over blocks that become parts as they are.
+
+    Of the engine's own 65,409 rows many are copied into one: a tenth of a load of 51 columns. The
+    end of a row group is a smaller block: half of a block is enough for a part.
+    """
+    if size < 2 * _PARQUET_OWN[_PARQUET_BYTES]:
+        return []
+    whole = "a block of the reader becomes a part without being copied into a larger one"
+    return [
+        Setting(_PARQUET_ROWS, rows, whole),
+        Setting(_PARQUET_BYTES, size, whole),
+    ]
+
+
+def _fixed() -> list[Setting]:
+    moved = "default differs between engine versions"
+    staged = "staging makes retries safe; the engine's own deduplication only costs"
+    return [
+        Setting(name, value, reason, routine=True)
+        for name, value, reason in (
+            ("max_insert_threads_min_free_memory_per_thread", 0, "threads are computed above"),
+            ("async_insert", 0, moved),
+            ("insert_deduplicate", 0, staged),
+            ("deduplicate_insert", "disable", staged),
+            ("deduplicate_insert_select", "disable", staged),
+            ("deduplicate_blocks_in_dependent_materialized_views", 0, moved),
+            ("parallel_distributed_insert_select", 2, moved),
+            ("parallel_replicas_for_cluster_engines", 0, moved),
+            ("optimize_on_insert", 0, "rows are counted before an engine collapses them"),
+            ("max_partitions_per_insert_block", 0, "the forecast warns instead"),
+            ("use_strict_insert_block_limits", 0, moved),
+            ("materialize_statistics_on_insert", 0, moved),
+            # A pipe (stdin) has size 0: skipping would lose all of it without a word.
+            ("engine_file_skip_empty_files", 0, "nothing is left out unsaid"),
+            ("s3_skip_empty_files", 0, "nothing is left out unsaid"),
+            ("engine_url_skip_empty_files", 0, "nothing is left out unsaid"),
+            ("s3_ignore_file_doesnt_exist", 0, "nothing is left out unsaid"),
+            ("http_skip_not_found_url_for_globs", 0, "nothing is left out unsaid"),
+            # 100 in 24.10: a refused endpoint would hold a statement for more than two minutes.
+            ("s3_retry_attempts", 10, "an outage is answered by another attempt"),
+            ("engine_file_truncate_on_insert", 1, "an export's own unfinished file"),
+            ("s3_truncate_on_insert", 0, "an export overwrites only what is its own"),
+            ("s3_create_new_file_on_insert", 0, "names are the plan's"),
+            ("storage_file_read_method", "pread", "counts source bytes for progress and ETA"),
+            ("prefer_column_name_to_alias", 1, "columns keep their names after checks"),
+            ("max_execution_time", 0, "a load takes as long as it takes"),
+            ("log_queries", 0, "statements may hold keys"),
+        )
+    ]
+
+
+_LOWERED: dict[str, Callable[[int], int]] = {
+    "min_insert_block_size_rows": lambda rows: max(8_192, rows // 4),
+    "min_insert_block_size_bytes": lambda size: max(1 << 20, size // 4),
+    "max_block_size": lambda rows: max(LEAST_READ_ROWS, rows // 16),
+    "max_insert_threads": lambda threads: max(1, threads // 2),
+    "max_threads": lambda threads: max(1, threads // 2),
+    # These may have been raised to whole blocks.
+    _PARQUET_ROWS: lambda rows: min(_PARQUET_OWN[_PARQUET_ROWS], rows // 4),
+    _PARQUET_BYTES: lambda size: min(_PARQUET_OWN[_PARQUET_BYTES], size // 4),
+}
+
+
+def lower(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
+    """The same settings with blocks a quarter as large and half the writers: after code 241."""
+    if all(item.name != "max_block_size" for item in settings):
+        settings = (*settings, Setting("max_block_size", READ_ROWS))
+    return tuple(
+        Setting(s.name, _LOWERED[s.name](int(s.value)), "lowered after a memory error")
+        if s.name in _LOWERED
+        else s
+        for s in settings
+    )

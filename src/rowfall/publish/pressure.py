@@ -1,0 +1,133 @@
+"""Back-pressure: how many parts the target has, and waiting until its merges have kept up."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rowfall.core import sql
+from rowfall.core.errors import RowfallError
+from rowfall.core.events import Listener, Note
+from rowfall.core.sqltext import quote
+from rowfall.engines.ask import ask
+from rowfall.engines.base import Engine
+from rowfall.engines.codes import ACCESS_DENIED
+from rowfall.ledger.rows import Move
+
+# Where nothing is being merged for so long, nothing will be: a merge is planned within seconds of
+# the last one, and pauses of idle tables grow to ten.
+STUCK_SECONDS = 20.0
+LOOK_SECONDS = 0.5
+# Attaching stays below this share of parts_to_delay_insert, so that other writers are not slowed.
+SHARE = 0.9
+LANE = 96
+_DELAY = "parts_to_delay_insert"
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How long a wait took (seconds), and how many active parts were left."""
+
+    seconds: float
+    parts: int
+    reached: bool
+
+
+class Pressure:
+    """Watches the parts of one load's target tables on the engine that holds them."""
+
+    def __init__(self, engine: Engine, emit: Listener) -> None:
+        self._engine = engine
+        self._emit = emit
+        self._limits: dict[tuple[str, str], int] = {}
+
+    def calm(self, moves: Sequence[Move], parts: int) -> None:
+        """Wait until the fullest partition of each target can take its share of new parts.
+
+        Args:
+            parts: staged parts of all ``moves`` together.
+        """
+        try:
+            self._calm(moves, parts)
+        except RowfallError as error:
+            if error.code != ACCESS_DENIED:
+                raise
+            # Who may not see merges cannot wait for them: the server itself slows down or refuses.
+
+    def _calm(self, moves: Sequence[Move], parts: int) -> None:
+        share = -(-parts // max(1, len(moves)))
+        for database, table in dict.fromkeys((m.database, m.table) for m in moves):
+            room = int(self._limit(database, table) * SHARE) - share
+            ids = ", ".join(quote(m.partition_id) for m in moves if m.table == table)
+
+            def merging(database: str = database, table: str = table) -> bool:
+                return self._merging(database, table)
+
+            def fullest(database: str = database, table: str = table, ids: str = ids) -> int:
+                rows = ask(
+                    self._engine,
+                    "SELECT count() AS n FROM system.parts WHERE active AND "
+                    f"{sql.table_is(database, table)} AND "
+                    f"partition_id IN ({ids}) GROUP BY partition_id ORDER BY n DESC LIMIT 1",
+                    lane=LANE,
+                )
+                return int(rows[0][0]) if rows else 0
+
+            if fullest() > max(1, room):
+                self._emit(Note("info", f"waiting for merges of {database}.{table}"))
+                self._until(fullest, merging, max(1, room))
+
+    def wait_for_merges(self, database: str, table: str, most: int) -> Waited:
+        """Wait until fewer than ``most`` parts of a table are active."""
+
+        def active() -> int:
+            ((parts,),) = ask(
+                self._engine,
+                "SELECT count() FROM system.parts WHERE active AND rows > 0 AND "
+                + sql.table_is(database, table),
+                lane=LANE,
+            )
+            return int(parts)
+
+        return self._until(active, lambda: self._merging(database, table), most - 1)
+
+    def _merging(self, database: str, table: str) -> bool:
+        try:
+            ((merges,),) = ask(
+                self._engine,
+                f"SELECT count() FROM system.merges WHERE database = {quote(database)} AND "
+                f"table = {quote(table)}",
+                lane=LANE,
+            )
+        except RowfallError as error:
+            if error.code != ACCESS_DENIED:
+                raise
+            return False  # then only the number of parts tells
+        return bool(merges)
+
+    def _until(self, count: Callable[[], int], merging: Callable[[], bool], most: int) -> Waited:
+        begin = changed = time.monotonic()
+        lowest = parts = count()
+        while parts > most and time.monotonic() - changed < STUCK_SECONDS:
+            time.sleep(LOOK_SECONDS)
+            parts = count()
+            if parts < lowest or merging():
+                lowest, changed = min(lowest, parts), time.monotonic()
+        return Waited(time.monotonic() - begin, parts, parts <= most)
+
+    def _limit(self, database: str, table: str) -> int:
+        """``parts_to_delay_insert`` of a table: its own, or the server's."""
+        if (database, table) not in self._limits:
+            rows = ask(
+                self._engine,
+                "SELECT engine_full, (SELECT toUInt64(value) FROM system.merge_tree_settings "
+                f"WHERE name = '{_DELAY}') FROM system.tables WHERE database = {quote(database)} "
+                f"AND name = {quote(table)}",
+                lane=LANE,
+            )
+            engine, limit = rows[0] if rows else ("", 1000)
+            own = re.search(rf"\b{_DELAY} = (\d+)", engine)
+            self._limits[database, table] = int(own[1]) if own else int(limit)
+        return self._limits[database, table]

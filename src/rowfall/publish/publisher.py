@@ -1,0 +1,364 @@
+"""From staging to visible: count, merge small parts where that is cheaper, attach, settle.
+
+One ``ALTER TABLE target ATTACH PARTITION ALL FROM staging`` makes every part of an attempt visible
+under one lock. It links files, 0.1 to 0.3 ms a part: 168 parts in 0.06 s, where moving their 56
+partitions one after another took 0.17 s (chDB 26.9). Staging gives every part a uuid, which stays
+in the part's checksums: after a crash that tells which parts the target has, and a replicated
+table does not take a second load of equal rows for a repetition of the first.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rowfall.core import sql
+from rowfall.core.errors import EngineError, LedgerError, TargetError
+from rowfall.core.model import Column, Pair, Statement
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.engines.ask import ask
+from rowfall.engines.base import Engine
+from rowfall.engines.codes import UNKNOWN_TABLE
+from rowfall.ledger import Ledger
+from rowfall.ledger.rows import Move
+from rowfall.publish.keeper import Blocks, settled_with_keeper
+
+# What a part costs when it is attached, dropped and merged later.
+SECONDS_PER_PART = 0.0005
+MERGE_BYTES_PER_SECOND = 300e6
+# Attempts are counted and attached here while the next ones are inserted.
+PUBLISH_LANE = 1
+_of = sql.table_is
+Others = Callable[[Move], tuple[int, int]]
+# Engines whose merges leave every row as it is.
+KEEP_ROWS = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
+NO_UUID = "00000000-0000-0000-0000-000000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What an attempt left in staging: rows of the target's own twin; parts, bytes on disk and
+    moves of all its tables."""
+
+    rows: int
+    parts: int
+    bytes: int
+    moves: tuple[Move, ...]
+
+
+def checksum(columns: Sequence[Column]) -> str:
+    """SQL for (rows, sum of a hash over ``columns``).
+
+    The sum wraps at 2^64 on both sides alike; duplicates change it, order does not.
+    """
+    return f"count(), sum({row_hash(columns)})"
+
+
+def row_hash(columns: Sequence[Column]) -> str:
+    """SQL for a 64-bit hash of one row.
+
+    Every version hashes plain values alike; NULLs and nested values are spelled out, because a
+    NULL would make the whole hash NULL, and 24.10 refuses tuples that hold one.
+    """
+    values = []
+    for column in columns:
+        x = sql.name(column.name)
+        if column.type.startswith(("Nullable(", "LowCardinality(Nullable(")):
+            values += [
+                f"isNull({x})",
+                f"ifNull({x}, defaultValueOfArgumentType(assumeNotNull({x})))",
+            ]
+        elif "(" in column.type and column.type.startswith(("Array", "Map", "Tuple", "Nested")):
+            values.append(f"toString({x})")
+        else:
+            values.append(x)
+    return f"cityHash64({', '.join(values)})"
+
+
+def pairs_of(moves: Sequence[Move]) -> list[Pair]:
+    """The tables of an attempt that still have to be attached, in order, each once."""
+    return list(dict.fromkeys(m.pair for m in moves if m.state == "pending"))
+
+
+class Publisher:
+    """Publishes attempts: any pairs of a table and its staging twin.
+
+    Args:
+        engine, ledger: where statements run and facts are kept.
+        lane: the engine lane that is used.
+    """
+
+    def __init__(self, engine: Engine, ledger: Ledger, lane: int = 0) -> None:
+        self.engine = engine
+        self.ledger = ledger
+        self.lane = lane
+
+    def staged(
+        self, pairs: Sequence[Pair], row_bytes: float, fixed: Collection[str] = ()
+    ) -> Staged:
+        """Count staging, merging its small parts first where attaching them would cost more.
+
+        Args:
+            pairs: the target's own first.
+            row_bytes: of a row in memory, about.
+            fixed: staging tables that may not be merged: a merge would unite or expire rows.
+        """
+        rows = parts = size = 0
+        moves: list[Move] = []
+        for number, pair in enumerate(pairs):
+            own_rows, own_parts, own_size, partitions = self._totals(pair)
+            rows = own_rows if number == 0 else rows
+            parts, size = parts + own_parts, size + own_size
+            saved = (own_parts - partitions) * SECONDS_PER_PART
+            cost = 2 * own_rows * row_bytes / MERGE_BYTES_PER_SECOND
+            if saved > max(cost, 0.05) and pair.staging not in fixed:
+                self._run(f"OPTIMIZE TABLE {sql.qualified(pair.database, pair.staging)} FINAL")
+            moves += self._moves(pair)
+        return Staged(rows, parts, size, tuple(moves))
+
+    def _totals(self, pair: Pair) -> tuple[int, int, int, int]:
+        ((rows, parts, size, partitions),) = self._ask(
+            "SELECT sum(rows), count(), sum(bytes_on_disk), uniqExact(partition_id) "
+            f"FROM system.parts WHERE {_of(pair.database, pair.staging)} AND active AND rows > 0"
+        )
+        return rows, parts, size, partitions
+
+    def _moves(self, pair: Pair) -> list[Move]:
+        """Partitions of a staging table, each with what the target holds in it now."""
+        rows = self._ask(
+            "SELECT s.partition_id, s.own, t.others, if(t.parts > 0, t.block, -1) FROM "
+            "(SELECT partition_id, sum(rows) AS own FROM system.parts WHERE "
+            f"{_of(pair.database, pair.staging)} AND active AND rows > 0 GROUP BY partition_id) s "
+            "LEFT JOIN (SELECT partition_id, sumIf(rows, active) AS others, count() AS parts, "
+            "max(max_block_number) AS block FROM system.parts WHERE "
+            f"{_of(pair.database, pair.table)} GROUP BY partition_id) t USING partition_id "
+            "ORDER BY partition_id"
+        )
+        return [Move(pair.database, pair.table, pair.staging, *row) for row in rows]
+
+    def checksum(self, database: str, table: str, columns: Sequence[Column]) -> tuple[int, int]:
+        """Rows of a table and the sum of their hashes, modulo 2^64."""
+        ((rows, total),) = self._ask(
+            f"SELECT {checksum(columns)} FROM {sql.qualified(database, table)}"
+        )
+        return int(rows), int(total or 0)
+
+    def publish(
+        self, attempt_id: str, moves: Sequence[Move], check: Callable[[], None] = lambda: None
+    ) -> None:
+        """Attach every pending table of an attempt.
+
+        After an error nobody knows whether a table was attached: call :meth:`settle` first.
+
+        Args:
+            check: raises TargetError when the target is another table by now than the one that the
+                load began with. The server knows tables by their names only, so this is asked
+                afterwards, and what the other table was given is taken back.
+        """
+        for pair in pairs_of(moves):
+            target = sql.qualified(pair.database, pair.table)
+            staging = sql.qualified(pair.database, pair.staging)
+            statement = f"ALTER TABLE {target} ATTACH PARTITION ALL FROM {staging}"
+            self._run(statement, publish_id(attempt_id, pair))
+            self.ledger.attached(attempt_id, pair.staging)
+        try:
+            check()
+        except TargetError:
+            self.take_back(moves)
+            raise
+
+    def take_back(self, moves: Sequence[Move]) -> None:
+        """Drop the parts that staging still holds from the tables that they were attached to.
+
+        Raises:
+            LedgerError: some have been merged with rows of others.
+        """
+        for pair in dict.fromkeys(m.pair for m in moves):
+            found = self._ask(
+                f"SELECT name, active FROM system.parts WHERE {_of(pair.database, pair.table)} AND "
+                "uuid IN (SELECT uuid FROM system.parts WHERE "
+                f"{_of(pair.database, pair.staging)} AND active AND rows > 0)"
+            )
+            table = sql.qualified(pair.database, pair.table)
+            for name, active in found:
+                if active:
+                    self._run(f"ALTER TABLE {table} DROP PART {quote(name)}")
+            if not all(active for _, active in found):
+                raise LedgerError(
+                    f"{pair.database}.{pair.table} was put in the place of another table while "
+                    "rows were made visible; some have been merged into it",
+                    hint="Drop it and make it again, then run the same command again.",
+                )
+
+    def settle(
+        self, attempt_id: str, moves: Sequence[Move], others: Others = lambda move: (0, 0)
+    ) -> list[Move]:
+        """Find out, after a crash or a lost answer, which parts of an attempt the target has.
+
+        Those are dropped from staging, so that :meth:`publish` may be called with the result:
+        moves of tables that are complete are marked ``attached``.
+
+        Args:
+            others: the least and the most rows that other attempts have brought into a move's
+                partition since what it held was counted.
+
+        Raises:
+            LedgerError: the target was changed meanwhile, so nothing can be told for sure.
+        """
+        settled = [m for m in moves if m.state != "pending"]
+        for pair in pairs_of(moves):
+            own = [m for m in moves if m.pair == pair]
+            left = self._settle_pair(publish_id(attempt_id, pair), pair, own, others)
+            if not left:
+                self.ledger.attached(attempt_id, pair.staging)
+            settled += [replace(m, state="pending" if left else "attached") for m in own]
+        return settled
+
+    def _settle_pair(
+        self, query_id: str, pair: Pair, moves: Sequence[Move], others: Others
+    ) -> bool:
+        """Drop from staging what the target has; True when something is left to attach."""
+        left = self._ask(
+            "SELECT name, toString(uuid), partition_id, rows FROM system.parts "
+            f"WHERE {_of(pair.database, pair.staging)} AND active AND rows > 0"
+        )
+        if not left:
+            self._check_there(pair)
+            return False
+        uuids = ", ".join(quote(uuid) for _, uuid, _, _ in left)
+        arrived = self._arrived(pair, moves, uuids)
+        missing: dict[str, int] = defaultdict(int)
+        known: dict[str, int] = defaultdict(int)
+        for _, uuid, partition, rows in left:
+            (known if uuid in arrived else missing)[partition] += rows
+        merged = {
+            m.partition_id
+            for m in moves
+            if m.partition_id in missing
+            and self._was_merged(query_id, pair, m, uuids, known[m.partition_id], others)
+        }
+        there = [x for x in left if x[1] in arrived or x[2] in merged]
+        if len(there) == len(left):
+            return False
+        for name, *_ in there:
+            self._run(
+                f"ALTER TABLE {sql.qualified(pair.database, pair.staging)} DROP PART {quote(name)}"
+            )
+        return True
+
+    def _arrived(self, pair: Pair, moves: Sequence[Move], uuids: str) -> set[str]:
+        """Those of the attempt's parts that the target has, or had until they were merged.
+
+        Outdated parts are still listed for some minutes. Mostly they were merged since; but a
+        replicated table that lost Keeper in the middle of an ATTACH has taken back what it had
+        linked already, and lists that in the same way: only without a time of removal, and no
+        other part holds its block.
+        """
+        replicated = settled_with_keeper(self._ask, pair, moves)
+        listed = self._ask(
+            "SELECT toString(uuid), active, toUnixTimestamp(remove_time) > 0, partition_id, "
+            f"min_block_number, max_block_number FROM system.parts WHERE "
+            f"{_of(pair.database, pair.table)} AND toString(uuid) IN ({uuids})"
+        )
+        sure = {uuid for uuid, active, *_ in listed if active or not replicated}
+        if all(uuid in sure for uuid, *_ in listed):
+            return sure
+        covers = Blocks(self._ask, pair)
+        return sure | {uuid for uuid, _, gone, *blocks in listed if gone and covers(*blocks)}
+
+    def _check_there(self, pair: Pair) -> None:
+        """A staging table without parts has given them all to the target. One that is gone says
+        nothing: somebody else may be about to attach what it held.
+
+        Raises:
+            EngineError: it is gone.
+        """
+        found = self._ask(
+            f"SELECT 1 FROM system.tables WHERE database = {quote(pair.database)} "
+            f"AND name = {quote(pair.staging)}"
+        )
+        if not found:
+            raise EngineError(
+                f"the staging table {pair.database}.{pair.staging} is gone", code=UNKNOWN_TABLE
+            )
+
+    def _was_merged(
+        self, query_id: str, pair: Pair, move: Move, own: str, known: int, others: Others
+    ) -> bool:
+        """Whether parts that are not listed came into the target, were merged and cleared away.
+
+        Args:
+            own: uuids of the attempt's parts.
+            known: rows of the attempt's parts in this partition that are listed.
+            others: see :meth:`settle`.
+        """
+        if not self._hides_something(pair, move, own):
+            return False
+        done = self.engine.finished(query_id)
+        if done is not None:
+            return done
+        least, most = others(move)
+        gained, engine = self._gained(pair, move)
+        # Only at its bounds does a sum say what each of its terms is. The lower one says nothing
+        # where rows of equal keys are united: ours may have come and been united with others.
+        came = gained == most + move.rows
+        missing = gained == least + known and engine in KEEP_ROWS
+        # Others may have published while it was read: then it is a sum of other terms.
+        if (came or missing) and others(move) == (least, most):
+            return came
+        raise LedgerError(
+            f"partition {move.partition_id} of {pair.database}.{pair.table} was changed after a "
+            f"load was interrupted: {gained:,} rows were added, {known:,} or {move.rows:,} "
+            f"expected{', and other loads have added some, too' if most else ''}",
+            hint=f"The rows that are not yet visible are in {pair.database}.{pair.staging}; "
+            "compare, then drop one of the two by hand.",
+        )
+
+    def _hides_something(self, pair: Pair, move: Move, own: str) -> bool:
+        """Whether a merged part holds blocks from after the commit that no listed part explains.
+
+        Outdated parts (merged since) stay listed for some minutes, and whatever is inserted or
+        attached has a block of its own. A part of ours explains nothing: it may be listed only now,
+        because a table that was just opened lists its outdated parts bit by bit.
+
+        Args:
+            own: uuids of the attempt's parts.
+        """
+        rows = self._ask(
+            "SELECT min_block_number, max_block_number, active, toString(uuid) = "
+            f"{quote(NO_UUID)} AND NOT (level = 0 AND data_version = min_block_number), "
+            f"toString(uuid) IN ({own}) "
+            f"FROM system.parts WHERE {_of(pair.database, pair.table)} AND partition_id = "
+            f"{quote(move.partition_id)} AND max_block_number > {move.highest_block}"
+        )
+        known = {first for first, _, _, merged, ours in rows if not (merged or ours)}
+        return any(
+            block not in known
+            for first, last, active, merged, _ in rows
+            if active and merged
+            for block in range(max(first, move.highest_block + 1), last + 1)
+        )
+
+    def _gained(self, pair: Pair, move: Move) -> tuple[int, str]:
+        """Rows that the partition has more than at the commit, less what plain inserts of others
+        have brought; and the table's engine."""
+        ((foreign, now, engine),) = self._ask(
+            f"SELECT sumIf(rows, max_block_number > {move.highest_block} AND toString(uuid) = "
+            f"{quote(NO_UUID)} AND level = 0 AND data_version = min_block_number), "
+            f"sumIf(rows, active), any(engine) FROM system.parts WHERE "
+            f"{_of(pair.database, pair.table)} AND partition_id = {quote(move.partition_id)}"
+        )
+        return int(now - move.rows_before - foreign), str(engine)
+
+    def _ask(self, text: str) -> list[list[Any]]:
+        return ask(self.engine, text, lane=self.lane)
+
+    def _run(self, text: str, query_id: str = "") -> None:
+        self.engine.run(Statement(SqlText.of(text), query_id=query_id), lane=self.lane)
+
+
+def publish_id(attempt_id: str, pair: Pair) -> str:
+    """Query id of the statement that attaches one table of an attempt, whoever runs it."""
+    return f"{attempt_id}_into_{pair.database}.{pair.table}"

@@ -1,0 +1,167 @@
+"""A load that becomes visible as a whole: rows gather in a shadow table until the end.
+
+``--atomic`` attaches the shadow's parts to the target in one statement, which MergeTree commits
+under one lock. ``--replace`` exchanges the two tables. Either way readers see nothing or all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rowfall.core import retry, sql
+from rowfall.core.errors import LedgerError, RowfallError
+from rowfall.core.model import Statement
+from rowfall.core.sqltext import SqlText
+from rowfall.engines.ask import ask, table_uuid
+from rowfall.engines.base import Engine
+from rowfall.engines.codes import TABLE_EXISTS
+from rowfall.ledger import Ledger
+from rowfall.ledger.leases import Claims
+from rowfall.publish.publisher import Publisher, Staged
+from rowfall.publish.staging_tables import Twins
+from rowfall.targets import staging
+from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX
+
+SWAP = "swap"
+
+
+def shadow_name(load_id: str) -> str:
+    return f"{STAGING_PREFIX}{load_id}{SHADOW_SUFFIX}"
+
+
+class Shadow:
+    """The shadow of one load.
+
+    Args:
+        into: the ledger's key of the target; ``key`` that of the shadow.
+    """
+
+    def __init__(
+        self, engine: Engine, ledger: Ledger, database: str, table: str, load_id: str,
+        into: str, key: str,
+    ) -> None:  # fmt: skip
+        self._engine, self._ledger = engine, ledger
+        self._database, self._table, self._load_id = database, table, load_id
+        self._into, self._key = into, key
+        self.name = shadow_name(load_id)
+
+    # --- atomic -------------------------------------------------------------------------------
+
+    def create(self, twins: Twins, allowed: Mapping[str, int]) -> None:
+        """Make the shadows of the target and of the tables behind its views."""
+        if table_uuid(self._engine, self._database, self.name):
+            return
+        self.drop()
+        # The target's own comes last: where it is, the others are.
+        for statement in (*twins.views.twins(self.name), *staging.clone(twins.facts, self.name)):
+            self._engine.run(Statement(statement, allowed))
+
+    def gather(
+        self, attempt: str, twins: Twins, claims: Claims, publish: Callable[[str, Staged], None]
+    ) -> Staged:
+        """Make everything in the shadows visible, as the work of ``attempt``.
+
+        Args:
+            attempt: in the ledger, with the splits that the shadow holds.
+            claims: of the target, where ``attempt`` holds the splits.
+            publish: attaches a committed attempt.
+
+        Raises:
+            LedgerError: another process has taken this one for dead.
+        """
+        pairs = twins.gathered()
+        fixed = [p.staging for p in pairs]
+        claims.counting(attempt)
+        staged = Publisher(self._engine, self._ledger).staged(pairs, 0.0, fixed)
+        if not claims.commit(attempt, staged.rows, staged.moves):
+            self._ledger.attempt_ended(attempt, "lost", "its lease ran out")
+            raise LedgerError(
+                "another rowfall took this process for dead, so nothing was made visible",
+                hint="Run the same command again: what has been gathered is not loaded twice.",
+                transient=True,
+            )
+        self._ledger.attempt_loaded(attempt, staged.rows, staged.moves)
+        publish(attempt, staged)
+        claims.landed(attempt)
+        self._ledger.attempt_published(attempt, self._into)
+        self.drop()
+        return staged
+
+    # --- replace ------------------------------------------------------------------------------
+
+    def swapped(self) -> bool:
+        """Whether a stopped run has exchanged the tables already; finishes what is left of it."""
+        step = self._ledger.steps(self._load_id).get(SWAP)
+        known = self._ledger.table_uuid(self._key if step == "started" else self._into)
+        if not step or not known or self._target() != known:
+            return False
+        if step == "started":
+            self._finish_swap(known)
+        return True
+
+    def swap(self) -> None:
+        """Put the shadow in the target's place; the old table is dropped."""
+        known = table_uuid(self._engine, self._database, self.name)
+        self._ledger.set_table(self._key, known)
+        self._ledger.step(self._load_id, SWAP, "started")
+        for tries in range(retry.MOST_TRANSIENT + 1):
+            try:
+                # Twice would bring the old rows back: what the first try did is looked up, where
+                # no other load that replaces the table can have changed it meanwhile.
+                if table_uuid(self._engine, self._database, self.name) == known:
+                    self._exchange()
+                break
+            except RowfallError as error:
+                made_meanwhile = error.code == TABLE_EXISTS
+                if tries == retry.MOST_TRANSIENT or not (error.transient or made_meanwhile):
+                    raise
+                time.sleep(retry.pause(tries))
+                if not error.code:
+                    self._engine.revive()
+        self._finish_swap(known)
+
+    def _exchange(self) -> None:
+        target = sql.qualified(self._database, self._table)
+        shadow = sql.qualified(self._database, self.name)
+        if self._target():
+            self._run(f"EXCHANGE TABLES {shadow} AND {target}")
+        else:
+            self._run(f"RENAME TABLE {shadow} TO {target}")
+
+    def _target(self) -> str:
+        return table_uuid(self._engine, self._database, self._table)
+
+    def _finish_swap(self, uuid: str) -> None:
+        self.drop()
+        self._ledger.swapped(self._key, self._into, uuid)
+        self._ledger.step(self._load_id, SWAP, "done")
+
+    # --- both ---------------------------------------------------------------------------------
+
+    def drop_foreign(self) -> None:
+        """Remove a table that has the shadow's name and is not the shadow: the target of old,
+        where a swap was interrupted and somebody has changed the target since; or a shadow whose
+        rows the target has (its uuid is "" in the ledger)."""
+        known = self._ledger.table_uuid(self._key)
+        found = table_uuid(self._engine, self._database, self.name)
+        if known is not None and found and found != known:
+            self.drop()
+
+    def drop(self) -> None:
+        """Remove the shadow tables (after a swap: the old table)."""
+        for statement in staging.discard(self._asks, self.name):
+            self._engine.run(Statement(statement))
+
+    def _asks(self, text: str) -> list[list[Any]]:
+        return ask(self._engine, text)
+
+    def _run(self, text: str) -> None:
+        self._engine.run(Statement(SqlText.of(text)))
+
+
+def shadowed(twins: Twins, name: str) -> Twins:
+    """The twins of a load whose attempts are gathered in ``name``."""
+    return replace(twins, shadow=name)

@@ -1,0 +1,76 @@
+"""Aligned text for people: paragraphs, tables without rules, bars; with or without colours."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Collection, Iterable, Sequence
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rowfall.core import units
+
+WIDTH = 80
+ENDLESS = 1 << 16  # columns
+
+
+def render(parts: Iterable[RenderableType], *, color: bool = False, width: int = WIDTH) -> str:
+    """The parts below each other. A ``str`` stays as it is: SQL to paste, lines already wrapped."""
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=ENDLESS,
+        force_terminal=color,
+        force_jupyter=False,
+        color_system="standard" if color else None,
+        no_color=not color,
+    )
+    for part in parts:
+        if isinstance(part, str):
+            out.write(part + "\n")
+        else:
+            # A word longer than a line (a URI, a path) stays whole, so that it can be copied.
+            console.print(part, width=max(width, console.measure(part).minimum))
+    return "\n".join(line.rstrip() for line in out.getvalue().split("\n")).removesuffix("\n")
+
+
+def grid(
+    rows: Iterable[Sequence[str | Text]], *, right: Collection[int] = (), indent: int = 2
+) -> RenderableType:
+    """Aligned columns, those in ``right`` to the right; only the last is wrapped to the width."""
+    cells = [[x if isinstance(x, Text) else Text(units.printable(x)) for x in row] for row in rows]
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for number, column in enumerate(list(zip(*cells, strict=True))[:-1]):
+        widest = max(1, *(cell.cell_len for cell in column))
+        table.add_column(justify="right" if number in right else "left", width=widest)
+    table.add_column()
+    for row in cells:
+        table.add_row(*row)
+    return Padding(table, (0, 0, 0, indent))
+
+
+def facts(rows: Iterable[tuple[str, str]], *, indent: int = 2) -> RenderableType:
+    """``name  text``, without those that have no text."""
+    return grid([row for row in rows if row[1]], indent=indent)
+
+
+def wrap(text: str, *, indent: str = "", first: str | None = None, width: int = WIDTH) -> str:
+    """``text`` in lines; words longer than a line stay whole."""
+    first = indent if first is None else first
+    return textwrap.fill(
+        units.printable(text),
+        width,
+        initial_indent=first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def bar(share: float, width: int) -> str:
+    """A bar of at most ``width`` characters; a share above zero is never invisible."""
+    share = min(max(share, 0.0), 1.0)
+    return "━" * max(round(share * width), 1 if share > 0 else 0)

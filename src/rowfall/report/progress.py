@@ -1,0 +1,285 @@
+"""Shows a running load: one steady line on a terminal, a plain line every few seconds elsewhere.
+
+Only consumes events. rich owns the terminal: redrawing, what is printed above the line, colours.
+Ours is what stands in the line: every field has a fixed width, so that nothing moves while the
+numbers change, and a rank that decides what a narrow terminal leaves out.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import rich.live
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from rowfall.core import events, units
+from rowfall.report.layout import wrap
+from rowfall.report.meter import NOW_SECONDS, Clock, Meter
+
+BUSY = "looking at source and target"  # shown until the load has begun
+REDRAWS = 8  # a second
+BUSY_AFTER, PLAIN_FIRST, PLAIN_EVERY = 0.5, 2.0, 5.0
+SHOWN_FAILURES = 10  # the report has all of them
+BAR_RANK, BAR_MIN, BAR_MAX = 6, 5, 30
+ROOMY = 110  # columns from which all fields fit with a wider gap
+
+
+class Field(NamedTuple):
+    """One field of the line, padded to its usual width; rank 0 is dropped last."""
+
+    rank: int
+    text: str
+    style: str = ""
+
+
+def draw(meter: Meter, columns: int) -> Text:
+    """The line for a terminal of ``columns``, never wider.
+
+    A field that does not fit is left out and smaller ones behind it still get their chance; the
+    choice depends on widths alone, so it changes only with the terminal or a growing number.
+    """
+    room = max(columns - 2, 1)  # the terminal echoes ^C behind the line, and that must not wrap
+    gap = 2 if columns >= ROOMY else 1
+    fields = _fields(meter)
+    kept, left = set[int](), room + gap
+    for field in sorted(fields):
+        if len(field.text) + gap <= left or not kept:
+            kept.add(field.rank)
+            left -= len(field.text) + gap
+    words = [
+        _bar(meter.share or 0.0, min(BAR_MIN + left, BAR_MAX))
+        if field.rank == BAR_RANK
+        else Text(field.text, field.style)
+        for field in fields
+        if field.rank in kept
+    ]
+    line = Text(" " * gap).join(words)
+    line.truncate(room, overflow="crop")
+    line.rstrip()
+    return line
+
+
+def plain(meter: Meter) -> str:
+    """All facts in one line for logs."""
+    clock = [units.clock(meter.seconds)] if meter.share is not None else []
+    facts = [text for field in _fields(meter) if (text := field.text.strip())]
+    return ", ".join([*clock, *facts])
+
+
+def _fields(meter: Meter) -> list[Field]:
+    """All fields from left to right; what is per second stands behind what it counts."""
+    share, latest = meter.share, meter.latest
+    (rows_now, bytes_now), (rows_mean, bytes_mean) = meter.rates(NOW_SECONDS), meter.averages()
+    if share is None:
+        made = [Field(0, f"{units.clock(meter.seconds):>7}")]
+    else:
+        # The last rows are read before they are published: 100% would be said too early.
+        made = [Field(0, f"{min(int(share * 100), 99):>2}%"), Field(BAR_RANK, " " * BAR_MIN)]
+    if meter.by_bytes or latest.bytes:
+        size = _tight(units.size(latest.bytes or 0))
+        if meter.total_bytes is not None:
+            widest = _tight(units.size_of(meter.total_bytes, meter.total_bytes))
+            size = _tight(units.size_of(latest.bytes or 0, meter.total_bytes)).rjust(len(widest))
+        made += [
+            Field(5, f"{size:>6}"),
+            Field(4, f"{_tight(units.byte_rate(bytes_now)):>8}", "cyan"),
+            Field(10, f"{'avg ' + _tight(units.size(bytes_mean)):>10}", "dim"),
+        ]
+    parts = latest.parts if latest.parts < 10_000 else f"{latest.parts // 1000}k"
+    of, width = "", 10
+    if meter.total_rows is not None:
+        of, width = f"/{units.count(meter.total_rows)}", 16
+    made += [
+        Field(2, f"{units.count(latest.rows)}{of} rows".rjust(width)),
+        Field(3, f"{units.count(rows_now) + '/s':>7}", "cyan"),
+        Field(9, f"{'avg ' + units.count(rows_mean):>9}", "dim"),
+        Field(7, f"{parts:>3} parts"),
+        Field(8, f"{_tight(units.memory(latest.memory)):>7}"),
+    ]
+    return made if share is None else [*made, Field(1, f"ETA {_short(meter.eta):<5}")]
+
+
+def _bar(share: float, width: int) -> Text:
+    filled = int(share * width)
+    return Text.assemble(("━" * filled, "green"), ("─" * (width - filled), "dim"))
+
+
+def _tight(text: str) -> str:
+    return text.replace(" ", "")
+
+
+def _short(seconds: float | None) -> str:
+    """``1m23s``, ``12m``: at most five characters, more digits of a forecast mean nothing."""
+    first, _, second = ("-" if seconds is None else units.clock(seconds)).partition(" ")
+    return first + second if len(first + second) <= 5 else first
+
+
+class Line:
+    """The progress as a renderable; events come from one thread, redraws from another."""
+
+    def __init__(self, clock: Clock, busy: str) -> None:
+        self._meter = Meter(clock)
+        self._busy = busy
+        self._lock = threading.Lock()  # never held while something is printed
+
+    def hear(self, event: events.Event) -> None:
+        with self._lock:
+            if isinstance(event, events.LoadStarted):
+                self._meter.started(event)
+            elif isinstance(event, events.Progressed):
+                self._meter.progressed(event)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        with self._lock:
+            if self._meter.moving:
+                line = draw(self._meter, options.max_width)
+            else:
+                seconds = self._meter.seconds
+                line = Text(f"{units.clock(seconds)} {self._busy}" if seconds > BUSY_AFTER else "")
+        line.truncate(options.max_width, overflow="crop")
+        yield line
+
+    def __str__(self) -> str:
+        with self._lock:
+            if self._meter.moving:
+                return plain(self._meter)
+            return f"{units.clock(self._meter.seconds)}, {self._busy}"
+
+
+class Talk:
+    """Listener that prints what happened, and no progress: the whole of ``--quiet``, ``--json``.
+
+    Args:
+        console: where to; its settings decide on colours and wrapping.
+        level: -1 warnings and failures only, 0 notes too, 1 every attempt.
+        busy: what is done before, or without, a load that tells its progress.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        *,
+        level: int = 0,
+        busy: str = BUSY,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.console = console
+        self.line = Line(clock, busy)
+        self._level = level
+        self._failures = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the terminal as it was found; may be called twice."""
+
+    def say(self, text: str, style: str = "") -> None:
+        """Whole lines, the first word in ``style``; several stay several: a CREATE TABLE."""
+        lines = [
+            wrap(x, first="", indent="    ", width=self.console.width) for x in text.split("\n")
+        ]
+        shown = Text("\n".join(lines))
+        shown.stylize(style, 0, text.find(" "))
+        self.console.print(shown, soft_wrap=True)
+
+    def __call__(self, event: events.Event) -> None:
+        self.line.hear(event)
+        match event:
+            case events.LoadEnded():
+                self.close()
+                if (more := self._failures - SHOWN_FAILURES) > 0:
+                    self.say(f"failed: {units.counted(more, 'split')} more", "red")
+            case events.LoadStarted() if self._level >= 0:
+                self.say(_opening(event))
+            case events.Note(level="warning"):
+                self.say(f"warning: {event.text}", "yellow")
+            case events.Note() if self._level >= 0:
+                self.say(f"note: {event.text}", "cyan")
+            case events.SplitFailed():
+                self._failed(event)
+            case events.AttemptStarted() if self._level > 0:
+                size = "" if event.bytes is None else f", {units.size(event.bytes)}"
+                self.say(
+                    f"attempt {event.attempt_id}: {units.counted(event.splits, 'split')}{size}"
+                )
+            case events.AttemptPublished() if self._level > 0:
+                self.say(
+                    f"attempt {event.attempt_id}: published {units.exact(event.rows)} rows of "
+                    f"{units.counted(event.splits, 'split')} in {units.duration(event.seconds)}"
+                )
+            case _:
+                pass
+
+    def _failed(self, event: events.SplitFailed) -> None:
+        self._failures += 1
+        if self._failures <= SHOWN_FAILURES:
+            hint = f"\n  hint: {units.printable(event.hint)}" if event.hint else ""
+            what = units.failure(event.split, event.error)
+            self.say(f"failed: {units.printable(what)}{hint}", "red")
+
+
+class Plain(Talk):
+    """For logs: the same talk, and a line of progress every five seconds, also in a stall."""
+
+    def __init__(self, console: Console, **more: Any) -> None:
+        super().__init__(console, **more)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="rowfall-progress")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        wait = PLAIN_FIRST
+        while not self._stop.wait(wait):
+            self.say(str(self.line))
+            wait = PLAIN_EVERY
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+
+class Live(Talk):
+    """For terminals: one line redrawn in place; talk goes above it."""
+
+    def __init__(self, console: Console, **more: Any) -> None:
+        super().__init__(console, **more)
+        self._live = rich.live.Live(
+            self.line, console=console, transient=True, refresh_per_second=REDRAWS,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        # Else Ctrl-Z and SIGKILL would leave a terminal without a cursor.
+        self.console.show_cursor(True)
+        return self
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+def _opening(event: events.LoadStarted) -> str:
+    size = f", {units.size(event.total_bytes)}" if event.total_bytes else ""
+    if event.total_bytes is None and event.total_rows:
+        size = f", {units.exact(event.total_rows)} rows"
+    before = f" ({units.exact(event.resumed)} landed before)" if event.resumed else ""
+    into = units.printable(event.table or event.target)
+    todo = units.counted(event.splits, "split")
+    return f"load {event.load_id[:8]}: {todo}{size}{before} into {into}"

@@ -1,0 +1,5 @@
+"""One load from start to end, and what is done about loads afterwards: resume, verify, clean.
+
+What is shown of it belongs to report, and questions to plan.
+Imports deliver and what lies below it.
+"""

@@ -1,0 +1,224 @@
+"""``rowfall clean`` and ``rowfall forget``: what dead loads left, and what counts as landed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rowfall.core import sql
+from rowfall.core.errors import TargetError, UsageError
+from rowfall.core.events import Listener, silent
+from rowfall.core.model import Statement
+from rowfall.core.options import Options
+from rowfall.core.sqltext import quote
+from rowfall.engines.ask import asker, table_uuid
+from rowfall.engines.base import Engine
+from rowfall.engines.embedded import Embedded
+from rowfall.ledger import Ledger, owner
+from rowfall.ledger.journal import TABLE as JOURNAL
+from rowfall.ledger.journal import Journal
+from rowfall.ledger.rows import into_key
+from rowfall.publish.reconcile import follow, reconcile
+from rowfall.publish.rescue import Rescue, Rescuers
+from rowfall.run import empty_tables
+from rowfall.run.session import connect, shards_of
+from rowfall.targets import staging
+from rowfall.targets.base import STAGING_PREFIX, Target
+
+if TYPE_CHECKING:
+    from rowfall.cluster.shards import Shards
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A table or view that a dead load made for itself, or its target, if nothing came into it.
+
+    Attributes:
+        load_id: of the load. ``rows`` and ``bytes`` (on disk) are 0 for views.
+        committed: its rows are bound to be published, and cleaning does so.
+        node: of a cluster, where it is: ``host:port``; "" otherwise.
+    """
+
+    database: str
+    name: str
+    load_id: str
+    rows: int
+    bytes: int
+    committed: bool
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """An open target.
+
+    Attributes:
+        engine: the one that has the journal; of a cluster, its first node.
+        places: every engine that may hold tables of loads, by its name in the journal.
+        shards: the cluster, None where there is none.
+    """
+
+    engine: Engine
+    places: Mapping[str, Engine]
+    ledger: Ledger
+    shards: Shards | None = None
+
+
+def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
+    """See :func:`rowfall.api.clean`."""
+    with _opened(target) as opened:
+        engine, ledger = opened.engine, opened.ledger
+        # First what there is, then what the journals say of it: a claim comes before its tables.
+        tables = [
+            left for place, there in opened.places.items() for left in _found(there, place)
+        ]  # fmt: skip
+        journals = _journals(engine, target)
+        alive: set[str] = set()
+        bound: set[str] = set()
+        known: set[str] = set()
+        for row in ledger.loads():
+            # One that gathers makes its shadow before it claims anything.
+            running = row.state == "running" and row.owner != owner.me()
+            (alive if running and not owner.dead(row.owner) else known).add(row.id)
+        for database, uuid, _ in journals:
+            for entry in Journal(engine, database, uuid).entries():
+                known.add(entry.attempt.split("_")[0])
+                if entry.landed or entry.ended or entry.forgotten:
+                    continue
+                if not entry.dead:
+                    alive.add(entry.attempt.split("_")[0])
+                elif entry.binding:
+                    bound.add(entry.attempt)
+        if target.server is None:
+            bound |= {a.id for a in ledger.open_attempts() if a.state == "loaded"}
+        found = [
+            replace(left, committed=_is_of(left, bound))
+            for left in tables
+            # What no journal here knows may be of a load whose journal is on another node.
+            if left.load_id not in alive and (target.server is None or left.load_id in known)
+        ]
+        if dry:
+            return [*found, *_untouched(opened, target, alive)]
+        if target.server is None:
+            reconcile(engine, ledger, target, emit)
+        for database, uuid, table in journals:
+            journal = Journal(engine, database, uuid)
+            if table:
+                Rescuers(journal, [
+                    Rescue(there, ledger, journal, database, emit, place)
+                    for place, there in opened.places.items()
+                ]).all_dead()  # fmt: skip
+                follow(ledger, journal, into_key(database, table))
+        # Only now: what was published has come into its table.
+        empty = list(_untouched(opened, target, alive))
+        for left in (*found, *empty):
+            there = opened.places[left.node]
+            there.run(Statement(staging.drop(
+                left.database, left.name, view=_is_view(there, left), size=left.bytes
+            )))  # fmt: skip
+        return [*found, *empty]
+
+
+def forget_load(target: Target, load_id: str) -> int:
+    """See :func:`rowfall.api.forget`."""
+    with _opened(target) as opened:
+        if target.server is not None:
+            local = (target.database, target.table)
+            if opened.shards is not None:
+                local = opened.shards.tables.local
+            uuid = table_uuid(opened.engine, *local)
+            journal = Journal(opened.engine, local[0], uuid, load_id)
+            if uuid and journal.there():
+                journal.forget(load_id)
+        return opened.ledger.forget(load_id)
+
+
+@contextmanager
+def _opened(target: Target) -> Iterator[_Opened]:
+    if not target.database:
+        raise UsageError(
+            f"{target.text} keeps no tables", hint="Give a data folder or a server with --to."
+        )
+    with ExitStack() as stack:
+        engine: Engine
+        shards = None
+        if target.server is not None:
+            server = connect(target.server, Options())
+            stack.callback(server.close)
+            chosen = Options(skip_unavailable_shards=True)
+            shards = shards_of(server, target, chosen, stack, silent)
+            engine = server
+        elif target.folder is None or not target.folder.is_dir():
+            raise TargetError(f"there is no data folder {target.text}")
+        else:
+            engine = Embedded(target.folder)
+            stack.callback(engine.close)
+        ledger = Ledger(target.ledger_path)
+        stack.callback(ledger.close)
+        places: dict[str, Engine] = {"": engine}
+        if shards is not None:
+            # Other replicas may hold what was staged there before they were away.
+            places = {node.address: shards.reach(node) for node in shards.cluster.up}
+            engine = shards.nodes[0][1]
+        yield _Opened(engine, places, ledger, shards)
+
+
+def _journals(engine: Engine, target: Target) -> list[tuple[str, str, str]]:
+    """(database, uuid, name) of the tables that the journals of a server speak of; the name is ""
+    when the table is gone."""
+    if target.server is None:
+        return []
+    asks = asker(engine)
+    found: list[tuple[str, str, str]] = []
+    for (database,) in asks(f"SELECT database FROM system.tables WHERE name = {quote(JOURNAL)}"):
+        journal = sql.qualified(str(database), JOURNAL)
+        rows = asks(
+            f"SELECT toString(j.into), t.name FROM (SELECT DISTINCT into FROM {journal}) j "
+            f"LEFT JOIN (SELECT uuid, name FROM system.tables WHERE database = {quote(database)}) "
+            "t ON t.uuid = j.into"
+        )
+        found += [(str(database), str(uuid), str(name)) for uuid, name in rows]
+    return found
+
+
+def _found(engine: Engine, place: str) -> Iterator[Leftover]:
+    rows = asker(engine)(
+        "SELECT database, name, ifNull(total_rows, 0), ifNull(total_bytes, 0) FROM system.tables "
+        f"WHERE startsWith(name, '{STAGING_PREFIX}') AND name != '{JOURNAL}' "
+        "ORDER BY engine LIKE '%View' DESC, database, name"
+    )
+    for database, name, count, size in rows:
+        load_id = str(name).removeprefix(STAGING_PREFIX).split("_")[0]
+        yield Leftover(str(database), str(name), load_id, int(count), int(size), False, place)
+
+
+def _untouched(opened: _Opened, target: Target, alive: set[str]) -> Iterator[Leftover]:
+    """Tables that dead loads have made and left empty, on every node; those over them first."""
+    shards, ledger = opened.shards, opened.ledger
+    if shards is not None and len(shards.cluster.up) < len(shards.cluster.nodes):
+        return  # a node that is away would keep its own
+    places = opened.places
+    shared = target.server is not None
+    for load_id, database, table, uuid in empty_tables.tables(ledger):
+        if load_id in alive or table_uuid(opened.engine, database, table) != uuid:
+            continue
+        if not empty_tables.is_untouched(places, ledger, database, table, journal=shared):
+            continue
+        for place, base, name in empty_tables.in_order(places, ledger, database, table, uuid):
+            yield Leftover(base, name, load_id, 0, 0, False, place)
+
+
+def _is_of(left: Leftover, attempts: set[str]) -> bool:
+    """Whether a table is one of these attempts'."""
+    rest = left.name.removeprefix(STAGING_PREFIX)
+    return any(rest == attempt or rest.startswith(f"{attempt}_") for attempt in attempts)
+
+
+def _is_view(engine: Engine, left: Leftover) -> bool:
+    rows = asker(engine)(
+        f"SELECT engine LIKE '%View' FROM system.tables WHERE database = {quote(left.database)} "
+        f"AND name = {quote(left.name)}"
+    )
+    return bool(rows and rows[0][0])

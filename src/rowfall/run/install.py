@@ -1,0 +1,125 @@
+"""Puts rowfall-decode where a server starts programs from, see :mod:`rowfall.deliver.inside`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rowfall.core.errors import TargetError, UsageError
+from rowfall.core.events import silent
+from rowfall.core.options import Options
+from rowfall.plan import decoder, parsing
+from rowfall.plan.reach import same_machine
+from rowfall.run.session import connect, shards_of
+from rowfall.targets.base import Target
+
+if TYPE_CHECKING:
+    from rowfall.engines.server import Server
+
+_FOLDER = re.compile(
+    r"inside user scripts folder (.+?)/?\. \(|inside user scripts folder (.+?)/?\.?$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What has become of an installation.
+
+    Attributes:
+        path: of the program in the server's folder; of a cluster, all of them.
+        changed: it was copied now; it may have been there before.
+        away: nodes of a cluster that did not answer and have not got it, for people.
+    """
+
+    path: str
+    changed: bool
+    away: tuple[str, ...] = ()
+
+
+def install(target: Target, folder: str = "") -> Installed:
+    """Copy the program of this machine into the server's folder and let the server run it; of a
+    cluster, on every node that answers.
+
+    Args:
+        folder: the server's ``user_scripts_path``, "" to ask the server.
+
+    Raises:
+        UsageError: the target is no server, or the program is not installed here.
+        TargetError: the folder is out of reach, or the server cannot run the program.
+    """
+    if target.server is None:
+        raise UsageError(
+            f"{target.text} is no server", hint="Give one with --to clickhouse://host:8123."
+        )
+    program = decoder.program()
+    if program is None:
+        raise UsageError(
+            f"{decoder.PROGRAM} is not installed here",
+            hint="Build it from crates/rowfall-decode: make decoder.",
+        )
+    with ExitStack() as stack:
+        server = connect(target.server, Options())
+        stack.callback(server.close)
+        chosen = Options(skip_unavailable_shards=True)
+        shards = shards_of(server, target, chosen, stack, silent)
+        if shards is None:
+            return _install(server, target.server.host, target.text, folder, program)
+        done = [
+            _install(shards.reach(node), node.host, node.name, folder, program)
+            for node in shards.cluster.up
+        ]
+        paths = ", ".join(dict.fromkeys(one.path for one in done))
+        away = tuple(node.name for node in shards.cluster.nodes if node.error)
+        return Installed(paths, any(one.changed for one in done), away)
+
+
+def _install(server: Server, host: str, text: str, folder: str, program: str) -> Installed:
+    """Args: text: the server for people. See :func:`install`."""
+    folder = folder or _folder(server, text)
+    path = Path(folder) / decoder.PROGRAM
+    if not parsing.obstacle_inside(server):
+        return Installed(str(path), changed=False)
+    if not same_machine(server, host) or not os.access(folder, os.W_OK):
+        raise TargetError(
+            f"{folder} of {text} cannot be written from here",
+            hint=f"Copy {program} there as an administrator, for each server of a cluster, and "
+            "make it executable for the server's user; then run this again to check it.",
+        )
+    _copy(program, path)
+    why = parsing.obstacle_inside(server)
+    if why:
+        raise TargetError(
+            f"{path} was written, but {why} that it can run",
+            hint="The program has to be executable for the server's user, and made for its "
+            "processor and C library.",
+        )
+    return Installed(str(path), changed=True)
+
+
+def _folder(server: Server, text: str) -> str:
+    """The server's ``user_scripts_path``: only its error about a missing program tells."""
+    said = parsing.refusal_inside(server, "rowfall-is-not-there")
+    match = _FOLDER.search(said)
+    if match is None:
+        raise TargetError(
+            f"{text} does not run programs for this user: {said}",
+            hint="It takes the right CREATE TEMPORARY TABLE ON *.*, which S3 and URL bring along.",
+        )
+    return match[1] or match[2]
+
+
+def _copy(program: str, path: Path) -> None:
+    """Whole or not at all: a server may be running the one that is there."""
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        shutil.copyfile(program, new)
+        new.chmod(0o755)
+        new.replace(path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise TargetError(f"cannot write {path}: {error.strerror}") from None

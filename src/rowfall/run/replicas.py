@@ -1,0 +1,74 @@
+"""``--wait replicas``: until every replica of every shard has what a load has written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rowfall.cluster.discover import on_nodes
+from rowfall.cluster.shards import Shards
+from rowfall.core import sql
+from rowfall.core.events import Listener, Note
+from rowfall.engines.ask import asker
+
+# A replica that has fetched nothing for a minute waits for something that will not come by itself.
+STUCK_SECONDS = 60.0
+LOOK_SECONDS = 0.5
+# What brings parts to a replica; the merges that stand in the queue, too, bring no rows.
+_FETCHES = "'GET_PART', 'ATTACH_PART', 'REPLACE_RANGE', 'CLONE_PART_FROM_SHARD'"
+
+
+def wait_for_replicas(shards: Shards, emit: Listener) -> bool:
+    """Wait until all replicas that answer have read the log up to now and fetched its parts.
+
+    Returns:
+        Whether every replica of the cluster has all rows.
+    """
+    started = changed = time.monotonic()
+    behind = before = _behind(shards)
+    wanted = {number: row[0] for number, row in behind.items()}
+    while any(_lacks(row, wanted[number]) for number, row in behind.items() if number in wanted):
+        if behind != before:
+            before, changed = behind, time.monotonic()
+        if time.monotonic() - changed > STUCK_SECONDS:
+            late = [n for n, row in behind.items() if n in wanted and _lacks(row, wanted[n])]
+            names = ", ".join(shards.cluster.nodes[number - 1].name for number in late)
+            emit(Note("warning", f"{names} has not got all rows, and fetches none"))
+            return False
+        time.sleep(LOOK_SECONDS)
+        behind = _behind(shards)
+    away = [node.name for n, node in enumerate(shards.cluster.nodes, 1) if n not in behind]
+    if not behind:
+        emit(Note("warning", "the tables are not replicated: there is nothing to wait for"))
+        return True
+    if away:
+        names = ", ".join(away)
+        emit(Note("warning", f"{names} is away and fetches the rows when it is back"))
+        return False
+    seconds = time.monotonic() - started
+    emit(Note("info", f"all {len(behind)} replicas have the rows ({seconds:.1f} s)"))
+    return True
+
+
+def _lacks(row: Sequence[Any], log: int) -> bool:
+    """Whether a replica has not read the log up to an entry, or has still to fetch parts."""
+    _, pointer, fetches = row
+    return bool(pointer <= log or fetches > 0)
+
+
+def _behind(shards: Shards) -> dict[int, Sequence[Any]]:
+    """By number of the node: last entry of its shard's log, the next that it will read, and parts
+    to fetch; only nodes that answer and have the table replicated."""
+    database, table = shards.tables.local
+    mine = sql.table_is(database, table)
+    select = (
+        "SELECT max(log_max_index) AS log, max(log_pointer) AS pointer, sum(fetches) AS parts, "
+        "sum(there) AS there FROM ("
+        "SELECT toInt64(log_max_index) AS log_max_index, toInt64(log_pointer) AS log_pointer, "
+        f"toUInt64(0) AS fetches, 1 AS there FROM system.replicas WHERE {mine} "
+        "UNION ALL SELECT toInt64(-1), toInt64(-1), count(), 0 FROM system.replication_queue "
+        f"WHERE {mine} AND type IN ({_FETCHES}))"
+    )
+    rows = asker(shards.entry)(on_nodes(shards.cluster.name, select))
+    return {int(n): (log, pointer, parts) for n, log, pointer, parts, there in rows if there}

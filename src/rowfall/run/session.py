@@ -1,0 +1,270 @@
+"""One request with everything that is opened for it: source, target, engine, ledger."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from rowfall.core.errors import TargetError, UsageError
+from rowfall.core.events import Listener
+from rowfall.core.masked import Secret
+from rowfall.core.options import FILTER, METHODS, Options
+from rowfall.core.units import parse_size
+from rowfall.engines.ask import asker
+from rowfall.engines.embedded import Embedded
+from rowfall.engines.prestart import prestart
+from rowfall.ledger import Ledger
+from rowfall.plan.compression import WISHES
+from rowfall.plan.reach import reach
+from rowfall.plan.session import Session, Writer
+from rowfall.sources import open_source
+from rowfall.targets import default_table, open_target, staging
+from rowfall.targets.base import ServerAt, Target
+from rowfall.targets.table import Table
+
+if TYPE_CHECKING:
+    from rowfall.cluster.shards import Shards
+    from rowfall.engines.server import Server
+
+_WAIT = re.compile(r"merges=[1-9]\d*|replicas")
+
+# Databases that an error names; some servers have thousands.
+MOST_NAMES = 8
+
+
+@contextmanager
+def open_session(
+    sources: Sequence[str] | str,
+    to: str | None,
+    table: str | None,
+    options: Options,
+    emit: Listener,
+    *,
+    dry: bool,
+    password: Secret | None = None,
+) -> Iterator[Session]:
+    """Source, target, listing, engines and ledger; closed in the other order.
+
+    ``dry`` touches no target: a data folder that does not exist is not made (the engine then
+    works in memory), and the ledger is only read.
+    """
+    texts = (sources,) if isinstance(sources, str) else tuple(sources)
+    if not texts:
+        raise UsageError("no source given", hint="Name files, a glob, or generate://trips.")
+    _check_choices(options)
+    if options.method == FILTER:
+        options = replace(options, pull=True)
+    prestart(texts, to)  # it imports while the source is listed
+    source = open_source(texts, options)
+    target = open_target(to, table or default_table(texts[0]), options, password)
+    _check_target(target, options)
+    with ExitStack() as stack:
+        server = None if target.server is None else connect(target.server, options)
+        shards = None
+        if server is not None:
+            stack.callback(server.close)
+            shards = shards_of(server, target, options, stack, emit)
+            for engine, there in _places(server, target, shards):
+                _check_place(engine, there, options, dry, may_lack_database=shards is not None)
+        listing = source.listing()
+        encoding = source.encoding(listing)
+        folder = target.folder
+        if folder is not None and dry and not folder.is_dir():
+            folder = None
+        memory = parse_size(options.memory) if options.memory and server is None else None
+        reader = Embedded(
+            folder, memory=memory, threads=options.threads, fds=source.fds, idle=server is not None
+        )
+        stack.callback(reader.close)
+        ledger = None
+        if not dry or target.ledger_path.exists():
+            ledger = Ledger(target.ledger_path)
+            stack.callback(ledger.close)
+        writers: tuple[Writer, ...] = ()
+        keyed = None
+        if shards is not None:
+            keyed = shards.check(options)
+            server = shards.nodes[0][1]
+            writers = tuple(
+                Writer(number, node.address, engine, there, node.shard)
+                for number, (node, engine, there) in enumerate(shards.nodes)
+            )
+        session = Session(
+            texts, to, options, source, target, listing, encoding, server or reader, reader,
+            ledger, emit, writers[0].target.table if writers else target.table, writers=writers,
+            shards=shards, keyed=keyed,
+        )  # fmt: skip
+        if server is not None:
+            # FROM clauses that the oldest node understands in full are safe on all of them.
+            oldest = "" if shards is None else shards.oldest
+            scout = cast("Server", session.scout)
+            session.how = reach(scout, source, listing, encoding, options, oldest=oldest)
+        yield session
+
+
+def shards_of(
+    entry: Server, target: Target, options: Options, stack: ExitStack, emit: Listener
+) -> Shards | None:
+    """The cluster that the target names, None when it names a server only."""
+    at = target.server
+    if at is None or not at.cluster or not isinstance(target, Table):
+        return None
+    from rowfall.cluster.shards import open_shards
+
+    def connects(there: ServerAt, through: Server | None) -> Server:
+        return connect(there, options, through=through)
+
+    skip = options.skip_unavailable_shards
+    return open_shards(entry, at, target, connects, stack, emit, skip=skip)
+
+
+def _places(
+    server: Server, target: Target, shards: Shards | None
+) -> Iterator[tuple[Server, Target]]:
+    """Every server that gets rows, and the target as it is there."""
+    if shards is None:
+        yield server, target
+        return
+    for _, engine, there in shards.nodes:
+        yield engine, there
+
+
+def connect(
+    at: ServerAt, options: Options, database: str = "", through: Server | None = None
+) -> Server:
+    """The engine of a server target.
+
+    Args:
+        database: where unqualified names live.
+        through: another server that passes everything on, where this one is out of reach.
+
+    Raises:
+        TargetError: it cannot be reached, or refuses the user.
+    """
+    from rowfall.engines.server import Server  # http.client takes 20 ms that others save
+
+    return Server(
+        at.host, at.port, tls=at.tls, user=at.user, password=at.password,
+        options=at.options, threads=options.threads, database=database,
+        memory=parse_size(options.memory) if options.memory else None, sharing=at.sharing,
+        through=through,
+    )  # fmt: skip
+
+
+def _check_place(
+    server: Server, target: Target, options: Options, dry: bool, *, may_lack_database: bool = False
+) -> None:
+    """What a load needs at a server, looked at before anything is read or made.
+
+    Args:
+        may_lack_database: the load makes it where it is missing, as on a cluster.
+
+    Raises:
+        TargetError: no such database, a table that takes no rows, or (unless ``dry``) a right
+            that is missing.
+    """
+
+    asks = asker(server)
+    if server.readonly == 1 or not dry:  # 1: not even the settings of our questions may change
+        server.check_writes()
+    database = target.database
+    names = [str(name) for (name,) in asks("SELECT name FROM system.databases ORDER BY name")]
+    if database not in names and may_lack_database:
+        return
+    if database not in names:
+        shown = [n for n in names if n.lower() not in ("system", "information_schema")]
+        raise TargetError(
+            f"the server has no database {database!r} that this user may see",
+            hint=f"Create it first, or name another one in --to or --table: {_some(shown)}.",
+        )
+    facts = staging.facts(asks, database, target.table)
+    if not dry and not options.direct and (facts is None or facts.publish_kind == "attach"):
+        server.check_rights(database, target.table)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return (", ".join(names[:MOST_NAMES]) or "there is none yet") + (
+        f" and {more} more" if more > 0 else ""
+    )
+
+
+def refusal(session: Session) -> TargetError | None:
+    """Why the server would refuse a load, for its plan: a right that is missing."""
+    if session.target.server is not None and not session.options.direct:
+        try:
+            for writer in session.writers:
+                if writer.server is not None:
+                    _check_place(
+                        writer.server, writer.target, session.options, dry=False,
+                        may_lack_database=session.shards is not None,
+                    )  # fmt: skip
+        except TargetError as error:
+            return error
+    return None
+
+
+def _check_choices(options: Options) -> None:
+    """Options that contradict each other.
+
+    Raises:
+        UsageError: which two.
+    """
+    for one, other in (
+        ("pull", "push"), ("atomic", "replace"), ("direct", "atomic"), ("direct", "replace"),
+    ):  # fmt: skip
+        if getattr(options, one) and getattr(options, other):
+            raise UsageError(f"--{one} and --{other} exclude each other")
+    if options.method not in METHODS:
+        raise UsageError(f"--method {options.method} is not one of {', '.join(METHODS)}")
+    if options.decoder not in ("auto", "always", "never"):
+        raise UsageError(f"--decoder {options.decoder} is not one of auto, always, never")
+    for name in ("presort", "build"):
+        if (wish := getattr(options, name)) not in ("auto", "on", "off"):
+            raise UsageError(f"--{name} {wish} is not one of auto, on, off")
+    if options.compress not in WISHES:
+        raise UsageError(f"--compress {options.compress} is not one of {', '.join(WISHES)}")
+    if options.wait and not all(_WAIT.fullmatch(one) for one in options.wait.split(",")):
+        raise UsageError(
+            f"--wait {options.wait} is not something to wait for",
+            hint="Write --wait merges=3000: until fewer than 3000 parts are active; of a cluster "
+            "--wait replicas: until all of them have the rows.",
+        )
+
+
+def _check_target(target: Target, options: Options) -> None:
+    """Options that say nothing for this kind of target.
+
+    Raises:
+        UsageError: which one.
+    """
+    if target.server is None:
+        for name in ("pull", "push", "streams"):
+            if getattr(options, name):
+                raise UsageError(
+                    f"--{name} is about a server, and {target.text} is none",
+                    hint="Give a server with --to clickhouse://host:8123/database.",
+                )
+    if target.server is None or not target.server.cluster:
+        for name in ("shard_key", "replicated", "skip_unavailable_shards", "method"):
+            if getattr(options, name) not in (None, False, "local"):
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is about a cluster, and {target.text} is none",
+                    hint="Name one with --to 'clickhouse://host:8123/database?cluster=NAME'.",
+                )
+        if "replicas" in (options.wait or "").split(","):
+            raise UsageError(f"--wait replicas is about a cluster, and {target.text} is none")
+    else:
+        for name in ("atomic", "replace"):
+            if getattr(options, name):
+                raise UsageError(
+                    f"--{name} is about one table, and each shard of a cluster has its own",
+                    hint="Without it each file becomes visible as a whole, on its shard.",
+                )
+    if not target.table:
+        for name in ("atomic", "direct", "wait"):
+            if getattr(options, name):
+                raise UsageError(f"--{name} is about tables, and {target.text} holds none")

@@ -1,0 +1,176 @@
+"""Work that waits for an attempt, shared by everybody who works on one load.
+
+Each writer (the one engine, or a shard of a cluster) has its own line. Whoever finds its line empty
+takes from the longest one: what a writer was given is a lease, not a fate.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, replace
+
+from rowfall.core.listing import Split
+from rowfall.core.model import Schema, Setting
+
+# Somebody else loads the last files: a look costs two small SELECTs.
+WAIT_SECONDS = 1.0
+# Half of an attempt is worth taking over only if it is more work than its fixed cost of 0.1 to
+# 0.4 s: 16 MiB of packed text take one core about that long.
+SHARED_BYTES = 32 << 20
+
+
+@dataclass(slots=True)
+class Work:
+    """Splits that are to be loaded by one attempt, with the history that decides what next.
+
+    Attributes:
+        number: of the plan's group.
+        settings: lowered ones; None for those of the writer that takes it.
+    """
+
+    number: int
+    splits: list[Split]
+    tries: int = 0
+    lowered: int = 0
+    settings: tuple[Setting, ...] | None = None
+    tolerant: bool = False
+    engine_reads: bool = False
+    schema: Schema | None = None
+
+    @property
+    def size(self) -> int:
+        """Stored bytes, as far as they are known."""
+        return sum(split.size or 0 for split in self.splits)
+
+    @property
+    def rows(self) -> int | None:
+        """How many there are in ranges of rows; None where it is not known before."""
+        found = [split.rows for split in self.splits]
+        return None if None in found else sum(rows or 0 for rows in found)
+
+
+class WorkQueue:
+    """The lines of all writers.
+
+    Args:
+        writers: how many there are.
+        serial: number of the last attempt of an earlier run of the load.
+
+    Attributes:
+        stopping: Ctrl-C; nobody takes anything any more.
+        fatal: what stopped everything.
+    """
+
+    def __init__(self, writers: int = 1, serial: int = 0) -> None:
+        self.changed = threading.Condition()
+        self.stopping = False
+        self.fatal: BaseException | None = None
+        self._lines: list[deque[Work]] = [deque() for _ in range(writers)]
+        self._held: list[list[Work]] = [[] for _ in range(writers)]
+        self._busy = 0
+        self._serial = serial
+        self._landed = False
+
+    def put(self, writer: int, work: Work) -> None:
+        """Add work to the end of a line."""
+        with self.changed:
+            self._lines[writer].append(work)
+            self.changed.notify_all()
+
+    def again(self, writer: int, *works: Work) -> None:
+        """Put work back to the front of a line."""
+        with self.changed:
+            self._lines[writer].extendleft(reversed(works))
+            self.changed.notify_all()
+
+    def hold(self, writer: int, work: Work) -> None:
+        """Look again, when everything else is done, at what another process holds now."""
+        with self.changed:
+            self._held[writer].append(work)
+
+    def take(self, writer: int) -> Work | None:
+        """The next work; None when there is none and never will be. :meth:`release` ends it."""
+        while True:
+            with self.changed:
+                while not self._ended:
+                    if work := self._next(writer):
+                        self._busy += 1
+                        return work
+                    if not self._busy:
+                        break
+                    # Somebody else's attempt may still fail and come back in pieces.
+                    self.changed.wait(0.5)
+                if self._ended or not any(self._held):
+                    return None
+                # Everything else is done: see what became of what other processes hold.
+                self.changed.wait(WAIT_SECONDS)
+                for line, held in zip(self._lines, self._held, strict=True):
+                    line.extend(held)
+                    held.clear()
+
+    def _next(self, writer: int) -> Work | None:
+        if self._lines[writer]:
+            return self._lines[writer].popleft()
+        # Generated rows have no size: then the number counts.
+        line = max(self._lines, key=lambda one: (sum(work.size for work in one), len(one)))
+        if not line:
+            return None
+        work = line.pop()
+        if line or len(work.splits) == 1 or work.size < SHARED_BYTES:
+            return work
+        # The last one that waits: its own writer will want some of it, too. Every second split, as
+        # the largest come first; of ranges, which are alike, the neighbours stay together.
+        half = len(work.splits) // 2
+        own, taken = work.splits[::2], work.splits[1::2]
+        if work.splits[0].part is not None:
+            own, taken = work.splits[:half], work.splits[half:]
+        line.append(replace(work, splits=own))
+        return replace(work, splits=taken)
+
+    def join(self) -> None:
+        """Somebody goes on with work in the background; :meth:`release` ends that."""
+        with self.changed:
+            self._busy += 1
+
+    def release(self) -> None:
+        """Work has ended, well or not."""
+        with self.changed:
+            self._busy -= 1
+            self.changed.notify_all()
+
+    def serial(self) -> int:
+        """A number that no other attempt of the load has."""
+        with self.changed:
+            self._serial += 1
+            return self._serial
+
+    def landed(self) -> None:
+        """Something has become visible: what waits is worth trying."""
+        with self.changed:
+            self._landed = True
+
+    def give_up(self) -> bool:
+        """Forget all that waits; False when something has landed, so that there is hope."""
+        with self.changed:
+            if self._landed:
+                return False
+            for line in (*self._lines, *self._held):
+                line.clear()
+            return True
+
+    def fail(self, error: BaseException) -> None:
+        """Stop everything: the first reason counts."""
+        with self.changed:
+            self.fatal = self.fatal or error
+            self.changed.notify_all()
+
+    def stop(self) -> None:
+        """Nobody takes anything any more."""
+        with self.changed:
+            self.stopping = True
+            self.changed.notify_all()
+
+    @property
+    def _ended(self) -> bool:
+        return self.stopping or self.fatal is not None

@@ -1,0 +1,129 @@
+"""What the user asks of the table: ``--schema``, ``--schema-file``, ``--type`` and the layout.
+
+The engine itself parses column lists and statements, so every type that it knows is understood.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rowfall.core import sql
+from rowfall.core.errors import RowfallError, UsageError
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.schema.header import Ask
+
+_CLAUSE = re.compile(r"(ENGINE = |PARTITION BY |ORDER BY |PRIMARY KEY |SETTINGS |TTL |SAMPLE BY )")
+_NOT_COLUMNS = ("INDEX", "PROJECTION", "CONSTRAINT", "PRIMARY KEY")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user asks of the table; ``columns`` are all of them, ``types`` single ones."""
+
+    columns: tuple[tuple[str, str], ...] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
+    engine: str = ""
+    order_by: str = ""
+    partition_by: str = ""
+
+
+def wished(options: Options, ask: Ask) -> Wish:
+    """All the wishes of one request.
+
+    Raises:
+        UsageError: they contradict each other or make no sense to the engine.
+    """
+    text = options.schema or ""
+    if options.schema_file:
+        if text:
+            raise UsageError("--schema and --schema-file say the same thing twice")
+        text = read_text(options.schema_file)
+    wish = parse_ddl(text, ask) if text.strip() else Wish()
+    types = {}
+    for item in options.type:
+        name, _, type_ = item.strip().partition(" ")
+        if name.startswith("`"):
+            name, _, type_ = item.strip()[1:].partition("`")
+        if not type_.strip():
+            raise UsageError(f"--type {item!r} names no type", hint="Write --type 'name Type'.")
+        ((_, types[name]),) = _describe(f"{sql.name(name)} {type_}", ask)
+    return replace(
+        wish,
+        types=types,
+        engine=options.engine or wish.engine,
+        order_by=_key(options.order_by) or wish.order_by,
+        partition_by=options.partition_by or wish.partition_by,
+    )
+
+
+def _key(text: str | None) -> str:
+    """``a, b`` is a tuple to the engine only in parentheses."""
+    if text and "," in text and not text.strip().startswith(("(", "tuple(")):
+        return f"({text})"
+    return text or ""
+
+
+def parse_ddl(text: str, ask: Ask) -> Wish:
+    """A column list, or a CREATE TABLE as the engine itself formats it.
+
+    Raises:
+        UsageError: neither; or it has what rowfall does not carry over (codecs, indexes, ...).
+    """
+    if not re.match(r"\s*(--.*\n\s*)*CREATE\s", text, re.I):
+        return Wish(_describe(text.strip().rstrip(";,"), ask))
+    try:
+        ((pretty,),) = ask(SqlText.of(f"SELECT formatQuery({quote(text.strip().rstrip(';'))})"), {})
+    except RowfallError as error:
+        raise UsageError(f"the schema cannot be parsed: {error.message.splitlines()[0]}") from error
+    _head, _, rest = str(pretty).partition("\n(\n")
+    body, _, tail = rest.partition("\n)")
+    if not body:
+        hint = "Write CREATE TABLE t (a Type, ...)."
+        raise UsageError("the schema has no column list", hint=hint)
+    lines = [line.strip().rstrip(",") for line in body.split("\n")]
+    extra = [line for line in lines if line.startswith(_NOT_COLUMNS)]
+    parts = _CLAUSE.split(" ".join(tail.split()))
+    clauses = {k.strip(" ="): v.strip() for k, v in zip(parts[1::2], parts[2::2], strict=True)}
+    if clauses.get("SETTINGS") == "index_granularity = 8192":
+        del clauses["SETTINGS"]  # the default, which SHOW CREATE TABLE always adds
+    extra += [c for c in ("PRIMARY KEY", "SETTINGS", "TTL", "SAMPLE BY") if c in clauses]
+    if extra:
+        raise UsageError(
+            f"the schema holds what a load does not create: {'; '.join(extra)[:200]}",
+            hint="Create the table first with rowfall query, then load into it.",
+        )
+    return Wish(
+        _describe(", ".join(lines), ask),
+        engine=clauses.get("ENGINE", ""),
+        order_by=clauses.get("ORDER BY", ""),
+        partition_by=clauses.get("PARTITION BY", ""),
+    )
+
+
+def _describe(columns: str, ask: Ask) -> tuple[tuple[str, str], ...]:
+    """The engine's own reading of a column list."""
+    hint = "Write 'name Type, name Type'; quote odd names in backticks."
+    try:
+        rows = ask(SqlText.of(f"DESCRIBE TABLE null({quote(columns)})"), {})
+    except RowfallError as error:
+        cause = error.message.splitlines()[0]
+        text = f"the columns {columns[:80]!r} make no sense: {cause}"
+        raise UsageError(text, hint=hint) from error
+    if any(any(row[2:]) for row in rows):
+        raise UsageError(
+            "the schema holds defaults or codecs, which a load does not create",
+            hint="Create the table first with rowfall query, then load into it.",
+        )
+    return tuple((str(row[0]), str(row[1])) for row in rows)
+
+
+def read_text(path: str) -> str:
+    """A small text file named by the user. Raises UsageError when it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the schema file {path}: {error}") from error

@@ -1,0 +1,329 @@
+"""Facts about a table, and how its staging twin is made and dropped.
+
+A twin has the table's columns, codecs, indices, projections, constraints, keys, TTL and storage
+policy, because ATTACH PARTITION FROM demands them, and settings that keep its parts as they were
+written. The twin of a replicated table is a plain one: it needs no Keeper, and its parts may be
+attached to the replicated table all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rowfall.core import sql
+from rowfall.core.errors import TargetError
+from rowfall.core.model import Ask
+from rowfall.core.sqltext import SqlText, quote
+
+HIDDEN = "[HIDDEN]"
+"""What the server shows in the place of a secret."""
+
+# Parts in staging must stay as they were written until they are attached: a merge would mix rows
+# that a crash has already published with rows that it has not, and collapse or expire rows before
+# they are counted. SYSTEM STOP MERGES is forgotten at a restart, table settings are not.
+_KEEP: Mapping[str, int] = {
+    # Part uuids stay in the checksums: evidence after a crash, and a replicated table does not
+    # take the second of two equal parts for a repetition.
+    "assign_part_uuids": 1,
+    # No merge may be larger than one byte. OPTIMIZE still works.
+    "max_bytes_to_merge_at_max_space_in_pool": 1,
+    "max_bytes_to_merge_at_min_space_in_pool": 1,
+    # Merges of old parts and of expired rows know no such limit in every version.
+    "min_age_to_force_merge_seconds": 0,
+    "max_number_of_merges_with_ttl_in_pool": 0,
+    # Equal blocks of one attempt are rows like any others.
+    "non_replicated_deduplication_window": 0,
+    # Rows of a queue would come in after the statement has ended.
+    "async_insert": 0,
+    # Without merges these limits only stand in the way; the table's own hold for what is attached.
+    "parts_to_delay_insert": 1_000_000,
+    "parts_to_throw_insert": 1_000_000,
+}
+
+# What a table may have been made with, and CREATE TABLE ... AS asks for once more.
+_ALLOWANCE = re.compile(
+    r"allow_suspicious_\w+|allow_experimental_\w+_(type|types|index|codecs)|"
+    r"allow_(experimental_)?statistics|enable_\w+_(type|codec)"
+)
+_NO_UUID = "00000000-0000-0000-0000-000000000000"
+_FAMILY = re.compile(
+    r"(Replicated)?((?:Replacing|Summing|Aggregating|Collapsing|VersionedCollapsing|Graphite|"
+    r"Coalescing)?MergeTree)\Z"
+)
+_DIRECT = frozenset({"Memory", "Log", "TinyLog", "StripeLog"})
+_HINTS: Mapping[str, str] = {
+    "Distributed": "Name its cluster: --to 'clickhouse://host:8123/database?cluster=NAME'. Each "
+    "shard then loads its own share.",
+    "MaterializedView": "Load into the table that the view reads from, or into the one it fills.",
+    "View": "Load into a table that the view reads from.",
+    "Buffer": "Load into the table behind the buffer.",
+    "Merge": "Load into one of the tables that it unites.",
+    "Dictionary": "Load into the table that the dictionary reads from.",
+}
+_HINT = "Give a table of the MergeTree family, or a Null, Memory or Log table."
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What the server says about one table.
+
+    Attributes:
+        uuid: of the table; zeros in databases that give none.
+        engine_full: the engine with its arguments, keys, TTL and settings, as the server puts it.
+        partitioned: the table has a partition key.
+        views: database and name of every view that an INSERT into this table fires.
+        select: of a view, "" for tables.
+    """
+
+    database: str
+    table: str
+    uuid: str
+    engine: str
+    engine_full: str
+    storage_policy: str
+    partitioned: bool
+    create_query: str
+    views: tuple[tuple[str, str], ...] = ()
+    select: str = ""
+
+    @property
+    def qualified(self) -> str:
+        return sql.qualified(self.database, self.table)
+
+    @property
+    def replicated(self) -> bool:
+        return self.engine.startswith("Replicated")
+
+    @property
+    def collapses(self) -> bool:
+        """Whether the engine unites rows of equal keys: ``optimize_on_insert = 0`` keeps counts."""
+        match = _FAMILY.match(self.engine)
+        return match is not None and match[2] != "MergeTree"
+
+    @property
+    def publish_kind(self) -> str:
+        """``attach`` (parts of a twin), ``null`` (nothing stays) or ``direct`` (no staging).
+
+        Raises:
+            TargetError: rows cannot be loaded into such a table.
+        """
+        if _FAMILY.match(self.engine):
+            return "attach"
+        if self.engine in _DIRECT:
+            return "direct"
+        if self.engine == "Null":
+            return "null"
+        raise TargetError(
+            f"cannot load into {self.database}.{self.table}: its engine is {self.engine}",
+            hint=_HINTS.get(self.engine, _HINT),
+        )
+
+    @property
+    def refreshes(self) -> bool:
+        """Refreshable views run by the clock: no INSERT fires them."""
+        return self._head()[:1] == ["REFRESH"]
+
+    @property
+    def fills(self) -> tuple[str, str]:
+        """The table that a materialized view writes to: named after TO, or its own inner one."""
+        head, uuid = self._head(), self.uuid
+        if head[:1] == ["TO"] and head[1] != "INNER":
+            if head[2:3] == ["."]:
+                return ident(head[1]) or "", ident(head[3]) or ""
+            return self.database, ident(head[1]) or ""
+        if head[:1] == ["TO"]:  # TO INNER UUID '...': a profile may ask for this form
+            uuid = head[3].strip("'")
+        return self.database, f".inner.{self.table}" if uuid == _NO_UUID else f".inner_id.{uuid}"
+
+    def _head(self) -> list[str]:
+        """What follows a view's name in its CREATE statement."""
+        words = [w for w in tokens(self.create_query) if not w.isspace()]
+        words = words[words.index("VIEW") + 1 :]
+        words = words[3:] if words[1:2] == ["."] else words[1:]
+        return words[2:] if words[:1] == ["UUID"] else words
+
+
+def facts(ask: Ask, database: str, table: str) -> TableFacts | None:
+    """Facts about one table, None where there is none that the user may see.
+
+    Raises:
+        TargetError: rows cannot be loaded into such a table.
+    """
+    found = lookup(ask, [(database, table)]).get((database, table))
+    if found is not None:
+        _ = found.publish_kind
+    return found
+
+
+def lookup(ask: Ask, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], TableFacts]:
+    """Facts about tables and views of any engine, by database and name, in one query."""
+    wanted = set(names)
+    if not wanted:
+        return {}
+    databases = ", ".join(sorted({quote(database) for database, _ in wanted}))
+    tables = ", ".join(sorted({quote(table) for _, table in wanted}))
+    # Each condition by itself: the server then opens these tables only, not all that it has.
+    rows = ask(
+        "SELECT database, name, toString(uuid), engine, engine_full, storage_policy, "
+        "partition_key != '', create_table_query, dependencies_database, dependencies_table, "
+        f"as_select FROM system.tables WHERE database IN ({databases}) AND name IN ({tables})"
+    )
+    found = {}
+    for row in rows:
+        name = (str(row[0]), str(row[1]))
+        if name in wanted:
+            found[name] = TableFacts(
+                *name, uuid=row[2], engine=row[3], engine_full=row[4], storage_policy=row[5],
+                partitioned=bool(row[6]), create_query=row[7],
+                views=tuple(sorted(zip(row[8], row[9], strict=True))), select=row[10],
+            )  # fmt: skip
+    return found
+
+
+def clone(table: TableFacts, staging: str) -> tuple[SqlText, ...]:
+    """Statements that make the empty twin ``staging`` in the table's database.
+
+    Raises:
+        TargetError: the table cannot be staged.
+    """
+    twin = sql.qualified(table.database, staging)
+    if table.publish_kind == "direct":
+        raise TargetError(
+            f"{table.database}.{table.table} cannot be staged: {table.engine} tables have no parts"
+        )
+    create = f"CREATE TABLE {twin} AS {table.qualified}"
+    if table.publish_kind == "null":
+        return (SqlText.of(create),)
+    if HIDDEN in table.engine_full:  # the keys of a disk: only the server can copy them
+        if table.replicated:
+            raise TargetError(
+                f"{table.database}.{table.table} cannot be staged: its definition holds a secret "
+                "that the server does not show",
+                hint="Name the disk in the server's configuration, not in the table's settings.",
+            )
+        items = ", ".join(f"{name} = {value}" for name, value in _KEEP.items())
+        return SqlText.of(create), SqlText.of(f"ALTER TABLE {twin} MODIFY SETTING {items}")
+    return (SqlText.of(f"{create} ENGINE = {plain_engine(table)}"),)
+
+
+def allowances(known: Iterable[str]) -> dict[str, int]:
+    """Settings for the statements of :func:`clone`, among those that the engine knows.
+
+    A twin of a table with ``LowCardinality(UInt8)`` and the like cannot be made without.
+    """
+    return {name: 1 for name in sorted(known) if _ALLOWANCE.fullmatch(name)}
+
+
+def plain_engine(table: TableFacts) -> str:
+    """The ENGINE clause of a twin: not replicated, with settings that keep parts as they are.
+
+    Raises:
+        TargetError: the table was made in the syntax of 2017.
+    """
+    words = tokens(table.engine_full)
+    engine = words[0].removeprefix("Replicated")
+    end = closing(words, 1) + 1 if words[1:2] == ["("] else 1
+    arguments = split(words[2 : end - 1]) if end > 1 else []
+    # Path in Keeper and name of the replica: two literals in front of the engine's own arguments.
+    if table.replicated and [item[:1] for item in arguments[:2]] == ["'", "'"]:
+        del arguments[:2]
+    rest = words[end:]
+    at = _find(rest, "SETTINGS")
+    if _find(rest[:at], "ORDER") == len(rest[:at]):
+        raise TargetError(
+            f"{table.database}.{table.table} cannot be staged: it was made in the old syntax, "
+            "without ORDER BY",
+            hint="Make it again as ENGINE = MergeTree PARTITION BY ... ORDER BY ...",
+        )
+    settings = dict(_setting(item) for item in split(rest[at + 1 :]))
+    settings |= {name: str(value) for name, value in _KEEP.items()}
+    items = ", ".join(f"{name} = {value}" for name, value in settings.items())
+    given = f"({', '.join(arguments)})" if arguments else ""
+    return f"{engine}{given}{''.join(rest[:at]).rstrip()} SETTINGS {items}"
+
+
+def discard(ask: Ask, prefix: str, databases: Sequence[str] = ()) -> tuple[SqlText, ...]:
+    """Statements that drop ``prefix`` and everything called ``prefix_...``, views first.
+
+    Args:
+        databases: where to look. Everywhere by default: the twins of views' tables are in the
+            databases of those tables.
+    """
+    where = f"(name = {quote(prefix)} OR startsWith(name, {quote(prefix + '_')}))"
+    if databases:
+        where += f" AND database IN ({', '.join(map(quote, databases))})"
+    rows = ask(
+        "SELECT database, name, engine LIKE '%View' AS view, ifNull(total_bytes, 0) "
+        f"FROM system.tables WHERE {where} ORDER BY view DESC, database, name"
+    )
+    return tuple(drop(*row[:2], view=bool(row[2]), size=row[3]) for row in rows)
+
+
+def drop(database: str, name: str, *, view: bool = False, size: int = 0) -> SqlText:
+    """The statement that drops a table or view and waits until its space is free."""
+    kind = "VIEW" if view else "TABLE"
+    # Parts that the target has as well count fully against the guard of tables above 50 GB.
+    # Profiles may forbid the setting, so it is sent only where it could matter.
+    huge = " SETTINGS max_table_size_to_drop = 0" if size > 1 << 33 else ""
+    return SqlText.of(f"DROP {kind} IF EXISTS {sql.qualified(database, name)} SYNC{huge}")
+
+
+_TOKEN = re.compile(
+    r"""\s+ | --[^\n]* | /\*.*?\*/
+    | '(?:[^'\\]|\\.|'')*' | `(?:[^`\\]|\\.|``)*` | "(?:[^"\\]|\\.|"")*"
+    | [A-Za-z_]\w* | \d\w* | .""",
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+
+
+def tokens(text: str) -> list[str]:
+    """The words, names, literals and signs of SQL as the engine formats it; joined: the text.
+
+    Blanks and comments are tokens as well.
+    """
+    return _TOKEN.findall(text)
+
+
+def ident(word: str) -> str | None:
+    """The name that a token stands for; None for what is no name."""
+    if word[:1] in ("`", '"'):
+        inner = word[1:-1].replace(word[0] * 2, word[0])
+        return re.sub(r"\\(.)", r"\1", inner, flags=re.DOTALL)
+    return word if re.match(r"[A-Za-z_]", word) else None
+
+
+def closing(words: Sequence[str], start: int) -> int:
+    """Where the bracket that opens at ``start`` closes."""
+    return next(i for i, depth in _depths(words, start) if not depth)
+
+
+def split(words: Sequence[str]) -> list[str]:
+    """The items of a list that commas separate."""
+    items, begin = [], 0
+    for i, depth in _depths(words):
+        if words[i] == "," and not depth:
+            items.append("".join(words[begin:i]).strip())
+            begin = i + 1
+    items.append("".join(words[begin:]).strip())
+    return [item for item in items if item]
+
+
+def _depths(words: Sequence[str], start: int = 0) -> Iterator[tuple[int, int]]:
+    """Positions, each with the number of brackets that are open behind it."""
+    depth = 0
+    for i in range(start, len(words)):
+        depth += (words[i] in ("(", "[")) - (words[i] in (")", "]"))
+        yield i, depth
+
+
+def _find(words: Sequence[str], word: str) -> int:
+    """The last place of a word outside all brackets; the length where there is none."""
+    places = [i for i, depth in _depths(words) if words[i] == word and not depth]
+    return places[-1] if places else len(words)
+
+
+def _setting(item: str) -> tuple[str, str]:
+    name, _, value = item.partition("=")
+    return name.strip(), value.strip()
