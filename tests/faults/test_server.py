@@ -1,5 +1,5 @@
 """A real server and a real S3 service: hurt at random moments, then the same command until it
-succeeds. The steps of the protocol one by one are in ``test_steps``."""
+succeeds. The steps of the protocol one by one are in ``test_server_steps``."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from rowfall.core.sqltext import quote
 from rowfall.schema.codec import Evidence, codec, parse_type
 from rowfall.schema.reader_settings import reader_settings
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
-from unit.test_codec import MOMENTS, NUMBERS, WORDS
+from unit.schema.test_codec import MOMENTS, NUMBERS, WORDS
 
 DECODER = os.environ.get("ROWFALL_DECODE", "rowfall-decode")
 TYPES = [

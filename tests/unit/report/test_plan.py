@@ -29,7 +29,7 @@ from rowfall.report.loads import loads_document, report_document, verification_d
 from rowfall.report.plan import plan_document, plan_text
 from rowfall.report.scale import scale_document
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "json.md"
 SCHEMA = Schema(
     (
         Column(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from bench import data, plan_probe, run, sides, table
 from bench.measure import BenchError, Result, agree, fastest, median, overlap, ratio

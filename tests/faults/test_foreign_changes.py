@@ -10,7 +10,7 @@ import pytest
 from faults.conftest import Survived
 from faults.kills import sample
 from faults.places import Loader, Make
-from faults.test_steps import REPLACE, SIDES, TYPES, changes, with_old_rows
+from faults.test_server_steps import REPLACE, SIDES, TYPES, changes, with_old_rows
 from lab.clickhouse import ClickHouse
 from lab.faulty import Fault, nth
 from lab.rows import Rows, checksum, leftovers, make_rows

@@ -24,7 +24,7 @@ from rowfall.core.options import Options, flags_of
 from rowfall.core.results import Failure, Report, Verification
 
 SRC = Path(rowfall.__file__).parents[1]
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 DONE = Report(
     "3f2a9c1e77aa", "done", "x.csv", "./rowfall-data", "default.t", "2026-11-21T09:14:05Z"
 )

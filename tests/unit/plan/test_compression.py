@@ -12,7 +12,7 @@ from rowfall.core.options import Options
 from rowfall.plan import compression
 from rowfall.plan.inputs import Inputs, Link
 from rowfall.targets.table import embedded
-from unit.test_planner import CSV_GZ, Files
+from unit.plan.test_planner import CSV_GZ, Files
 
 
 def choose(
