@@ -31,9 +31,9 @@ from rowfall.deliver.push import Pusher, streams
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.plan import bodies
-from rowfall.plan.bodies.cutting import Read
 from rowfall.schema.codec import Evidence, codec
 from rowfall.schema.reader_settings import reader_settings
+from rowfall.schema.records import Read
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -46,8 +46,28 @@ class Encoding:
     fields: int = 0
 
     @property
+    def is_csv(self) -> bool:
+        """CSV: fields may be quoted, and an empty one means NULL."""
+        return self.format.startswith("CSV")
+
+    @property
+    def is_tsv(self) -> bool:
+        """TSV: a backslash escapes, and ``\\N`` means NULL."""
+        return self.format.startswith("TSV")
+
+    @property
+    def has_header(self) -> bool:
+        """The first line of each file names its columns."""
+        return self.kind is Kind.TEXT and self.format.endswith("WithNames")
+
+    @property
     def has_names(self) -> bool:
-        return self.kind is not Kind.TEXT or self.format.endswith("WithNames")
+        """Columns are found by name: all formats but text without a header."""
+        return self.kind is not Kind.TEXT or self.has_header
+
+    def without_header(self) -> Encoding:
+        """Return the encoding of the lines below a header."""
+        return replace(self, format=self.format.removesuffix("WithNames"))
 
 
 @dataclass(frozen=True, slots=True)

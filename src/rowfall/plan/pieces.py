@@ -21,6 +21,7 @@ from rowfall.core.sqltext import SqlText
 from rowfall.plan import balance, ranges, row_groups, text_cuts
 from rowfall.plan.session import Session
 from rowfall.schema import fast_path, tuples
+from rowfall.schema.records import header_line, header_names
 from rowfall.sources.base import Ranged
 
 # Shards may end so much later than they would on average: DESIGN asks for no more.
@@ -151,7 +152,7 @@ def _not_cut(encoding: Encoding, schema: Schema, undecoded: str) -> str:
         return f"{encoding.format} is read from its beginning to its end"
     if undecoded:
         return f"only rowfall-decode reads ranges of text, and {undecoded}"
-    if encoding.format.startswith("CSV") and fast_path.holds_breaks(schema.columns):
+    if encoding.is_csv and fast_path.holds_breaks(schema.columns):
         return "its fields hold line breaks, so no place shows that a record ends there"
     return ""
 
@@ -175,9 +176,9 @@ def _text_parts(
     if not data:
         return "its server sends whole files only"
     head, count = b"", len(schema.columns)
-    if encoding.format.endswith("WithNames"):
-        head = ranges.header(data) or b""
-        names = ranges.header_names(head, encoding)
+    if encoding.has_header:
+        head = header_line(data) or b""
+        names = header_names(head, encoding)
         wanted = {c.source or c.name for c in schema.columns}
         if len(set(names)) < len(names) or not wanted <= set(names):
             return "its header is not that of the table"

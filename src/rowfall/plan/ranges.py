@@ -8,7 +8,6 @@ begins where a record begins, the first one at the beginning of the file.
 
 from __future__ import annotations
 
-import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +16,8 @@ from itertools import pairwise
 
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind
-from rowfall.schema.codec import BOM
 from rowfall.schema.fast_path import holds_breaks
+from rowfall.schema.records import find_line, header_line, header_names
 
 # Ranges of less would spend their time at the ends: a block is about this long as text.
 LEAST = 16 << 20
@@ -73,20 +72,20 @@ def ranges(
     every = max(least, sum(sizes) // (writers * EACH))
     if not plain or not whole or writers < 2 or max(sizes, default=0) < every + least:
         return None
-    if encoding.format.startswith("CSV") and holds_breaks(columns):
+    if encoding.is_csv and holds_breaks(columns):
         return None  # most cuts would be wrong
     names: tuple[str, ...] = ()
     skip = 0
-    if encoding.format.endswith("WithNames"):
+    if encoding.has_header:
         with ThreadPoolExecutor(REQUESTS) as pool:
-            heads = {header(data) for data in pool.map(lambda s: read(s, 0, HEADER), splits)}
+            heads = {header_line(data) for data in pool.map(lambda s: read(s, 0, HEADER), splits)}
         head = heads.pop()
         if heads or head is None:
             return None
         names, skip = header_names(head, encoding), len(head)
         if len(set(names)) < len(names) or not {c.source or c.name for c in columns} <= set(names):
             return None  # the decoder, or the engine, says what is wrong with it
-        encoding = replace(encoding, format=encoding.format.removesuffix("WithNames"))
+        encoding = encoding.without_header()
     cut = tuple(_pieces(splits, skip, (every, least), encoding, read))
     return Ranges(cut, encoding, names) if len(cut) > len(splits) else None
 
@@ -100,13 +99,13 @@ def given(
         SourceError: a file cannot be read.
     """
     names: tuple[str, ...] = ()
-    if encoding.format.endswith("WithNames"):
-        heads = {header(read(split, 0, HEADER)) for split in _files(splits)}
+    if encoding.has_header:
+        heads = {header_line(read(split, 0, HEADER)) for split in _files(splits)}
         head = heads.pop()
         if heads or head is None:
             return None
         names = header_names(head, encoding)
-        encoding = replace(encoding, format=encoding.format.removesuffix("WithNames"))
+        encoding = encoding.without_header()
     most = sum(map(length, splits)) // (writers * EACH)
     found: list[Split] = []
     for split in sorted(splits, key=lambda s: (s.uri, s.start or 0)):
@@ -128,20 +127,6 @@ def _files(splits: Sequence[Split]) -> list[Split]:
         split if split.part is None else replace(split, size=split.part.size)
         for split in {split.uri: split for split in splits}.values()
     ]
-
-
-def header(data: bytes) -> bytes | None:
-    """The first line with its end; None where it is not plain."""
-    line, end, _ = data.partition(b"\n")
-    odd = not end or line.startswith(BOM.encode()) or line.count(b'"') % 2 or b"\\" in line
-    return None if odd else line + end
-
-
-def header_names(head: bytes, encoding: Encoding) -> tuple[str, ...]:
-    text = head.decode("utf-8", "replace").rstrip("\r\n")
-    if encoding.format.startswith("TSV"):
-        return tuple(text.split("\t"))
-    return tuple(next(csv.reader([text], delimiter=encoding.delimiter), ()))
 
 
 def _pieces(
@@ -170,15 +155,12 @@ def _pieces(
 
 
 def _behind_line(split: Split, at: int, encoding: Encoding, read: Read) -> int | None:
-    """The first place from ``at`` on where a line begins; a backslash in front of a line end is
-    one of TSV's escapes."""
+    """Find the first offset from ``at`` on at which a line begins."""
     for look in (FIRST_LOOK, LOOK):
         data = read(split, at - 1, look)
-        found = data.find(b"\n")
-        while found >= 0:
-            if not (encoding.format.startswith("TSV") and data[found - 1 : found] in (b"\\", b"")):
-                return at + found
-            found = data.find(b"\n", found + 1)
+        found = find_line(data, encoding)
+        if found is not None:
+            return at - 1 + found
         if len(data) < look:
             break
     return None

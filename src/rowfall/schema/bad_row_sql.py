@@ -8,7 +8,6 @@ header and for line breaks inside quotes.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -52,7 +51,7 @@ class BadRow:
 def settings(encoding: Encoding, schema: Schema) -> dict[str, str | int | float]:
     """For every statement of this module: lenient, in file order."""
     chosen = {s.name: s.value for s in reader_settings(encoding, schema.columns)}
-    kind = "csv" if encoding.format.startswith("CSV") else "tsv"
+    kind = "csv" if encoding.is_csv else "tsv"
     if encoding.kind is Kind.TEXT:
         chosen[f"input_format_{kind}_allow_variable_number_of_columns"] = 1
         chosen[f"input_format_{kind}_skip_first_lines"] = int(encoding.has_names)
@@ -75,14 +74,6 @@ def header_query(source: Source, split: Split, encoding: Encoding) -> SqlText | 
     lines = replace(encoding, format="LineAsString")
     relation = source.relation([split], lines, "`line` String")
     return SqlText.of("SELECT line FROM ", relation, " LIMIT 1")
-
-
-def header_names(line: str, encoding: Encoding) -> tuple[str, ...]:
-    """The names in a header line."""
-    text = line.removeprefix("\ufeff").rstrip("\r\n")
-    if not encoding.format.startswith("CSV"):
-        return tuple(text.split("\t"))
-    return tuple(next(csv.reader([text], delimiter=encoding.delimiter), []))
 
 
 def lenient_relation(
@@ -113,7 +104,7 @@ def lenient_relation(
 def _text(
     source: Source, split: Split, encoding: Encoding, schema: Schema, header: Sequence[str]
 ) -> tuple[SqlText, list[tuple[str, int]]]:
-    is_csv = encoding.format.startswith("CSV")
+    is_csv = encoding.is_csv
     order = list(header) or [c.source for c in schema.columns]
     type_ = f"Nullable(String) DEFAULT {quote(MISSING)}"
     structure = sql.structure([(n, type_) for n in order] + [(EXTRA, type_)])
@@ -162,7 +153,7 @@ def _numbered(columns: str, relation: SqlText, first: int = 0) -> SqlText:
 
 def _line_breaks(encoding: Encoding, schema: Schema) -> str:
     """SQL for the line breaks inside one record: only quoted CSV fields can hold any."""
-    if not encoding.format.startswith("CSV"):
+    if not encoding.is_csv:
         return "0"
     texts = [f"nullIf({sql.name(c.source)}, {quote(MISSING)})" for c in schema.columns]
     return " + ".join(f"ifNull(countSubstrings({text}, '\\n'), 0)" for text in texts)
@@ -296,7 +287,7 @@ def bad_rows(
     text = LINE
     if encoding.kind is not Kind.JSON:
         shown = [_as_csv(sql.name(c.source)) for c in schema.columns]
-        mark = quote(encoding.delimiter if encoding.format.startswith("CSV") else "\t")
+        mark = quote(encoding.delimiter if encoding.is_csv else "\t")
         text = f"arrayStringConcat([{', '.join(shown)}], {mark})"
     return SqlText.of(
         f"SELECT {quote(split.uri)} AS object, {ROW} + 1 AS record, {column} AS column, "

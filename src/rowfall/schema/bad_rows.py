@@ -157,7 +157,7 @@ class Doctor:
             return None
         if fast_path.is_fast(schema):
             return fast_path.careful(schema, encoding)
-        guarded = fast_path.guards_breaks(schema) and encoding.format.startswith("CSV")
+        guarded = fast_path.guards_breaks(schema) and encoding.is_csv
         try:
             if guarded and self._quotes_are_closed(splits):
                 return fast_path.with_breaks(schema, encoding)
@@ -251,7 +251,7 @@ class Doctor:
     ) -> list[Bad]:
         """Lines instead of record numbers, in the order of the file."""
         found, breaks = [], 0
-        guarded = fast_path.guards_breaks(schema) or not encoding.format.startswith("CSV")
+        guarded = fast_path.guards_breaks(schema) or not encoding.is_csv
         for uri, record, column, reason, lines, text in sorted(rows, key=lambda row: int(row[1])):
             if not guarded:
                 # Good rows may hold line breaks, too: they have to be counted.

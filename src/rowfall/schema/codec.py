@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from rowfall.core import sql
 from rowfall.core.model import Column, Kind
 from rowfall.core.sqltext import quote
+from rowfall.schema.records import BOM
 
 TAG = "rowfall: "
 """Start of every message that a guard raises inside the engine."""
@@ -22,8 +23,6 @@ MISSING = "\nmissing"
 
 NUMBERS = frozenset({"Int128 DEFAULT 0", "Nullable(Int128) DEFAULT 0"})
 """What :func:`_read_as_number` reads; the mark of a column that has a more careful way."""
-
-BOM = "\ufeff"
 
 _INT = re.compile(r"U?Int(8|16|32|64|128|256)\Z")
 _CALL = re.compile(r"(\w+)(?:\((.*)\))?\Z", re.S)

@@ -108,7 +108,7 @@ def _moment(found: Found) -> tuple[str, str]:
 
 def _string(found: Found, seen: Survey, reason: str) -> tuple[str, str]:
     empty = found.nulls + found.blanks if seen.encoding.kind is Kind.TEXT else found.nulls
-    csv = seen.encoding.format.startswith("CSV")
+    csv = seen.encoding.is_csv
     null = found.marks > 0 if csv else found.nulls > 0
     if empty * 2 > found.rows:
         null = True

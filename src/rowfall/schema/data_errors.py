@@ -16,6 +16,7 @@ from rowfall.schema import bad_row_sql
 from rowfall.schema.bad_row_sql import LONG, MALFORMED, SHOWN, UNKNOWN, BadRow
 from rowfall.schema.codec import TAG, Type, parse_type
 from rowfall.schema.header import Ask
+from rowfall.schema.records import header_names
 from rowfall.sources.base import Ranged, Source
 
 _URI = re.compile(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")
@@ -129,7 +130,7 @@ def header_of(source: Source, split: Split, encoding: Encoding, ask: Ask) -> tup
     if query is None:
         return ()
     rows = ask(query, {"max_threads": 1, "max_block_size": 16, "input_format_parallel_parsing": 0})
-    return bad_row_sql.header_names(str(rows[0][0]), encoding) if rows else ()
+    return header_names(str(rows[0][0]), encoding) if rows else ()
 
 
 def _header_differs(

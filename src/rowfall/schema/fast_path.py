@@ -42,7 +42,7 @@ def _guarded(column: Column) -> bool:
 def _again(
     schema: Schema, encoding: Encoding, which: Callable[[Column], bool], seen: Evidence
 ) -> Schema:
-    csv = encoding.format.startswith("CSV")
+    csv = encoding.is_csv
     columns = tuple(
         replace(codec(c.name, c.source, c.type, Kind.TEXT, csv=csv, seen=seen), reason=c.reason)
         if which(c)

@@ -14,7 +14,7 @@ from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding
 from rowfall.core.sqltext import SqlText
-from rowfall.schema.codec import BOM
+from rowfall.schema.records import BOM
 from rowfall.sources.base import Source
 
 Ask = Callable[[SqlText, Mapping[str, str | int | float]], list[list[Any]]]
@@ -75,7 +75,7 @@ def read(
             )
         if not encoding.has_names:
             encoding = replace(encoding, format=encoding.format + "WithNames")
-    if encoding.format.startswith("CSV"):
+    if encoding.is_csv:
         widths = Counter(len(row) for _, rows in tables for row in rows[int(named) :])
         encoding = replace(encoding, fields=max(widths, key=widths.__getitem__, default=0))
     if len(first) == 1:
@@ -107,7 +107,7 @@ def _records(
 def _take_apart(lines: list[str], encoding: Encoding) -> list[list[str]]:
     if lines:
         lines[0] = lines[0].removeprefix(BOM)
-    if not encoding.format.startswith("CSV"):
+    if not encoding.is_csv:
         return [line.split("\t") for line in lines]
     records: list[list[str]] = []
     reader = csv.reader((line + "\n" for line in lines), delimiter=encoding.delimiter)

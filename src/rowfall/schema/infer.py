@@ -131,7 +131,7 @@ def _wanted(wish: Wish, existing: Sequence[Sequence[Any]] | None) -> Wanted:
 def column(name: str, type_: str, found: Found, seen: Survey, reason: str) -> Column:
     """One column with its codec, by what the sample showed about the text."""
     evidence = found.evidence(seen.encoding)
-    csv = seen.encoding.format.startswith("CSV")
+    csv = seen.encoding.is_csv
     made = codec(
         name, found.name, type_, seen.encoding.kind, found.declared, csv=csv, seen=evidence
     )
@@ -204,7 +204,7 @@ def _of_columns(types: Sequence[str], seen: Survey) -> list[Found] | None:
     if len(types) == len(seen.columns):
         return list(seen.columns)
     *first, total = tuples.starts(types)
-    csv = seen.encoding.format.startswith("CSV")
+    csv = seen.encoding.is_csv
     return [seen.columns[n] for n in first] if csv and total == len(seen.columns) else None
 
 

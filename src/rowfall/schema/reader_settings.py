@@ -75,7 +75,7 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
     """
     rows: list[tuple[str, str | int, str]] = list(_ALWAYS)
     if encoding.kind is Kind.TEXT:
-        csv, alone = encoding.format.startswith("CSV"), len(columns) == 1
+        csv, alone = encoding.is_csv, len(columns) == 1
         rows += _CSV if csv else _TSV
         why = "an empty line is a row of one column" if alone else "an empty last line is no row"
         name = f"input_format_{'csv' if csv else 'tsv'}_skip_trailing_empty_lines"

@@ -78,7 +78,7 @@ def look(
         # The reader takes the mark away in front of a header only.
         columns[0] = replace(columns[0], bom=marked and not encoding.has_names)
         found = _measure(source.relation, splits, encoding, columns, ask, wanted)
-        if encoding.format.startswith("CSV"):
+        if encoding.is_csv:
             encoding = replace(
                 encoding,
                 null="\\N" if any(c.marks for c in found) else "",
@@ -104,7 +104,7 @@ def settings(encoding: Encoding, *, strict: bool = False) -> dict[str, str | int
     """Reader settings of a probe: strict as a load, or reading all that can be read."""
     chosen = {s.name: s.value for s in reader_settings(encoding)}
     if not strict and encoding.kind is Kind.TEXT:
-        kind = "csv" if encoding.format.startswith("CSV") else "tsv"
+        kind = "csv" if encoding.is_csv else "tsv"
         chosen[f"input_format_{kind}_allow_variable_number_of_columns"] = 1
     # A parser per file that stops at the LIMIT, not one that reads ahead on all cores.
     return {

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from rowfall.core import sql
 from rowfall.core.model import Encoding, Kind
-from rowfall.schema.codec import BOM, Evidence, Type, parse_type
+from rowfall.schema.codec import Evidence, Type, parse_type
+from rowfall.schema.records import BOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def _facts_of(group: str, nested: bool, encoding: Encoding) -> list[str]:
     facts = ["nulls", "blanks", "distinct", "bytes_each"]
     if encoding.kind is Kind.TEXT:
         facts += ["marks", "padded"]
-        if encoding.format.startswith("CSV"):
+        if encoding.is_csv:
             facts += ["breaks", "swallowed"]
     if group in ("number", "any"):
         facts += ["integers", "zeros", "low", "high", "floats", "infinite"]

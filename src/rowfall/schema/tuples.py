@@ -55,6 +55,6 @@ def apart(encoding: Encoding, columns: Sequence[Column]) -> bool:
 
 def width(encoding: Encoding, columns: Sequence[Column], names: int) -> int:
     """Fields of a line of ``names`` columns, among them ``columns``."""
-    csv = encoding.format.startswith("CSV")
+    csv = encoding.is_csv
     more = starts([c.type for c in columns])[-1] - len(columns)
     return names + (more if csv and apart(encoding, columns) else 0)

@@ -15,7 +15,8 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Facts, Kind, Schema
 from rowfall.core.sqltext import SqlText
 from rowfall.plan import bodies
-from rowfall.plan.bodies import Piece, cutting
+from rowfall.plan.bodies import Piece
+from rowfall.schema import records
 from rowfall.schema.codec import codec
 
 MIB = 1 << 20
@@ -202,7 +203,9 @@ def _noted(starts: Iterator[int], found: set[int]) -> Iterator[int]:
 
 
 def cuts(text: bytes, how: Encoding, every: int) -> list[int]:
-    return list(cutting.cuts(lambda at, length: text[at : at + length], len(text), how, every))
+    return list(
+        records.record_starts(lambda at, length: text[at : at + length], len(text), how, every)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -229,7 +232,7 @@ csv_files = st.lists(
 @given(st.one_of(csv_texts, csv_files), scans, st.integers(1, 30))
 def test_csv_is_cut_only_where_records_start(text: bytes, scan: int, every: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cutting, "SCAN", scan)
+        patch.setattr(records, "SCAN", scan)
         found = cuts(text, CSV, every)
     starts, certain = before_the_error(csv_starts(text))
     assert [cut for cut in found if cut <= certain and cut not in starts] == []
@@ -239,7 +242,7 @@ def test_csv_is_cut_only_where_records_start(text: bytes, scan: int, every: int)
 @given(st.text(alphabet="ab\\\n\t\r", max_size=120).map(str.encode), scans, st.integers(1, 30))
 def test_tsv_is_cut_only_where_records_start(text: bytes, scan: int, every: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cutting, "SCAN", scan)
+        patch.setattr(records, "SCAN", scan)
         found = cuts(text, TSV, every)
     assert set(found) <= set(tsv_starts(text))
 
@@ -271,7 +274,7 @@ def test_json_is_cut_only_where_records_start(
         starts.add(len(text))
         text += (json.dumps(value, indent=indent) + end).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cutting, "SCAN", scan)
+        patch.setattr(records, "SCAN", scan)
         found = cuts(text, JSON, every)
     assert set(found) <= starts
 
@@ -284,7 +287,7 @@ def test_line_breaks_within_json_strings_are_no_places() -> None:
 @given(csv_files, st.sampled_from(["CSV", "CSVWithNames"]), scans, st.integers(1, 60))
 def test_pieces_are_the_file(text: bytes, format: str, scan: int, every: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cutting, "SCAN", scan)
+        patch.setattr(records, "SCAN", scan)
         patch.setattr(bodies, "LEAST_PIECE", 1)
         found = list(
             bodies.pieces(lambda at, n: text[at : at + n], len(text), encoding(format), {}, every)
@@ -315,7 +318,7 @@ def test_a_quote_within_a_value_ends_the_search() -> None:
     good = b'1,"a"\n' * 10
     assert cuts(good + b'2,12" x 3\n' + good, CSV, 6) == []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cutting, "SCAN", 30)
+        patch.setattr(records, "SCAN", 30)
         found = cuts(good + b'2,12" x 3\n' + good, CSV, 6)
     # What was found before it stays true; the rest is one piece.
     assert found

@@ -347,7 +347,7 @@ def _cut(split: Split, encoding: Encoding, settings: Values, every: int) -> Iter
 
 def _odd_header(split: Split, encoding: Encoding, columns: Sequence[Column]) -> bool:
     """Whether a file's header lacks a column, or cannot be read here."""
-    if not encoding.format.endswith("WithNames"):
+    if not encoding.has_header:
         return False
     with opened(split.uri) as descriptor:
         head = os.pread(descriptor, HEADER, 0)

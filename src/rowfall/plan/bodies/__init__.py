@@ -17,9 +17,9 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import memory as bytes_text
-from rowfall.plan.bodies.cutting import SCAN, Read, cuts
-from rowfall.schema.codec import BOM, MISSING, TAG, parse_type
+from rowfall.schema.codec import MISSING, TAG, parse_type
 from rowfall.schema.reader_settings import reader_settings
+from rowfall.schema.records import SCAN, Read, header_names, record_starts
 from rowfall.sources.base import Source
 
 Values = Mapping[str, str | int | float]
@@ -45,7 +45,6 @@ FLOAT_PROBE = "SELECT x = toFloat64('1.239') FROM format('TSV', 'x Float64', '1.
 """Says 1 where the reader of text takes floats exactly; see :func:`for_server`."""
 
 _TRIM_END = ", ' \\t')"  # of what codec writes around padded values
-_MARK = BOM.encode()
 # What belongs to the server's machine and not to the one that reads for it.
 _NOT_LOCAL = frozenset({"max_memory_usage", "max_threads", "max_insert_threads"})
 
@@ -129,7 +128,7 @@ def _why_not(split: Split, encoding: Encoding) -> str:
         return f"{encoding.format} inside {packed}"
     if encoding.format in _HELD and (split.size or 0) > WHOLE_MOST:
         return f"the server would hold {bytes_text(split.size or 0)} of {encoding.format} in memory"
-    if encoding.format.endswith("WithNames") and packed in _SEALED:
+    if encoding.has_header and packed in _SEALED:
         # input() does not apply DEFAULT, so a column that the header lacks would be filled in
         # without a word: the header is looked at first, see header_fits.
         return f"a header inside {packed} cannot be checked beforehand"
@@ -237,14 +236,9 @@ def piece_settings(settings: Values, piece: Piece) -> dict[str, str | int | floa
 
 
 def header_fits(head: bytes, encoding: Encoding, columns: Sequence[Column]) -> bool:
-    """Whether the first record of ``head`` names all columns; False also when that is unclear."""
-    line = head.removeprefix(_MARK).partition(b"\n")[0].removesuffix(b"\r")
+    """Check that the first line of ``head`` names all columns; False also where that is unclear."""
     try:
-        text = line.decode()
-        if encoding.format.startswith("CSV"):
-            names = next(csv.reader([text], delimiter=encoding.delimiter, strict=True), [])
-        else:
-            names = text.split("\t")
+        names = header_names(head, encoding, strict=True)
     except (UnicodeDecodeError, csv.Error):
         return False
     return {c.source or c.name for c in columns} <= set(names)
@@ -263,11 +257,11 @@ def pieces(
     """
     head, start = b"", 0
     if size >= every + LEAST_PIECE and _cuttable(encoding, settings):
-        if encoding.format.endswith("WithNames"):
-            first = next(cuts(read, min(size, SCAN), encoding, 1), 0)
+        if encoding.has_header:
+            first = next(record_starts(read, min(size, SCAN), encoding, 1), 0)
             head = read(0, first)
-        if head or not encoding.format.endswith("WithNames"):
-            for cut in cuts(read, size, encoding, every):
+        if head or not encoding.has_header:
+            for cut in record_starts(read, size, encoding, every):
                 if size - cut < LEAST_PIECE:
                     break
                 yield Piece(start, cut, head if start else b"", last=False)
