@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from rowfall.core.listing import Listing
 from rowfall.core.sqltext import SqlText
+
+_V = TypeVar("_V")
 
 Ask = Callable[[str], list[list[Any]]]
 """Runs a small SELECT and gives its rows."""
@@ -201,6 +204,20 @@ class Facts:
     memory: int
     settings: frozenset[str] = frozenset()
     timezone: str = ""
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The version as numbers, for comparison: ``facts.release >= (24, 10)``."""
+        return version_numbers(self.version)
+
+    def known(self, settings: Mapping[str, _V]) -> dict[str, _V]:
+        """Return the settings that the engine knows; all where it did not say what it knows."""
+        return {k: v for k, v in settings.items() if not self.settings or k in self.settings}
+
+
+def version_numbers(text: str) -> tuple[int, ...]:
+    """Return ``26.9.2.1`` as numbers, which compare with (26, 9)."""
+    return tuple(int(number) for number in re.findall(r"\d+", text))
 
 
 @dataclass(frozen=True, slots=True)

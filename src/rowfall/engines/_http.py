@@ -12,15 +12,12 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO
 from urllib.parse import urlencode
 
 from rowfall.engines._connect import Connection, Connections, Reply, readable, reason
-
-Body = Iterable[bytes] | IO[bytes]
-"""Bytes of an insert: an open binary file, or any iterable of chunks (64 KiB and more is best)."""
+from rowfall.engines.base import Body
 
 # Files go out in pieces that are large against system calls and small against memory.
 PIECE = 1 << 20

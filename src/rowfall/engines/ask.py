@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import re
+from functools import partial
 from typing import Any
 
-from rowfall.core.model import Ask, Statement
-from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines.base import Engine
+from rowfall.core.model import Ask
+from rowfall.core.sqltext import quote
+from rowfall.engines.base import Engine, read_rows
+
+__all__ = ["ask", "asker", "read_rows", "table_uuid"]
 
 _FOLDER = re.compile("/([0-9a-f-]{36})/$")
 
 
 def ask(engine: Engine, text: str, *, lane: int = 0) -> list[list[Any]]:
-    """Rows of a small SELECT as Python values; 64-bit integers arrive as numbers."""
-    statement = Statement(
-        SqlText.of(text),
-        {"output_format_json_quote_64bit_integers": 0},
-        format="JSONCompactEachRow",
-    )
-    return read_rows(engine.run(statement, lane=lane).data)
+    """Return :meth:`Engine.ask`."""
+    return engine.ask(text, lane=lane)
 
 
 def asker(engine: Engine, *, lane: int = 0) -> Ask:
-    """:func:`ask` on one engine, for those who may not know engines."""
-
-    def asks(text: str) -> list[list[Any]]:
-        return ask(engine, text, lane=lane)
-
-    return asks
-
-
-def read_rows(data: bytes) -> list[list[Any]]:
-    """Rows of JSONCompactEachRow; text of any bytes comes through (surrogateescape)."""
-    # strict: the engine writes control characters of broken text as they are.
-    lines = data.decode("utf-8", "surrogateescape").split("\n")
-    return [json.loads(line, strict=False) for line in lines if line]
+    """Return :meth:`Engine.ask` on one lane, for code that may not know engines."""
+    return partial(engine.ask, lane=lane)
 
 
 def table_uuid(engine: Engine, database: str, table: str) -> str:

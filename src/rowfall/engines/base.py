@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import IO, Any, Literal, Protocol
 
+from rowfall.core.errors import EngineError
+from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement
+from rowfall.core.sqltext import SqlText
 
 Tick = Callable[[Mapping[str, int]], None]
 """Called a few times a second with ``read_rows``, ``read_bytes`` and ``written_rows`` so far, and
@@ -23,27 +27,113 @@ READ_EVENTS = (
 )
 
 
+Settings = Mapping[str, str | int | float]
+
+Body = Iterable[bytes] | IO[bytes]
+"""Bytes of an insert: an open binary file, or any iterable of chunks (64 KiB and more is best)."""
+
+# The format in which engines answer small questions.
+ROWS_FORMAT = "JSONCompactEachRow"
+
+
+class NoAnswerError(EngineError):
+    """An engine did not answer a question in time."""
+
+
+def read_rows(data: bytes) -> list[list[Any]]:
+    """Return the rows of JSONCompactEachRow; bytes that are no text become surrogates."""
+    # strict: the engine writes control characters of broken text as they are.
+    lines = data.decode("utf-8", "surrogateescape").split("\n")
+    return [json.loads(line, strict=False) for line in lines if line]
+
+
 class Engine(Protocol):
-    """One place where statements run.
+    """One place where statements run: ask for what it can do, never for its class.
 
     Attributes:
-        facts: version, cores, memory and known settings of the machine it runs on.
+        kind: for plans and reports.
+        shared: other processes and machines may use its tables at the same time, and it outlives
+            this process: a load keeps a journal there, holds leases, and checks that its tables
+            are still the same ones. False where this process has the tables to itself.
+        query_log: ``system.query_log`` has figures of statements that have ended.
+        ddl_settings: a CREATE TABLE can be sent with settings of the statement. The embedded
+            engine appends settings to the text, which CREATE TABLE takes for the table's own.
+        takes_rows: an INSERT can carry its rows in ``body``.
+        rows_refused: why rows that are read here cannot get to it; None where they can.
         pause: seconds between two looks at what runs.
+        facts: version, cores, memory and known settings of the machine it runs on.
     """
 
     pause: float
 
     @property
+    def kind(self) -> Literal["embedded", "server"]: ...
+
+    @property
+    def shared(self) -> bool: ...
+
+    @property
+    def query_log(self) -> bool: ...
+
+    @property
+    def ddl_settings(self) -> bool: ...
+
+    @property
+    def takes_rows(self) -> bool: ...
+
+    @property
+    def rows_refused(self) -> str | None: ...
+
+    @property
     def facts(self) -> Facts: ...
 
-    def run(self, statement: Statement, *, lane: int = 0, on_tick: Tick | None = None) -> Outcome:
+    def run(
+        self,
+        statement: Statement,
+        *,
+        lane: int = 0,
+        on_tick: Tick | None = None,
+        body: Body | None = None,
+        encoding: str = "",
+        texts: Mapping[str, Secret] | None = None,
+        out_fd: int | None = None,
+    ) -> Outcome:
         """Run one statement and wait for it.
 
-        Statements on different lanes run at the same time; one lane runs one at a time.
+        Args:
+            lane: statements on different lanes run at the same time; one lane runs one at a time.
+            body: the rows of an INSERT, only where it ``takes_rows``.
+            encoding: ``Content-Encoding`` of ``body``.
+            texts: tables of one row and one column ``text`` that only this statement sees, by
+                their names; only where it ``takes_rows``.
+            out_fd: gets the result in place of ``Outcome.data``.
 
         Raises:
             EngineError: with the engine's code; ``transient`` says whether again may help.
         """
+
+    def ask(
+        self, sql: str | SqlText, settings: Settings | None = None, *, lane: int = 0
+    ) -> list[list[Any]]:
+        """Return the rows of a small SELECT as Python values; 64-bit integers are numbers.
+
+        Settings that the engine does not know are left out.
+        """
+
+    def probe(
+        self, sql: str | SqlText, seconds: float, settings: Settings | None = None
+    ) -> list[list[Any]]:
+        """Return the rows of a SELECT, asked once; as the engine writes them by default.
+
+        Settings that the engine does not know are left out.
+
+        Raises:
+            NoAnswerError: not within ``seconds``; the statement is being ended.
+            RowfallError: the engine's own error.
+        """
+
+    def same_machine(self) -> bool:
+        """Tell whether the engine shares the CPU of this machine."""
 
     def kill(self, query_id: str) -> None:
         """End a running statement; returns when it has ended or was not there."""
@@ -69,3 +159,14 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Release everything; safe to call twice."""
+
+
+def ask(
+    engine: Engine, sql: str | SqlText, settings: Settings | None, lane: int
+) -> list[list[Any]]:
+    """Carry out :meth:`Engine.ask` for engines of every kind."""
+    known = engine.facts.known(settings) if settings else {}
+    statement = Statement(
+        SqlText.of(sql), {**known, "output_format_json_quote_64bit_integers": 0}, format=ROWS_FORMAT
+    )
+    return read_rows(engine.run(statement, lane=lane).data)

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from rowfall.core.errors import EngineError
 from rowfall.core.masked import Secret, redact
@@ -19,7 +19,7 @@ from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sql import settings_clause
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines._folder import LOCK_NAME, take_folder
-from rowfall.engines.base import LOOK_SECONDS, Tick
+from rowfall.engines.base import LOOK_SECONDS, Body, Settings, Tick, ask
 from rowfall.engines.codes import translate
 from rowfall.engines.machine import free_memory, resident, usable_cores
 from rowfall.engines.prestart import Child, take
@@ -60,6 +60,10 @@ class Embedded:
     Raises:
         TargetError: the folder cannot be created or written, or another process uses it.
     """
+
+    kind: Literal["embedded"] = "embedded"
+    shared = query_log = ddl_settings = takes_rows = False
+    rows_refused: str | None = None
 
     def __init__(
         self,
@@ -149,9 +153,14 @@ class Embedded:
         *,
         lane: int = 0,
         on_tick: Tick | None = None,
+        body: Body | None = None,
+        encoding: str = "",
+        texts: Mapping[str, Secret] | None = None,
         out_fd: int | None = None,
     ) -> Outcome:
         """See :class:`rowfall.engines.base.Engine`; ``out_fd`` streams the result there."""
+        if body is not None or encoding or texts:
+            raise EngineError("the embedded engine reads rows by itself; none can be sent to it")
         settings = statement.settings
         if statement.format and out_fd is None:
             settings = {**_SMALL, **settings}
@@ -177,6 +186,22 @@ class Embedded:
             return self._await(child, answers, on_tick, secrets)
         finally:
             self._pending.pop(tag, None)
+
+    def ask(
+        self, sql: str | SqlText, settings: Settings | None = None, *, lane: int = 0
+    ) -> list[list[Any]]:
+        """See :class:`rowfall.engines.base.Engine`."""
+        return ask(self, sql, settings, lane)
+
+    def probe(
+        self, sql: str | SqlText, seconds: float, settings: Settings | None = None
+    ) -> list[list[Any]]:
+        """See :class:`rowfall.engines.base.Engine`; waits for as long as it takes."""
+        return ask(self, sql, settings, CONTROL_LANE)
+
+    def same_machine(self) -> bool:
+        """True: it is a child of this process."""
+        return True
 
     def _send(self, child: Child, request: Mapping[str, Any]) -> None:
         try:

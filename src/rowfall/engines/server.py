@@ -8,16 +8,20 @@ how. Only when neither knows is the outcome unknown (:class:`UnknownOutcome`).
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
+import socket
 import threading
 import time
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement
+from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines import _rights
 from rowfall.engines._connect import Address, Connections
 from rowfall.engines._evidence import (
@@ -27,8 +31,17 @@ from rowfall.engines._evidence import (
     cpu_seconds,
     no_clickhouse,
 )
-from rowfall.engines._http import Answer, Body, Exchange, Lost, form
-from rowfall.engines.base import LOOK_SECONDS, READ_EVENTS, SOURCE_BYTES, Tick
+from rowfall.engines._http import Answer, Exchange, Lost, form
+from rowfall.engines.base import (
+    LOOK_SECONDS,
+    READ_EVENTS,
+    SOURCE_BYTES,
+    Body,
+    NoAnswerError,
+    Settings,
+    Tick,
+    ask,
+)
 from rowfall.engines.codes import READONLY
 from rowfall.engines.relay import Relay
 from rowfall.engines.server_facts import check_options, read_facts
@@ -72,6 +85,8 @@ class Server:
         UsageError: it does not know one of ``options``.
     """
 
+    kind: Literal["server"] = "server"
+    shared = query_log = ddl_settings = True
     facts: Facts
     _connections: Connections
 
@@ -180,6 +195,52 @@ class Server:
             finally:
                 with self._guard:
                     self._running.pop(query_id, None)
+
+    def ask(
+        self, sql: str | SqlText, settings: Settings | None = None, *, lane: int = 0
+    ) -> list[list[Any]]:
+        """See :class:`rowfall.engines.base.Engine`."""
+        return ask(self, sql, settings, lane)
+
+    def probe(
+        self, sql: str | SqlText, seconds: float, settings: Settings | None = None
+    ) -> list[list[Any]]:
+        """See :class:`rowfall.engines.base.Engine`."""
+        query_id = f"rowfall-look-{uuid.uuid4()}"
+        known = {k: str(v) for k, v in self.facts.known(settings or {}).items()}
+        text = SqlText.of(sql).reveal()
+        try:
+            return self.evidence.ask(text, timeout=seconds, tries=1, query_id=query_id, **known)
+        except Lost:
+            with contextlib.suppress(RowfallError, Lost):
+                end = f"KILL QUERY WHERE query_id = {quote(query_id)} ASYNC"
+                self.evidence.ask(end, timeout=1.0, tries=1)
+            raise NoAnswerError(f"no answer within {seconds:.0f} s", transient=True) from None
+
+    @property
+    def takes_rows(self) -> bool:
+        """False where statements go by way of another server, which would hold all rows."""
+        return not self.through
+
+    @property
+    def rows_refused(self) -> str | None:
+        """See :class:`rowfall.engines.base.Engine`."""
+        return f"is only reached through {self.through}" if self.through else None
+
+    def same_machine(self) -> bool:
+        """Tell whether the server has a local address and the name of this machine.
+
+        A loopback address alone may also be the end of a tunnel, or of a container.
+        """
+        host = self._address.host.strip("[]")
+        try:
+            local = ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            local = host == "localhost"
+        if not local or self.through:
+            return False
+        name = str(self.ask("SELECT hostName()")[0][0])
+        return name.partition(".")[0] == socket.gethostname().partition(".")[0]
 
     def _parameters(self, statement: Statement, query_id: str) -> dict[str, str]:
         settings = {**self._options, **statement.settings}

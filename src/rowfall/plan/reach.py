@@ -7,13 +7,11 @@ object in S3 or a file, 5 to 50 ms for one behind HTTP.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import ipaddress
 import re
 import socket
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -24,8 +22,9 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
-from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.sqltext import SqlText
 from rowfall.engines.ask import ask
+from rowfall.engines.base import NoAnswerError
 from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.sources.base import Pullable, Reader, Source
 
@@ -186,8 +185,6 @@ def _shown(server: Server, source: Source, split: Split) -> _Why | None:
     session tokens only lately, and addresses never. A named collection would be worse: CREATE
     NAMED COLLECTION is logged with all its values.
     """
-    from rowfall.engines._http import Lost
-
     relation = source.relation([split], _ANY, "dummy UInt8")
     secrets = [part for part in relation.parts if isinstance(part, Secret)]
     if not secrets:
@@ -200,9 +197,9 @@ def _shown(server: Server, source: Source, split: Split) -> _Why | None:
         "SELECT query FROM system.processes WHERE query_id = queryID()"
     )
     try:
-        rows = server.evidence.ask(query, timeout=LOOK_SECONDS, tries=1)
+        rows = server.probe(query, LOOK_SECONDS)
         leaks = not rows or _MARK in rows[0][0]
-    except (RowfallError, Lost):  # the user may not look at system.processes
+    except RowfallError:  # the user may not look at system.processes
         leaks = _is_rarely_hidden(relation)
     if not leaks:
         return None
@@ -233,19 +230,10 @@ def _is_rarely_hidden(relation: SqlText) -> bool:
 
 def _look(server: Server, source: Source, split: Split, seconds: float) -> _Why | None:
     """What is wrong with one object as the server sees it."""
-    from rowfall.engines._http import Lost  # http.client takes 20 ms that other loads save
-
     probe = cast("Pullable", source).probe(split)
-    query_id = f"rowfall-look-{uuid.uuid4()}"
     try:
-        rows = server.evidence.ask(
-            probe.query.reveal(), timeout=seconds, tries=1, query_id=query_id, **_impatient(server)
-        )
-    except Lost:
-        with contextlib.suppress(RowfallError, Lost):
-            server.evidence.ask(
-                f"KILL QUERY WHERE query_id = {quote(query_id)} ASYNC", timeout=1.0, tries=1
-            )
+        rows = server.probe(probe.query, seconds, IMPATIENT)
+    except NoAnswerError:
         return _unreachable(split, f"no answer within {seconds:.0f} s")
     except RowfallError as error:
         return _refused(source, split, error)
@@ -298,10 +286,6 @@ def _short(message: str) -> str:
             return found.expand(text) if text else found[0].strip()
     plain = message.partition(": While executing")[0].partition(" (version")[0]
     return plain if len(plain) < 160 else plain[:157] + "..."
-
-
-def _impatient(server: Server) -> dict[str, str]:
-    return {k: v for k, v in IMPATIENT.items() if k in server.facts.settings}
 
 
 # --- places -------------------------------------------------------------------------------------
