@@ -16,11 +16,10 @@ from lab.proxy import Proxy
 from rowfall.core.errors import LedgerError
 from rowfall.core.listing import Listing, Part, Split
 from rowfall.engines.server import Server
-from rowfall.ledger import entries, owner
 from rowfall.ledger import journal as journals
+from rowfall.ledger import leases
 from rowfall.ledger.journal import Journal
-from rowfall.ledger.leases import Fate
-from rowfall.ledger.rows import Move
+from rowfall.ledger.leases import Move, Ownership
 
 INTO = "11111111-2222-3333-4444-555555555555"
 MOVE = Move("default", "t", "_rowfall_a_1", "all", 10, 0, -1)
@@ -52,78 +51,78 @@ def another(server: Server, load_id: str = "b", into: str = INTO) -> Journal:
 
 def died(journal: Journal) -> None:
     """From now on the journal writes as a process of this machine that has ended."""
-    journal._owner = f"{owner.machine()} 4194303 1 gone"
+    journal._owner = f"{leases.machine_id()} 4194303 1 gone"
 
 
 def test_the_earliest_claim_holds(server: Server, journal: Journal) -> None:
     other = another(server)
-    assert journal.claim("a_1", [split(1), split(2)]).whole
-    claim = other.claim("b_1", [split(2), split(3)])
+    assert journal.lease("a_1", [split(1), split(2)]).whole
+    claim = other.lease("b_1", [split(2), split(3)])
     assert claim.busy == {split(2).id}
     assert not claim.landed
     other.release("b_1")
-    assert other.claim("b_2", [split(3)]).whole
+    assert other.lease("b_2", [split(3)]).whole
 
 
 def test_a_released_claim_gives_its_splits_to_the_next_in_line(
     server: Server, journal: Journal
 ) -> None:
     other = another(server)
-    assert journal.claim("a_1", [split(1)]).whole
-    assert not other.claim("b_1", [split(1)]).whole
+    assert journal.lease("a_1", [split(1)]).whole
+    assert not other.lease("b_1", [split(1)]).whole
     journal.release("a_1")
     # b_1 has waited in line and holds the split now: nobody after it does.
-    assert another(server, "c").claim("c_1", [split(1)]).busy == {split(1).id}
+    assert another(server, "c").lease("c_1", [split(1)]).busy == {split(1).id}
     assert other.commit("b_1", 1, [])
 
 
 def test_landed_splits_are_known_to_everybody(server: Server, journal: Journal) -> None:
-    journal.claim("a_1", [split(1), split(2)])
+    journal.lease("a_1", [split(1), split(2)])
     assert journal.commit("a_1", 10, [MOVE])
     journal.landed("a_1")
     other = another(server)
     assert other.landed_ids() == {split(1).id, split(2).id}
-    claim = other.claim("b_1", [split(2), split(3)])
+    claim = other.lease("b_1", [split(2), split(3)])
     assert claim.landed == {split(2).id}
     assert not claim.busy
     assert another(server, into=INTO.replace("1", "9")).landed_ids() == set()
 
 
 def test_an_expired_attempt_may_not_publish(server: Server, journal: Journal) -> None:
-    journal.claim("a_1", [split(1)])
+    journal.lease("a_1", [split(1)])
     entry = another(server).expire("a_1")
     assert not entry.binding
     assert not journal.commit("a_1", 10, [MOVE])
-    assert another(server).claim("b_1", [split(1)]).whole
+    assert another(server).lease("b_1", [split(1)]).whole
 
 
 def test_a_committed_attempt_can_only_be_published(server: Server, journal: Journal) -> None:
-    journal.claim("a_1", [split(1)])
+    journal.lease("a_1", [split(1)])
     assert journal.commit("a_1", 10, [MOVE])
     entry = another(server).expire("a_1")
     assert entry.binding
     assert entry.moves == (MOVE,)
     assert entry.rows == 10
-    claim = another(server).claim("b_1", [split(1)])
+    claim = another(server).lease("b_1", [split(1)])
     assert claim.busy == {split(1).id}
 
 
 def test_dead_owners_are_told_at_once_on_the_same_machine(server: Server, journal: Journal) -> None:
     died(journal)
-    journal.claim("a_1", [split(1)])
-    assert another(server).claim("b_1", [split(1)]).lost == ("a_1",)
+    journal.lease("a_1", [split(1)])
+    assert another(server).lease("b_1", [split(1)]).lost == ("a_1",)
 
 
 def test_silent_owners_elsewhere_lose_their_lease(
     server: Server, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal._owner = "elsewhere 1 1 a"
-    journal.claim("a_1", [split(1)])
+    journal.lease("a_1", [split(1)])
     other = another(server)
-    assert other.claim("b_1", [split(1)]).busy
+    assert other.lease("b_1", [split(1)]).busy
     other.release("b_1")
-    monkeypatch.setattr(entries, "LEASE_SECONDS", -1)
-    assert another(server).claim("b_2", [split(1)]).lost == ("a_1",)
+    monkeypatch.setattr(journals, "LEASE_SECONDS", -1)
+    assert another(server).lease("b_2", [split(1)]).lost == ("a_1",)
 
 
 @pytest.mark.parametrize("hours", [-3, 3])
@@ -132,19 +131,19 @@ def test_a_clock_that_jumps_costs_an_owner_elsewhere_one_attempt(
 ) -> None:
     """As if the server's clock had jumped by so many hours after the claim."""
     journal._owner = "elsewhere 1 1 a"
-    journal.claim("a_1", [split(1)])
+    journal.lease("a_1", [split(1)])
     clickhouse.query(
         f"ALTER TABLE default.{journals.TABLE} UPDATE at = at - INTERVAL {hours} HOUR WHERE 1",
         settings={"mutations_sync": 1},
     )
     other = another(server)
-    assert other.claim("b_1", [split(1)]).lost == ("a_1",)
+    assert other.lease("b_1", [split(1)]).lost == ("a_1",)
     assert not other.expire("a_1").binding
     assert not journal.commit("a_1", 1, [])  # told, before anything is published
     # Its lines of before the jump are no longer its last ones.
     other.release("b_1")
-    assert journal.claim("a_2", [split(1)]).whole
-    assert another(server).claim("b_2", [split(1)]).busy == {split(1).id}
+    assert journal.lease("a_2", [split(1)]).whole
+    assert another(server).lease("b_2", [split(1)]).busy == {split(1).id}
     assert journal.commit("a_2", 1, [])
 
 
@@ -155,7 +154,7 @@ def test_a_lease_is_renewed_after_the_server_was_away(
     with Proxy(clickhouse.http_port) as proxy:
         engine = connect(clickhouse, database="default", port=proxy.port)
         mine = Journal(engine, "default", INTO, "c")
-        mine.claim("c_1", [split(1)])
+        mine.lease("c_1", [split(1)])
         with mine:
             wait_until(lambda: signs(server) > 0, 10, "a sign of life")
             proxy.refuse()
@@ -164,7 +163,7 @@ def test_a_lease_is_renewed_after_the_server_was_away(
             before = signs(server)
             proxy.accept()
             wait_until(lambda: signs(server) > before, 10, "a sign of life after the restart")
-            assert another(server).claim("b_1", [split(1)]).busy == {split(1).id}
+            assert another(server).lease("b_1", [split(1)]).busy == {split(1).id}
         engine.close()
 
 
@@ -179,7 +178,7 @@ def test_a_lease_is_renewed(
     server: Server, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journals, "RENEW_SECONDS", 0.05)
-    journal.claim("a_1", [split(1)])
+    journal.lease("a_1", [split(1)])
     with journal:
         deadline = threading.Event()
         for _ in range(100):
@@ -191,21 +190,21 @@ def test_a_lease_is_renewed(
 
 
 def test_forgotten_splits_may_be_loaded_again(server: Server, journal: Journal) -> None:
-    journal.claim("a_1", [split(1)])
+    journal.lease("a_1", [split(1)])
     journal.commit("a_1", 10, [])
     journal.landed("a_1")
     assert another(server).forget("a") == 1
     assert another(server).landed_ids() == set()
     assert another(server).forgotten_ids() == {split(1).id}
     other = another(server)
-    assert other.claim("b_1", [split(1)]).whole
+    assert other.lease("b_1", [split(1)]).whole
     other.commit("b_1", 1, [])
     other.landed("b_1")
     assert other.forgotten_ids() == set()
 
 
 def test_order_survives_merges(clickhouse: ClickHouse, server: Server, journal: Journal) -> None:
-    journal.claim("a_1", [split(1)])
+    journal.lease("a_1", [split(1)])
     another(server).expire("a_1")
     clickhouse.query(f"OPTIMIZE TABLE default.{journals.TABLE} FINAL")
     assert not journal.commit("a_1", 1, [])
@@ -220,7 +219,7 @@ def test_of_many_that_claim_at_once_one_gets_each_split(server: Server, journal:
     def run(name: str) -> None:
         mine = another(server, name)
         for n in range(20):
-            if mine.claim(f"{name}_{n}", [split(n)]).whole and mine.commit(f"{name}_{n}", 1, []):
+            if mine.lease(f"{name}_{n}", [split(n)]).whole and mine.commit(f"{name}_{n}", 1, []):
                 won[n].append(name)
 
     threads = [threading.Thread(target=run, args=(name,)) for name in "abcd"]
@@ -232,11 +231,11 @@ def test_of_many_that_claim_at_once_one_gets_each_split(server: Server, journal:
 
 
 def test_forced_loads_have_names_of_their_own(server: Server, journal: Journal) -> None:
-    journal.claim("a_1", [split(1)])
+    journal.lease("a_1", [split(1)])
     journal.commit("a_1", 1, [])
     journal.landed("a_1")
     forced = Journal(server, "default", INTO, "b", salt="b")
-    assert forced.claim("b_1", [split(1)]).whole
+    assert forced.lease("b_1", [split(1)]).whole
     assert forced.commit("b_1", 1, [])
 
 
@@ -247,7 +246,7 @@ def test_of_two_long_claims_that_alternate_each_split_has_one_holder(
     other = another(server)
     one, two = split(1), split(2)
     journal._held.add("a_1")
-    entries.RUNNING.update({journal._owner, other._owner})
+    journals.RUNNING.update({journal._owner, other._owner})
     for who, attempt, each in (
         (journal, "a_1", one), (other, "b_1", two), (journal, "a_1", two), (other, "b_1", one),
     ):  # fmt: skip
@@ -261,34 +260,34 @@ def test_what_a_load_still_holds_at_its_end_is_free_for_others(
 ) -> None:
     """Its process may live on, as that of a program that uses the library."""
     with journal:
-        assert journal.claim("a_1", [split(1)]).whole
-        assert another(server).claim("b_1", [split(1)]).busy
+        assert journal.lease("a_1", [split(1)]).whole
+        assert another(server).lease("b_1", [split(1)]).busy
     (entry,) = [e for e in journal.entries() if e.attempt == "a_1"]
     assert entry.quit
-    assert another(server, "c").claim("c_1", [split(1)]).lost == ("a_1",)
+    assert another(server, "c").lease("c_1", [split(1)]).lost == ("a_1",)
 
 
 def test_an_attempt_that_is_taken_over_hears_of_it(server: Server, journal: Journal) -> None:
-    assert journal.claim("a_1", [split(1)]).whole
-    assert journal.fate("a_1") is Fate.OWN
+    assert journal.lease("a_1", [split(1)]).whole
+    assert journal.ownership("a_1") is Ownership.OWN
     another(server).expire("a_1")
-    assert journal.fate("a_1") is Fate.TAKEN
+    assert journal.ownership("a_1") is Ownership.TAKEN
     journal.landed("a_1")
-    assert journal.fate("a_1") is Fate.LANDED
+    assert journal.ownership("a_1") is Ownership.LANDED
 
 
 def test_what_other_loads_publish_meanwhile_is_known(server: Server, journal: Journal) -> None:
     other = another(server)
     early, late = replace(MOVE, rows=7), replace(MOVE, rows=30, highest_block=5)
-    journal.claim("a_1", [split(1)])
-    other.claim("b_1", [split(2)])
+    journal.lease("a_1", [split(1)])
+    other.lease("b_1", [split(2)])
     assert other.commit("b_1", 7, [early])
     other.landed("b_1")
     assert journal.added("a_1", MOVE) == (7, 7)  # as if counted at once: nothing says otherwise
     journal.counting("a_1")
     assert journal.added("a_1", MOVE) == (0, 0)  # there when it was counted
     assert journal.commit("a_1", 10, [MOVE])
-    other.claim("b_2", [split(3)])
+    other.lease("b_2", [split(3)])
     other.counting("b_2")
     assert other.commit("b_2", 30, [late])
     assert journal.added("a_1", MOVE) == (0, 30)  # it may be visible, or a part of it
@@ -311,27 +310,27 @@ def ranges(*numbers: int) -> list[Split]:
 def test_a_file_and_its_ranges_are_never_held_together(server: Server, journal: Journal) -> None:
     whole, first, second = ranges(0, 1)
     other = another(server)
-    assert journal.claim("a_1", [first]).whole
-    assert other.claim("b_1", [second]).whole
-    assert other.claim("b_2", [whole]).busy == {whole.id}
+    assert journal.lease("a_1", [first]).whole
+    assert other.lease("b_1", [second]).whole
+    assert other.lease("b_2", [whole]).busy == {whole.id}
     other.release("b_1")
     other.release("b_2")
     journal.release("a_1")
-    assert other.claim("b_3", [whole]).whole
-    assert journal.claim("a_2", [first, second]).busy == {first.id, second.id}
+    assert other.lease("b_3", [whole]).whole
+    assert journal.lease("a_2", [first, second]).busy == {first.id, second.id}
     assert other.commit("b_3", 1, [])
     other.landed("b_3")
-    assert journal.claim("a_3", [first]).landed == {first.id}
+    assert journal.lease("a_3", [first]).landed == {first.id}
 
 
 def test_what_has_landed_in_ranges_is_no_whole_file(server: Server, journal: Journal) -> None:
     whole, first, second = ranges(0, 1)
-    assert journal.claim("a_1", [first]).whole
+    assert journal.lease("a_1", [first]).whole
     assert journal.commit("a_1", 1, [])
     journal.landed("a_1")
     assert journal.landed_ids() == {first.id, first.mark}
-    assert another(server).claim("b_1", [second]).whole
+    assert another(server).lease("b_1", [second]).whole
     with pytest.raises(LedgerError, match="cut a file into ranges"):
-        another(server, "c").claim("c_1", [whole])
+        another(server, "c").lease("c_1", [whole])
     journal.forget("a")
-    assert another(server, "c").claim("c_2", [whole]).busy == {whole.id}  # by b_1
+    assert another(server, "c").lease("c_2", [whole]).busy == {whole.id}  # by b_1

@@ -21,7 +21,7 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Pair
 from rowfall.engines.ask import ask, table_uuid
 from rowfall.engines.server import Server
-from rowfall.ledger import Ledger, owner
+from rowfall.ledger import Ledger, leases
 from rowfall.ledger.journal import Journal
 from rowfall.publish.publisher import Publisher
 from rowfall.publish.rescue import Rescue, Rescuers
@@ -64,7 +64,7 @@ class Scene:
         if load_id not in self.journals:
             uuid = table_uuid(self.server, self.database, "t")
             made = Journal(self.server, self.database, uuid, load_id)
-            made._owner = f"{owner.machine()} 4194303 1 {load_id}"
+            made._owner = f"{leases.machine_id()} 4194303 1 {load_id}"
             self.journals[load_id] = made
         return self.journals[load_id]
 
@@ -72,7 +72,7 @@ class Scene:
         """Rows of its own, in two parts; claimed and staged."""
         number = ord(load_id)
         split = Split(f"{number:032x}", f"/data/{load_id}.csv", "1-1", 10)
-        assert self.journal(load_id).claim(f"{load_id}_1", [split]).whole
+        assert self.journal(load_id).lease(f"{load_id}_1", [split]).whole
         found = facts(lambda sql: ask(self.server, sql), self.database, "t")
         assert found is not None
         for statement in clone(found, f"_rowfall_{load_id}_1"):

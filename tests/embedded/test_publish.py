@@ -14,14 +14,13 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Column, Pair, Schema, Statement
 from rowfall.engines.ask import ask, table_uuid
 from rowfall.engines.embedded import Embedded
-from rowfall.ledger import Ledger
-from rowfall.ledger.rows import into_key
+from rowfall.ledger import Ledger, target_key
 from rowfall.publish.publisher import Publisher
 from rowfall.publish.reconcile import reconcile
 from rowfall.targets import staging as twin
 from rowfall.targets.table import Table, embedded
 
-INTO = into_key("default", "t")
+INTO = target_key("default", "t")
 SCHEMA = Schema(
     (Column("x", "UInt32"), Column("p", "UInt8")), order_by="x", partition_by="p", partitions=4
 )

@@ -24,7 +24,7 @@ from kills import CHANGES, children  # beside this script
 from rowfall.cli import main
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
-from rowfall.ledger.store import Store
+from rowfall.ledger.ledger import Store
 
 
 def kill_engine() -> None:

@@ -32,9 +32,9 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Outcome, Pair, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.delivery import Order
-from rowfall.ledger import Ledger, journal, owner
+from rowfall.engines.base import ask
+from rowfall.ledger import Ledger, journal, leases, target_key
 from rowfall.ledger.journal import Journal
-from rowfall.ledger.rows import into_key
 from rowfall.publish import rescue
 from rowfall.publish.reconcile import follow
 from rowfall.publish.rescue import Rescue, Rescuers
@@ -45,7 +45,7 @@ from rowfall.run.work_queue import Work, WorkQueue
 from rowfall.targets.base import Publish
 
 ROUNDS = int(os.environ.get("ROWFALL_FAULT_ROUNDS", "25"))
-INTO = into_key("d", TARGET)
+INTO = target_key("d", TARGET)
 SPLITS = [Split(f"{n:032x}", f"/{n}.csv", "1-1", 10) for n in range(4)]
 ROWS = Counter((s.id, p) for s in SPLITS for p in PARTITIONS)
 _time = time.time
@@ -137,6 +137,10 @@ class Process:
             self._world.taken_for_dead.discard(self.name)  # a line renews the lease
         self._ends("lost after" if tear is not None else how, "after")
         return Outcome(data=as_lines(found))
+
+    def ask(self, sql: str, settings: Any = None, *, lane: int = 0) -> list[list[Any]]:
+        engine: Any = self
+        return ask(engine, sql, settings, lane)
 
     def _ends(self, how: str, side: str) -> None:
         if how == f"kill {side}":
@@ -280,8 +284,8 @@ class Crashes(RuleBasedStateMachine):
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
         self.folder = tempfile.TemporaryDirectory(prefix="rowfall-protocol-", dir=memory)
         world = self.world = World(Path(self.folder.name))
-        self.patch.setattr(owner, "me", world.me)
-        self.patch.setattr(owner, "dead", world.dead)
+        self.patch.setattr(leases, "this_process", world.me)
+        self.patch.setattr(leases, "has_ended", world.dead)
         self.patch.setattr(time, "time", world.time)
         for module, name in (
             (work_queue, "WAIT_SECONDS"), (rescue, "LOOK_SECONDS"), (journal, "PAUSE_SECONDS"),

@@ -16,8 +16,9 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from rowfall.core import sql
@@ -26,17 +27,33 @@ from rowfall.core.listing import MARK, Split
 from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
-from rowfall.ledger import owner
-from rowfall.ledger.entries import LEASE_SECONDS, QUIT, RUNNING, Entry, added, read_entries
-from rowfall.ledger.leases import Claim, Fate
-from rowfall.ledger.rows import Move
+from rowfall.ledger import leases
+from rowfall.ledger.leases import Lease, Move, Ownership
 
 TABLE = "_rowfall_journal"
+# A process of another machine that has written nothing for so long counts as dead.
+LEASE_SECONDS = 60
+QUIT = "quit"
+# An event, and the field of an entry that holds its block.
+_EVENTS = {
+    "claim": "claimed",
+    "count": "counted",
+    "commit": "committed",
+    "expire": "expired",
+    "release": "released",
+    "landed": "landed",
+    "forget": "forgotten",
+}
+
+# Owners of the loads that this process runs now. A load that has ended in another way than by
+# the end of its process is as dead as any.
+RUNNING: set[str] = set()
 # Three of these lines may get lost before a lease ends.
 RENEW_SECONDS = LEASE_SECONDS / 4
 # 32 digits a split id: a line of some 350 KB, far below max_query_size.
 SPLITS_PER_LINE = 10_000
-# A line whose fate is unknown after a lost connection is looked for, then written again.
+# After a lost connection it is unknown whether a line was written: it is looked for, then
+# written again.
 MOST_APPENDS = 3
 PAUSE_SECONDS = 0.2
 JOURNAL_LANE = 97
@@ -44,26 +61,80 @@ JOURNAL_LANE = 97
 QUIT_SECONDS = 0.4
 
 
+@dataclass(slots=True)
+class Entry:
+    """One attempt as the journal knows it.
+
+    Attributes:
+        claimed, counted, committed, expired, released, landed, forgotten: block number of the
+            first line of that kind, 0 where there is none. After ``counted`` the attempt asked
+            what the target holds, to write it into its commit.
+        nodes: those that it stages on, and on which it becomes visible; "" is the journal's own.
+        splits: those that were asked about, each with the block of the line that claims it.
+        idle: seconds since its owner's last line, by the server's clock.
+        quit: its owner has ended and said so.
+    """
+
+    attempt: str
+    owner: str
+    claimed: int = 0
+    counted: int = 0
+    committed: int = 0
+    expired: int = 0
+    released: int = 0
+    landed: int = 0
+    forgotten: int = 0
+    idle: float = 0.0
+    rows: int = 0
+    moves: tuple[Move, ...] = ()
+    nodes: tuple[str, ...] = ("",)
+    splits: dict[str, int] = field(default_factory=dict)
+    quit: bool = False
+
+    def moves_on(self, node: str) -> tuple[Move, ...]:
+        """Return the moves on one of its nodes."""
+        return tuple(m for m in self.moves if m.node in ("", node))
+
+    @property
+    def binding(self) -> bool:
+        """True when its commit counts: its rows can only be published."""
+        return bool(self.committed) and not 0 < self.expired < self.committed
+
+    @property
+    def ended(self) -> bool:
+        """True when it holds nothing any more and never will."""
+        return not self.landed and bool(self.released or (self.expired and not self.binding))
+
+    @property
+    def dead(self) -> bool:
+        """True when its owner has ended, or has been silent for longer than a lease."""
+        here = self.owner.startswith(f"{leases.this_process()} ") and self.owner not in RUNNING
+        # A last line from the far future: the clock has jumped back, and a living owner would
+        # have written since, or will lose an attempt.
+        silent = abs(self.idle) > LEASE_SECONDS
+        return self.quit or here or leases.has_ended(self.owner) or silent
+
+
 class Journal:
     """The journal of one target table.
 
     Args:
         database: where the target and its journal are.
-        into: uuid of the target table: a table of the same name made later starts anew.
+        target_uuid: of the target table: a table of the same name made later starts anew.
         load_id: of the load that writes, "" to only read.
         salt: added to the ids of a load that loads again what has landed (``--force``).
-        shard_of: of a cluster, the shard of each place.
+        shard_of: of a cluster, the shard of each node.
     """
 
     def __init__(
-        self, engine: Engine, database: str, into: str, load_id: str = "", salt: str = "",
+        self, engine: Engine, database: str, target_uuid: str, load_id: str = "", salt: str = "",
         shard_of: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
         self._shard_of = shard_of or {}
         self._engine = engine
         self._database = database
-        self._into = into
-        self._owner = f"{owner.me()} {load_id} {secrets.token_hex(4)}"
+        self._target_uuid = target_uuid
+        self._owner = f"{leases.this_process()} {load_id} {secrets.token_hex(4)}"
         self._salt = salt
         self._held: set[str] = set()
         self._stop = threading.Event()
@@ -74,7 +145,7 @@ class Journal:
         return sql.qualified(self._database, TABLE)
 
     def create(self) -> None:
-        """Make the table where it is missing.
+        """Make the journal where it is missing.
 
         Raises:
             RowfallError: no right to; the server's message names it.
@@ -88,14 +159,14 @@ class Journal:
             "COMMENT 'rowfall: which files have landed here, and who is loading'"
         )), lane=JOURNAL_LANE)  # fmt: skip
 
-    # --- claims -------------------------------------------------------------------------------
+    # --- leases -------------------------------------------------------------------------------
 
-    def claim(self, attempt: str, splits: Sequence[Split], place: str = "") -> Claim:
-        """Ask for splits. Only a claim that is ``whole`` may be used; release any other.
+    def lease(self, attempt: str, splits: Sequence[Split], nodes: str = "") -> Lease:
+        """Claim splits. Only a lease that is ``whole`` may be used; release any other.
 
         Args:
-            place: the node of a cluster that the attempt stages on, or several with commas between
-                them; "" where there is only one.
+            nodes: of a cluster, those that the attempt stages on, with commas between them; ""
+                where there is only one.
         """
         RUNNING.add(self._owner)
         self._held.add(attempt)
@@ -105,10 +176,10 @@ class Journal:
         ids = [self._id(i) for i in (*marks, *(s.id for s in splits))]
         for start in range(0, len(ids), SPLITS_PER_LINE):
             lines = ids[start : start + SPLITS_PER_LINE]
-            self._append("claim", attempt, splits=lines, detail=place)
+            self._append("claim", attempt, splits=lines, detail=nodes)
         return self._judge(attempt, splits)
 
-    def _judge(self, attempt: str, splits: Sequence[Split]) -> Claim:
+    def _judge(self, attempt: str, splits: Sequence[Split]) -> Lease:
         # Who holds a file holds its ranges, and the other way round.
         wanted: dict[str, list[str]] = {}
         for split in splits:
@@ -142,20 +213,22 @@ class Journal:
                 busy |= held
         strip = len(self._salt)
         back = [frozenset(i[: len(i) - strip] for i in found) for found in (landed, busy - landed)]
-        return Claim(back[0], back[1], tuple(lost))
+        return Lease(back[0], back[1], tuple(lost))
 
     def counting(self, attempt: str) -> None:
-        """Say that what the target holds is counted next: it holds what has landed before."""
+        """Record that what the target holds is counted next, with what has landed before."""
         self._append("count", attempt)
 
     def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool:
-        """The point of no return: True when the attempt's rows are now bound to be published.
+        """Record the rows and moves of an attempt: the point of no return.
 
-        False: somebody took this process for dead and expired the attempt before.
+        Returns:
+            True when the rows are now bound to be published. False when somebody took this
+            process for dead and has expired the attempt.
         """
         detail = json.dumps([
             [m.database, m.table, m.staging, m.partition_id, m.rows, m.rows_before,
-             m.highest_block, m.state, *([m.place] if m.place else [])] for m in moves
+             m.highest_block, m.state, *([m.node] if m.node else [])] for m in moves
         ])  # fmt: skip
         self._append("commit", attempt, rows=rows, detail=detail)
         entry = self._entries(attempts=[attempt]).get(attempt)
@@ -165,7 +238,7 @@ class Journal:
         return bound
 
     def landed(self, attempt: str) -> None:
-        """All rows of a committed attempt are visible."""
+        """Record that all rows of a committed attempt are visible."""
         self._append("landed", attempt)
         self._held.discard(attempt)
 
@@ -174,22 +247,30 @@ class Journal:
         self._append("release", attempt)
         self._held.discard(attempt)
 
-    def added(self, attempt: str, move: Move, place: str = "") -> tuple[int, int]:
-        """See :func:`rowfall.ledger.entries.added`.
+    def added(self, attempt: str, move: Move, node: str = "") -> tuple[int, int]:
+        """Return the least and the most rows that others have added to the partition of a move
+        since this attempt counted it.
 
         Args:
-            place: which of the attempt's places is meant.
+            node: which of the attempt's nodes is meant.
         """
         entries = self._entries()
         mine = entries.pop(attempt)
-        return added(mine, entries.values(), move, place or mine.place, self._shard_of)
+        return added(mine, entries.values(), move, node or mine.nodes[0], self._shard_of)
 
-    def fate(self, attempt: str) -> Fate:
+    def ownership(self, attempt: str) -> Ownership:
+        """Return what others have done with an attempt."""
         entry = self._entries(attempts=[attempt]).get(attempt, Entry(attempt, ""))
-        return Fate.LANDED if entry.landed else Fate.TAKEN if entry.expired else Fate.OWN
+        return (
+            Ownership.LANDED
+            if entry.landed
+            else Ownership.TAKEN
+            if entry.expired
+            else Ownership.OWN
+        )
 
     def expire(self, attempt: str) -> Entry:
-        """End an attempt of a dead process. If the entry is ``binding``, publish it instead."""
+        """End an attempt of a dead process and return it; publish it if it is ``binding``."""
         self._append("expire", attempt)
         return self._entries(attempts=[attempt])[attempt]
 
@@ -203,11 +284,11 @@ class Journal:
     # --- reading ------------------------------------------------------------------------------
 
     def entries(self) -> list[Entry]:
-        """Every attempt into this table, without the splits."""
+        """Return every attempt into this table, without its splits."""
         return list(self._entries().values())
 
     def there(self) -> bool:
-        """Whether the journal exists."""
+        """Tell whether the journal exists."""
         found = self._ask(
             f"SELECT count() FROM system.tables WHERE database = {quote(self._database)} "
             f"AND name = {quote(TABLE)}"
@@ -215,10 +296,10 @@ class Journal:
         return bool(found[0][0])
 
     def landed_ids(self) -> set[str]:
-        """Ids of the splits that are in the table."""
+        """Return the ids of the splits that are in the table."""
         ended = "event = 'landed' AND attempt NOT IN (SELECT attempt FROM {0} WHERE into = {1} "
         ended += "AND event = 'forget')"
-        into = f"toUUID({quote(self._into)})"
+        into = f"toUUID({quote(self._target_uuid)})"
         rows = self._ask(
             f"SELECT DISTINCT arrayJoin(splits) FROM {self._name} WHERE into = {into} AND "
             f"event = 'claim' AND attempt IN (SELECT attempt FROM {self._name} WHERE "
@@ -227,8 +308,8 @@ class Journal:
         return {str(i) for (i,) in rows}
 
     def forgotten_ids(self) -> set[str]:
-        """Ids of splits whose landing has been forgotten and that have not landed again."""
-        into = f"toUUID({quote(self._into)})"
+        """Return the ids of forgotten splits that have not landed again."""
+        into = f"toUUID({quote(self._target_uuid)})"
         rows = self._ask(
             f"SELECT DISTINCT arrayJoin(splits) FROM {self._name} WHERE into = {into} AND "
             f"event = 'claim' AND attempt IN (SELECT attempt FROM {self._name} WHERE "
@@ -239,8 +320,8 @@ class Journal:
     def _entries(
         self, *, touching: Collection[str] = (), attempts: Collection[str] = ()
     ) -> dict[str, Entry]:
-        """Attempts of this table: all, those that claim any of some splits, or named ones."""
-        into = f"into = toUUID({quote(self._into)})"
+        """Return attempts into this table: all, those that claim some splits, or named ones."""
+        into = f"into = toUUID({quote(self._target_uuid)})"
         hits = "[]"
         if touching:
             # A constant array would be folded into every row; WITH keeps it once.
@@ -295,7 +376,7 @@ class Journal:
         ids = ", ".join(map(quote, splits))
         return (
             f"INSERT INTO {self._name} (event, into, owner, attempt, splits, rows, detail) SELECT "
-            f"{quote(event)}, toUUID({quote(self._into)}), {quote(self._owner)}, "
+            f"{quote(event)}, toUUID({quote(self._target_uuid)}), {quote(self._owner)}, "
             f"{quote(attempt)}, CAST([{ids}], 'Array(String)'), {rows}, {quote(detail)}"
         )
 
@@ -305,36 +386,29 @@ class Journal:
     def _written(self, event: str, attempt: str, splits: Sequence[str]) -> bool:
         first = f" AND has(splits, {quote(splits[0])})" if splits else ""
         found = self._ask(
-            f"SELECT count() FROM {self._name} WHERE into = toUUID({quote(self._into)}) AND "
+            f"SELECT count() FROM {self._name} WHERE into = toUUID({quote(self._target_uuid)}) AND "
             f"attempt = {quote(attempt)} AND event = {quote(event)}{first}"
         )
         return bool(found[0][0])
 
     def _ask(self, text: str) -> list[list[Any]]:
-        statement = Statement(
-            SqlText.of(text),
-            {"output_format_json_quote_64bit_integers": 0},
-            format="JSONCompactEachRow",
-        )
-        tries, data = 0, None
-        while data is None:
+        tries = 0
+        while True:
             try:
-                data = self._engine.run(statement, lane=JOURNAL_LANE).data
+                return self._engine.ask(text, lane=JOURNAL_LANE)
             except RowfallError as error:
                 tries += 1
                 if not error.transient or tries == MOST_APPENDS:
                     raise
                 self._recover(error)
-        return [json.loads(line) for line in data.splitlines() if line]
 
     def _recover(self, error: RowfallError) -> None:
-        """The journal decides what becomes of committed rows: it waits for a server that is
-        away rather than to leave that open."""
+        """Wait for a server that is away: the journal decides what becomes of committed rows."""
         time.sleep(PAUSE_SECONDS)
         if not error.code:
             self._engine.revive()
 
-    # --- the lease ----------------------------------------------------------------------------
+    # --- renewal ----------------------------------------------------------------------------
 
     def __enter__(self) -> Journal:
         self._beat = threading.Thread(target=self._renew, name="lease", daemon=True)
@@ -363,9 +437,81 @@ class Journal:
 
 
 def _no_ranges(other: Entry) -> None:
-    """Raises LedgerError: another process has landed ranges of a file that this one takes whole."""
+    """Raise LedgerError where another process has loaded ranges of a file that is whole here."""
     if any(i.startswith(MARK) for i in other.splits):
         raise LedgerError(
             "another rowfall has cut a file into ranges that this one was going to load whole",
             hint="Run the same command again: it goes on with the ranges that are left.",
         )
+
+
+def read_entries(rows: Iterable[Sequence[Any]]) -> dict[str, Entry]:
+    """Return the attempts that lines of the journal tell of, by id.
+
+    Args:
+        rows: event, attempt, owner, block number, rows, detail, splits, and the seconds since the
+            owner's last line; by block number.
+    """
+    found: dict[str, Entry] = {}
+    # An owner may write expire and landed for another's attempt: the claim says whose it is.
+    idle: dict[str, float] = {}
+    quit: set[str] = set()
+    for event, attempt, who, block, count, detail, splits, seconds in rows:
+        idle[who] = seconds
+        if event == QUIT:
+            quit.add(who)
+        if event in ("alive", QUIT):
+            continue
+        entry = found.setdefault(attempt, Entry(attempt, who))
+        name = _EVENTS[event]
+        # The first line of a kind counts; a repeated one is the echo of a lost connection.
+        setattr(entry, name, getattr(entry, name) or int(block))
+        if event == "claim":
+            entry.owner = who
+            entry.nodes = tuple(detail.split(","))
+            for split in splits:
+                entry.splits.setdefault(split, int(block))
+        elif event == "commit":
+            entry.rows = int(count)
+            entry.moves = tuple(Move(*move) for move in json.loads(detail))
+    for entry in found.values():
+        entry.idle = idle.get(entry.owner, 0.0)
+        entry.quit = entry.owner in quit
+    return found
+
+
+def added(
+    mine: Entry, others: Iterable[Entry], move: Move, node: str, shard_of: Mapping[str, int]
+) -> tuple[int, int]:
+    """Return the least and the most rows that other attempts have added to a partition since
+    one of this attempt's moves counted it.
+
+    Args:
+        node: the one that holds the partition.
+        shard_of: of a cluster, the shard of each node.
+    """
+    least = most = 0
+    shard = shard_of.get(node)
+    partition = (move.database, move.table, move.partition_id)
+    for other in others:
+        own = node in other.nodes
+        # Of an attempt on several replicas, each of which has a table of its own, this one counts.
+        # Of one on another replica it may be the same table; other shards have other ones.
+        near = [n for n in other.nodes if shard is None or shard_of.get(n, shard) == shard]
+        moves = [
+            m for n in ([node] if own else near) for m in other.moves_on(n)
+            if (m.database, m.table, m.partition_id) == partition
+        ]  # fmt: skip
+        # What has landed on another replica is seen here a while later.
+        seen = mine.counted if own and mine.counted else mine.claimed
+        if not other.binding or 0 < other.landed < seen:
+            continue
+        rows = sum(m.rows for m in moves)
+        most += rows
+        # The blocks of an attempt are above the highest one that it has written down.
+        after = other.committed > mine.committed or all(
+            m.highest_block >= move.highest_block for m in moves
+        )
+        if own and other.landed and after:
+            least += rows
+    return least, most

@@ -1,22 +1,97 @@
-"""Who may load which split, as the executor asks it: a journal answers, or nobody else is there."""
+"""Leases of splits: who may load which, and whether the process that holds one still runs.
+
+A target that others share keeps its leases in a journal; one that this process has to itself
+needs none.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 from rowfall.core.listing import Split
-from rowfall.ledger.rows import Move
+from rowfall.core.model import Pair
+
+_PROC = Path("/proc")
+
+
+@cache
+def machine_id() -> str:
+    """Name this boot of this machine and this space of process numbers; "" if it cannot be told.
+
+    Process numbers are unique only within both: two containers of one host count on their own.
+    """
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.readlink(_PROC / 'self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def this_process() -> str:
+    """Name this process for :func:`has_ended`: machine, process number, and when it started."""
+    return f"{machine_id()} {os.getpid()} {_started(os.getpid())}"
+
+
+def has_ended(text: str) -> bool:
+    """Tell whether the process that called itself ``text`` (and maybe more) has certainly ended.
+
+    A process of another machine has not: nothing is known about it.
+    """
+    where, number, started, *_ = (*text.split(" "), "", "", "")
+    if not where or where != machine_id() or not number.isdigit():
+        return False
+    return _started(int(number)) != started
+
+
+def _started(pid: int) -> str:
+    """Return when a process started, in clock ticks since boot; "" for none and for a zombie.
+
+    A process number comes back after a while; together with its start it does not.
+    """
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """What an attempt was given of the splits that it asked for.
+class Move:
+    """One partition of a loaded attempt on its way from ``staging`` into ``database.table``.
 
     Attributes:
-        landed: ids that another process has landed.
+        rows_before: what the partition held when the attempt was counted.
+        highest_block: number of the last block that the partition held then.
+        node: of a cluster, the one that holds both tables, where the attempt stages on several.
+    """
+
+    database: str
+    table: str
+    staging: str
+    partition_id: str
+    rows: int
+    rows_before: int
+    highest_block: int
+    state: str = "pending"
+    node: str = ""
+
+    @property
+    def pair(self) -> Pair:
+        return Pair(self.database, self.table, self.staging)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Answer to an attempt that asked for splits.
+
+    Attributes:
+        landed: ids that another process has loaded.
         busy: ids that a living process holds.
         lost: attempts of dead processes that hold some of the others: expire them, ask again.
     """
@@ -27,49 +102,54 @@ class Claim:
 
     @property
     def whole(self) -> bool:
+        """True where all splits were given; any other lease has to be released."""
         return not (self.landed or self.busy or self.lost)
 
 
-class Fate(Enum):
-    """What others have made of an attempt that this process goes on with."""
+class Ownership(Enum):
+    """What others have done with an attempt that this process goes on with."""
 
     OWN = "nothing"
     TAKEN = "expired: another process took this one for dead"
     LANDED = "published"
 
 
-class Claims(Protocol):
-    """Who may load which split, as the executor asks it."""
+class Leases(Protocol):
+    """Grants splits to attempts and records how far these are; see :class:`Journal`."""
 
-    def claim(self, attempt: str, splits: Sequence[Split], place: str = "") -> Claim: ...
+    def lease(self, attempt: str, splits: Sequence[Split], nodes: str = "") -> Lease: ...
     def counting(self, attempt: str) -> None: ...
     def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool: ...
     def landed(self, attempt: str) -> None: ...
-    def added(self, attempt: str, move: Move, place: str = "") -> tuple[int, int]: ...
+    def added(self, attempt: str, move: Move, node: str = "") -> tuple[int, int]: ...
     def release(self, attempt: str) -> None: ...
-    def fate(self, attempt: str) -> Fate: ...
+    def ownership(self, attempt: str) -> Ownership: ...
 
 
-class Alone:
-    """The claims of a target that one process has to itself: an embedded folder, a file."""
+class NoLeases:
+    """Leases of a target that one process has to itself (a data folder, a file): all are given."""
 
-    def claim(self, attempt: str, splits: Sequence[Split], place: str = "") -> Claim:
-        return Claim()
+    def lease(self, attempt: str, splits: Sequence[Split], nodes: str = "") -> Lease:
+        """Give all splits."""
+        return Lease()
 
     def counting(self, attempt: str) -> None:
-        """Nobody else changes what is counted."""
+        """Do nothing: nobody else changes what is counted."""
 
     def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool:
+        """Return True: nobody can have expired the attempt."""
         return True
 
     def landed(self, attempt: str) -> None:
-        """Nothing: the ledger in the folder is the only memory."""
+        """Do nothing: the ledger is the only memory."""
 
     def release(self, attempt: str) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
-    def fate(self, attempt: str) -> Fate:
-        return Fate.OWN
+    def ownership(self, attempt: str) -> Ownership:
+        """Return OWN: nobody else is there."""
+        return Ownership.OWN
 
-    def added(self, attempt: str, move: Move, place: str = "") -> tuple[int, int]:
+    def added(self, attempt: str, move: Move, node: str = "") -> tuple[int, int]:
+        """Return (0, 0): nobody else adds rows."""
         return 0, 0

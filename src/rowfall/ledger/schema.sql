@@ -1,6 +1,7 @@
 -- The memory of rowfall. One file per target: inside the embedded folder, or in the user's state
 -- folder for targets that have none. No key is a fact of a process (pid, host, batch number).
--- load.owner is the process that runs it (owner.py); only one that is dead gives its load away.
+-- into_table is the key of the target. load.owner is the process that runs the load (leases.py);
+-- only one that is dead gives its load away.
 
 CREATE TABLE load (
     id          TEXT PRIMARY KEY,

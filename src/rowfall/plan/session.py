@@ -15,8 +15,7 @@ from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
-from rowfall.ledger import Ledger
-from rowfall.ledger.rows import into_key
+from rowfall.ledger import Ledger, target_key
 from rowfall.plan.reach import Reach
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
@@ -96,8 +95,8 @@ class Session:
     def into(self) -> str:
         if self.target.table:
             # Two Distributed tables over one local table are two names of the same rows.
-            return into_key(self.local.database, self.local.table)
-        return into_key(self.target.text)
+            return target_key(self.local.database, self.local.table)
+        return target_key(self.target.text)
 
     @property
     def local(self) -> Target:

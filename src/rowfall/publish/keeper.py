@@ -15,7 +15,7 @@ from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import Ask, Pair
 from rowfall.core.sqltext import quote
 from rowfall.engines.codes import ACCESS_DENIED
-from rowfall.ledger.rows import Move
+from rowfall.ledger.leases import Move
 
 # A session is made anew some seconds after Keeper is back, and what the replica lacks is fetched at
 # once where another one has it. Longer than a minute is an outage: the next run goes on.

@@ -14,7 +14,7 @@ from rowfall.core.sqltext import quote
 from rowfall.engines.ask import ask
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED
-from rowfall.ledger.rows import Move
+from rowfall.ledger.leases import Move
 
 # Where nothing is being merged for so long, nothing will be: a merge is planned within seconds of
 # the last one, and pauses of idle tables grow to ten.

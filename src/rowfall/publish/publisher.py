@@ -22,7 +22,7 @@ from rowfall.engines.ask import ask
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import UNKNOWN_TABLE
 from rowfall.ledger import Ledger
-from rowfall.ledger.rows import Move
+from rowfall.ledger.leases import Move
 from rowfall.publish.keeper import Blocks, settled_with_keeper
 
 # What a part costs when it is attached, dropped and merged later.

@@ -8,9 +8,8 @@ from rowfall.core.model import Pair, Statement
 from rowfall.core.sqltext import quote
 from rowfall.engines.ask import ask, asker, table_uuid
 from rowfall.engines.base import Engine
-from rowfall.ledger import Ledger
+from rowfall.ledger import Attempt, Ledger, target_key_parts
 from rowfall.ledger.journal import Journal
-from rowfall.ledger.rows import Attempt, into_parts
 from rowfall.publish.publisher import Publisher, pairs_of
 from rowfall.targets import staging
 from rowfall.targets.base import STAGING_PREFIX, Publish, Target
@@ -56,7 +55,7 @@ def with_tables(engine: Engine) -> set[str]:
 
 def follow(ledger: Ledger, journal: Journal, into: str) -> None:
     """Bring the ledger's open attempts into one shared table up to what its journal says."""
-    mine = [a for a in ledger.open_attempts() if a.into_table == into]
+    mine = [a for a in ledger.open_attempts() if a.target_key == into]
     if not mine:
         return
     landed = {e.attempt for e in journal.entries() if e.landed and not e.forgotten}
@@ -100,7 +99,7 @@ def _go_on(
                 "adds them.",
             )
     publisher.publish(attempt.id, publisher.settle(attempt.id, moves))
-    ledger.attempt_published(attempt.id, attempt.into_table)
+    ledger.attempt_published(attempt.id, attempt.target_key)
     _drop(engine, attempt.staging)
     emit(Note("info", f"published {attempt.rows or 0:,} rows that a stopped run had loaded"))
 
@@ -108,8 +107,8 @@ def _go_on(
 def _is_own(engine: Engine, ledger: Ledger, attempt: Attempt, pair: Pair) -> bool:
     """Whether a table is still the one that an attempt was loaded for, as far as that is known: of
     shadows and of the tables behind views it is not."""
-    known = ledger.table_uuid(attempt.into_table)
-    if not known or [pair.database, pair.table] != into_parts(attempt.into_table):
+    known = ledger.table_uuid(attempt.target_key)
+    if not known or [pair.database, pair.table] != target_key_parts(attempt.target_key):
         return True
     return table_uuid(engine, pair.database, pair.table) == known
 

@@ -19,9 +19,8 @@ from rowfall.engines.ask import ask
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import GONE, UNKNOWN_TABLE
 from rowfall.ledger import Ledger
-from rowfall.ledger.entries import Entry
-from rowfall.ledger.journal import Journal
-from rowfall.ledger.rows import Move
+from rowfall.ledger.journal import Entry, Journal
+from rowfall.ledger.leases import Move
 from rowfall.publish.publisher import Publisher
 from rowfall.publish.reconcile import with_tables
 from rowfall.targets import staging
@@ -58,13 +57,13 @@ class Rescue:
 
     def discard_ended(self, entries: Sequence[Entry]) -> None:
         """Drop what is left of attempts that died between their last line and the drop."""
-        ended = {e.attempt for e in entries if self.place in e.places and _over(e)}
+        ended = {e.attempt for e in entries if self.place in e.nodes and _over(e)}
         for attempt in ended & with_tables(self._engine):
             self.discard(attempt)
 
     def table_gone(self) -> None:
         """Drop what dead processes had staged for a table that does not exist any more."""
-        entries = [e for e in self._journal.entries() if self.place in e.places]
+        entries = [e for e in self._journal.entries() if self.place in e.nodes]
         there = with_tables(self._engine)
         for entry in entries:
             staged = entry.attempt in there
@@ -72,7 +71,7 @@ class Rescue:
                 continue
             self.kill(entry.attempt)
             # Killed before it could see that another table had come in the place of this one.
-            self._publisher.take_back(entry.moves_at(self.place))
+            self._publisher.take_back(entry.moves_on(self.place))
             if staged:
                 self.discard(entry.attempt)
 
@@ -98,7 +97,7 @@ class Rescue:
 
     def publish(self, attempt: str, moves: Sequence[Move]) -> None:
         """Make visible what :meth:`fence` has put aside, as far as it is not."""
-        others = partial(self._journal.added, attempt, place=self.place)
+        others = partial(self._journal.added, attempt, node=self.place)
         settled = self._publisher.settle(attempt, moves, others)
         self._publisher.publish(attempt, settled, self._check)
 
@@ -118,7 +117,7 @@ class Rescue:
             LedgerError: some of them are gone, and nobody has said that the attempt has landed.
         """
         self._drop_views([s for s in self._tables(entry.attempt) if s[1]])
-        moves = entry.moves_at(self.place)
+        moves = entry.moves_on(self.place)
         names: dict[Pair, str] = {}
         for pair in dict.fromkeys(m.pair for m in moves):
             old = self._present(entry, pair)
@@ -212,14 +211,14 @@ class Rescuers:
         """
         entries = self._journal.entries()
         # Another replica may have staged while the one that loads now was away.
-        for place in {place for e in entries for place in e.places}:
+        for place in {place for e in entries for place in e.nodes}:
             self._at(place)
         here = set(self._rescues)
         # First those that can be ended: one whose node is away is an error.
         for away in (False, True):
             self.these([
                 e.attempt for e in entries
-                if _open(e) and e.dead and away is not here.issuperset(e.places)
+                if _open(e) and e.dead and away is not here.issuperset(e.nodes)
             ])  # fmt: skip
         for rescue in self._rescues.values():
             rescue.discard_ended(entries)
@@ -236,7 +235,7 @@ class Rescuers:
             entry = self._journal.expire(attempt)
             if not _open(entry) and not entry.expired:
                 continue  # it has ended by itself in the meantime
-            found = {place: self._at(place) for place in entry.places}
+            found = {place: self._at(place) for place in entry.nodes}
             there = [rescue for rescue in found.values() if rescue is not None]
             bound = entry.binding and not entry.landed
             if bound:
@@ -286,7 +285,7 @@ class Rescuers:
 def _check_there(entry: Entry, away: Sequence[str]) -> None:
     """Raises TargetError when a node is away that holds rows of an attempt that is bound."""
     for place in away:
-        if rows := sum(move.rows for move in entry.moves_at(place)):
+        if rows := sum(move.rows for move in entry.moves_on(place)):
             raise TargetError(
                 f"the node {place or 'that was loaded alone'} does not answer here, and holds "
                 f"{rows:,} rows that a stopped load has staged and must make visible",

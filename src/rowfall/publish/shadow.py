@@ -19,7 +19,7 @@ from rowfall.engines.ask import ask, table_uuid
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import TABLE_EXISTS
 from rowfall.ledger import Ledger
-from rowfall.ledger.leases import Claims
+from rowfall.ledger.leases import Leases
 from rowfall.publish.publisher import Publisher, Staged
 from rowfall.publish.staging_tables import Twins
 from rowfall.targets import staging
@@ -60,7 +60,7 @@ class Shadow:
             self._engine.run(Statement(statement, allowed))
 
     def gather(
-        self, attempt: str, twins: Twins, claims: Claims, publish: Callable[[str, Staged], None]
+        self, attempt: str, twins: Twins, claims: Leases, publish: Callable[[str, Staged], None]
     ) -> Staged:
         """Make everything in the shadows visible, as the work of ``attempt``.
 

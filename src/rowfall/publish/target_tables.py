@@ -10,9 +10,8 @@ from rowfall.core import units
 from rowfall.core.errors import TargetError
 from rowfall.core.events import Note
 from rowfall.engines.ask import table_uuid
-from rowfall.ledger import Ledger
+from rowfall.ledger import Ledger, target_key
 from rowfall.ledger.journal import Journal
-from rowfall.ledger.rows import into_key
 from rowfall.plan.session import Session, Writer
 from rowfall.publish.reconcile import follow
 from rowfall.publish.rescue import Rescue, Rescuers
@@ -87,7 +86,7 @@ class Homes:
 
     def _key(self, writer: Writer) -> str:
         """The ledger's key of one node's table."""
-        return into_key(self._session.into, writer.place)
+        return target_key(self._session.into, writer.place)
 
     # --- what is bound for them ---------------------------------------------------------------
 

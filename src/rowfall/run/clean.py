@@ -16,10 +16,9 @@ from rowfall.core.sqltext import quote
 from rowfall.engines.ask import asker, table_uuid
 from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
-from rowfall.ledger import Ledger, owner
+from rowfall.ledger import Ledger, leases, target_key
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal
-from rowfall.ledger.rows import into_key
 from rowfall.publish.reconcile import follow, reconcile
 from rowfall.publish.rescue import Rescue, Rescuers
 from rowfall.run import empty_tables
@@ -80,8 +79,8 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
         known: set[str] = set()
         for row in ledger.loads():
             # One that gathers makes its shadow before it claims anything.
-            running = row.state == "running" and row.owner != owner.me()
-            (alive if running and not owner.dead(row.owner) else known).add(row.id)
+            running = row.state == "running" and row.owner != leases.this_process()
+            (alive if running and not leases.has_ended(row.owner) else known).add(row.id)
         for database, uuid, _ in journals:
             for entry in Journal(engine, database, uuid).entries():
                 known.add(entry.attempt.split("_")[0])
@@ -110,7 +109,7 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
                     Rescue(there, ledger, journal, database, emit, place)
                     for place, there in opened.places.items()
                 ]).all_dead()  # fmt: skip
-                follow(ledger, journal, into_key(database, table))
+                follow(ledger, journal, target_key(database, table))
         # Only now: what was published has come into its table.
         empty = list(_untouched(opened, target, alive))
         for left in (*found, *empty):

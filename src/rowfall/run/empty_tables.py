@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from rowfall.core import sql
 from rowfall.engines.ask import ask, asker, table_uuid
 from rowfall.engines.base import Engine
-from rowfall.ledger import Ledger
+from rowfall.ledger import Ledger, target_key, target_key_parts
 from rowfall.ledger.journal import Journal
-from rowfall.ledger.rows import into_key, into_parts
 from rowfall.targets import views
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ the Distributed table that it has made over it."""
 def tables(ledger: Ledger) -> Iterator[tuple[str, str, str, str]]:
     """(load, database, table, uuid) of each that a load has made, whatever became of it."""
     for load_id, into, uuid in ledger.steps_called(MADE):
-        database, table = into_parts(into)[:2]
+        database, table = target_key_parts(into)[:2]
         yield load_id, database, table, uuid
 
 
@@ -45,13 +44,13 @@ def is_untouched(
         journal: the target is shared with others, who say in a journal what they do.
     """
     first = next(iter(places.values()))
-    into, uuid = into_key(database, table), table_uuid(first, database, table)
+    into, uuid = target_key(database, table), table_uuid(first, database, table)
     # One of the same name that somebody else has made has another uuid.
     if not uuid or uuid not in {made for *_, made in tables(ledger)} or ledger.landed(into):
         return False
     if ledger.others_load(load_id, into):
         return False  # one that has just begun has written nothing into the journal yet
-    if any(a.into_table == into and a.state == "loaded" for a in ledger.open_attempts()):
+    if any(a.target_key == into and a.state == "loaded" for a in ledger.open_attempts()):
         return False  # what it has staged is bound to be published
     if journal and _loaded_by_others(Journal(first, database, uuid)):
         return False

@@ -162,7 +162,7 @@ class Executor:
 
     def _claimed(self, work: Work, attempt: str) -> bool:
         """Whether all splits are ours; if not, what is free is queued again, the rest waits."""
-        claim = self.means.claims.claim(attempt, work.splits, self.means.places)
+        claim = self.means.claims.lease(attempt, work.splits, self.means.places)
         if claim.whole:
             return True
         self.means.claims.release(attempt)

@@ -11,8 +11,7 @@ from typing import Any
 from rowfall.core.errors import LedgerError
 from rowfall.core.options import Options
 from rowfall.core.results import Report
-from rowfall.ledger import Ledger
-from rowfall.ledger.rows import LoadRow
+from rowfall.ledger import Ledger, LoadRow
 from rowfall.run import summary
 from rowfall.targets import open_target, state_folder
 
@@ -47,7 +46,7 @@ def _reports(path: Path) -> Iterator[Report]:
             # "running" with a report: a later run of the same load was killed.
             yield dataclasses.replace(found, outcome="lost") if row.state == "running" else found
         else:
-            parts = json.loads(row.into_table)
+            parts = json.loads(row.target_key)
             yield Report(row.id, "lost", row.source, row.target, ".".join(parts), row.started)
 
 

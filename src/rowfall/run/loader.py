@@ -25,10 +25,9 @@ from rowfall.deliver.route import deliver
 from rowfall.deliver.watch import Together
 from rowfall.engines.ask import asker, table_uuid
 from rowfall.engines.codes import GONE
-from rowfall.ledger import Ledger
+from rowfall.ledger import Ledger, target_key
 from rowfall.ledger.journal import Journal
-from rowfall.ledger.leases import Alone, Claims
-from rowfall.ledger.rows import into_key
+from rowfall.ledger.leases import Leases, NoLeases
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.survey import landed_ids, plan_session
 from rowfall.publish.pressure import Pressure, Waited
@@ -75,7 +74,7 @@ class Load:
         options = session.options
         self._gathers = bool(session.target.table) and (options.atomic or options.replace)
         # Where attempts are published: the target, or the shadow of this load.
-        self.into = into_key(session.into, load_id) if self._gathers else session.into
+        self.into = target_key(session.into, load_id) if self._gathers else session.into
         self._shadow = Shadow(
             session.engine,
             ledger,
@@ -86,7 +85,7 @@ class Load:
             self.into,
         )
         self._pressures = [Pressure(writer.engine, session.emit) for writer in session.writers]
-        self._claims: Claims = Alone()
+        self._claims: Leases = NoLeases()
         self._whole: Journal | None = None
         # --replace that a stopped run has brought to its end but for the report.
         self._swapped = False
@@ -301,7 +300,7 @@ class Load:
         server = self.session.target.server is not None
         return staging.allowances(self.session.engine.facts.settings) if server else {}
 
-    def _rescuer(self, claims: Claims) -> Callable[[Sequence[str]], None]:
+    def _rescuer(self, claims: Leases) -> Callable[[Sequence[str]], None]:
         if isinstance(claims, Journal):
             return self._homes.rescuers(claims).these
         return lambda attempts: None  # nobody else can have died
@@ -333,10 +332,10 @@ class Load:
         session = self.session
         splits = [s for s in session.listing.splits(session.into) if s.id in gathered]
         attempt = f"{self.load_id}_whole{self.ledger.attempts(self.load_id) + 1}"
-        claims: Claims = self._whole or Alone()
+        claims: Leases = self._whole or NoLeases()
         # Before the claim: after a crash the next run's attempt must have another name.
         self.ledger.attempt_started(attempt, self.load_id, self._shadow.name, session.into, splits)
-        claim = claims.claim(attempt, splits)
+        claim = claims.lease(attempt, splits)
         if not claim.whole:
             claims.release(attempt)
             self.ledger.attempt_ended(attempt, "lost", "other processes hold some of its files")

@@ -13,8 +13,7 @@ from rowfall.core.errors import DataError, EngineError, RowfallError, SourceErro
 from rowfall.core.listing import Split
 from rowfall.deliver.decode import DeclinedError
 from rowfall.engines.codes import DATA_CODES, GONE, MEMORY_LIMIT, QUERY_WAS_CANCELLED
-from rowfall.ledger.leases import Fate
-from rowfall.ledger.rows import Move
+from rowfall.ledger.leases import Move, Ownership
 from rowfall.plan.settings import lower
 from rowfall.publish.publisher import PUBLISH_LANE, Publisher
 from rowfall.run.work_queue import Work
@@ -66,7 +65,7 @@ class Recovery:
         for tries in range(retry.MOST_TRANSIENT + 1):
             try:
                 if tries:
-                    others = partial(means.claims.added, attempt, place=means.place)
+                    others = partial(means.claims.added, attempt, node=means.place)
                     moves = publisher.settle(attempt, moves, others)
                 publisher.publish(attempt, moves, means.check)
                 self._deaths = 0
@@ -86,7 +85,7 @@ class Recovery:
         if executor.stopping:
             return  # the interrupt clears away; the engine may be gone already
         self._revive(error, means)
-        if error.code in TAKEN_CODES and means.claims.fate(attempt) is Fate.TAKEN:
+        if error.code in TAKEN_CODES and means.claims.ownership(attempt) is Ownership.TAKEN:
             # Whoever took this process for dead has ended its INSERT and dropped what it staged.
             executor.lost(work, attempt, place)
             return
@@ -200,9 +199,9 @@ class Recovery:
 def _rescued(attempt: str, means: Means) -> bool:
     """Whether the attempt is published although its staging tables have got other names: somebody
     took this process for dead. He may have died since, so it is not waited for."""
-    if means.claims.fate(attempt) is Fate.TAKEN:
+    if means.claims.ownership(attempt) is Ownership.TAKEN:
         means.rescue([attempt])
-    return means.claims.fate(attempt) is Fate.LANDED
+    return means.claims.ownership(attempt) is Ownership.LANDED
 
 
 def _line(error: RowfallError) -> str:

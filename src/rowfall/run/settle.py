@@ -15,8 +15,7 @@ from rowfall.core.model import Statement
 from rowfall.core.options import changed
 from rowfall.engines.ask import table_uuid
 from rowfall.engines.base import Engine
-from rowfall.ledger import Ledger
-from rowfall.ledger.rows import LoadRow
+from rowfall.ledger import Ledger, LoadRow
 from rowfall.plan.session import Session
 from rowfall.run import empty_tables
 from rowfall.targets import staging

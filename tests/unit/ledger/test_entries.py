@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from rowfall.ledger.entries import Entry, added
-from rowfall.ledger.rows import Move
+from rowfall.ledger.journal import Entry, added
+from rowfall.ledger.leases import Move
 
 MOVE = Move("d", "t", "_rowfall_a_1", "p", 10, 0, 7)
 # Its lines: claim 10, count 20, commit 30.
-MINE = Entry("a_1", "me", 10, 20, 30, moves=(MOVE,), place="n1")
+MINE = Entry("a_1", "me", 10, 20, 30, moves=(MOVE,), nodes=("n1",))
 SHARDS = {"n1": 1, "n2": 1, "n3": 2}
 
 
@@ -22,7 +22,7 @@ def other(
     """One of 5 rows. ``seen``: the highest block when it was counted."""
     moves = (Move("d", "t", "_rowfall_b_1", partition, 5, 0, seen),)
     return Entry(
-        "b_1", "you", 1, counted, committed, landed=landed, moves=moves, place=place, **lines
+        "b_1", "you", 1, counted, committed, landed=landed, moves=moves, nodes=(place,), **lines
     )  # fmt: skip
 
 
@@ -53,12 +53,12 @@ def test_bounds_of_what_was_added(entry: Entry, bounds: tuple[int, int]) -> None
 
 def test_of_an_attempt_on_several_nodes_each_has_its_own_part() -> None:
     moves = tuple(
-        Move("d", "t", "_rowfall_b_1", "p", rows, 0, 7, place=place)
+        Move("d", "t", "_rowfall_b_1", "p", rows, 0, 7, node=place)
         for place, rows in (("n1", 5), ("n2", 6), ("n3", 7))
     )
-    spread = Entry("b_1", "you", 1, 12, 35, landed=40, moves=moves, place="n1,n2,n3")
+    spread = Entry("b_1", "you", 1, 12, 35, landed=40, moves=moves, nodes=("n1", "n2", "n3"))
     for place, rows in (("n1", 5), ("n2", 6), ("n3", 7)):
-        mine = replace(MINE, place="n1,n2,n3", moves=moves)
+        mine = replace(MINE, nodes=("n1", "n2", "n3"), moves=moves)
         assert added(mine, [spread], MOVE, place, SHARDS) == (rows, rows)
 
 

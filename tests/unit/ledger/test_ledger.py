@@ -9,10 +9,9 @@ import pytest
 
 from rowfall.core.errors import Exit, LedgerError
 from rowfall.core.listing import Split
-from rowfall.ledger import Ledger
-from rowfall.ledger.rows import Move, into_key, into_parts
+from rowfall.ledger import Ledger, Move, target_key, target_key_parts
 
-INTO = into_key("default", "t")
+INTO = target_key("default", "t")
 
 
 def split(number: int) -> Split:
@@ -27,8 +26,8 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def test_into_key_keeps_dots_apart() -> None:
-    assert into_parts(into_key("a.b", "c")) == ["a.b", "c"]
-    assert into_key("a.b", "c") != into_key("a", "b.c")
+    assert target_key_parts(target_key("a.b", "c")) == ["a.b", "c"]
+    assert target_key("a.b", "c") != target_key("a", "b.c")
 
 
 def test_published_splits_have_landed_and_survive_reopening(ledger: Ledger) -> None:
@@ -41,7 +40,7 @@ def test_published_splits_have_landed_and_survive_reopening(ledger: Ledger) -> N
     ledger.close()
     again = Ledger(ledger.path)
     assert again.landed(INTO) == {split(1).id, split(2).id}
-    assert again.landed(into_key("default", "other")) == set()
+    assert again.landed(target_key("default", "other")) == set()
     assert again.landed_rows(INTO) == 30
 
 
@@ -89,7 +88,7 @@ def test_another_table_of_the_same_name_forgets_what_its_predecessor_held(ledger
 
 def test_a_shadow_counts_for_nothing_once_the_target_has_its_rows(ledger: Ledger) -> None:
     """A kill before the shadow is dropped: it must not be gathered a second time."""
-    shadow = into_key(INTO, "a")
+    shadow = target_key(INTO, "a")
     ledger.set_table(shadow, "uuid-1")
     ledger.add_splits("a", [split(1)])
     for attempt, staging, into in (

@@ -11,7 +11,7 @@ from rowfall.core.model import Outcome, Setting
 from rowfall.deliver.delivery import Delivery
 from rowfall.engines.base import Engine
 from rowfall.ledger import Ledger
-from rowfall.ledger.leases import Claims
+from rowfall.ledger.leases import Leases
 from rowfall.publish.publisher import Staged
 from rowfall.publish.staging_tables import Twins
 from rowfall.run.work_queue import Work
@@ -45,7 +45,7 @@ class Means:
     source: Source
     target: Target
     ledger: Ledger
-    claims: Claims
+    claims: Leases
     delivery: Delivery
     doctor: Doctor
     twins: Twins | None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rowfall.core.model import Pair, Statement
 from rowfall.core.parallel import on_all
 from rowfall.engines.ask import asker
-from rowfall.ledger.rows import Move
+from rowfall.ledger.leases import Move
 from rowfall.publish.publisher import PUBLISH_LANE, Publisher, Staged
 from rowfall.run.landing.base import Done, Landed, Means, Place
 from rowfall.targets import staging

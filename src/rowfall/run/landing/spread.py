@@ -52,7 +52,7 @@ class Spread(Committing):
 
     def _staged(self, place: Place, done: Done) -> Staged:
         staged = super()._staged(place, done)
-        moves = tuple(replace(move, place=place.means.place) for move in staged.moves)
+        moves = tuple(replace(move, node=place.means.place) for move in staged.moves)
         return replace(staged, moves=moves)
 
     def _once(self, found: Sequence[_Found]) -> Sequence[_Found]:

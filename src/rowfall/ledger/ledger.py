@@ -1,0 +1,498 @@
+"""The ledger: an SQLite file that remembers loads, attempts and what has been loaded.
+
+Every state change is one function and one transaction. Intent is written before an action, the
+outcome after it. ``synchronous=FULL`` because a ledger that forgets its last line after a power
+cut would load rows twice; one commit costs about a millisecond and an attempt needs five.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from rowfall.core.errors import LedgerError
+from rowfall.core.listing import Split
+from rowfall.ledger import leases
+from rowfall.ledger.leases import Move
+from rowfall.targets.base import SHADOW_SUFFIX
+
+# 2: publishing by ATTACH, owners of loads.
+VERSION = 2
+# Another process writes for milliseconds; longer means that it hangs inside a transaction.
+BUSY_SECONDS = 10.0
+
+
+def target_key(*parts: str) -> str:
+    """Return the key of a target: database and table (and node), or the pattern of an export."""
+    return json.dumps(parts)
+
+
+def target_key_parts(key: str) -> list[str]:
+    """Return the parts that :func:`target_key` was given."""
+    return [str(part) for part in json.loads(key)]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt as the ledger knows it."""
+
+    id: str
+    load_id: str
+    staging: str
+    state: str
+    rows: int | None
+    target_key: str
+    owner: str
+
+    @property
+    def gathers(self) -> bool:
+        """True for one that publishes what other attempts have gathered in a shadow table."""
+        return self.staging.endswith(SHADOW_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRow:
+    """One load; ``report`` is JSON or None while it runs for the first time."""
+
+    id: str
+    source: str
+    target: str
+    target_key: str
+    state: str
+    started: str
+    request: str
+    report: str | None
+    owner: str
+
+
+class Ledger:
+    """One ledger file.
+
+    Args:
+        path: the file; created with its folder when missing.
+
+    Raises:
+        LedgerError: damaged, not a ledger, locked, not writable, or written by a newer rowfall.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._store = Store(path)
+
+    # --- loads -------------------------------------------------------------------------------
+
+    def unfinished(self, fingerprint: str) -> LoadRow | None:
+        """Return the newest load of the same sources into the same target that is not done and that
+        no other living process works on."""
+        for row in self.loads("WHERE fingerprint = ? AND state <> 'done'", fingerprint):
+            if (
+                row.state != "running"
+                or row.owner == leases.this_process()
+                or leases.has_ended(row.owner)
+            ):
+                return row
+        return None
+
+    def begin(
+        self, load_id: str, fingerprint: str, source: str, target: str, key: str, request: str
+    ) -> None:
+        """Record a new load.
+
+        Args:
+            key: of the target.
+            request: JSON without secrets.
+        """
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        with self._store.change() as db:
+            db.execute(
+                "INSERT INTO load VALUES (?, ?, ?, ?, ?, 'running', ?, ?, NULL, ?)",
+                (load_id, fingerprint, source, target, key, now, request, leases.this_process()),
+            )
+
+    def take_up(self, old: LoadRow, request: str) -> bool:
+        """Go on with an unfinished load; False when another process has just done so."""
+        with self._store.change() as db:
+            taken = db.execute(
+                "UPDATE load SET state = 'running', request = ?, owner = ? "
+                "WHERE id = ? AND state = ? AND owner = ?",
+                (request, leases.this_process(), old.id, old.state, old.owner),
+            )
+            return taken.rowcount == 1
+
+    def others_load(self, load_id: str, key: str) -> bool:
+        """Tell whether another living process, or another load of this one, loads into a target."""
+        rows = self.loads("WHERE into_table = ? AND state = 'running' AND id <> ?", key, load_id)
+        return any(not leases.has_ended(row.owner) for row in rows)
+
+    def end(self, load_id: str, state: str, report: str) -> None:
+        with self._store.change() as db:
+            db.execute(
+                "UPDATE load SET state = ?, report = ? WHERE id = ?", (state, report, load_id)
+            )
+
+    def loads(self, where: str = "", *values: object) -> list[LoadRow]:
+        """Return all loads, or those of a WHERE clause, newest first."""
+        rows = self._store.rows(
+            "SELECT id, source, target, into_table, state, started, request, report, owner "
+            f"FROM load {where} ORDER BY started DESC, rowid DESC",
+            *values,
+        )
+        return [LoadRow(*row) for row in rows]
+
+    # --- steps -------------------------------------------------------------------------------
+
+    def step(self, load_id: str, name: str, state: str) -> None:
+        with self._store.change() as db:
+            db.execute(
+                "INSERT INTO step VALUES (?, ?, ?) "
+                "ON CONFLICT (load_id, name) DO UPDATE SET state = excluded.state",
+                (load_id, name, state),
+            )
+
+    def steps(self, load_id: str) -> dict[str, str]:
+        rows = self._store.rows("SELECT name, state FROM step WHERE load_id = ?", load_id)
+        return {str(name): str(state) for name, state in rows}
+
+    def steps_called(self, word: str) -> list[tuple[str, str, str]]:
+        """Return (load, target key, rest of the name) of finished steps that begin with a word."""
+        rows = self._store.rows(
+            "SELECT l.id, l.into_table, substr(s.name, ?) FROM step s "
+            "JOIN load l ON l.id = s.load_id "
+            "WHERE s.name LIKE ? AND s.state = 'done' ORDER BY l.id, s.name",
+            len(word) + 2, f"{word} %",
+        )  # fmt: skip
+        return [(str(load_id), str(key), str(rest)) for load_id, key, rest in rows]
+
+    # --- what has landed ----------------------------------------------------------------------
+
+    def landed(self, key: str) -> set[str]:
+        """Return the ids of the splits that are in the target."""
+        return {
+            str(i) for (i,) in self._store.rows("SELECT id FROM landed WHERE into_table = ?", key)
+        }
+
+    def landed_by(self, load_id: str) -> set[str]:
+        """Return the ids of the splits that this load has brought in itself."""
+        rows = self._store.rows(
+            "SELECT id FROM split WHERE load_id = ? AND state = 'landed'", load_id
+        )
+        return {str(i) for (i,) in rows}
+
+    def landed_uris(self, key: str) -> set[str]:
+        """Return the objects (with their ranges) of which some version is in the target."""
+        rows = self._store.rows(
+            "SELECT DISTINCT s.uri FROM landed l JOIN split s "
+            "ON s.attempt_id = l.attempt_id AND s.id = l.id WHERE l.into_table = ?",
+            key,
+        )
+        return {str(uri) for (uri,) in rows}
+
+    def table_uuid(self, key: str) -> str | None:
+        rows = self._store.rows("SELECT uuid FROM target_table WHERE into_table = ?", key)
+        return str(rows[0][0]) if rows else None
+
+    def set_table(self, key: str, uuid: str) -> int:
+        """Record the uuid of the target's table; a new one forgets what its predecessor held.
+
+        Returns:
+            The number of splits forgotten.
+        """
+        with self._store.change() as db:
+            forgotten = 0
+            old = db.execute(
+                "SELECT uuid FROM target_table WHERE into_table = ?", (key,)
+            ).fetchone()
+            if old is not None and old[0] != uuid:
+                forgotten = db.execute("DELETE FROM landed WHERE into_table = ?", (key,)).rowcount
+            db.execute(
+                "INSERT INTO target_table VALUES (?, ?) "
+                "ON CONFLICT (into_table) DO UPDATE SET uuid = excluded.uuid",
+                (key, uuid),
+            )
+            return forgotten
+
+    # --- splits and attempts ------------------------------------------------------------------
+
+    def add_splits(self, load_id: str, splits: Iterable[Split]) -> None:
+        """Record the splits of a load as pending; those it knows keep their state."""
+        with self._store.change() as db:
+            db.executemany(
+                "INSERT OR IGNORE INTO split (id, load_id, uri, state) VALUES (?, ?, ?, 'pending')",
+                ((s.id, load_id, s.name) for s in splits),
+            )
+            db.execute(
+                "UPDATE split SET state = 'pending', error = NULL, hint = NULL "
+                "WHERE load_id = ? AND state = 'failed'",
+                (load_id,),
+            )
+
+    def attempt_started(
+        self, attempt_id: str, load_id: str, staging: str, key: str, splits: Iterable[Split]
+    ) -> None:
+        """Record an attempt and the name of its staging, before anything reaches the target."""
+        with self._store.change() as db:
+            db.execute(
+                "INSERT INTO attempt VALUES (?, ?, ?, ?, 'started', NULL, NULL)",
+                (attempt_id, load_id, staging, key),
+            )
+            db.executemany(
+                "UPDATE split SET attempt_id = ? WHERE load_id = ? AND id = ?",
+                ((attempt_id, load_id, s.id) for s in splits),
+            )
+
+    def attempt_loaded(self, attempt_id: str, rows: int, moves: Sequence[Move]) -> None:
+        """Record that all rows are staged and counted: from here on only publishing may happen."""
+        with self._store.change() as db:
+            db.execute(
+                "UPDATE attempt SET state = 'loaded', rows = ? WHERE id = ?", (rows, attempt_id)
+            )
+            db.executemany(
+                "INSERT INTO move VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    (attempt_id, m.database, m.table, m.staging, m.partition_id, m.rows,
+                     m.rows_before, m.highest_block, m.state)
+                    for m in moves
+                ),
+            )  # fmt: skip
+
+    def attached(self, attempt_id: str, staging: str) -> None:
+        """Record that all parts of one staging table are in its target."""
+        with self._store.change() as db:
+            db.execute(
+                "UPDATE move SET state = 'attached' WHERE attempt_id = ? AND staging = ?",
+                (attempt_id, staging),
+            )
+
+    def attempt_published(self, attempt_id: str, key: str) -> None:
+        """Record that every row is visible: the attempt's splits have landed."""
+        with self._store.change() as db:
+            db.execute("UPDATE attempt SET state = 'published' WHERE id = ?", (attempt_id,))
+            db.execute("UPDATE split SET state = 'landed' WHERE attempt_id = ?", (attempt_id,))
+            db.execute(
+                "INSERT OR REPLACE INTO landed "
+                "SELECT ?, id, attempt_id FROM split WHERE attempt_id = ?",
+                (key, attempt_id),
+            )
+            load_id, staging = db.execute(
+                "SELECT load_id, staging FROM attempt WHERE id = ?", (attempt_id,)
+            ).fetchone()
+            if staging.endswith(SHADOW_SUFFIX):
+                # A shadow whose rows the target has: one that outlives a crash is only dropped.
+                shadow = target_key(key, load_id)
+                db.execute("DELETE FROM landed WHERE into_table = ?", (shadow,))
+                db.execute("UPDATE target_table SET uuid = '' WHERE into_table = ?", (shadow,))
+
+    def landed_elsewhere(self, load_id: str, ids: Iterable[str]) -> None:
+        """Record that another process has landed these splits of the load."""
+        with self._store.change() as db:
+            db.executemany(
+                "UPDATE split SET state = 'landed' WHERE load_id = ? AND id = ?",
+                ((load_id, i) for i in ids),
+            )
+
+    def swapped(self, shadow: str, key: str, uuid: str) -> None:
+        """Record that a shadow table has become the target.
+
+        Args:
+            shadow: its key until now.
+            key: of the target.
+            uuid: of the table.
+        """
+        with self._store.change() as db:
+            db.execute("DELETE FROM landed WHERE into_table = ?", (key,))
+            db.execute("UPDATE OR REPLACE landed SET into_table = ? WHERE into_table = ?",
+                       (key, shadow))  # fmt: skip
+            db.execute("DELETE FROM target_table WHERE into_table = ?", (shadow,))
+            db.execute("INSERT OR REPLACE INTO target_table VALUES (?, ?)", (key, uuid))
+
+    def forget(self, load_id: str) -> int:
+        """Record that what this load landed counts as not landed; return the number of splits."""
+        with self._store.change() as db:
+            gone = db.execute(
+                "DELETE FROM landed WHERE attempt_id IN (SELECT id FROM attempt WHERE load_id = ?)",
+                (load_id,),
+            ).rowcount
+            db.execute(
+                "UPDATE split SET state = 'pending', attempt_id = NULL WHERE load_id = ?",
+                (load_id,),
+            )
+            # A forgotten load is over: the same command makes a new one.
+            db.execute("UPDATE load SET fingerprint = '' WHERE id = ?", (load_id,))
+            return gone
+
+    def attempt_ended(self, attempt_id: str, state: str, error: str) -> None:
+        """Record that an attempt is ``failed`` or ``lost``: it has neither staging nor rows."""
+        with self._store.change() as db:
+            db.execute(
+                "UPDATE attempt SET state = ?, error = ? WHERE id = ?", (state, error, attempt_id)
+            )
+
+    def split_failed(self, load_id: str, split_id: str, error: str, hint: str | None) -> None:
+        with self._store.change() as db:
+            db.execute(
+                "UPDATE split SET state = 'failed', error = ?, hint = ? "
+                "WHERE load_id = ? AND id = ?",
+                (error, hint, load_id, split_id),
+            )
+
+    def attempts(self, load_id: str) -> int:
+        """Return how many attempts a load has made: the number of the next one."""
+        rows = self._store.rows("SELECT count(*) FROM attempt WHERE load_id = ?", load_id)
+        return int(str(rows[0][0]))
+
+    def attempts_into(self, staging: str) -> int:
+        """Return how many attempts have written to one staging table or file."""
+        rows = self._store.rows("SELECT count(*) FROM attempt WHERE staging = ?", staging)
+        return int(str(rows[0][0]))
+
+    def attempt_state(self, attempt_id: str) -> str:
+        rows = self._store.rows("SELECT state FROM attempt WHERE id = ?", attempt_id)
+        return str(rows[0][0]) if rows else ""
+
+    def open_attempts(self) -> list[Attempt]:
+        """Return the attempts that were started or loaded and then left: those of loads that have
+        ended, that this process runs, or whose process is dead."""
+        rows = self._store.rows(
+            "SELECT a.id, a.load_id, a.staging, a.state, a.rows, a.into_table, "
+            "CASE l.state WHEN 'running' THEN l.owner ELSE '' END "
+            "FROM attempt a JOIN load l ON l.id = a.load_id "
+            "WHERE a.state IN ('started', 'loaded') ORDER BY a.rowid"
+        )
+        found = [Attempt(*row) for row in rows]
+        mine = leases.this_process()
+        return [a for a in found if a.owner in ("", mine) or leases.has_ended(a.owner)]
+
+    def moves(self, attempt_id: str) -> list[Move]:
+        rows = self._store.rows(
+            "SELECT database, table_name, staging, partition_id, rows, rows_before, "
+            "highest_block, state FROM move WHERE attempt_id = ? ORDER BY staging, partition_id",
+            attempt_id,
+        )
+        return [Move(*row) for row in rows]
+
+    def landed_rows(self, key: str) -> int:
+        """Return the rows of all published attempts whose splits count as landed."""
+        rows = self._store.rows(
+            "SELECT coalesce(sum(rows), 0) FROM attempt WHERE state = 'published' AND id IN "
+            "(SELECT attempt_id FROM landed WHERE into_table = ?)",
+            key,
+        )
+        return int(str(rows[0][0]))
+
+    def landed_attempts(self, key: str) -> list[tuple[int, list[str]]]:
+        """Return (rows, split ids) of the published attempts whose splits count as landed."""
+        found: dict[str, tuple[int, list[str]]] = {}
+        rows = self._store.rows(
+            "SELECT l.id, a.id, a.rows FROM landed l JOIN attempt a ON a.id = l.attempt_id "
+            "WHERE l.into_table = ? AND a.state = 'published'",
+            key,
+        )
+        for split, attempt, count in rows:
+            found.setdefault(str(attempt), (int(str(count)), []))[1].append(str(split))
+        return list(found.values())
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class Store:
+    """Holds the connection to one file; :class:`Ledger` says what is raised."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # Worker, publisher and main thread share the connection: transactions take turns.
+        self._guard = threading.RLock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # The publisher runs on a thread of its own; SQLite itself is in serialised mode.
+            self._db = sqlite3.connect(
+                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.execute("PRAGMA foreign_keys=ON")
+            self._prepare()
+        except OSError as error:
+            raise LedgerError(
+                f"cannot create the ledger {path}: {error.strerror}",
+                hint="Give another place with ROWFALL_HOME.",
+            ) from None
+        except sqlite3.Error as error:
+            raise _explain(path, error) from None
+
+    def _prepare(self) -> None:
+        (found,) = self._db.execute("PRAGMA user_version").fetchone()
+        if found == VERSION:
+            return
+        if found:
+            age = "a newer" if found > VERSION else "an older"
+            raise LedgerError(
+                f"the ledger {self.path} was written by {age} rowfall (format {found}, this "
+                f"one knows {VERSION})",
+                hint="Use that version, or another target.",
+            )
+        schema = files("rowfall.ledger").joinpath("schema.sql").read_text()
+        try:
+            self._db.executescript(
+                f"BEGIN IMMEDIATE;{schema};PRAGMA user_version={VERSION};COMMIT;"
+            )
+        except sqlite3.OperationalError:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if self._db.execute("PRAGMA user_version").fetchone() != (VERSION,):
+                raise
+            # Another process has made it at the same moment.
+
+    @contextmanager
+    def change(self) -> Iterator[sqlite3.Connection]:
+        """Enter a transaction: on disk when it is left, undone by an exception."""
+        with self._guard:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._db
+                except BaseException:
+                    self._db.execute("ROLLBACK")
+                    raise
+                self._db.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise _explain(self.path, error) from None
+
+    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a SELECT."""
+        try:
+            with self._guard:
+                return self._db.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise _explain(self.path, error) from None
+
+    def close(self) -> None:
+        # A worker that is left behind by an error may be in the middle of a statement: SQLite does
+        # not survive that its connection is closed under it.
+        with self._guard:
+            self._db.close()
+
+
+def _explain(path: Path, error: sqlite3.Error) -> LedgerError:
+    text = str(error)
+    if "locked" in text or "busy" in text:
+        return LedgerError(
+            f"the ledger {path} is locked by another process",
+            hint=f"Wait for the other rowfall to end (waited {BUSY_SECONDS:.0f} seconds).",
+            transient=True,
+        )
+    if "not a database" in text or "malformed" in text:
+        return LedgerError(
+            f"the ledger {path} is damaged: {text}",
+            hint="Restore it from a backup. Without it rowfall cannot tell what has landed; if "
+            "you move it away, check the target table before you load again.",
+        )
+    return LedgerError(f"cannot use the ledger {path}: {text}", hint="Check space and rights.")
