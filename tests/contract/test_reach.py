@@ -32,7 +32,7 @@ from rowfall.engines.server import Server
 from rowfall.plan.reach import BUDGET_SECONDS, Reach, reach
 from rowfall.sources import open_source
 from rowfall.sources.base import Probe, Source
-from rowfall.sources.files import Files
+from rowfall.sources.files import LocalFiles
 from rowfall.sources.s3 import S3
 
 TOKEN = "a-session-token-0123456789"
@@ -140,8 +140,8 @@ def test_the_embedded_engine_keeps_its_own_source(store: Store, asked: Server) -
     source, listing, encoding = store.open("a.csv.bz2")
     how = reach(asked, source, listing, encoding, Options())
     splits = list(listing.splits("t"))
-    assert "rowfall-bz2-" not in str(how.source.relation(splits, encoding, "`a` String"))
-    assert "rowfall-bz2-" in str(source.relation(splits, encoding, "`a` String"))
+    assert "rowfall-pipes-" not in str(how.source.relation(splits, encoding, "`a` String"))
+    assert "rowfall-pipes-" in str(source.relation(splits, encoding, "`a` String"))
     assert source.changed(splits) == []
 
 
@@ -176,13 +176,13 @@ def test_a_file_of_that_name_on_another_machine(
         os.utime(path, (seconds, seconds))
     opened = open_source([str(theirs)], Options())
     listing = opened.listing()
-    real = Files.probe
+    real = LocalFiles.probe
     other = open_source([str(ours)], Options()).listing().split(0, "")
 
-    def probe(self: Files, split: Any) -> Probe:
+    def probe(self: LocalFiles, split: Any) -> Probe:
         return Probe(real(self, split).query, real(self, other).wanted)
 
-    monkeypatch.setattr(Files, "probe", probe)
+    monkeypatch.setattr(LocalFiles, "probe", probe)
     assert said in refused(asked, (opened, listing, opened.encoding(listing)))
 
 

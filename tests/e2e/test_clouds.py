@@ -30,7 +30,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.plan import decoder
 from rowfall.plan.ranges import LEAST
-from rowfall.sources import _az_access, open_source
+from rowfall.sources import az, open_source
 from rowfall.sources.base import Addressed
 
 _numbers = itertools.count()
@@ -253,8 +253,8 @@ def test_azure_by_token_and_connection_string(shell: Shell, azure: Azure) -> Non
     )
     env = {"AZURE_STORAGE_CONNECTION_STRING": text}
     shell.ok("load", f"az://{name}/a.csv", "--table", "t", env=env)
-    account = _az_access.Account(azure.account, azure.endpoint, Secret(azure.key))
-    token = _az_access.shared(account, name)
+    account = az.AzureAccount(azure.account, azure.endpoint, Secret(azure.key))
+    token = az.shared_access(account, name)
     assert token is not None
     env = {"AZURE_STORAGE_SAS_TOKEN": token.reveal(), "AZURE_STORAGE_ENDPOINT": azure.endpoint,
            "AZURE_STORAGE_ACCOUNT_NAME": azure.account}  # fmt: skip

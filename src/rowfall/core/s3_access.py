@@ -1,24 +1,20 @@
-"""Where S3 is and who asks: endpoint, region and keys from options, environment and profiles."""
+"""S3 access: endpoint, region and keys from options, environment and profiles.
+
+Sources read buckets and targets write to them, and neither may import the other: so it is here.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import ipaddress
 import os
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote as percent
 from urllib.parse import urlsplit
 
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.core.sqltext import quote
-
-# An attempt is 20 s of work, but one object of 5 TB at 100 MB/s is 14 hours. S3 allows a week.
-SIGNED_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +44,7 @@ class Access:
     provider: Any = None
 
     def keys(self) -> Keys | None:
-        """Keys valid now, None when anonymous.
+        """Return the keys that are valid now, None when anonymous.
 
         Raises:
             SourceError: they cannot be renewed (an expired SSO session).
@@ -68,12 +64,12 @@ class Access:
 
     @property
     def where(self) -> str:
-        """The endpoint for people."""
+        """Return the endpoint as shown to people."""
         return self.endpoint or f"AWS S3 in {self.region}"
 
 
 def resolve(options: Options) -> Access:
-    """Endpoint, region and credentials, in the order the AWS tools look for them.
+    """Find endpoint, region and credentials in the order of the AWS tools.
 
     Raises:
         UsageError: the endpoint is no URL, the profile does not exist.
@@ -146,7 +142,7 @@ def _profile(session: Any) -> dict[str, str]:
 
 
 def _endpoint(text: str | None) -> str | None:
-    """A URL without a trailing slash; None for AWS's own addresses, which the region gives."""
+    """Return a URL without a trailing slash; None for AWS's own, which the region gives."""
     if not text:
         return None
     url = text if "://" in text else f"{'http' if _is_local(text) else 'https'}://{text}"
@@ -159,11 +155,11 @@ def _endpoint(text: str | None) -> str | None:
 
 
 def _is_plain(url: str) -> bool:
-    """Scheme, host and at most a port and a path; a malformed port raises inside urlsplit."""
+    """Check for a scheme, a host, and at most a port and a path."""
     try:
         parts = urlsplit(url)
         named = bool(parts.hostname) and parts.port != 0
-    except ValueError:
+    except ValueError:  # a malformed port
         return False
     return named and parts.scheme in ("http", "https") and not (parts.query or parts.username)
 
@@ -177,7 +173,7 @@ def _is_local(text: str) -> bool:
 
 
 def base_url(access: Access, bucket: str) -> str:
-    """URL of the bucket with a trailing slash, as the engine takes bucket and key from it."""
+    """Return the URL of the bucket with a trailing slash: the engine takes it apart itself."""
     if access.endpoint is not None:
         return f"{access.endpoint}/{bucket}/"
     domain = "amazonaws.com.cn" if access.region.startswith("cn-") else "amazonaws.com"
@@ -187,40 +183,8 @@ def base_url(access: Access, bucket: str) -> str:
 
 
 def signature(keys: Keys | None) -> tuple[str | Secret, ...]:
-    """The arguments of ``s3(...)`` after the URL that say who asks."""
+    """Return the arguments of ``s3(...)`` after the URL: the keys, or that there are none."""
     if keys is None:
         return (", NOSIGN",)
     token = (", ", keys.token) if keys.token else ()
     return (f", {quote(keys.key_id)}, ", keys.secret, *token)
-
-
-def signed(url: str, keys: Keys | None, region: str, now: datetime | None = None) -> Secret:
-    """The URL with a signature that lets anybody read this object for a day (SigV4 in the query).
-
-    Args:
-        url: percent-encoded, without a query.
-        keys: None leaves it unsigned.
-        now: for tests.
-    """
-    if keys is None:
-        return Secret(url)
-    stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
-    scope = f"{stamp[:8]}/{region}/s3/aws4_request"
-    query = {
-        "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
-        "X-Amz-Credential": f"{keys.key_id}/{scope}",
-        "X-Amz-Date": stamp,
-        "X-Amz-Expires": str(SIGNED_SECONDS),
-        **({"X-Amz-Security-Token": keys.token.reveal()} if keys.token else {}),
-        "X-Amz-SignedHeaders": "host",
-    }
-    canonical = "&".join(f"{name}={percent(value, safe='-_.~')}" for name, value in query.items())
-    parts = urlsplit(url)
-    # Clients leave a scheme's own port out of the Host header.
-    host = parts.netloc.removesuffix({"http": ":80", "https": ":443"}[parts.scheme])
-    request = f"GET\n{parts.path}\n{canonical}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD"
-    digest = hashlib.sha256(request.encode()).hexdigest()
-    key = b"AWS4" + keys.secret.reveal().encode()
-    for part in (*scope.split("/"), f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}"):
-        key = hmac.digest(key, part.encode(), "sha256")
-    return Secret(f"{url}?{canonical}&X-Amz-Signature={key.hex()}")

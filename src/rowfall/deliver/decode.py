@@ -29,7 +29,7 @@ from rowfall.deliver.delivery import Delivery, Order
 from rowfall.engines.base import Engine, Tick
 from rowfall.plan import decoder
 from rowfall.plan.ranges import Ranges, given, ranges
-from rowfall.sources.base import Address, Addressed, Ranged, Source
+from rowfall.sources.base import Addressed, HttpAddress, Ranged, Source
 from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Given:
         """Whether an order is the decoder's: it has not declined it, and knows how to read it."""
         return order.select is None and not order.engine_reads
 
-    def addresses(self, splits: Sequence[Split]) -> Sequence[Address]:
+    def addresses(self, splits: Sequence[Split]) -> Sequence[HttpAddress]:
         return self.source.addresses(splits) if isinstance(self.source, Addressed) else ()
 
     def found(self, order: Order, writers: int) -> Ranges:

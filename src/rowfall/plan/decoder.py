@@ -19,7 +19,7 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.schema import fast_path, tuples
 from rowfall.schema.codec import codec, parse_type
-from rowfall.sources.base import Address
+from rowfall.sources.base import HttpAddress
 
 PROGRAM = "rowfall-decode"
 _PLACES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https"})
@@ -132,7 +132,7 @@ def spec(
     settings: Mapping[str, str | int | float],
     outputs: Sequence[str],
     sort_by: Sequence[int],
-    addresses: Sequence[Address] = (),
+    addresses: Sequence[HttpAddress] = (),
     names: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The document for ``rowfall-decode run --spec`` (crates/rowfall-decode/src/spec.rs).

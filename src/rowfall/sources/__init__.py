@@ -1,4 +1,10 @@
-"""Sources of rows: one line a scheme. Modules load when their scheme is used."""
+"""Sources of rows: which splits there are, and the FROM clause that reads them. One file a scheme.
+
+A new source is one file with the methods of :class:`rowfall.sources.base.Source` and one line in
+:data:`REGISTRY`. Shared by several: objects (what can be read again), object_stores, from_clause,
+pipes, completeness, globs. Sources run no statement and write nothing. Imports core.
+Modules load when their scheme is used.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +20,8 @@ if TYPE_CHECKING:
     from rowfall.sources.base import Source
 
 REGISTRY = {
-    "file": "files:Files",
-    "stdin": "stdin:Stdin",
+    "file": "files:LocalFiles",
+    "stdin": "stdin:StandardInput",
     "s3": "s3:S3",
     "gs": "gs:open_gs",
     "az": "az:Az",
@@ -27,7 +33,7 @@ REGISTRY = {
 
 
 def open_source(texts: Sequence[str], options: Options) -> Source:
-    """The source of one or several SOURCE arguments, not yet listed.
+    """Open the source of one or several SOURCE arguments, not yet listed.
 
     Raises:
         UsageError: none given, an unknown scheme, or schemes that cannot be joined.
@@ -36,19 +42,20 @@ def open_source(texts: Sequence[str], options: Options) -> Source:
         raise UsageError(
             "no source is given", hint="Name a file, a folder, a glob, a URI, or - for stdin."
         )
-    places = {_place(text): text for text in reversed(texts)}
-    if len(places) > 1:
-        listed = ", ".join(uri.mask(text) for text in reversed(places.values()))
+    classes = {_class_of(text): text for text in reversed(texts)}
+    if len(classes) > 1:
+        listed = ", ".join(uri.mask(text) for text in reversed(classes.values()))
         raise UsageError(
             f"one load reads one kind of source, but these differ: {listed}",
             hint="Run one load after the other into the same table.",
         )
-    module, _, name = next(iter(places)).partition(":")
+    module, _, name = next(iter(classes)).partition(":")
     factory = getattr(import_module(f"rowfall.sources.{module}"), name)
     return cast("Source", factory(texts, options))
 
 
-def _place(text: str) -> str:
+def _class_of(text: str) -> str:
+    """Return the entry of the registry for one SOURCE argument."""
     scheme = uri.scheme_of(text)
     if scheme not in REGISTRY:
         known = ", ".join(f"{name}://" for name in REGISTRY if name not in ("file", "stdin"))

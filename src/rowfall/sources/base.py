@@ -59,7 +59,7 @@ class Pullable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class HttpAddress:
     """Where plain HTTP gets an object: all that a program needs that knows nothing of stores.
 
     Attributes:
@@ -75,7 +75,7 @@ class Address:
 class Addressed(Protocol):
     """A source whose objects can be read by plain HTTP."""
 
-    def addresses(self, splits: Sequence[Split]) -> list[Address]:
+    def addresses(self, splits: Sequence[Split]) -> list[HttpAddress]:
         """One for each.
 
         Raises:

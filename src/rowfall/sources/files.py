@@ -17,16 +17,17 @@ from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import _feed, _glob, _relation, _whole
-from rowfall.sources._stored import Stored, with_data
+from rowfall.sources import completeness, from_clause, globs, pipes
 from rowfall.sources.base import EMBEDDED, Probe, Reader
+from rowfall.sources.from_clause import TableFunction
+from rowfall.sources.objects import ObjectSource, with_data
 
 # The engine has no way to quote these in a file name (commas and "::" are plain letters there).
 _UNQUOTABLE = frozenset("*?{}")
 _SHOWN = 3
 
 
-class Files(Stored):
+class LocalFiles(ObjectSource):
     """One source for any number of paths; splits are files sorted by name."""
 
     secrets: tuple[Secret, ...] = ()
@@ -36,7 +37,7 @@ class Files(Stored):
         self._texts = tuple(texts)
 
     def _found(self) -> Iterator[tuple[str, str, int]]:
-        """All files, absolute; ``version`` is ``size-mtime_ns``."""
+        """Give all files, absolute; ``version`` is ``size-mtime_ns``."""
         paths: set[str] = set()
         for text in self._texts:
             paths.update(find(uri.file_path(text), everything=self._options.format is not None))
@@ -45,7 +46,7 @@ class Files(Stored):
             yield path, _version(status), status.st_size
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        answers = ((split, self._wrong(split)) for split in splits)  # there is nothing to wait for
+        answers = ((split, self._problem(split)) for split in splits)  # nothing to wait for
         return [(split, text) for split, text in answers if text]
 
     def part(self, split: Split, start: int, length: int) -> bytes:
@@ -56,15 +57,15 @@ class Files(Stored):
             raise SourceError(f"cannot read {split.uri}: {_cause(error)}") from error
 
     def probe(self, split: Split) -> Probe:
-        """Size, time and first bytes: another machine may have a file of that name, too."""
+        """Ask for size, time and first bytes: another machine may have a file of that name."""
         try:
             status = os.stat(split.uri)
             with open(split.uri, "rb", buffering=0) as file:
-                head = file.read(_relation.HEAD)
+                head = file.read(from_clause.HEAD)
         except OSError as error:
             raise SourceError(f"cannot read {split.uri}: {_cause(error)}") from error
-        (call,) = self._calls([split], *_relation.head(len(head)))
-        columns = "toString(_size), toString(toUnixTimestamp(_time)), " + _relation.base64(
+        (function,) = self._functions([split], *from_clause.head_columns(len(head)))
+        columns = "toString(_size), toString(toUnixTimestamp(_time)), " + from_clause.head_text(
             len(head)
         )
         wanted = (
@@ -72,23 +73,23 @@ class Files(Stored):
             ("time", str(int(status.st_mtime))),
             ("beginning", base64.b64encode(head).decode()),
         )
-        return Probe(_relation.probe(call, columns), wanted)
+        return Probe(from_clause.probe_query(function, columns), wanted)
 
-    def _calls(
+    def _functions(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
-    ) -> list[_relation.Call]:
-        return _calls([split.uri for split in splits], encoding, structure, self.reader)
+    ) -> list[TableFunction]:
+        return _file_functions([split.uri for split in splits], encoding, structure, self.reader)
 
-    def _opener(self, split: Split) -> _feed.Opener:
-        return partial(_feed.read_file, split.uri)
+    def _opener(self, split: Split) -> pipes.Opener:
+        return partial(pipes.read_file, split.uri)
 
-    def _wrong(self, split: Split) -> str | None:
-        packed = _whole.packed(split.uri, self._options)
+    def _problem(self, split: Split) -> str | None:
+        packed = completeness.compression_of(split.uri, self._options)
         try:
             status = os.stat(split.uri)
             if (now := _version(status)) != split.version:
                 return f"changed from {split.version} to {now} (size-mtime)"
-            return self._feeder.broken(split.name) or _whole.check_file(
+            return self._pipes.broken(split.name) or completeness.check_file(
                 split.uri, status.st_size, packed
             )
         except OSError as error:
@@ -96,50 +97,51 @@ class Files(Stored):
 
 
 def relation(paths: Sequence[str], encoding: Encoding | None, structure: str) -> SqlText:
-    """``file(...)`` of exactly these absolute paths; a missing one makes the engine raise."""
-    return _relation.joined(_calls(paths, encoding, structure, EMBEDDED), structure)
+    """Return ``file(...)`` of exactly these absolute paths; the engine raises for a missing one."""
+    return from_clause.joined(_file_functions(paths, encoding, structure, EMBEDDED), structure)
 
 
-def _calls(
+def _file_functions(
     paths: Sequence[str], encoding: Encoding | None, structure: str, reader: Reader
-) -> list[_relation.Call]:
-    """One call for all plain names, and one for each that the engine cannot quote."""
-    tail = _relation.arguments(encoding, structure)
-    census = _relation.arguments(_relation.ONE, _relation.ONE_COLUMN)
-    calls: list[_relation.Call] = []
+) -> list[TableFunction]:
+    """Return one function for all plain names, and one for each that the engine cannot quote."""
+    tail = from_clause.last_arguments(encoding, structure)
+    census = from_clause.last_arguments(from_clause.ONE, from_clause.ONE_COLUMN)
+    functions: list[TableFunction] = []
     for name, only, count in _names(paths, reader):
         pattern = only is not None or count > 1  # a single file raises by itself
         counted = SqlText.of(f"file({name}{census})") if pattern and not reader.arrays else None
-        calls.append(_relation.Call(SqlText.of(f"file({name}{tail})"), only, counted, count))
-    return calls
+        functions.append(TableFunction(SqlText.of(f"file({name}{tail})"), only, counted, count))
+    return functions
 
 
 def _names(paths: Sequence[str], reader: Reader) -> Iterator[tuple[str, str | None, int]]:
-    """First arguments of ``file()``, the path to narrow it to or None, and how many it names."""
+    """Give first arguments of ``file()``, each with the path to narrow it to (or None) and how many
+    files it names."""
     odd = {path: _is_odd(path, reader) for path in paths}
     plain = [path for path in paths if not odd[path]]
     if reader.arrays and plain:
-        yield _relation.files(plain), None, len(plain)
+        yield from_clause.file_argument(plain), None, len(plain)
     elif not reader.arrays:
         listed = [path for path in plain if "," not in path]
         if len(listed) > 1:
-            yield literal(_relation.braces(listed)), None, len(listed)
+            yield literal(from_clause.braces(listed)), None, len(listed)
             plain = [path for path in plain if "," in path]
         for path in plain:
             yield literal(path), None, 1
     for path in paths:
         if odd[path]:
-            yield literal(_relation.wildcard(path).replace("::", "??")), path, 1
+            yield literal(from_clause.wildcard(path).replace("::", "??")), path, 1
 
 
 def _is_odd(path: str, reader: Reader) -> bool:
-    """Whether the engine would not take the path letter by letter."""
+    """Check for characters that the engine would not take letter by letter."""
     # 24.10 looks for an archive before "::", chDB 26.9 takes it for letters.
     return bool(_UNQUOTABLE & set(path)) or (not reader.arrays and "::" in path)
 
 
 def find(path: str, *, everything: bool = False) -> Iterator[str]:
-    """Absolute paths of the files that ``path`` names; not sorted, may repeat.
+    """Give the absolute paths of the files that ``path`` names; not sorted, may repeat.
 
     Args:
         path: file, folder or glob; a file that exists exactly as typed is no glob.
@@ -155,7 +157,7 @@ def find(path: str, *, everything: bool = False) -> Iterator[str]:
         return _folder(path.rstrip("/") or "/", everything)
     if os.path.lexists(path):
         return iter([path])
-    if not _glob.has_meta(path):
+    if not globs.has_meta(path):
         raise SourceError(f"no such file or folder: {path}", hint=_nearest(path))
     return _matches(path)
 
@@ -174,7 +176,7 @@ def _folder(path: str, everything: bool) -> Iterator[str]:
 
 
 def _below(path: str) -> Iterator[str]:
-    """Files at any depth; hidden names and those that writers keep for themselves (``_``) not."""
+    """Give files at any depth, but none that is hidden or begins with ``_``, as writers' own do."""
     for entry in _scan(path):
         if entry.name.startswith("_"):
             continue
@@ -187,7 +189,7 @@ def _below(path: str) -> Iterator[str]:
 def _matches(pattern: str) -> Iterator[str]:
     folders: set[str] = set()
     found = False
-    for one in _glob.expand_slashes(pattern):
+    for one in globs.expand_slashes(pattern):
         for path in _walk("/", one.strip("/").split("/")):
             if os.path.isdir(path):
                 folders.add(path)
@@ -196,7 +198,7 @@ def _matches(pattern: str) -> Iterator[str]:
                 yield path
     if found:
         return
-    hint = _nearest(_glob.constant_prefix(pattern))
+    hint = _nearest(globs.constant_prefix(pattern))
     if folders:
         found_folders = units.counted(len(folders), "folder")
         hint = f"It matches {found_folders}; add /** to load the files below."
@@ -204,7 +206,7 @@ def _matches(pattern: str) -> Iterator[str]:
 
 
 def _walk(folder: str, segments: Sequence[str]) -> Iterator[str]:
-    """Paths below ``folder`` that match one pattern a segment."""
+    """Give the paths below ``folder`` that match one pattern a segment."""
     segment, rest = segments[0], segments[1:]
     if segment == "**":
         yield from _walk(folder, rest or ["*"])
@@ -212,12 +214,12 @@ def _walk(folder: str, segments: Sequence[str]) -> Iterator[str]:
             if entry.is_dir(follow_symlinks=False):
                 yield from _walk(entry.path, segments)
         return
-    if not _glob.has_meta(segment):
+    if not globs.has_meta(segment):
         path = os.path.join(folder, segment)
         if os.path.lexists(path):
             yield from _walk(path, rest) if rest else [path]
         return
-    wanted = _glob.compile_glob(segment)
+    wanted = globs.compile_glob(segment)
     for entry in _scan(folder, hidden=segment.startswith(".")):
         if wanted.match(entry.name):
             if not rest:
@@ -242,7 +244,11 @@ def _scan(folder: str, *, hidden: bool = False) -> Iterator[os.DirEntry[str]]:
 
 
 def _status(path: str) -> os.stat_result:
-    """The file's facts. Raises SourceError unless it is a file this process may read."""
+    """Return the status of a file.
+
+    Raises:
+        SourceError: it is none, or this process may not read it.
+    """
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -277,7 +283,7 @@ def _cause(error: OSError) -> str:
 
 
 def _nearest(path: str) -> str:
-    """A hint: the nearest folder that exists and what it holds."""
+    """Return the hint that names the nearest folder that exists and what it holds."""
     folder = path if path.endswith("/") else os.path.dirname(path)
     while not os.path.isdir(folder) and folder not in ("", "/"):
         folder = os.path.dirname(folder)

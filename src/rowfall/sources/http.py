@@ -20,9 +20,9 @@ from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
-from rowfall.sources import _feed, _glob, _relation, _web, _whole
-from rowfall.sources._stored import REQUESTS, Stored
-from rowfall.sources.base import Address, Probe
+from rowfall.sources import completeness, from_clause, globs, pipes
+from rowfall.sources.base import HttpAddress, Probe
+from rowfall.sources.objects import REQUESTS, ObjectSource
 
 _TIMEOUT = 9.0  # seconds
 # Everything a URL may hold except "{", "}", "|", "," and "*", which the engine takes as patterns.
@@ -31,12 +31,14 @@ _SAFE = "%/:?#[]@!$&'()+;=~"
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
+    """What a server says of a file: bytes, what changes with it, and where redirects led."""
+
     size: int | None
     version: str
     final: str
 
 
-class Http(Stored):
+class Http(ObjectSource):
     """One source for any number of URLs of one user; splits are whole files.
 
     A user and password in the URL travel as a header, so the rest of the URL stays readable.
@@ -46,7 +48,7 @@ class Http(Stored):
         super().__init__(" ".join(uri.mask(text) for text in texts), options)
         self._signature = _one_user(texts)
         hidden = [secret for text in texts for secret in uri.secret_values(text)]
-        self.secrets = tuple(dict.fromkeys([*_relation.secrets_of(self._signature), *hidden]))
+        self.secrets = tuple(dict.fromkeys([*from_clause.secrets_of(self._signature), *hidden]))
         self._texts = tuple(_without_user(text) for text in texts)
         # What the engine reads: the masked URI of a split -> its whole URL (query with secrets).
         self._urls: dict[str, str] = {}
@@ -54,9 +56,9 @@ class Http(Stored):
         self._final: dict[str, str] = {}
 
     def _found(self) -> Iterator[tuple[str, str, int | None]]:
-        """All files; ``version`` is the ETag, else size and Last-Modified, else ``unversioned``."""
+        """Give all files; ``version`` is ETag, or size and Last-Modified, or ``unversioned``."""
         for text in self._texts:
-            for url in _glob.expand(text):
+            for url in globs.expand(text):
                 clean = quote(url, safe=_SAFE)
                 self._urls[uri.mask(clean)] = clean
         names = sorted(self._urls)
@@ -67,30 +69,30 @@ class Http(Stored):
                     self._final[name] = self._same_host(name, facts.final)
                 yield name, facts.version, facts.size
 
-    def _calls(
+    def _functions(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
-    ) -> list[_relation.Call]:
+    ) -> list[from_clause.TableFunction]:
         urls = {split.uri: self._url(split) for split in splits}
         if not structure:
             # The engine ignores the settings of a subselect while it looks for the structure.
             urls |= {name: self._final[name] for name in urls if name in self._final}
         hidden = {name for name, url in urls.items() if name != url}
-        return _web.calls(
+        return from_clause.url_functions(
             urls, hidden, encoding, structure, self._signature, redirects=bool(self._final)
         )
 
     def probe(self, split: Split) -> Probe:
-        """Size and first bytes: behind another network the same address may be another server."""
-        length = min(_relation.HEAD, split.size or 1)
+        """Ask for size and first bytes: in another network an address may be another server's."""
+        length = min(from_clause.HEAD, split.size or 1)
         head = b""
         with contextlib.suppress(_NoRangesError):
             head = _range(self._url(split), self._signature, 0, length)
-        (call,) = self._calls([split], *_relation.head(length))
-        return _web.probe(call, split.size, head)
+        (function,) = self._functions([split], *from_clause.head_columns(length))
+        return from_clause.url_probe(function, split.size, head)
 
-    def addresses(self, splits: Sequence[Split]) -> list[Address]:
+    def addresses(self, splits: Sequence[Split]) -> list[HttpAddress]:
         headers = {"Authorization": self._signature} if self._signature else {}
-        return [Address(Secret(self._url(s)), headers) for s in splits]
+        return [HttpAddress(Secret(self._url(s)), headers) for s in splits]
 
     def part(self, split: Split, start: int, length: int) -> bytes:
         try:
@@ -98,16 +100,16 @@ class Http(Stored):
         except _NoRangesError:
             return b""
 
-    def _wrong(self, split: Split) -> str | None:
+    def _problem(self, split: Split) -> str | None:
         url = self._url(split)
         try:
             now = self._facts(url)
             if now.version != split.version:
                 return f"changed from {split.version} to {now.version}"
-            return self._feeder.broken(split.name) or _whole.check_remote(
+            return self._pipes.broken(split.name) or completeness.check_remote(
                 partial(_range, url, self._signature),
                 now.size,
-                _whole.packed(self._path(split.uri), self._options),
+                completeness.compression_of(self._path(split.uri), self._options),
             )
         except _NoRangesError:
             return None
@@ -116,18 +118,22 @@ class Http(Stored):
                 raise
             return error.message.removeprefix(f"cannot read {split.uri}: ")
 
-    def _opener(self, split: Split) -> _feed.Opener:
+    def _opener(self, split: Split) -> pipes.Opener:
         return partial(_pieces, self._url(split), self._signature)
 
     def _url(self, split: Split) -> str:
         return self._urls.get(split.uri, split.uri)
 
     def _path(self, name: str) -> str:
-        """The path of a URL as people write it."""
+        """Return the path of a URL as people write it."""
         return unquote(urlsplit(name).path)
 
     def _same_host(self, name: str, final: str) -> str:
-        """``final``, unless the engine would carry the user's password to another host there."""
+        """Return ``final``.
+
+        Raises:
+            SourceError: the engine would carry the user's password to another host there.
+        """
         if self._signature and urlsplit(final).netloc != urlsplit(self._urls[name]).netloc:
             raise SourceError(
                 f"cannot read {name}: it redirects to {urlsplit(final).netloc}, and the password "
@@ -137,7 +143,7 @@ class Http(Stored):
         return final
 
     def _facts(self, url: str) -> _Facts:
-        """Size and version by HEAD, or by reading one byte where HEAD is not allowed."""
+        """Return size and version by HEAD, or by reading one byte where HEAD is not allowed."""
         try:
             return self._ask(url, "HEAD", {})
         except HTTPError as error:
@@ -179,7 +185,7 @@ def _answer(
 
 
 def _pieces(url: str, signature: Secret | None) -> Iterator[bytes]:
-    """A whole file in pieces.
+    """Give a whole file in pieces.
 
     Raises:
         SourceError: the server refuses, or the connection breaks.
@@ -187,7 +193,7 @@ def _pieces(url: str, signature: Secret | None) -> Iterator[bytes]:
     try:
         with _answer(url, signature, "GET", {}) as answer:
             left = int(answer.headers.get("Content-Length") or -1)
-            while chunk := answer.read(_feed.CHUNK):
+            while chunk := answer.read(pipes.CHUNK):
                 left -= len(chunk)
                 yield chunk
         if left > 0:  # http.client takes a lost connection for the end when asked for pieces
@@ -204,7 +210,7 @@ def _pieces(url: str, signature: Secret | None) -> Iterator[bytes]:
 
 
 def _range(url: str, signature: Secret | None, start: int, length: int) -> bytes:
-    """A part of a file.
+    """Return a part of a file.
 
     Raises:
         _NoRangesError: this server cannot.
@@ -237,17 +243,17 @@ def _read_facts(url: str, answer: http.client.HTTPResponse) -> _Facts:
 
 
 def _one_user(texts: Sequence[str]) -> Secret | None:
-    """The Authorization header for the user in the URLs.
+    """Return the Authorization header for the user in the URLs, None without one.
 
     Raises:
         UsageError: the URLs name several users.
     """
     users = set()
     for text in texts:
-        place = uri.parse(text)
-        if not place.host:
-            raise UsageError(f"{place.text!r} names no host", hint="Write https://host/path.")
-        users.add((place.user, place.password))
+        parts = uri.parse(text)
+        if not parts.host:
+            raise UsageError(f"{parts.text!r} names no host", hint="Write https://host/path.")
+        users.add((parts.user, parts.password))
     if len(users) > 1:
         raise UsageError(
             "the URLs name several users",
@@ -289,9 +295,9 @@ def _network_error(url: str, error: Exception) -> SourceError:
         cause = getattr(reason, "strerror", None) or str(reason)
         text, hint = cause.lower(), "Check host and port, and that the server runs."
     parts = urlsplit(url)
-    place = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
+    server = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
     return SourceError(
-        f"cannot read {uri.mask(url)}: no connection to {place} ({text})",
+        f"cannot read {uri.mask(url)}: no connection to {server} ({text})",
         hint=hint,
         transient=True,
     )

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, ClassVar, cast
 
 from rowfall.core import uri
+from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
-from rowfall.core.s3_access import Access, base_url, resolve, signature, signed
+from rowfall.core.s3_access import Access, Keys, base_url, resolve, signature
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import _relation
-from rowfall.sources._bucket import Bucket
-from rowfall.sources._objects import Objects
-from rowfall.sources._s3bucket import S3Bucket
-from rowfall.sources.base import Address, Probe
+from rowfall.sources import from_clause
+from rowfall.sources.base import HttpAddress, Probe
+from rowfall.sources.from_clause import TableFunction
+from rowfall.sources.object_stores import PATIENCE, Bucket, StoredObject, StoreSource, version_of
 
 _GLOB = frozenset("*?{}")  # no way to quote them for the engine
 _IN_BRACES = frozenset(",^")  # letters outside braces only; 24.10 takes ^ for a regular expression
 
 
-class S3(Objects):
+class S3(StoreSource):
     """One source for any number of ``s3://`` URIs; splits are whole objects sorted by key."""
 
     scheme: ClassVar[str] = "s3"
-    places: ClassVar[str] = (
+    how_to_name: ClassVar[str] = (
         "Write s3://bucket/key; keys come from the environment or --s3-profile, the address of "
         "another service from --s3-endpoint."
     )
@@ -39,46 +42,46 @@ class S3(Objects):
     @property
     def secrets(self) -> tuple[Secret, ...]:
         keys = self._opened.keys() if self._opened is not None else None
-        return _relation.secrets_of(keys.secret, keys.token) if keys else ()
+        return from_clause.secrets_of(keys.secret, keys.token) if keys else ()
 
-    def _calls(
+    def _functions(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
-    ) -> list[_relation.Call]:
+    ) -> list[TableFunction]:
         access = self._access()
         groups: dict[str, list[str]] = {}
         for split in splits:
-            bucket, key = self._place(split.uri)
+            bucket, key = self._bucket_and_key(split.uri)
             groups.setdefault(bucket, []).append(key)
-        tail = _relation.arguments(encoding, structure)
-        census = _relation.arguments(_relation.ONE, _relation.ONE_COLUMN)
+        tail = from_clause.last_arguments(encoding, structure)
+        census = from_clause.last_arguments(from_clause.ONE, from_clause.ONE_COLUMN)
         keys = access.keys()
-        calls: list[_relation.Call] = []
+        functions: list[TableFunction] = []
         for bucket, names in groups.items():
             for path, only, count in _paths(names):
                 url = literal(base_url(access, bucket) + path)
-                call, counted = (
+                text, counted = (
                     SqlText.of("s3(", url, *signature(keys), f"{end})") for end in (tail, census)
                 )
                 pattern = only is not None or count > 1  # a single key raises by itself
-                calls.append(_relation.Call(
-                    call, None if only is None else f"{bucket}/{only}",
+                functions.append(TableFunction(
+                    text, None if only is None else f"{bucket}/{only}",
                     counted if pattern and not self.reader.exact else None, count,
                 ))  # fmt: skip
-        return calls
+        return functions
 
     def probe(self, split: Split) -> Probe:
-        """Size and ETag: another service may have the same bucket and key."""
-        (call,) = self._calls([split], _relation.ONE, _relation.ONE_COLUMN)
+        """Ask for size and ETag: another service may have the same bucket and key."""
+        (function,) = self._functions([split], from_clause.ONE, from_clause.ONE_COLUMN)
         columns = "toString(_size), replaceAll(_etag, '\"', '')"
         wanted = (("size", str(split.size)), ("ETag", split.version))
-        return Probe(_relation.probe(call, columns), wanted)
+        return Probe(from_clause.probe_query(function, columns), wanted)
 
-    def addresses(self, splits: Sequence[Split]) -> list[Address]:
-        access = self._access()
-        keys = access.keys()
-        places = [self._place(split.uri) for split in splits]
-        urls = [base_url(access, bucket) + uri.encode(key) for bucket, key in places]
-        return [Address(signed(url, keys, access.region)) for url in urls]
+    def addresses(self, splits: Sequence[Split]) -> list[HttpAddress]:
+        found = []
+        for split in splits:
+            bucket, key = self._bucket_and_key(split.uri)
+            found.append(HttpAddress(cast("S3Bucket", self._bucket(bucket)).address(key)))
+        return found
 
     def _access(self) -> Access:
         if self._opened is None:
@@ -90,7 +93,7 @@ class S3(Objects):
 
 
 def _paths(keys: Sequence[str]) -> Iterator[tuple[str, str | None, int]]:
-    """Encoded URL paths that name exactly ``keys``: one for all plain ones, one a nasty one.
+    """Give encoded URL paths that name exactly ``keys``: one for all plain ones, one for each odd.
 
     Yields (path, key to narrow it to by ``_path`` or None, number of keys). The engine decodes the
     URL before it looks for braces, so names are percent-encoded and the braces are not.
@@ -99,9 +102,163 @@ def _paths(keys: Sequence[str]) -> Iterator[tuple[str, str | None, int]]:
     if len(plain) == 1:
         yield uri.encode(plain[0]), None, 1
     elif plain:
-        yield _relation.braces(plain, uri.encode), None, len(plain)
+        yield from_clause.braces(plain, uri.encode), None, len(plain)
     for key in keys:
         if _GLOB & set(key):
-            yield uri.encode(_relation.wildcard(key)), key, 1
+            yield uri.encode(from_clause.wildcard(key)), key, 1
         elif _IN_BRACES & set(key):
             yield uri.encode(key), None, 1
+
+
+# An attempt is 20 s of work, but one object of 5 TB at 100 MB/s is 14 hours. S3 allows a week.
+SIGNED = timedelta(days=1)
+_REGION = re.compile(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
+
+
+class S3Bucket(Bucket):
+    """A bucket asked with obstore; keys that it refuses go through botocore."""
+
+    wrong_service = "Check the port in --s3-endpoint: it has to be the S3 API, not a console."
+    unreachable = "Check --s3-endpoint (http or https, host, port) and that the service runs."
+
+    def __init__(self, name: str, access: Access, scheme: str = "s3") -> None:
+        super().__init__(name, scheme, access.where)
+        self._access = access
+        self._client: Any = None
+        self._by_keys: tuple[Keys | None, Any] | None = None
+
+    def address(self, key: str) -> Secret:
+        """Return an address that lets anybody read this object for a day.
+
+        Raises:
+            SourceError: the credentials cannot be renewed.
+        """
+        if self._access.keys() is None:
+            return Secret(base_url(self._access, self.name) + uri.encode(key))
+        import obstore
+
+        try:
+            return Secret(obstore.sign(self._store(), "GET", key, SIGNED))
+        except TypeError:  # how it says that it takes no such key
+            parameters = {"Bucket": self.name, "Key": key}
+            seconds = int(SIGNED.total_seconds())
+            url = self._botocore().generate_presigned_url("get_object", parameters, seconds)
+            return Secret(url)
+
+    def _store(self) -> Any:
+        """Return a store with the keys that are valid now: a store does not renew its own.
+
+        Raises:
+            SourceError: they cannot be renewed.
+        """
+        keys, opened = self._access.keys(), self._by_keys
+        if opened is None or opened[0] != keys:
+            opened = self._by_keys = keys, self._open()
+        return opened[1]
+
+    def _open(self) -> Any:
+        from obstore.store import S3Store
+
+        access, keys = self._access, self._access.keys()
+        config: dict[str, Any] = {"region": access.region}
+        if access.endpoint is not None:
+            config["endpoint"] = access.endpoint
+        elif "." not in self.name:
+            config["virtual_hosted_style_request"] = True
+        if keys is None:
+            config["skip_signature"] = True
+        else:
+            config["access_key_id"] = keys.key_id
+            config["secret_access_key"] = keys.secret.reveal()
+            if keys.token:
+                config["session_token"] = keys.token.reveal()
+        return S3Store(self.name, **PATIENCE, **config)
+
+    def _botocore(self) -> Any:
+        if self._client is None:
+            import botocore
+            import botocore.session
+            from botocore.config import Config
+
+            keys = self._access.keys()
+            signing = "s3v4" if keys else botocore.UNSIGNED
+            # As base_url writes addresses; "auto" would sign for the endpoint of all regions.
+            style = "path" if self._access.endpoint or "." in self.name else "virtual"
+            self._client = botocore.session.Session().create_client(
+                "s3",
+                region_name=self._access.region,
+                endpoint_url=self._access.endpoint,
+                aws_access_key_id=keys.key_id if keys else None,
+                aws_secret_access_key=keys.secret.reveal() if keys else None,
+                aws_session_token=keys.token.reveal() if keys and keys.token else None,
+                config=Config(
+                    connect_timeout=3,
+                    read_timeout=9,
+                    retries={"total_max_attempts": 3},
+                    signature_version=signing,
+                    s3={"addressing_style": style},
+                ),
+            )
+        return self._client
+
+    def _list_any_key(self, prefix: str) -> Iterator[StoredObject]:
+        pages = self._botocore().get_paginator("list_objects_v2")
+        for page in pages.paginate(Bucket=self.name, Prefix=prefix):
+            for item in page.get("Contents", ()):
+                version = version_of(item.get("ETag"), item["Size"], item["LastModified"])
+                yield StoredObject(item["Key"], item["Size"], version)
+
+    def _head_any_key(self, key: str) -> StoredObject | None:
+        from botocore.exceptions import ClientError
+
+        try:
+            item = self._botocore().head_object(Bucket=self.name, Key=key)
+        except ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+                return None
+            raise
+        size = item["ContentLength"]
+        return StoredObject(key, size, version_of(item.get("ETag"), size, item["LastModified"]))
+
+    def _read_any_key(self, key: str, start: int, length: int) -> bytes:
+        span = f"bytes={start}-{start + length - 1}"
+        answer = self._botocore().get_object(Bucket=self.name, Key=key, Range=span)
+        return bytes(answer["Body"].read())
+
+    def _secrets(self) -> tuple[Secret | None, ...]:
+        with suppress(RowfallError):
+            if keys := self._access.keys():
+                return keys.secret, keys.token
+        return ()
+
+    def _reason(self, text: str, status: int, code: str) -> tuple[str, str] | None:
+        if code == "NoSuchBucket":
+            return (
+                f"no bucket {self.name} at {self.where}",
+                f"The endpoint {self.where} answered; check the bucket's name and --s3-endpoint.",
+            )
+        region = _REGION.search(text)
+        if status in (301, 307) or region:
+            name = next(filter(None, region.groups()), "") if region else ""
+            return (
+                f"the bucket {self.name} is in another region than {self._access.region}",
+                f"Give its region with --s3-region{' ' + name if name else ''}.",
+            )
+        if status in (401, 403) or "Expired" in code:  # AWS says 400 ExpiredToken
+            return f"access denied by {self.where} ({code or status})", self._denied(code)
+        if status in (404, 405) or "Got invalid list response" in text:
+            return f"{self.where} does not answer like an S3 service", self.wrong_service
+        return None
+
+    def _denied(self, code: str) -> str:
+        """Return the hint that helps where access is denied."""
+        if self._access.anonymous:
+            return "The bucket is not public: leave out --s3-anonymous and give credentials."
+        if code in ("InvalidAccessKeyId", "SignatureDoesNotMatch"):
+            return "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile."
+        if "Expired" in code:
+            return "The session token has expired: get a new one."
+        return (
+            "Check the keys: they need s3:ListBucket and s3:GetObject (without ListBucket a "
+            "missing object looks the same); public buckets need --s3-anonymous."
+        )

@@ -26,7 +26,7 @@ from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import _feed, _relation, _whole, files
+from rowfall.sources import completeness, files, from_clause, pipes
 
 HEAD = 4 << 20
 """Bytes read ahead to tell format and schema."""
@@ -40,7 +40,7 @@ class _Decompressor(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-class Stdin:
+class StandardInput:
     """A stream that is read once, through a pipe that the engine's process inherits.
 
     The first bytes are kept in a temporary file for the schema. Formats whose reader needs the
@@ -68,7 +68,7 @@ class Stdin:
         self.replayable = False
 
     def listing(self) -> Listing:
-        """One split; asked again, the same answer.
+        """Return one split; asked again, the same answer.
 
         Raises:
             SourceError: stdin is a terminal, closed or empty; no room to spool.
@@ -98,7 +98,7 @@ class Stdin:
         return self._encoding
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
-        """The copy of the first bytes (the whole, where it was spooled)."""
+        """Return the copy of the first bytes (the whole, where it was spooled)."""
         path = self._spooled or os.path.join(self._folder, "sample")
         version = f"{os.path.getsize(path)}"
         return [Split(split_id(path, version, None, None, ""), path, version, int(version))]
@@ -106,13 +106,15 @@ class Stdin:
     def relation(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
-        """``file('/dev/fd/N', ...)`` for the stream, an ordinary file for the sample."""
+        """Return ``file('/dev/fd/N', ...)`` for the stream, an ordinary file for the sample."""
         (split,) = splits
         if split.uri == _URI:
             path = f"/dev/fd/{self.fds[0]}"
-            if encoding is not None and encoding.compression == _feed.BZ2:
+            if encoding is not None and encoding.compression == pipes.BZ2:
                 encoding = replace(encoding, compression="none")  # the pump unpacks it
-            return SqlText.of(f"file({literal(path)}{_relation.arguments(encoding, structure)})")
+            return SqlText.of(
+                f"file({literal(path)}{from_clause.last_arguments(encoding, structure)})"
+            )
         if encoding is not None and not self._spooled:
             # The sample is kept unpacked, because a packed stream cannot be cut anywhere.
             packed = encoding.compression if encoding.compression in ("zstd", "lz4") else "none"
@@ -120,17 +122,17 @@ class Stdin:
         return files.relation([split.uri], encoding, structure)
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        """The stream, when reading it broke off or it is cut: the engine took that for its end."""
+        """Return the stream if reading it broke off or it is cut: the engine saw only its end."""
         return [(split, text) for split in splits if (text := self._broken[0] or self._cut())]
 
     def _cut(self) -> str | None:
         path = self._spooled or os.path.join(self._folder, "sample")
         if self._encoding is None or self._encoding.compression not in ("zstd", "lz4"):
             return None
-        return _whole.check_file(path, os.path.getsize(path), self._encoding.compression)
+        return completeness.check_file(path, os.path.getsize(path), self._encoding.compression)
 
     def _read_head(self) -> tuple[bytes, bool]:
-        """Up to :data:`HEAD` bytes, and whether the stream has ended with them."""
+        """Read up to :data:`HEAD` bytes; also return whether the stream has ended with them."""
         hint = "Write a command before it: zcat trips.csv.gz | rowfall load -."
         if os.isatty(self._input):
             raise SourceError("cannot read stdin: it is a terminal", hint=hint)
@@ -148,7 +150,7 @@ class Stdin:
         return b"".join(chunks), size < HEAD
 
     def _detect(self) -> tuple[Encoding, bool]:
-        """Encoding by options, else by the first bytes; and whether a whole file is needed."""
+        """Return the encoding (options, else first bytes), and whether a whole file is needed."""
         by_magic, packed = formats.sniff(self._head)
         if self._options.compression:
             packed = formats.find_compression(self._options.compression)
@@ -165,7 +167,7 @@ class Stdin:
             found = formats.find(formats.guess_text(unpack(self._head, packed)))
         delimiter = formats.delimiter(self._options, found)
         encoding = Encoding(found.name, packed, found.kind, delimiter)
-        return _feed.readable(encoding, ()), found.seekable
+        return pipes.check_bz2(encoding, ()), found.seekable
 
     def _write_sample(self, ended: bool) -> None:
         encoding = self._encoding
@@ -213,7 +215,7 @@ class Stdin:
 
 
 def unpack(head: bytes, compression: str) -> bytes:
-    """What can be unpacked of a cut stream; at most 16 times :data:`HEAD` bytes.
+    """Unpack what can be unpacked of a cut stream; at most 16 times :data:`HEAD` bytes.
 
     Raises:
         SourceError: the bytes are not what ``compression`` says.
@@ -251,12 +253,12 @@ def _pump(source: int, sink: int, head: bytes, compression: str, broken: list[st
     with os.fdopen(source, "rb", buffering=0) as stream, os.fdopen(sink, "wb", buffering=0) as pipe:
         pieces = _stream(head, stream)
         try:
-            for piece in _feed.unpacked(pieces) if compression == _feed.BZ2 else pieces:
+            for piece in pipes.unpack_bz2(pieces) if compression == pipes.BZ2 else pieces:
                 # The engine closes its end early when it fails; it reports why.
-                if not _feed.write(pipe.fileno(), piece):
+                if not pipes.write(pipe.fileno(), piece):
                     return
         except Exception as error:
-            broken[0] = _feed.describe(error, _URI)
+            broken[0] = pipes.describe(error, _URI)
 
 
 def _stream(head: bytes, rest: io.RawIOBase) -> Iterator[bytes]:

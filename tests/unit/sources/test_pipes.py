@@ -19,24 +19,30 @@ from hypothesis import strategies as st
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
-from rowfall.sources import _feed, http
-from rowfall.sources._feed import BrokenError, Feeder, choose, readable, unpacked
+from rowfall.sources import http, pipes
+from rowfall.sources.pipes import (
+    BrokenStreamError,
+    Pipes,
+    check_bz2,
+    packed_in_bz2,
+    unpack_bz2,
+)  # fmt: skip
 
 CSV = Encoding("CSV", "bz2", Kind.TEXT)
 TEXT = b"".join(b"%d,abc\n" % n for n in range(50_000))
 
 
 class Owner:
-    """Stands for the source whose life ends the feeder's."""
+    """Stands for the source at whose end the pipes go."""
 
 
 @pytest.fixture
-def feeder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Feeder]:
-    monkeypatch.setattr(_feed.tempfile, "tempdir", str(tmp_path))
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipes]:
+    monkeypatch.setattr(pipes.tempfile, "tempdir", str(tmp_path))
     owner = Owner()
-    feeder = Feeder(owner)
-    yield feeder
-    feeder.close()
+    made = Pipes(owner)
+    yield made
+    made.close()
     wait(lambda: not threads())
     assert list(tmp_path.iterdir()) == []
 
@@ -51,13 +57,13 @@ def opener(*chunks: bytes | Exception) -> Callable[[], Iterator[bytes]]:
     return pieces
 
 
-def pipes(feeder: Feeder, *objects: tuple[str, Callable[[], Iterator[bytes]]]) -> list[str]:
-    feeder.call(objects, CSV, "a String")
-    return [pipe.path for pipe in feeder._waiting[: len(objects)]]
+def paths_of(made: Pipes, *objects: tuple[str, Callable[[], Iterator[bytes]]]) -> list[str]:
+    made.function(objects, CSV, "a String")
+    return [pipe.path for pipe in made._waiting[: len(objects)]]
 
 
 def threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("bz2")]
+    return [t.name for t in threading.enumerate() if t.name.startswith("pipe")]
 
 
 def wait(ready: Callable[[], object]) -> None:
@@ -76,7 +82,7 @@ def wait(ready: Callable[[], object]) -> None:
 def test_streams_in_any_pieces(texts: list[bytes], step: int, padding: int) -> None:
     packed = b"".join(map(bz2.compress, texts)) + bytes(padding)
     chunks = (packed[at : at + step] for at in range(0, len(packed), step))
-    assert b"".join(unpacked(chunks)) == b"".join(texts)
+    assert b"".join(unpack_bz2(chunks)) == b"".join(texts)
 
 
 def test_every_cut_is_broken() -> None:
@@ -84,18 +90,18 @@ def test_every_cut_is_broken() -> None:
     for size in range(len(first + second)):
         if size == len(first):  # between two streams nobody can tell
             continue
-        with pytest.raises(BrokenError):
-            list(unpacked([(first + second)[:size]]))
+        with pytest.raises(BrokenStreamError):
+            list(unpack_bz2([(first + second)[:size]]))
 
 
 @pytest.mark.parametrize("body", [b"a,b\n1,2\n", bz2.compress(b"1\n") + b"garbage"])
 def test_other_bytes_are_broken(body: bytes) -> None:
-    with pytest.raises(BrokenError):
-        list(unpacked([body]))
+    with pytest.raises(BrokenStreamError):
+        list(unpack_bz2([body]))
 
 
 def test_pieces_are_bounded() -> None:
-    pieces = [len(piece) for piece in unpacked([bz2.compress(bytes(20 << 20))])]
+    pieces = [len(piece) for piece in unpack_bz2([bz2.compress(bytes(20 << 20))])]
     assert max(pieces) <= 1 << 20
     assert sum(pieces) == 20 << 20
 
@@ -103,44 +109,44 @@ def test_pieces_are_bounded() -> None:
 # --- pipes --------------------------------------------------------------------------------------
 
 
-def test_pipes_are_fed_side_by_side(feeder: Feeder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipes_are_filled_side_by_side(made: Pipes, monkeypatch: pytest.MonkeyPatch) -> None:
     """One core and readers that open all pipes before they read any: nobody waits for ever."""
-    monkeypatch.setattr(_feed, "_CORES", threading.BoundedSemaphore(1))
+    monkeypatch.setattr(pipes, "_CORES", threading.BoundedSemaphore(1))
     body = TEXT * 4  # more than a pipe holds
     packed = bz2.compress(body)
     objects = [(f"/d/{n}.csv.bz2", opener(packed)) for n in range(5)]
-    paths = pipes(feeder, *objects)
+    paths = paths_of(made, *objects)
     assert [path.rpartition("-")[2] for path in paths] == [f"{n}.csv" for n in range(5)]
     readers = [open(path, "rb") for path in paths]  # noqa: SIM115
     wait(lambda: len(threads()) == 5)  # the doorkeeper has gone
     for reader in reversed(readers):
         with reader:
             assert reader.read() == body
-    assert [feeder.broken(uri) for uri, _ in objects] == [None] * 5
+    assert [made.broken(uri) for uri, _ in objects] == [None] * 5
 
 
-def test_more_pipes_than_are_looked_at_at_once(feeder: Feeder) -> None:
+def test_more_pipes_than_are_tried_at_once(made: Pipes) -> None:
     packed = bz2.compress(b"1,a\n")
-    paths = pipes(feeder, *((f"/d/{n}.csv.bz2", opener(packed)) for n in range(150)))
+    paths = paths_of(made, *((f"/d/{n}.csv.bz2", opener(packed)) for n in range(150)))
     assert len(threads()) == 1
     for path in reversed(paths):
         assert Path(path).read_bytes() == b"1,a\n"
     wait(lambda: not threads())
 
 
-def test_a_break_is_remembered_before_the_end(feeder: Feeder) -> None:
+def test_a_break_is_remembered_before_the_end(made: Pipes) -> None:
     packed = bz2.compress(TEXT)
     for number in range(20):
         uri = f"/d/{number}.bz2"
-        (path,) = pipes(feeder, (uri, opener(packed[:-1])))
+        (path,) = paths_of(made, (uri, opener(packed[:-1])))
         Path(path).read_bytes()
-        assert feeder.broken(uri) == "its bz2 stream is broken: it ends in the middle"
-    (path,) = pipes(feeder, (uri, opener(packed)))
+        assert made.broken(uri) == "its bz2 stream is broken: it ends in the middle"
+    (path,) = paths_of(made, (uri, opener(packed)))
     assert Path(path).read_bytes() == TEXT
-    assert feeder.broken(uri) is None, "the next attempt starts clean"
+    assert made.broken(uri) is None, "the next attempt starts clean"
 
 
-def test_a_read_error_is_remembered(feeder: Feeder) -> None:
+def test_a_read_error_is_remembered(made: Pipes) -> None:
     packed = bz2.compress(TEXT)[:1000]
     error = SourceError("cannot read s3://b/k: access denied")
     for problem, said in (
@@ -148,45 +154,45 @@ def test_a_read_error_is_remembered(feeder: Feeder) -> None:
         (OSError(5, "Input/output error"), "reading it failed: input/output error"),
         (ZeroDivisionError(), "reading it failed: zerodivisionerror"),
     ):
-        (path,) = pipes(feeder, ("s3://b/k", opener(packed, problem)))
+        (path,) = paths_of(made, ("s3://b/k", opener(packed, problem)))
         Path(path).read_bytes()
-        assert feeder.broken("s3://b/k") == said
+        assert made.broken("s3://b/k") == said
 
 
-def test_a_transient_error_is_raised(feeder: Feeder) -> None:
+def test_a_transient_error_is_raised(made: Pipes) -> None:
     error = SourceError("cannot read http://h/k: 503", transient=True)
-    (path,) = pipes(feeder, ("http://h/k", opener(error)))
+    (path,) = paths_of(made, ("http://h/k", opener(error)))
     Path(path).read_bytes()
     with pytest.raises(SourceError, match="503"):
-        feeder.broken("http://h/k")
+        made.broken("http://h/k")
 
 
-def test_a_reader_that_stops_early_is_no_error(feeder: Feeder) -> None:
-    (path,) = pipes(feeder, ("/d/a.bz2", opener(bz2.compress(TEXT * 4))))
+def test_a_reader_that_stops_early_is_no_error(made: Pipes) -> None:
+    (path,) = paths_of(made, ("/d/a.bz2", opener(bz2.compress(TEXT * 4))))
     with open(path, "rb") as file:
         file.read(100)
     wait(lambda: not threads())
-    assert feeder.broken("/d/a.bz2") is None
+    assert made.broken("/d/a.bz2") is None
 
 
-def test_unopened_pipes_go(feeder: Feeder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unopened_pipes_go(made: Pipes, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = ("/d/a.bz2", opener()), ("/d/b.bz2", opener())
-    old = pipes(feeder, a, b)
-    new = pipes(feeder, a)
+    old = paths_of(made, a, b)
+    new = paths_of(made, a)
     assert all(map(os.path.exists, old + new)), "one statement may read an object twice"
-    monkeypatch.setattr(_feed, "_STALE", 0)
-    newer = pipes(feeder, a)
+    monkeypatch.setattr(pipes, "_STALE", 0)
+    newer = paths_of(made, a)
     assert [os.path.exists(path) for path in old + new + newer] == [False, True, False, True]
-    assert feeder.broken(a[0]) is None
+    assert made.broken(a[0]) is None
     assert not os.path.exists(newer[0])
     assert os.path.exists(old[1])
 
 
 def test_all_goes_with_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_feed.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(pipes.tempfile, "tempdir", str(tmp_path))
     owner = Owner()
-    feeder = Feeder(owner)
-    pipes(feeder, ("/d/a.bz2", opener()))
+    made = Pipes(owner)
+    paths_of(made, ("/d/a.bz2", opener()))
     assert len(threads()) == 1
     del owner
     gc.collect()
@@ -194,20 +200,20 @@ def test_all_goes_with_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_samples_are_ordinary_files(feeder: Feeder, tmp_path: Path) -> None:
-    made = tmp_path / "a.csv.bz2"
-    made.write_bytes(bz2.compress(TEXT) * 20)
-    opener_ = partial(_feed.read_file, str(made))
-    first = feeder.call([(str(made), opener_)], CSV, "").reveal()
-    assert feeder.call([(str(made), opener_)], CSV, "").reveal() == first
-    (sample,) = feeder._samples.values()
+def test_samples_are_ordinary_files(made: Pipes, tmp_path: Path) -> None:
+    packed = tmp_path / "a.csv.bz2"
+    packed.write_bytes(bz2.compress(TEXT) * 20)
+    opener_ = partial(pipes.read_file, str(packed))
+    first = made.function([(str(packed), opener_)], CSV, "").text.reveal()
+    assert made.function([(str(packed), opener_)], CSV, "").text.reveal() == first
+    (sample,) = made._samples.values()
     body = Path(sample).read_bytes()
     assert (TEXT * 20).startswith(body)
     assert body.endswith(b"\n")
     assert 3 << 20 < len(body) < 6 << 20
-    made.unlink()
+    packed.unlink()
     with pytest.raises(SourceError, match=r"no\.bz2: its bz2 stream is broken: invalid data"):
-        feeder.call([("no.bz2", opener(b"a,b\n"))], CSV, "")
+        made.function([("no.bz2", opener(b"a,b\n"))], CSV, "")
 
 
 @pytest.mark.parametrize(
@@ -241,16 +247,18 @@ def test_a_lost_connection_is_no_end(answer: bytes, said: str) -> None:
 def test_choose() -> None:
     names = ["/d/a.csv.bz2", "/d/b.csv", "http://h/c.csv.bz2?key=***", "s3://b/d.csv.gz"]
     splits = [Split("", name, "", 1) for name in names]
-    picked = {c: choose(splits, Encoding("CSV", c, Kind.TEXT))[0] for c in ("auto", "bz2", "gzip")}
+    picked = {
+        c: packed_in_bz2(splits, Encoding("CSV", c, Kind.TEXT))[0] for c in ("auto", "bz2", "gzip")
+    }
     assert [s.uri for s in picked["auto"]] == [names[0], names[2]]
     assert picked["bz2"] == splits
     assert picked["gzip"] == []
-    assert choose(splits, None) == ([], splits)
+    assert packed_in_bz2(splits, None) == ([], splits)
 
 
 def test_formats_with_a_footer_are_refused() -> None:
     for packed in ("bz2", "auto"):
         with pytest.raises(UsageError, match="Parquet packed with bz2"):
-            readable(Encoding("Parquet", packed, Kind.TYPED), ["a.parquet", "b.parquet.bz2"])
+            check_bz2(Encoding("Parquet", packed, Kind.TYPED), ["a.parquet", "b.parquet.bz2"])
     fine = Encoding("Parquet", "auto", Kind.TYPED)
-    assert readable(fine, ["a.parquet", "b.parquet.gz"]) is fine
+    assert check_bz2(fine, ["a.parquet", "b.parquet.gz"]) is fine

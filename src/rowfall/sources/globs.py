@@ -1,5 +1,7 @@
 """Globs as shells write them: ``*``, ``?``, ``[abc]``, ``{1..9}``, ``{a,b}``, ``**``. Pure.
 
+The standard library knows neither braces nor ranges, and its ``*`` crosses ``/`` in keys.
+
 Matching is done here and never by the engine: the engine answers a glob that matches nothing
 with zero rows and no error.
 """
@@ -20,18 +22,18 @@ _RANGE = re.compile(r"(\d+)\.\.(\d+)\Z")
 
 
 def has_meta(text: str) -> bool:
-    """Whether ``text`` is a pattern; a lone ``{`` counts, so that its error is told."""
+    """Check for pattern characters; a lone ``{`` counts, so that its error is shown."""
     return _META.search(text) is not None
 
 
 def constant_prefix(pattern: str) -> str:
-    """Everything before the first metacharacter."""
+    """Return everything before the first metacharacter."""
     match = _META.search(pattern)
     return pattern if match is None else pattern[: match.start()]
 
 
 def expand(pattern: str) -> Iterator[str]:
-    """All texts that the braces of ``pattern`` stand for, in order; wildcards stay.
+    """Give all texts that the braces of ``pattern`` stand for, in order; wildcards stay.
 
     Raises:
         UsageError: more than :data:`MOST_EXPANDED` texts, or a brace that is not closed.
@@ -53,7 +55,7 @@ def expand_slashes(pattern: str) -> list[str]:
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """A regular expression for whole names; ``*`` and ``?`` stop at ``/``, ``**`` does not.
+    """Return a regular expression for whole names; ``*`` and ``?`` stop at ``/``, ``**`` does not.
 
     Raises:
         UsageError: a brace that is not closed.
@@ -62,7 +64,7 @@ def compile_glob(pattern: str) -> re.Pattern[str]:
 
 
 def range_regex(low: int, high: int, width: int) -> str:
-    """Decimal numbers from ``low`` to ``high`` with at least ``width`` digits, as a regex.
+    """Return a regex for the numbers from ``low`` to ``high`` with at least ``width`` digits.
 
     An alternation of the numbers would be tried one by one for each of a million keys.
     """
@@ -101,7 +103,7 @@ def _choices(body: str) -> Iterator[str]:
 
 
 def _bounds(match: re.Match[str]) -> tuple[int, int, int]:
-    """Range in rising order, and the width of a padded one (as shells: any leading zero pads)."""
+    """Return a range in rising order and the width of its numbers (any leading zero pads)."""
     first, last = match.groups()
     padded = any(len(n) > 1 and n[0] == "0" for n in (first, last))
     low, high = sorted((int(first), int(last)))
@@ -109,7 +111,7 @@ def _bounds(match: re.Match[str]) -> tuple[int, int, int]:
 
 
 def _group(pattern: str, start: int) -> tuple[str, int]:
-    """Text inside the brace at ``start`` and the index after its end."""
+    """Return the text inside the brace at ``start`` and the index after its end."""
     depth = 0
     for index in range(start, len(pattern)):
         depth += (pattern[index] == "{") - (pattern[index] == "}")
@@ -142,7 +144,7 @@ def _translate(pattern: str) -> str:
 
 
 def _token(pattern: str, index: int) -> tuple[str, int]:
-    """Regex of the token at ``index`` and where the next one starts."""
+    """Return the regex of the token at ``index`` and where the next one starts."""
     char = pattern[index]
     if char == "{":
         body, stop = _group(pattern, index)
@@ -167,7 +169,7 @@ def _token(pattern: str, index: int) -> tuple[str, int]:
 
 
 def _same_width(low: str, high: str) -> str:
-    """Regex of all digit strings between two of equal length, inclusive."""
+    """Return a regex for the digit strings between two of equal length, inclusive."""
     if low == high:
         return low
     if low[0] == high[0]:

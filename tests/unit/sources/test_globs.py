@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowfall.core.errors import UsageError
-from rowfall.sources import _glob, _relation
+from rowfall.sources import from_clause, globs
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from rowfall.sources import _glob, _relation
     ],
 )
 def test_match(pattern: str, yes: list[str], no: list[str]) -> None:
-    regex = _glob.compile_glob(pattern)
+    regex = globs.compile_glob(pattern)
     assert [name for name in yes if not regex.match(name)] == []
     assert [name for name in no if regex.match(name)] == []
 
@@ -48,28 +48,28 @@ def test_match(pattern: str, yes: list[str], no: list[str]) -> None:
     ],
 )
 def test_expand(pattern: str, texts: list[str]) -> None:
-    assert list(_glob.expand(pattern)) == texts
+    assert list(globs.expand(pattern)) == texts
 
 
 def test_expand_slashes_only_where_needed() -> None:
-    assert _glob.expand_slashes("/d/{a,b}.csv") == ["/d/{a,b}.csv"]
-    assert _glob.expand_slashes("/d/{a/x,b}.csv") == ["/d/a/x.csv", "/d/b.csv"]
+    assert globs.expand_slashes("/d/{a,b}.csv") == ["/d/{a,b}.csv"]
+    assert globs.expand_slashes("/d/{a/x,b}.csv") == ["/d/a/x.csv", "/d/b.csv"]
 
 
 def test_open_brace() -> None:
     with pytest.raises(UsageError, match="brace"):
-        _glob.compile_glob("{a")
+        globs.compile_glob("{a")
 
 
 def test_too_many() -> None:
     with pytest.raises(UsageError, match="more than"):
-        list(_glob.expand("{1..2000}{1..2000}"))
+        list(globs.expand("{1..2000}{1..2000}"))
 
 
 @given(st.integers(0, 3000), st.integers(0, 3000), st.integers(1, 5))
 def test_range_regex_equals_the_numbers(low: int, high: int, width: int) -> None:
     low, high = sorted((low, high))
-    regex = re.compile(_glob.range_regex(low, high, width) + r"\Z")
+    regex = re.compile(globs.range_regex(low, high, width) + r"\Z")
     for number in {
         0,
         1,
@@ -92,6 +92,6 @@ def test_range_regex_equals_the_numbers(low: int, high: int, width: int) -> None
 
 @given(st.lists(st.text("ab{}/", min_size=1, max_size=6), min_size=2, max_size=6, unique=True))
 def test_factor_gives_every_name_back(names: list[str]) -> None:
-    prefix, parts, suffix = _relation.factor(names)
+    prefix, parts, suffix = from_clause.factor(names)
     assert [prefix + part + suffix for part in parts] == names
     assert all(parts)

@@ -1,9 +1,9 @@
-"""Whether a zstd or lz4 stream is all there: the engine takes a cut one for a short one.
+"""Finds zstd and lz4 streams that were cut off, which the engine takes for short ones.
 
-gzip, xz and our own bz2 raise when they are cut; the engine's zstd and lz4 readers end silently
-(chDB 26.9: 391,401 of 1,000,000 rows and no error). Frames are walked from header to header, so
-the payload is neither read nor unpacked: 1 GB of zstd in 128 KiB blocks is some 10,000 to 40,000
-reads of 3 bytes.
+gzip, xz and the bz2 of :mod:`rowfall.sources.pipes` raise when they are cut; the engine's zstd and
+lz4 readers end silently (chDB 26.9: 391,401 of 1,000,000 rows and no error). Frames are walked from
+header to header, so the payload is neither read nor unpacked: 1 GB of zstd in 128 KiB blocks is
+some 10,000 to 40,000 reads of 3 bytes.
 
 What cannot be seen: a file cut exactly between two frames, and bytes that were changed.
 """
@@ -20,26 +20,26 @@ Read = Callable[[int, int], bytes]
 """(offset, length) -> bytes; fewer only where the object ends."""
 
 REMOTE_MOST = 64 << 20
-"""Larger zstd objects behind a network are not walked: block headers are at most 128 KiB apart,
-so walking means fetching the object once more. Uploads to S3 are atomic: cut objects come from
-copying a cut file."""
+"""Bytes. Larger zstd objects behind a network are not walked: block headers are at most 128 KiB
+apart, so walking means fetching the object once more. Uploads to S3 are atomic: cut objects come
+from copying a cut file."""
 
-_WINDOW = 1 << 20  # 32 objects are looked at side by side: 32 MiB of windows
+_WINDOW = 1 << 20  # 32 objects are checked side by side: 32 MiB of windows
 _MAGIC = {"zstd": 0xFD2FB528, "lz4": 0x184D2204}
 _SKIPPABLE = 0x184D2A50  # and the 15 numbers after it, in both formats
 _ID_BYTES = (0, 1, 2, 4)  # of a zstd dictionary number, by two bits of the frame header
 _RLE = 1  # zstd's block of one repeated byte
 
 
-def packed(name: str, options: Options) -> str:
-    """The compression of one object, as the engine was told it."""
+def compression_of(name: str, options: Options) -> str:
+    """Return the compression of one object as the engine was asked to read it."""
     if options.compression:
         return formats.find_compression(options.compression)
     return formats.by_name(name)[1]
 
 
 def check(read: Read, size: int, compression: str) -> str | None:
-    """What is wrong with the object, as a predicate; None: whole, or not ours to judge.
+    """Return what is wrong with an object, as a predicate; None where it is whole or not judged.
 
     Trailing bytes that are no frame are not judged: the engine raises for them.
     """
@@ -62,7 +62,11 @@ def check(read: Read, size: int, compression: str) -> str | None:
 
 
 def check_file(path: str, size: int, compression: str) -> str | None:
-    """:func:`check` of a local file. Raises OSError."""
+    """Check a local file, see :func:`check`.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     if compression not in _MAGIC:
         return None
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -73,7 +77,7 @@ def check_file(path: str, size: int, compression: str) -> str | None:
 
 
 def check_remote(read: Read, size: int | None, compression: str) -> str | None:
-    """:func:`check` with few requests: two small ones for lz4, zstd up to :data:`REMOTE_MOST`.
+    """Check an object with few requests: two small ones for lz4, zstd up to :data:`REMOTE_MOST`.
 
     An lz4 object whose end does not look like one is walked whatever its size before it is
     refused: it may end with a skippable frame.
@@ -100,7 +104,7 @@ def _bytes(read: Read, at: int, length: int) -> bytes:
 
 
 def _zstd(read: Read, at: int) -> int:
-    """Where the frame whose magic ends at ``at`` ends itself; may lie behind the object's end."""
+    """Return where the frame whose magic ends at ``at`` ends; may lie behind the object's end."""
     flags = _number(read, at, 1)
     single = flags >> 5 & 1
     content = (single, 2, 4, 8)[flags >> 6]  # bytes that hold the length of the content
@@ -114,7 +118,7 @@ def _zstd(read: Read, at: int) -> int:
 
 
 def _lz4(read: Read, at: int) -> int:
-    """As :func:`_zstd`: blocks until the one of length 0, then perhaps a checksum."""
+    """Return where a frame ends: blocks until the one of length 0, then perhaps a checksum."""
     flags = _number(read, at, 1)
     at += 3 + 8 * (flags >> 3 & 1) + 4 * (flags & 1)
     while length := _number(read, at, 4):
@@ -123,7 +127,7 @@ def _lz4(read: Read, at: int) -> int:
 
 
 def _lz4_ends(read: Read, size: int) -> bool:
-    """Whether head and tail fit each other: the end mark is where the flags put it."""
+    """Check that head and tail fit each other: the end mark is where the flags put it."""
     head, tail = read(0, 5), read(max(0, size - 8), min(8, size))
     if len(head) < 5 or len(tail) < 8 or int.from_bytes(head[:4], "little") != _MAGIC["lz4"]:
         return False
@@ -132,7 +136,7 @@ def _lz4_ends(read: Read, size: int) -> bool:
 
 
 def _ahead(read: Read, size: int) -> Read:
-    """``read`` through a window that moves forward, so that near headers share a request."""
+    """Return ``read`` through a window that moves forward, so that near headers share a request."""
     start, window = 0, b""
 
     def through(at: int, length: int) -> bytes:

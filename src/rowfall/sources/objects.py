@@ -1,4 +1,4 @@
-"""What files, web servers and object stores have in common: named things that can be read again."""
+"""Named objects that can be read again: what files, web servers and object stores share."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import _feed, _relation
+from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import EMBEDDED, Reader
 
 REQUESTS = 32  # at a time, each of one object
 _Found = TypeVar("_Found")
 
 
-class Stored(ABC):
+class ObjectSource(ABC):
     """A source of files or objects, read whole or in ranges; a subclass says how each is reached.
 
-    Ranges of text, and bz2 for an engine without it, are fed through pipes. All else is read by the
-    engine itself. Empty objects are left out: they hold no rows, and typed formats cannot read
-    them.
+    The engine reads ranges of text, and bz2 if it cannot unpack that, through pipes, and all else
+    itself. Empty objects are left out: they hold no rows, and typed formats cannot read them.
 
     Attributes:
-        kind: what its objects are called.
+        kind: what its objects are called in messages.
     """
 
     kind: ClassVar[str] = "files"
@@ -41,11 +40,11 @@ class Stored(ABC):
     def __init__(self, text: str, options: Options) -> None:
         self.text = text
         self._options = options
-        self._feeder = _feed.Feeder(self)
+        self._pipes = pipes.Pipes(self)
 
     @abstractmethod
     def _found(self) -> Iterable[tuple[str, str, int | None]]:
-        """Name, version and size of each object, sorted by name; one may come more than once.
+        """Give name, version and size of each object, sorted by name; one may come more than once.
 
         Raises:
             SourceError: as :meth:`rowfall.sources.base.Source.listing`.
@@ -56,22 +55,24 @@ class Stored(ABC):
         """See :class:`rowfall.sources.base.Ranged`."""
 
     @abstractmethod
-    def _calls(
+    def _functions(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
-    ) -> list[_relation.Call]:
-        """Table functions that read these whole objects, one for a single object; a missing one
-        makes the engine raise."""
+    ) -> list[from_clause.TableFunction]:
+        """Return table functions that read these whole objects, one for a single object.
+
+        A missing object makes the engine raise.
+        """
 
     @abstractmethod
-    def _opener(self, split: Split) -> _feed.Opener:
-        """The stored bytes of a whole object."""
+    def _opener(self, split: Split) -> pipes.Opener:
+        """Return what gives the stored bytes of a whole object."""
 
     @abstractmethod
-    def _wrong(self, split: Split) -> str | None:
-        """What :meth:`changed` says of one."""
+    def _problem(self, split: Split) -> str | None:
+        """Return what :meth:`changed` says of one split, None where all is well."""
 
     def _path(self, name: str) -> str:
-        """What of an object's name ends with the extension."""
+        """Return the part of an object's name that ends with the extension."""
         return name
 
     def listing(self) -> Listing:
@@ -92,32 +93,31 @@ class Stored(ABC):
 
     def encoding(self, listing: Listing) -> Encoding:
         names = [self._path(listing.uri(index)) for index in range(len(listing))]
-        return _feed.readable(formats.detect(names, self._options), names)
+        return pipes.check_bz2(formats.detect(names, self._options), names)
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
-        return _relation.spread(listing, most)
+        return from_clause.evenly(listing, most)
 
     def relation(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
-        ranges, splits = _feed.ranges(splits, structure, self.reader, self.part)
-        fed, rest = _feed.choose(splits, encoding, self.reader)
-        whole = _relation.whole(rest, encoding)
-        calls = self._calls(whole, encoding, structure) if whole else []
-        for split, where in _relation.runs(rest, encoding):
-            (call,) = self._calls([split], encoding, structure)
-            calls.append(replace(call, where=where))
+        ranges, splits = pipes.text_ranges(splits, structure, self.reader, self.part)
+        packed, rest = pipes.packed_in_bz2(splits, encoding, self.reader)
+        whole = from_clause.whole_files(rest, encoding)
+        functions = self._functions(whole, encoding, structure) if whole else []
+        for split, where in from_clause.row_ranges(rest, encoding):
+            (function,) = self._functions([split], encoding, structure)
+            functions.append(replace(function, where=where))
         if ranges:
-            fed_here = self._feeder.call(ranges, encoding, structure, packed=False)
-            calls.append(_relation.Call(fed_here))
-        if fed:
-            objects = [(split.uri, self._opener(split)) for split in fed]
-            calls.append(_relation.Call(self._feeder.call(objects, encoding, structure)))
-        return _relation.joined(calls, structure)
+            functions.append(self._pipes.function(ranges, encoding, structure, packed=False))
+        if packed:
+            objects = [(split.uri, self._opener(split)) for split in packed]
+            functions.append(self._pipes.function(objects, encoding, structure))
+        return from_clause.joined(functions, structure)
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
         with ThreadPoolExecutor(REQUESTS) as pool:
-            answers = pool.map(self._wrong, splits)
+            answers = pool.map(self._problem, splits)
             return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
 
 
@@ -125,10 +125,10 @@ def with_data(
     found: Iterable[_Found], name: Callable[[_Found], str], everything: bool,
     nothing: Callable[[int], SourceError],
 ) -> Iterator[_Found]:  # fmt: skip
-    """What a folder holds by its extension, or ``everything``.
+    """Give what a folder holds with a known extension, or ``everything``.
 
     Raises:
-        SourceError: of ``nothing``, which is told how many others the folder holds.
+        SourceError: there is none; ``nothing`` makes it from the number of other objects.
     """
     others, some = 0, False
     for item in found:

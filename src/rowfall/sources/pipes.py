@@ -1,4 +1,7 @@
-"""bz2 for an engine without it: named pipes that the engine reads and rowfall fills.
+"""Named pipes that the embedded engine reads and rowfall fills: ranges of text, and bz2.
+
+The engine of this machine unpacks no bz2 and reads no ranges of text files. rowfall-decode does
+both; where it does not parse a load (it is not installed, or it declines a type), pipes do.
 
 One thread per pipe that the engine has opened reads the object, unpacks it and writes it; pipes
 that nobody has opened yet cost no thread. At most as many threads unpack at a time as there are
@@ -6,7 +9,7 @@ cores. No thread keeps its core while it waits for the engine: a statement may h
 and full while it reads another.
 
 The engine takes the end of a pipe for the end of the data. So what went wrong is remembered
-before the pipe is closed, and :meth:`Feeder.broken` tells it before anything becomes visible.
+before the pipe is closed, and :meth:`Pipes.broken` tells it before anything becomes visible.
 """
 
 from __future__ import annotations
@@ -30,8 +33,9 @@ from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import _relation
+from rowfall.sources import from_clause
 from rowfall.sources.base import EMBEDDED, Reader
+from rowfall.sources.from_clause import TableFunction
 
 Opener = Callable[[], Iterator[bytes]]
 """Gives an object's stored bytes in pieces."""
@@ -44,19 +48,21 @@ _PIECE = 1 << 20  # unpacked at a time: bz2 packs up to 45,000 to 1, one chunk m
 _PIPE = 1 << 20  # Linux lets a pipe grow to this; fewer wake-ups of both sides
 _SAMPLE = 4 << 20  # unpacked bytes of a sample file
 _STALE = 60.0  # seconds after which a pipe asked for again is one that nobody will open
-# The doorkeeper tries pipes every 2 ms while the engine opens some, every 20 ms when it does not:
-# the 64 that are next in line, and 64 of the others in turn. A try costs 3 us.
+# Pipes are tried every 2 ms while the engine opens some, every 20 ms when it does not: the 64 that
+# are next in line, and 64 of the others in turn. A try costs 3 us.
 _SHORT, _LONG, _NEAR = 0.002, 0.02, 64
 _AFFINITY = getattr(os, "sched_getaffinity", None)
 _CORES = threading.BoundedSemaphore(len(_AFFINITY(0)) if _AFFINITY else os.cpu_count() or 1)
 
 
-class BrokenError(Exception):
+class BrokenStreamError(Exception):
     """The bytes are no whole bz2 stream; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Pipe:
+class _NamedPipe:
+    """One pipe that the engine has not opened yet; ``packed`` in bz2, ``made`` in clock seconds."""
+
     path: str
     uri: str
     open: Opener
@@ -64,8 +70,8 @@ class _Pipe:
     made: float = field(default_factory=time.monotonic)
 
 
-class Feeder:
-    """Makes and fills the pipes of one source.
+class Pipes:
+    """The pipes of one source, made and filled as the engine needs them.
 
     Args:
         owner: the source; when it is gone, or the process ends, all files are removed.
@@ -75,18 +81,18 @@ class Feeder:
         self._wake = threading.Condition()
         self._folder = ""
         self._made = 0
-        self._waiting: list[_Pipe] = []
+        self._waiting: list[_NamedPipe] = []
         self._running = False
         self._closed = False
         self._broken: dict[str, Exception] = {}
         self._samples: dict[str, str] = {}
         weakref.finalize(owner, self.close)
 
-    def call(
+    def function(
         self, objects: Sequence[tuple[str, Opener]], encoding: Encoding | None, structure: str,
         *, packed: bool = True,
-    ) -> SqlText:  # fmt: skip
-        """``file(...)`` over fresh pipes, one for each (URI, opener); ``packed`` in bz2.
+    ) -> TableFunction:  # fmt: skip
+        """Return ``file(...)`` over fresh pipes, one for each (URI, opener); ``packed`` in bz2.
 
         With an empty structure over short ordinary files instead: the engine opens what it
         describes several times.
@@ -101,11 +107,11 @@ class Feeder:
         else:
             paths = [self._sample(uri, opener) for uri, opener in objects]
         plain = replace(encoding, compression="none")
-        tail = _relation.arguments(plain, structure)
-        return SqlText.of(f"file({_relation.files(paths)}{tail})")
+        tail = from_clause.last_arguments(plain, structure)
+        return TableFunction(SqlText.of(f"file({from_clause.file_argument(paths)}{tail})"))
 
     def broken(self, uri: str) -> str | None:
-        """What went wrong the last time this object was fed, as a predicate.
+        """Return what went wrong the last time this object was sent, as a predicate.
 
         Asked after the statement has ended: pipes of the object still unopened are removed.
 
@@ -120,7 +126,7 @@ class Feeder:
         return describe(error, uri) if error else None
 
     def close(self) -> None:
-        """Remove everything; feeders that the engine still reads end with it."""
+        """Remove everything; pipes that the engine still reads end with it."""
         with self._wake:
             self._closed = True
             self._waiting.clear()
@@ -140,7 +146,7 @@ class Feeder:
             pipes = []
             for uri, opener in objects:
                 self._broken.pop(uri, None)
-                pipe = _Pipe(self._path(uri), uri, opener, packed)
+                pipe = _NamedPipe(self._path(uri), uri, opener, packed)
                 try:
                     os.mkfifo(pipe.path, 0o600)
                 except OSError as error:
@@ -150,23 +156,23 @@ class Feeder:
             self._waiting = pipes + self._waiting
             if not self._running:
                 self._running = True
-                threading.Thread(target=self._watch, daemon=True, name="bz2-door").start()
+                threading.Thread(target=self._watch, daemon=True, name="pipe-watch").start()
             self._wake.notify_all()
         return [pipe.path for pipe in pipes]
 
     def _sample(self, uri: str, opener: Opener) -> str:
-        """A file of the first rows of an object."""
+        """Write a file of the first rows of an object and return its path."""
         if uri in self._samples and os.path.exists(self._samples[uri]):
             return self._samples[uri]
         head = bytearray()
         try:
-            for piece in unpacked(opener()):
+            for piece in unpack_bz2(opener()):
                 head += piece
                 if len(head) >= _SAMPLE:
                     del head[head.rfind(b"\n") + 1 or len(head) :]
                     break
         except Exception as error:  # of whatever reads the object
-            if not head:  # else there is something to look at; the load will find the break
+            if not head:  # else there are rows for the schema; the load will find the break
                 raise SourceError(
                     f"cannot read {uri}: {describe(error, uri)}", hint="Test it with bzip2 -t."
                 ) from error
@@ -181,14 +187,14 @@ class Feeder:
         return path
 
     def _path(self, uri: str) -> str:
-        """A new path that ends like the object, for the engine's messages."""
+        """Return a new path that ends like the object, for the engine's messages."""
         if not self._folder:
-            self._folder = tempfile.mkdtemp(prefix="rowfall-bz2-")
+            self._folder = tempfile.mkdtemp(prefix="rowfall-pipes-")
         self._made += 1
         name = re.sub(r"[^\w.-]", "_", uri.rpartition("/")[2].removesuffix(".bz2"), flags=re.ASCII)
         return os.path.join(self._folder, f"{self._made}-{name[-100:]}")
 
-    def _remove(self, unwanted: Callable[[_Pipe], bool]) -> None:
+    def _remove(self, unwanted: Callable[[_NamedPipe], bool]) -> None:
         for pipe in [pipe for pipe in self._waiting if unwanted(pipe)]:
             self._waiting.remove(pipe)
             _unlink(pipe.path)
@@ -196,7 +202,7 @@ class Feeder:
     # --- threads ------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Start a feeder for every pipe that the engine opens; end when none is left."""
+        """Start a thread for every pipe that the engine opens; end when none is left."""
         pause, turn = _SHORT, 0
         while True:
             with self._wake:
@@ -211,16 +217,16 @@ class Feeder:
                     self._waiting.remove(pipe)
                     _unlink(pipe.path)  # both ends are open: the name is needed no more
                     threading.Thread(
-                        target=self._feed, args=(pipe, sink), daemon=True, name="bz2"
+                        target=self._fill, args=(pipe, sink), daemon=True, name="pipe"
                     ).start()
                 pause = _SHORT if opened else min(pause * 1.5, _LONG)
                 if self._waiting and self._wake.wait(pause):
                     pause = _SHORT
 
-    def _feed(self, pipe: _Pipe, sink: int) -> None:
+    def _fill(self, pipe: _NamedPipe, sink: int) -> None:
         with os.fdopen(sink, "wb", buffering=0) as file:
             try:
-                for piece in unpacked(pipe.open()) if pipe.packed else pipe.open():
+                for piece in unpack_bz2(pipe.open()) if pipe.packed else pipe.open():
                     if not write(file.fileno(), piece):
                         break  # a LIMIT is reached, or the statement failed: no error of ours
             except Exception as error:  # whatever it is, the load must not take it for the end
@@ -230,28 +236,30 @@ class Feeder:
             self._wake.notify_all()  # the engine opens its next pipe at once
 
 
-def choose(
+def packed_in_bz2(
     splits: Sequence[Split], encoding: Encoding | None, reader: Reader = EMBEDDED
 ) -> tuple[list[Split], list[Split]]:
-    """The splits that have to be fed, and the others."""
+    """Return the splits whose bz2 the engine cannot unpack, and the others."""
     if reader.bz2:
         return [], list(splits)
     packed = encoding.compression if encoding else "none"
     if packed == formats.AUTO:
-        fed = [split for split in splits if formats.by_name(path_of(split.uri))[1] == BZ2]
+        piped = [
+            split for split in splits if formats.by_name(from_clause.path_of(split.uri))[1] == BZ2
+        ]
     else:
-        fed = list(splits) if packed == BZ2 else []
-    kept = {split.uri for split in fed}
-    return fed, [split for split in splits if split.uri not in kept]
+        piped = list(splits) if packed == BZ2 else []
+    kept = {split.uri for split in piped}
+    return piped, [split for split in splits if split.uri not in kept]
 
 
 Part = Callable[[Split, int, int], bytes]
 
 
-def ranges(
+def text_ranges(
     splits: Sequence[Split], structure: str, reader: Reader, part: Part
 ) -> tuple[list[tuple[str, Opener]], list[Split]]:
-    """What has to be fed because it is a range of text, and the other splits.
+    """Return the ranges of text, each with what gives its bytes, and the other splits.
 
     Args:
         part: reads bytes of an object.
@@ -264,7 +272,7 @@ def ranges(
 
 
 def _range(split: Split, part: Part) -> Iterator[bytes]:
-    """The bytes of a range, behind the header of its file.
+    """Give the bytes of a range, behind the header of its file.
 
     Raises:
         SourceError: the object cannot be read, or is shorter than it was.
@@ -282,13 +290,8 @@ def _range(split: Split, part: Part) -> Iterator[bytes]:
         yield data
 
 
-def path_of(uri: str) -> str:
-    """The part of a URI that ends with the extension (an HTTP one may have a query)."""
-    return uri.partition("?")[0] if uri.startswith(("http://", "https://")) else uri
-
-
-def readable(encoding: Encoding, names: Iterable[str]) -> Encoding:
-    """``encoding``, unless pipes cannot carry it.
+def check_bz2(encoding: Encoding, names: Iterable[str]) -> Encoding:
+    """Return ``encoding``, unless pipes cannot carry it.
 
     Raises:
         UsageError: a format that is read from its end, packed with bz2.
@@ -305,11 +308,11 @@ def readable(encoding: Encoding, names: Iterable[str]) -> Encoding:
     return encoding
 
 
-def unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The content of a bz2 file of one or many streams, in pieces of at most 1 MiB.
+def unpack_bz2(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Give the content of a bz2 file of one or many streams, in pieces of at most 1 MiB.
 
     Raises:
-        BrokenError: it is none, it is cut, or something else follows (zero bytes are padding).
+        BrokenStreamError: it is none, it is cut, or something else follows; zero bytes are padding.
     """
     current: bz2.BZ2Decompressor | None = None
     streams = 0
@@ -326,28 +329,28 @@ def unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 try:
                     piece = current.decompress(data, _PIECE)
                 except OSError as error:
-                    raise BrokenError(str(error).lower()) from error
+                    raise BrokenStreamError(str(error).lower()) from error
             data = b""
             if current.eof:
                 data, current = current.unused_data, None
             if piece:
                 yield piece
     if current is not None:
-        raise BrokenError("it ends in the middle")
+        raise BrokenStreamError("it ends in the middle")
     if not streams:
-        raise BrokenError("it is empty")
+        raise BrokenStreamError("it is empty")
 
 
 def read_file(path: str) -> Iterator[bytes]:
-    """A local file in pieces."""
+    """Give a local file in pieces."""
     with open(path, "rb", buffering=0) as file:
         while chunk := file.read(CHUNK):
             yield chunk
 
 
 def describe(error: Exception, uri: str) -> str:
-    """An error as a predicate that can follow the object's name."""
-    if isinstance(error, BrokenError):
+    """Return an error as a predicate that can follow the object's name."""
+    if isinstance(error, BrokenStreamError):
         return f"its bz2 stream is broken: {error}"
     if isinstance(error, RowfallError):
         return f"reading it failed: {error.message.removeprefix(f'cannot read {uri}: ')}"
@@ -356,7 +359,7 @@ def describe(error: Exception, uri: str) -> str:
 
 
 def _open(path: str) -> int | None:
-    """The writing end of a pipe, None while the engine has not opened the other one."""
+    """Return the writing end of a pipe, None while the engine has not opened the other one."""
     try:
         sink = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

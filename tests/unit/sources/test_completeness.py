@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rowfall.sources import _whole
-from rowfall.sources._whole import check, check_file, check_remote
+from rowfall.sources import completeness
+from rowfall.sources.completeness import check, check_file, check_remote
 
 BLOCKS = (b"1,a\n2,b\n", b"3,c\n")
 SKIPPED = (0x184D2A53).to_bytes(4, "little") + (5).to_bytes(4, "little") + b"hello"
@@ -89,7 +89,7 @@ def test_remote_cuts_are_seen(name: str, frame: bytes) -> None:
 
 
 def test_the_window_moves_forward(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_whole, "_WINDOW", 64)
+    monkeypatch.setattr(completeness, "_WINDOW", 64)
     asked: list[tuple[int, int]] = []
     body = zstd() * 50
 
@@ -110,7 +110,7 @@ def test_what_is_not_judged() -> None:
         assert check(never, 5, name) is None
         assert check_remote(never, 5, name) is None
     assert check_remote(never, None, "lz4") is None
-    assert check_remote(never, _whole.REMOTE_MOST + 1, "zstd") is None
+    assert check_remote(never, completeness.REMOTE_MOST + 1, "zstd") is None
     # The engine raises for these.
     assert check(reader(b"not a frame"), 11, "zstd") is None
     assert check(reader(zstd() + b"garbage"), len(zstd()) + 7, "zstd") is None

@@ -1,0 +1,409 @@
+"""Object stores: buckets of keys that are listed, matched, read in parts, and explained.
+
+:class:`Bucket` asks one bucket, by obstore, and says in plain words why that failed.
+:class:`StoreSource` is the source over buckets: an exact key, a folder, or a glob, sorted by key.
+:class:`UrlStoreSource` is one whose objects the engine reads like files on a web server.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+from rowfall.core import units, uri
+from rowfall.core.errors import RowfallError, SourceError, UsageError
+from rowfall.core.listing import Split
+from rowfall.core.masked import Secret, redact
+from rowfall.core.model import Encoding
+from rowfall.core.options import Options
+from rowfall.sources import completeness, from_clause, globs, pipes
+from rowfall.sources.base import HttpAddress, Probe
+from rowfall.sources.objects import ObjectSource, with_data
+
+_CHUNK = 1000  # keys per answer: S3 gives no more
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_STATUS = re.compile(r"status code: (\d{3})")
+_PIECE = 4 << 20  # a range of it arrives within the client's 9 s at 0.5 MB/s
+PATIENCE: dict[str, Any] = {
+    "client_options": {"allow_http": True, "connect_timeout": "3s", "timeout": "9s"},
+    "retry_config": {
+        "max_retries": 2,
+        "retry_timeout": timedelta(seconds=9),
+        "backoff": {
+            "init_backoff": timedelta(milliseconds=100),
+            "max_backoff": timedelta(seconds=1),
+            "base": 2,
+        },
+    },
+}
+"""Options of every store: one that is away is an error after some 10 s, not after minutes."""
+
+
+class StoredObject(NamedTuple):
+    """One object of a listing; ``version`` is the ETag, else ``size-mtime``."""
+
+    key: str
+    size: int
+    version: str
+
+
+class Bucket(ABC):
+    """One bucket, listed and read with obstore.
+
+    Keys that obstore refuses (with control characters or ``//``) go to the ``*_any_key`` methods.
+
+    Attributes:
+        uri: ``scheme://name``.
+        where: the service, as shown to people.
+        wrong_service: the hint when it answers like no service of this kind.
+        unreachable: the hint when nothing answers.
+    """
+
+    wrong_service: ClassVar[str]
+    unreachable: ClassVar[str]
+
+    def __init__(self, name: str, scheme: str, where: str) -> None:
+        self.name, self.where = name, where
+        self.uri = f"{scheme}://{name}"
+        self._opened: Any = None
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """Give the objects whose key starts with ``prefix``, in the order of the service.
+
+        Raises:
+            SourceError: no such bucket, access denied, not reachable; with a hint.
+        """
+        from obstore.exceptions import InvalidPathError
+
+        try:
+            yield from self._list(prefix)
+        except InvalidPathError:
+            # Listed twice from the start; the caller keeps what it has seen by key.
+            yield from self._list_any_key(prefix)
+        except RowfallError:
+            raise
+        except Exception as error:
+            raise self._source_error(error, f"list {self.uri}/{prefix}".rstrip("/")) from error
+
+    def head(self, key: str) -> StoredObject | None:
+        """Return one object, None when there is none.
+
+        Raises:
+            SourceError: as :meth:`list`.
+        """
+        try:
+            try:
+                meta = self._store().head(key)
+            except ValueError:  # obstore refuses the key before it asks
+                return self._head_any_key(key)
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise self._source_error(error, f"read {self.uri}/{key}") from error
+        return _object(meta, key)
+
+    def read(self, key: str, start: int, length: int) -> bytes:
+        """Return ``length`` bytes of an object, fewer where it ends.
+
+        Raises:
+            SourceError: as :meth:`list`, or the object is gone.
+        """
+        try:
+            try:
+                return bytes(self._store().get_range(key, start=start, length=length))
+            except ValueError:  # as in head
+                return self._read_any_key(key, start, length)
+        except FileNotFoundError as error:
+            raise SourceError(f"cannot read {self.uri}/{key}: it is gone") from error
+        except Exception as error:
+            raise self._source_error(error, f"read {self.uri}/{key}") from error
+
+    def pieces(self, key: str, size: int) -> Iterator[bytes]:
+        """Give a whole object in ranges: no connection stays open while nobody takes its bytes.
+
+        Raises:
+            SourceError: as :meth:`read`.
+        """
+        for start in range(0, size, _PIECE):
+            yield self.read(key, start, min(_PIECE, size - start))
+
+    def _list(self, prefix: str) -> Iterator[StoredObject]:
+        # obstore lists folders only; inside the folder, start right before the wanted names.
+        folder, _, start = prefix.rpartition("/")
+        offset = None
+        if start and " " < start[-1] <= "~":
+            offset = prefix[:-1] + chr(ord(start[-1]) - 1)
+        stream = self._store().list(folder or None, offset=offset, chunk_size=_CHUNK)
+        for chunk in stream:
+            for meta in chunk:
+                key = meta["path"]
+                if key.startswith(prefix):
+                    yield _object(meta, key)
+            # Keys come in order: past the prefix nothing can match any more.
+            if chunk and start and chunk[-1]["path"] > prefix + "\U0010ffff":
+                return
+
+    def _store(self) -> Any:
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
+
+    @abstractmethod
+    def _open(self) -> Any:
+        """Open the store of obstore."""
+
+    @abstractmethod
+    def _secrets(self) -> tuple[Secret | None, ...]:
+        """Return what must not be in an error."""
+
+    @abstractmethod
+    def _reason(self, text: str, status: int, code: str) -> tuple[str, str] | None:
+        """Return cause and hint of an error that services of this kind have; None for others.
+
+        Args:
+            text: of the error, masked.
+            status: of the answer; 0 where there was none.
+            code: ``<Code>`` of the answer, "" without one.
+        """
+
+    def _source_error(self, error: Exception, what: str) -> SourceError:
+        """Return an error in plain words; foreign text is cut to its first line and masked."""
+        text = redact(str(error), *self._secrets())
+        number, name = _STATUS.search(text), _CODE.search(text)
+        status, code = int(number[1]) if number else 0, name[1] if name else ""
+        transient = False
+        if found := self._reason(text, status, code):
+            cause, hint = found
+        elif status:
+            transient = status >= 500 or status == 429
+            cause = f"{self.where} answered {status} {code}".rstrip()
+            hint = "Try again later." if transient else self.wrong_service
+        else:
+            transient = True
+            cause, hint = f"no connection to {self.where} ({_network(text)})", self.unreachable
+        return SourceError(f"cannot {what}: {cause}", hint=hint, transient=transient)
+
+    # Without obstore; stores that have no other client refuse the key.
+
+    def _list_any_key(self, prefix: str) -> Iterator[StoredObject]:
+        raise self._refused(f"list {self.uri}/{prefix}")
+
+    def _head_any_key(self, key: str) -> StoredObject | None:
+        raise self._refused(f"read {self.uri}/{key}")
+
+    def _read_any_key(self, key: str, start: int, length: int) -> bytes:
+        raise self._refused(f"read {self.uri}/{key}")
+
+    def _refused(self, what: str) -> SourceError:
+        return SourceError(
+            f"cannot {what}: keys with //, /./, /../ or control characters cannot be asked for",
+            hint="Copy such objects to other keys, or use a narrower pattern.",
+        )
+
+
+def _network(text: str) -> str:
+    """Return why there was no answer, out of the text of obstore or botocore."""
+    lower = text.lower()
+    for needle, reason in (
+        ("connection refused", "connection refused"),
+        ("dns error", "the host name is not known"),
+        ("failed to lookup", "the host name is not known"),
+        ("certificate", "the TLS certificate is not trusted"),
+        ("invalidcontenttype", "it does not speak TLS: use http instead of https"),
+        ("corrupt message", "it does not speak TLS: use http instead of https"),
+        ("timed out", "no answer in time"),
+        ("timeout", "no answer in time"),
+    ):
+        if needle in lower.replace("retry_timeout", ""):
+            return reason
+    return text.partition("\n")[0][-160:]
+
+
+def _object(meta: Any, key: str) -> StoredObject:
+    version = version_of(meta["e_tag"], meta["size"], meta["last_modified"])
+    return StoredObject(key, meta["size"], version)
+
+
+def version_of(etag: str | None, size: int, modified: datetime) -> str:
+    """Return what tells two versions of an object apart: its ETag, else ``size-mtime``."""
+    if etag:
+        return etag.strip('"')
+    return f"{size}-{modified.timestamp():.0f}"
+
+
+class StoreSource(ObjectSource):
+    """A source of objects in buckets; a subclass says how the engine reads them.
+
+    Attributes:
+        scheme: of its URIs.
+        how_to_name: the hint when a URI names no bucket.
+    """
+
+    kind: ClassVar[str] = "objects"
+    scheme: ClassVar[str]
+    how_to_name: ClassVar[str]
+
+    def __init__(self, texts: Sequence[str], options: Options) -> None:
+        super().__init__(" ".join(texts), options)
+        self._patterns = [self._bucket_and_key(text) for text in texts]
+        self._buckets: dict[str, Bucket] = {}
+
+    @abstractmethod
+    def _open(self, name: str) -> Bucket:
+        """Open the bucket of that name; called once for each."""
+
+    def _found(self) -> Iterator[tuple[str, str, int]]:
+        """Give all objects; ``version`` is the ETag."""
+        names: list[str] = []
+        versions: list[str] = []
+        sizes = array("q")  # flat columns: there may be millions
+        for bucket, pattern in self._patterns:
+            for item in self._find(bucket, pattern):
+                name = f"{self.scheme}://{bucket}/{item.key}"
+                _check(item.key, name)
+                names.append(name)
+                versions.append(item.version)
+                sizes.append(item.size)
+        for index in sorted(range(len(names)), key=names.__getitem__):
+            yield names[index], versions[index], sizes[index]
+
+    def part(self, split: Split, start: int, length: int) -> bytes:
+        bucket, key = self._bucket_and_key(split.uri)
+        # There is no range of no bytes.
+        length = min(length, (split.size or 0) - start)
+        return self._bucket(bucket).read(key, start, length) if length > 0 else b""
+
+    def _problem(self, split: Split) -> str | None:
+        bucket, key = self._bucket_and_key(split.uri)
+        opened = self._bucket(bucket)
+        now = opened.head(key)
+        if now is None:
+            return "the object is gone"
+        if now.version != split.version:
+            return f"changed from {split.version} to {now.version} (ETag)"
+        return self._pipes.broken(split.name) or completeness.check_remote(
+            partial(opened.read, key), now.size, completeness.compression_of(key, self._options)
+        )
+
+    def _opener(self, split: Split) -> pipes.Opener:
+        bucket, key = self._bucket_and_key(split.uri)
+        # The size is known: listings of objects hold it.
+        return partial(self._bucket(bucket).pieces, key, split.size or 0)
+
+    def _bucket_and_key(self, text: str) -> tuple[str, str]:
+        """Return bucket and key of ``scheme://bucket/key``; the key is taken letter by letter."""
+        bucket, _, key = text.partition("://")[2].partition("/")
+        if not bucket or globs.has_meta(bucket) or "@" in bucket or ":" in bucket:
+            raise UsageError(f"{uri.mask(text)!r} names no bucket", hint=self.how_to_name)
+        return bucket, key
+
+    def _bucket(self, name: str) -> Bucket:
+        if name not in self._buckets:
+            self._buckets[name] = self._open(name)
+        return self._buckets[name]
+
+    def _find(self, bucket: str, pattern: str) -> Iterator[StoredObject]:
+        """Give the objects that one URI names: an exact key, a glob, or a folder, in this order."""
+        if pattern and not pattern.endswith("/"):
+            exact = self._exact(bucket, pattern)
+            if exact is not None:
+                yield exact
+                return
+        if globs.has_meta(pattern):
+            yield from self._matches(bucket, pattern)
+            return
+        folder = pattern if not pattern or pattern.endswith("/") else pattern + "/"
+        yield from self._folder(bucket, folder)
+
+    def _exact(self, bucket: str, key: str) -> StoredObject | None:
+        try:
+            return self._bucket(bucket).head(key)
+        except SourceError:
+            if globs.has_meta(key):  # the listing tells what is wrong, if anything is
+                return None
+            raise
+
+    def _matches(self, bucket: str, pattern: str) -> Iterator[StoredObject]:
+        wanted = globs.compile_glob(pattern)
+        prefix = globs.constant_prefix(pattern)
+        opened = self._bucket(bucket)
+        seen, found = 0, False
+        for item in opened.list(prefix):
+            seen += 1
+            if wanted.match(item.key) and not item.key.endswith("/"):
+                found = True
+                yield item
+        if not found:
+            raise SourceError(
+                f"no object matches {self.scheme}://{bucket}/{pattern} at {opened.where}",
+                hint=f"{seen:,} keys start with {self.scheme}://{bucket}/{prefix}; * stops at /, "
+                "** does not.",
+            )
+
+    def _folder(self, bucket: str, folder: str) -> Iterator[StoredObject]:
+        opened = self._bucket(bucket)
+
+        def shown(item: StoredObject) -> bool:
+            below = item.key[len(folder) :]
+            hidden = any(part[:1] in ("_", ".") for part in below.split("/"))
+            return not (hidden or item.key.endswith("/"))
+
+        def nothing(others: int) -> SourceError:
+            where = f"{self.scheme}://{bucket}/{folder}"
+            if others:
+                return SourceError(
+                    f"no data object below {where}",
+                    hint=f"It holds {units.counted(others, 'object')} with other extensions; "
+                    "name the format with --format.",
+                )
+            return SourceError(
+                f"no such object or folder: {where.removesuffix('/')} at {opened.where}",
+                hint="The bucket is there and can be listed; check the key, or use a glob.",
+            )
+
+        items = filter(shown, opened.list(folder))
+        everything = self._options.format is not None
+        return with_data(items, lambda item: item.key, everything, nothing)
+
+
+def _check(key: str, named: str) -> None:
+    if any(part in ("", ".", "..") for part in key.split("/")):
+        raise SourceError(
+            f"cannot read {named}: the engine cannot ask for keys with //, /./ or /../",
+            hint="Copy the object to another key, or exclude it by a narrower pattern.",
+        )
+
+
+class UrlStoreSource(StoreSource):
+    """A source over a store whose objects the engine reads from addresses that need no keys.
+
+    Servers write addresses into their logs, so they only read what needs no signature.
+    """
+
+    @abstractmethod
+    def addresses(self, splits: Sequence[Split]) -> list[HttpAddress]:
+        """See :class:`rowfall.sources.base.Addressed`."""
+
+    @property
+    @abstractmethod
+    def _signs(self) -> bool:
+        """Addresses are signed, which makes them secrets."""
+
+    def _functions(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> list[from_clause.TableFunction]:
+        addresses = self.addresses(splits)
+        urls = {s.uri: a.url.reveal() for s, a in zip(splits, addresses, strict=True)}
+        hidden = set(urls) if self._signs else set()
+        return from_clause.url_functions(urls, hidden, encoding, structure)
+
+    def probe(self, split: Split) -> Probe:
+        """Ask for size and first bytes: in another network an address may be another store's."""
+        length = min(from_clause.HEAD, split.size or 1)
+        (function,) = self._functions([split], *from_clause.head_columns(length))
+        return from_clause.url_probe(function, split.size, self.part(split, 0, length))
