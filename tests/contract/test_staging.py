@@ -14,6 +14,7 @@ import pytest
 from contract.engines import run, text
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Ask, Pair
+from rowfall.core.sql_tokens import closing, identifier, items, tokens
 from rowfall.engines.ask import ask
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
@@ -23,14 +24,10 @@ from rowfall.targets.staging import (
     TableFacts,
     allowances,
     clone,
-    closing,
     discard,
     drop,
     facts,
-    ident,
     plain_engine,
-    split,
-    tokens,
 )
 
 pytestmark = pytest.mark.xdist_group("engine")
@@ -450,6 +447,6 @@ def test_tokens() -> None:
     assert words[:8] == [
         "SELECT", "`a``b`", ",", '"c\\"d"', ",", "'e''f\\'g'", "/* h ) */", ",",
     ]  # fmt: skip
-    assert [ident(w) for w in words[1:6:2]] == ["a`b", 'c"d', None]
+    assert [identifier(w) for w in words[1:6:2]] == ["a`b", 'c"d', None]
     assert closing(tokens("f(a, (b), ')')(c)"), 1) == 11
-    assert split(tokens("a, f(b, c), 'd, e', [f, g]")) == ["a", "f(b, c)", "'d, e'", "[f, g]"]
+    assert items(tokens("a, f(b, c), 'd, e', [f, g]")) == ["a", "f(b, c)", "'d, e'", "[f, g]"]

@@ -20,8 +20,7 @@ from rowfall.engines.ask import ask
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.targets.staging import clone, discard, facts
-from rowfall.targets.view_text import Select
-from rowfall.targets.views import Views, discover
+from rowfall.targets.views import Select, Views, discover
 
 pytestmark = pytest.mark.xdist_group("engine")
 
@@ -268,7 +267,7 @@ class Pairing:
         own = facts(asking(self.engine), self.staged, self.table)
         assert own is not None
         views = discover(asking(self.engine), self.staged, self.table)
-        for statement in (*clone(own, prefix), *views.statements(prefix, prefix)):
+        for statement in (*clone(own, prefix), *views.create(prefix, prefix)):
             run(self.engine, *statement.parts)
         self.insert(self.staged, prefix, views)
         for table in self.case.tables:
@@ -376,7 +375,7 @@ def test_no_views_cost_one_query(engine: Engine, database: str) -> None:
     assert not views
     assert len(asked) == 1
     assert views == Views(database, "t")
-    assert (views.names, views.pairs("p"), views.statements("p", "p")) == ((), (), ())
+    assert (views.names, views.pairs("p"), views.create("p", "p")) == ((), (), ())
     assert views.settings == {}
     assert not discover(asking(engine), database, "no such table")
 
@@ -390,10 +389,10 @@ def test_what_a_plan_shows(engine: Engine, database: str) -> None:
         Pair(database, "o", "p_t0"), Pair(database, "p", "p_t1"), Pair(database, "q", "p_t2"),
     )  # fmt: skip
     assert views.collapses
-    assert [str(s).split()[1] for s in views.statements("p", "p")] == ["TABLE"] * 3 + [
+    assert [str(s).split()[1] for s in views.create("p", "p")] == ["TABLE"] * 3 + [
         "MATERIALIZED"
     ] * 3
-    assert views.twins("p") == views.statements("p", "p")[:3]
+    assert views.create_tables("p") == views.create("p", "p")[:3]
     make(engine, database, "DROP VIEW {db}.x SYNC")
     assert views != discover(asking(engine), database, "t")
 
@@ -418,7 +417,7 @@ def test_a_failing_view_fails_the_insert(engine: Engine, database: str) -> None:
     own = facts(asking(engine), database, "t")
     assert own is not None
     views = discover(asking(engine), database, "t")
-    for statement in (*clone(own, PREFIX), *views.statements(PREFIX, PREFIX)):
+    for statement in (*clone(own, PREFIX), *views.create(PREFIX, PREFIX)):
         run(engine, *statement.parts)
     with pytest.raises(RowfallError, match="while pushing to view"):
         run(
@@ -568,7 +567,7 @@ def test_rights_that_are_enough(service: Guarded, guarded: tuple[Server, str]) -
     own = facts(asking(loader), database, "t")
     assert own is not None
     views = discover(asking(loader), database, "t")
-    for statement in (*clone(own, PREFIX), *views.statements(PREFIX, PREFIX)):
+    for statement in (*clone(own, PREFIX), *views.create(PREFIX, PREFIX)):
         run(loader, *statement.parts)
     run(
         loader,

@@ -39,7 +39,7 @@ from rowfall.publish import rescue
 from rowfall.publish.reconcile import follow
 from rowfall.publish.rescue import Rescue, Rescuers
 from rowfall.run import work_queue
-from rowfall.run.executor import Executor
+from rowfall.run.executor import FIRST_LANE, Executor
 from rowfall.run.landing.base import Done, Means
 from rowfall.run.work_queue import Work, WorkQueue
 from rowfall.targets.base import Publish
@@ -214,7 +214,7 @@ def _load(process: Process, ledger: Ledger) -> None:
     for number, split in enumerate(SPLITS):
         if split.id not in known:
             executor.queue.put(0, Work(number, [split]))
-    executor._work(executor.FIRST_LANE)
+    executor._work(FIRST_LANE)
     if executor.queue.fatal is not None:
         raise executor.queue.fatal
     if executor.tally.failures:

@@ -5,13 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
-# Strings and quoted names as a whole: what is in them means nothing here.
-_TOKEN = re.compile(
-    r"""'(?:[^'\\]|\\.|'')*'|`(?:[^`\\]|\\.|``)*`|"(?:[^"\\]|\\.|"")*"|[()\[\]{},]|[^()\[\]{},'"`]+|.""",
-    re.DOTALL,
-)
+from rowfall.core.sql_tokens import closing, items, tokens
+
 _CALL = re.compile(r"\s*(\w+)\s*(\(?)")
 _QUOTED = re.compile(r"\s*'((?:[^'\\]|\\.|'')*)'\s*\Z", re.DOTALL)
 _ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.)|''", re.DOTALL)
@@ -78,7 +74,7 @@ class Spread:
 
 
 def parse(text: str) -> Engine:
-    """``engine_full`` of a table, or the engine of a schema.
+    """Parse ``engine_full`` of a table, or the engine of a schema.
 
     Raises:
         ValueError: it does not look like an engine.
@@ -88,21 +84,12 @@ def parse(text: str) -> Engine:
         raise ValueError(f"no table engine: {text[:80]!r}")
     if not match[2]:
         return Engine(match[1], (), text[match.end() :].strip())
-    depth, cuts = 1, [match.end()]
-    for token in _TOKEN.finditer(text, match.end()):
-        word = token[0]
-        if word in "'\"`":
-            break  # a quote that nothing ends
-        if word in "([{":
-            depth += 1
-        elif word in ")]}":
-            depth -= 1
-        if not depth or (depth == 1 and word == ","):
-            cuts.append(token.end())
-        if not depth:
-            parts = tuple(text[a : b - 1].strip() for a, b in pairwise(cuts))
-            return Engine(match[1], parts if any(parts) else (), text[token.end() :].strip())
-    raise ValueError(f"a table engine without an end: {text[:80]!r}")
+    words = tokens(text[match.end() - 1 :])
+    try:
+        end = closing(words, 0)
+    except ValueError:
+        raise ValueError(f"a table engine without an end: {text[:80]!r}") from None
+    return Engine(match[1], tuple(items(words[1:end])), "".join(words[end + 1 :]).strip())
 
 
 def spread(engine: Engine) -> Spread:

@@ -224,7 +224,7 @@ def open_shards(
             stack.callback(known[node].close)
         return known[node]
 
-    nodes = tuple((n, known[n], target.on(place(n), *tables.local)) for n in chosen)
+    nodes = tuple((n, known[n], target.on_node(place(n), *tables.local)) for n in chosen)
     return Shards(cluster, entry, tables, nodes, reach)
 
 

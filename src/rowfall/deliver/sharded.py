@@ -25,7 +25,7 @@ _ASK_LANE = 99
 def sending(writer: Writer, keyed: Keyed) -> Writer:
     """The writer as one whose INSERTs send each row to its shard."""
     assert isinstance(writer.target, Table)  # noqa: S101 - clusters are of tables
-    return replace(writer, target=writer.target.spread(keyed.cluster, keyed.key))
+    return replace(writer, target=writer.target.distributed(keyed.cluster, keyed.key))
 
 
 class Filtered:

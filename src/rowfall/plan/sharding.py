@@ -154,7 +154,7 @@ def spread(session: Session, inputs: Inputs) -> Inputs:
     if way == FILTER:
         return replace(inputs, only=keyed.condition(0))
     assert isinstance(session.target, Table)  # noqa: S101 - clusters are of tables
-    return replace(inputs, target=session.target.spread(keyed.cluster, keyed.key))
+    return replace(inputs, target=session.target.distributed(keyed.cluster, keyed.key))
 
 
 def _no_filter(session: Session, inputs: Inputs, keyed: Keyed) -> str:

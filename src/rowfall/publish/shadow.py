@@ -56,7 +56,10 @@ class Shadow:
             return
         self.drop()
         # The target's own comes last: where it is, the others are.
-        for statement in (*twins.views.twins(self.name), *staging.clone(twins.facts, self.name)):
+        for statement in (
+            *twins.views.create_tables(self.name),
+            *staging.clone(twins.facts, self.name),
+        ):
             self._engine.run(Statement(statement, allowed))
 
     def gather(

@@ -47,7 +47,7 @@ class Twins:
             None where a table that views read from keeps no rows to count.
         """
         total = rows[prefix]
-        twins = self.views.twin_names(prefix)
+        twins = self.views.staging_names(prefix)
         for view in self.views.views:
             source = prefix if view.source < 0 else twins[view.source]
             if source not in rows:
@@ -85,7 +85,7 @@ class Twins:
             return ()
         return (
             *staging.clone(self.facts, prefix),
-            *self.views.statements(prefix, prefix),
+            *self.views.create(prefix, prefix),
         )
 
     def pairs(self, prefix: str) -> tuple[Pair, ...]:

@@ -13,7 +13,8 @@ from rowfall.core.options import Options
 from rowfall.core.results import Report
 from rowfall.ledger import Ledger, LoadRow
 from rowfall.run import summary
-from rowfall.targets import open_target, state_folder
+from rowfall.targets import open_target
+from rowfall.targets.base import state_folder
 
 
 def reports(to: str | None) -> list[Report]:

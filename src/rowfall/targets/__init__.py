@@ -1,15 +1,29 @@
-"""Which target a text means: one line per kind, drivers and details imported late."""
+"""Targets of rows, one file per kind: a table, exported files, nothing.
+
+A target gives text and facts and runs no statement; engines do, and publish makes rows visible.
+Imports core.
+"""
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
+from importlib import import_module
+from typing import cast
 
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.targets.base import Target
+
+REGISTRY = {
+    "folder": "table:open_folder",
+    "clickhouse": "table:open_server",
+    "clickhouses": "table:open_server",
+    "file": "export:open_export",
+    "s3": "export:open_export",
+    "null": "null:open_null",
+}
+"""Kind -> module in this package and function; it takes (text, table, options, password)."""
 
 DEFAULT_FOLDER = "rowfall-data"
 # Ends of names that make a path an export pattern and not a data folder.
@@ -18,60 +32,43 @@ _FILE = re.compile(
 )
 
 
-def state_folder() -> Path:
-    """Where ledgers are kept for targets that have no folder of their own."""
-    home = os.environ.get("ROWFALL_HOME")
-    if home:
-        return Path(home)
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "rowfall"
-
-
 def open_target(
     to: str | None, table: str, options: Options, password: Secret | None = None
 ) -> Target:
-    """The target that ``to`` names; ``table`` may be ``database.table``.
+    """Return the target that ``to`` names.
 
     Args:
+        to: a data folder, a file pattern or a URI; None for the default folder.
+        table: may be ``database.table``.
         password: for a server, instead of the one in the URI or the environment.
 
     Raises:
         UsageError: a scheme that is not known, or a pattern that cannot hold ``--files``.
     """
     text = to or DEFAULT_FOLDER
+    module, _, name = REGISTRY[_kind(text)].partition(":")
+    factory = getattr(import_module(f"rowfall.targets.{module}"), name)
+    return cast("Target", factory(text, table, options, password))
+
+
+def _kind(text: str) -> str:
     if text == "null:":
-        from rowfall.targets.null import Null
-
-        return Null(state_folder() / "rowfall.ledger")
-    if text.startswith("s3://") or _FILE.search(text):
-        from rowfall.targets.export import Export
-
-        return Export(text.removeprefix("file://"), state_folder() / "rowfall.ledger", options)
-    database, _, name = table.rpartition(".")
-    if set(table) & set("{}"):
-        raise UsageError(
-            f"the engine takes no braces in the name of a table: {table}",
-            hint="Give another name with --table.",
-        )
-    scheme = text.split("://", 1)[0].lower() if "://" in text else ""
-    if scheme in ("clickhouse", "clickhouses"):
-        from rowfall.targets.table import on_server
-
-        return on_server(text, database, name, state_folder(), password)
-    if scheme and scheme != "file":
+        return "null"
+    scheme = text.split("://", 1)[0].lower() if "://" in text else "file"
+    if scheme == "file":
+        return "file" if _FILE.search(text) else "folder"
+    if scheme not in REGISTRY or scheme in ("folder", "null"):
         raise UsageError(
             f"{scheme}:// is not a target",
             hint="Targets are a folder (embedded ClickHouse), clickhouse://host:8123/database, "
             "null:, or files to write: a path or s3:// URL that ends in a format such as "
             "part_{n}.csv.gz.",
         )
-    from rowfall.targets.table import embedded
-
-    folder = Path(text.removeprefix("file://")).absolute()
-    return embedded(folder, database or "default", name)
+    return scheme
 
 
 def default_table(source: str) -> str:
-    """A table name from the source's text: ``/data/trips_*.csv.gz`` -> ``trips``."""
+    """Return a table name made from the source's text: ``/data/trips_*.csv.gz`` -> ``trips``."""
     path = source.split("?")[0].rstrip("/")
     name = path.rsplit("/", 1)[-1]
     if "*" in name and not re.search(r"[A-Za-z]", name.split(".")[0].replace("*", "")):

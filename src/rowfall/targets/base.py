@@ -1,7 +1,8 @@
-"""What every target can say. Targets are text and facts; they never run a statement."""
+"""The protocol of targets: text and facts for a load; they never run a statement."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,8 +20,24 @@ SHADOW_SUFFIX = "_whole"
 """End of the name of the table that gathers a load until its end (``--atomic``, ``--replace``)."""
 
 
+LEDGER_NAME = "rowfall.ledger"
+
+
+def state_folder() -> Path:
+    """Return the folder of the ledgers of targets that have no folder of their own."""
+    home = os.environ.get("ROWFALL_HOME")
+    if home:
+        return Path(home)
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "rowfall"
+
+
+def state_ledger() -> Path:
+    """Return the ledger of targets that are no database."""
+    return state_folder() / LEDGER_NAME
+
+
 class Publish(StrEnum):
-    """How rows of a finished attempt become visible."""
+    """Way in which rows of a finished attempt become visible."""
 
     ATTACH = "attach"  # staging table, ATTACH PARTITION ALL FROM it
     RENAME = "rename"  # one local file per attempt, renamed when complete
@@ -47,7 +64,7 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class ServerAt:
-    """Where a server is and who asks.
+    """Address and user of a server.
 
     Attributes:
         options: settings for every statement.
@@ -66,7 +83,7 @@ class ServerAt:
 
 
 class Target(Protocol):
-    """One place for rows. At most five methods; differences are data.
+    """One place for rows; how targets differ is data in :class:`Caps`.
 
     Attributes:
         text: as typed, without secrets.
@@ -88,12 +105,17 @@ class Target(Protocol):
     secrets: tuple[Secret, ...]
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
-        """Statements that make the target, or a table like it by another name; each may be
-        repeated without harm."""
+        """Return the statements that make the target, or a table like it by another name; each may
+        be repeated without harm."""
 
     def into(self, staging: str, schema: Schema) -> SqlText:
-        """The INTO part of the attempt's INSERT."""
+        """Return the INTO part of the attempt's INSERT."""
 
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
-        """Name of the staging table or file: holds the attempt's id, so a late zombie of an
-        older attempt writes into a dead place. ``number`` is the group's, from 0."""
+        """Return the name of the staging table or file.
+
+        It holds the attempt's id, so an older attempt that still runs cannot write into it.
+
+        Args:
+            number: of the group, from 0.
+        """

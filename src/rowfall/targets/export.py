@@ -14,7 +14,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.targets.base import Caps, Publish, ServerAt
+from rowfall.targets.base import Caps, Publish, ServerAt, state_ledger
 
 NUMBER = "{n}"
 
@@ -79,13 +79,18 @@ class Export:
         return SqlText.of(f"FUNCTION s3({quote(url)}", *s3_access.signature(self._keys), tail)
 
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
-        """The final name for ``attempt_id`` "" and in buckets, else a hidden name beside it."""
+        """Return the final name for attempt "" and in buckets, else a hidden one beside it."""
         width = len(str(self.files - 1))
         final = self.pattern.replace(NUMBER, f"{number:0{width}}")
         if self.remote or not attempt_id:
             return final
         path = Path(final)
         return str(path.with_name(f".{path.name}.{attempt_id}"))
+
+
+def open_export(text: str, table: str, options: Options, password: Secret | None) -> Export:
+    """Return the target of files under a path or an s3:// URL."""
+    return Export(text.removeprefix("file://"), state_ledger(), options)
 
 
 def _make_folder(folder: Path) -> None:

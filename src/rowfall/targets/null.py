@@ -1,4 +1,4 @@
-"""``null:`` reads everything and keeps nothing: the floor that a load can reach."""
+"""``null:``: reads everything and keeps nothing, to measure the least time of a load."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 from rowfall.core import sql
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Schema
+from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.targets.base import Caps, Publish, ServerAt
+from rowfall.targets.base import Caps, Publish, ServerAt, state_ledger
 
 
 class Null:
-    """Rows are read, converted and dropped."""
+    """Target that reads, converts and drops rows."""
 
     def __init__(self, ledger_path: Path) -> None:
         self.text = "null:"
@@ -35,3 +36,8 @@ class Null:
 
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
         return ""
+
+
+def open_null(text: str, table: str, options: Options, password: Secret | None) -> Null:
+    """Return the target ``null:``."""
+    return Null(state_ledger())

@@ -1,24 +1,25 @@
-"""Facts about a table, and how its staging twin is made and dropped.
+"""Facts about a table, and the statements that make and drop a staging table for it.
 
-A twin has the table's columns, codecs, indices, projections, constraints, keys, TTL and storage
-policy, because ATTACH PARTITION FROM demands them, and settings that keep its parts as they were
-written. The twin of a replicated table is a plain one: it needs no Keeper, and its parts may be
-attached to the replicated table all the same.
+A staging table has the columns, codecs, indices, projections, constraints, keys, TTL and storage
+policy of its table, because ATTACH PARTITION FROM demands them, and settings that keep its parts
+as they were written. That of a replicated table is a plain one: it needs no Keeper, and its parts
+can be attached to the replicated table all the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rowfall.core import sql
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Ask
+from rowfall.core.sql_tokens import closing, find_last, identifier, items, tokens
 from rowfall.core.sqltext import SqlText, quote
 
 HIDDEN = "[HIDDEN]"
-"""What the server shows in the place of a secret."""
+"""The text that the server shows in place of a secret."""
 
 # Parts in staging must stay as they were written until they are attached: a merge would mix rows
 # that a crash has already published with rows that it has not, and collapse or expire rows before
@@ -67,7 +68,7 @@ _HINT = "Give a table of the MergeTree family, or a Null, Memory or Log table."
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What the server says about one table.
+    """One table as the server describes it.
 
     Attributes:
         uuid: of the table; zeros in databases that give none.
@@ -98,13 +99,13 @@ class TableFacts:
 
     @property
     def collapses(self) -> bool:
-        """Whether the engine unites rows of equal keys: ``optimize_on_insert = 0`` keeps counts."""
+        """True when it unites rows of equal keys: ``optimize_on_insert = 0`` keeps counts."""
         match = _FAMILY.match(self.engine)
         return match is not None and match[2] != "MergeTree"
 
     @property
     def publish_kind(self) -> str:
-        """``attach`` (parts of a twin), ``null`` (nothing stays) or ``direct`` (no staging).
+        """``attach`` (by a staging table), ``null`` (nothing stays) or ``direct`` (no staging).
 
         Raises:
             TargetError: rows cannot be loaded into such a table.
@@ -122,7 +123,7 @@ class TableFacts:
 
     @property
     def refreshes(self) -> bool:
-        """Refreshable views run by the clock: no INSERT fires them."""
+        """True for a refreshable view, which runs by the clock: no INSERT fires it."""
         return self._head()[:1] == ["REFRESH"]
 
     @property
@@ -131,14 +132,14 @@ class TableFacts:
         head, uuid = self._head(), self.uuid
         if head[:1] == ["TO"] and head[1] != "INNER":
             if head[2:3] == ["."]:
-                return ident(head[1]) or "", ident(head[3]) or ""
-            return self.database, ident(head[1]) or ""
+                return identifier(head[1]) or "", identifier(head[3]) or ""
+            return self.database, identifier(head[1]) or ""
         if head[:1] == ["TO"]:  # TO INNER UUID '...': a profile may ask for this form
             uuid = head[3].strip("'")
         return self.database, f".inner.{self.table}" if uuid == _NO_UUID else f".inner_id.{uuid}"
 
     def _head(self) -> list[str]:
-        """What follows a view's name in its CREATE statement."""
+        """Return the tokens after a view's name in its CREATE statement."""
         words = [w for w in tokens(self.create_query) if not w.isspace()]
         words = words[words.index("VIEW") + 1 :]
         words = words[3:] if words[1:2] == ["."] else words[1:]
@@ -146,7 +147,7 @@ class TableFacts:
 
 
 def facts(ask: Ask, database: str, table: str) -> TableFacts | None:
-    """Facts about one table, None where there is none that the user may see.
+    """Return the facts about one table, None where there is none that the user may see.
 
     Raises:
         TargetError: rows cannot be loaded into such a table.
@@ -158,7 +159,7 @@ def facts(ask: Ask, database: str, table: str) -> TableFacts | None:
 
 
 def lookup(ask: Ask, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], TableFacts]:
-    """Facts about tables and views of any engine, by database and name, in one query."""
+    """Return the facts about tables and views of any engine, by database and name, in one query."""
     wanted = set(names)
     if not wanted:
         return {}
@@ -183,17 +184,17 @@ def lookup(ask: Ask, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], 
 
 
 def clone(table: TableFacts, staging: str) -> tuple[SqlText, ...]:
-    """Statements that make the empty twin ``staging`` in the table's database.
+    """Return the statements that make the empty table ``staging`` in the table's database.
 
     Raises:
         TargetError: the table cannot be staged.
     """
-    twin = sql.qualified(table.database, staging)
+    at = sql.qualified(table.database, staging)
     if table.publish_kind == "direct":
         raise TargetError(
             f"{table.database}.{table.table} cannot be staged: {table.engine} tables have no parts"
         )
-    create = f"CREATE TABLE {twin} AS {table.qualified}"
+    create = f"CREATE TABLE {at} AS {table.qualified}"
     if table.publish_kind == "null":
         return (SqlText.of(create),)
     if HIDDEN in table.engine_full:  # the keys of a disk: only the server can copy them
@@ -203,21 +204,21 @@ def clone(table: TableFacts, staging: str) -> tuple[SqlText, ...]:
                 "that the server does not show",
                 hint="Name the disk in the server's configuration, not in the table's settings.",
             )
-        items = ", ".join(f"{name} = {value}" for name, value in _KEEP.items())
-        return SqlText.of(create), SqlText.of(f"ALTER TABLE {twin} MODIFY SETTING {items}")
+        kept = ", ".join(f"{name} = {value}" for name, value in _KEEP.items())
+        return SqlText.of(create), SqlText.of(f"ALTER TABLE {at} MODIFY SETTING {kept}")
     return (SqlText.of(f"{create} ENGINE = {plain_engine(table)}"),)
 
 
 def allowances(known: Iterable[str]) -> dict[str, int]:
-    """Settings for the statements of :func:`clone`, among those that the engine knows.
+    """Return settings for the statements of :func:`clone`, among those that the engine knows.
 
-    A twin of a table with ``LowCardinality(UInt8)`` and the like cannot be made without.
+    A table with ``LowCardinality(UInt8)`` and the like cannot be made without.
     """
     return {name: 1 for name in sorted(known) if _ALLOWANCE.fullmatch(name)}
 
 
 def plain_engine(table: TableFacts) -> str:
-    """The ENGINE clause of a twin: not replicated, with settings that keep parts as they are.
+    """Return the ENGINE clause of a staging table: not replicated, and it keeps parts as they are.
 
     Raises:
         TargetError: the table was made in the syntax of 2017.
@@ -225,30 +226,30 @@ def plain_engine(table: TableFacts) -> str:
     words = tokens(table.engine_full)
     engine = words[0].removeprefix("Replicated")
     end = closing(words, 1) + 1 if words[1:2] == ["("] else 1
-    arguments = split(words[2 : end - 1]) if end > 1 else []
+    arguments = items(words[2 : end - 1]) if end > 1 else []
     # Path in Keeper and name of the replica: two literals in front of the engine's own arguments.
     if table.replicated and [item[:1] for item in arguments[:2]] == ["'", "'"]:
         del arguments[:2]
     rest = words[end:]
-    at = _find(rest, "SETTINGS")
-    if _find(rest[:at], "ORDER") == len(rest[:at]):
+    at = find_last(rest, "SETTINGS")
+    if find_last(rest[:at], "ORDER") == len(rest[:at]):
         raise TargetError(
             f"{table.database}.{table.table} cannot be staged: it was made in the old syntax, "
             "without ORDER BY",
             hint="Make it again as ENGINE = MergeTree PARTITION BY ... ORDER BY ...",
         )
-    settings = dict(_setting(item) for item in split(rest[at + 1 :]))
+    settings = dict(_setting(item) for item in items(rest[at + 1 :]))
     settings |= {name: str(value) for name, value in _KEEP.items()}
-    items = ", ".join(f"{name} = {value}" for name, value in settings.items())
+    written = ", ".join(f"{name} = {value}" for name, value in settings.items())
     given = f"({', '.join(arguments)})" if arguments else ""
-    return f"{engine}{given}{''.join(rest[:at]).rstrip()} SETTINGS {items}"
+    return f"{engine}{given}{''.join(rest[:at]).rstrip()} SETTINGS {written}"
 
 
 def discard(ask: Ask, prefix: str, databases: Sequence[str] = ()) -> tuple[SqlText, ...]:
-    """Statements that drop ``prefix`` and everything called ``prefix_...``, views first.
+    """Return the statements that drop ``prefix`` and all ``prefix_...``, views first.
 
     Args:
-        databases: where to look. Everywhere by default: the twins of views' tables are in the
+        databases: those to look into. All by default: staging tables of views' tables are in the
             databases of those tables.
     """
     where = f"(name = {quote(prefix)} OR startsWith(name, {quote(prefix + '_')}))"
@@ -262,66 +263,12 @@ def discard(ask: Ask, prefix: str, databases: Sequence[str] = ()) -> tuple[SqlTe
 
 
 def drop(database: str, name: str, *, view: bool = False, size: int = 0) -> SqlText:
-    """The statement that drops a table or view and waits until its space is free."""
+    """Return the statement that drops a table or view and waits until its space is free."""
     kind = "VIEW" if view else "TABLE"
     # Parts that the target has as well count fully against the guard of tables above 50 GB.
     # Profiles may forbid the setting, so it is sent only where it could matter.
     huge = " SETTINGS max_table_size_to_drop = 0" if size > 1 << 33 else ""
     return SqlText.of(f"DROP {kind} IF EXISTS {sql.qualified(database, name)} SYNC{huge}")
-
-
-_TOKEN = re.compile(
-    r"""\s+ | --[^\n]* | /\*.*?\*/
-    | '(?:[^'\\]|\\.|'')*' | `(?:[^`\\]|\\.|``)*` | "(?:[^"\\]|\\.|"")*"
-    | [A-Za-z_]\w* | \d\w* | .""",
-    re.VERBOSE | re.DOTALL | re.ASCII,
-)
-
-
-def tokens(text: str) -> list[str]:
-    """The words, names, literals and signs of SQL as the engine formats it; joined: the text.
-
-    Blanks and comments are tokens as well.
-    """
-    return _TOKEN.findall(text)
-
-
-def ident(word: str) -> str | None:
-    """The name that a token stands for; None for what is no name."""
-    if word[:1] in ("`", '"'):
-        inner = word[1:-1].replace(word[0] * 2, word[0])
-        return re.sub(r"\\(.)", r"\1", inner, flags=re.DOTALL)
-    return word if re.match(r"[A-Za-z_]", word) else None
-
-
-def closing(words: Sequence[str], start: int) -> int:
-    """Where the bracket that opens at ``start`` closes."""
-    return next(i for i, depth in _depths(words, start) if not depth)
-
-
-def split(words: Sequence[str]) -> list[str]:
-    """The items of a list that commas separate."""
-    items, begin = [], 0
-    for i, depth in _depths(words):
-        if words[i] == "," and not depth:
-            items.append("".join(words[begin:i]).strip())
-            begin = i + 1
-    items.append("".join(words[begin:]).strip())
-    return [item for item in items if item]
-
-
-def _depths(words: Sequence[str], start: int = 0) -> Iterator[tuple[int, int]]:
-    """Positions, each with the number of brackets that are open behind it."""
-    depth = 0
-    for i in range(start, len(words)):
-        depth += (words[i] in ("(", "[")) - (words[i] in (")", "]"))
-        yield i, depth
-
-
-def _find(words: Sequence[str], word: str) -> int:
-    """The last place of a word outside all brackets; the length where there is none."""
-    places = [i for i, depth in _depths(words) if words[i] == word and not depth]
-    return places[-1] if places else len(words)
 
 
 def _setting(item: str) -> tuple[str, str]:

@@ -12,10 +12,17 @@ from rowfall.core import sql, uri
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret
 from rowfall.core.model import Encoding, Schema
+from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.targets.base import STAGING_PREFIX, Caps, Publish, ServerAt
+from rowfall.targets.base import (
+    LEDGER_NAME,
+    STAGING_PREFIX,
+    Caps,
+    Publish,
+    ServerAt,
+    state_folder,
+)
 
-LEDGER_NAME = "rowfall.ledger"
 HTTP_PORT, HTTPS_PORT = 8123, 8443
 # Tried in this order; the second is what clickhouse-client knows, too.
 PASSWORD_VARIABLES = ("ROWFALL_PASSWORD", "CLICKHOUSE_PASSWORD")
@@ -46,17 +53,17 @@ class Table:
         self.ledger_path = ledger_path
         self.secrets: tuple[Secret, ...] = (server.password,) if server and server.password else ()
         self.caps = Caps(Publish.ATTACH, PROMISE)
-        # Of a table with a sharding key: the cluster and the key by which an INSERT spreads rows.
-        self._spread: tuple[str, str] | None = None
+        # Cluster and sharding key by which an INSERT distributes rows.
+        self._distributed: tuple[str, str] | None = None
 
-    def on(self, server: ServerAt, database: str, table: str) -> Table:
-        """The same on one node of a cluster, in its own ``database.table``."""
+    def on_node(self, server: ServerAt, database: str, table: str) -> Table:
+        """Return the target on one node of a cluster, in its own ``database.table``."""
         return Table(self.text, database, table, self.ledger_path, server=server)
 
-    def spread(self, cluster: str, key: str) -> Table:
-        """The same, for INSERTs that send each row to the shard that the key says."""
+    def distributed(self, cluster: str, key: str) -> Table:
+        """Return the target for INSERTs that send each row to the shard that the key says."""
         found = copy.copy(self)
-        found._spread = (cluster, key)
+        found._distributed = (cluster, key)
         return found
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
@@ -71,8 +78,8 @@ class Table:
         )
 
     def into(self, staging: str, schema: Schema) -> SqlText:
-        if self._spread is not None:
-            cluster, key = self._spread
+        if self._distributed is not None:
+            cluster, key = self._distributed
             there = ", ".join(map(quote, (cluster, self.database, staging)))
             return SqlText.of(f"FUNCTION cluster({there}, {key})")
         return SqlText.of(sql.qualified(self.database, staging))
@@ -82,23 +89,27 @@ class Table:
 
 
 def embedded(folder: Path, database: str, table: str) -> Table:
-    """A table in a data folder; the ledger lies in it."""
+    """Return a table in a data folder; the ledger lies in it."""
     return Table(str(folder), database, table, folder / LEDGER_NAME, folder=folder)
 
 
-def on_server(
-    text: str, database: str, table: str, state: Path, password: Secret | None = None
-) -> Table:
-    """A table of ``clickhouse://user:password@host:port/database?setting=value``.
+def open_folder(text: str, table: str, options: Options, password: Secret | None) -> Table:
+    """Return a table of the embedded engine in the data folder ``text``."""
+    database, name = _names(table)
+    return embedded(Path(text.removeprefix("file://")).absolute(), database or "default", name)
+
+
+def open_server(text: str, table: str, options: Options, password: Secret | None) -> Table:
+    """Return a table of ``clickhouse://user:password@host:port/database?setting=value``.
 
     Args:
-        database: of ``--table database.table``, "" for the one in the URI, or ``default``.
-        state: folder for the ledger.
+        table: may be ``database.table``, which wins over the database of the URI.
         password: asked for at a prompt; wins over the URI and the environment.
 
     Raises:
         UsageError: no host, or a path that is not one database.
     """
+    database, name = _names(table)
     where = uri.parse(text)
     path = where.path.strip("/")
     why = "" if where.host else f"{where.text} does not say which server"
@@ -112,13 +123,28 @@ def on_server(
     chosen = password or where.password or (Secret(found) if found else None)
     # A password needs somebody whose it is.
     user = where.user or ("default" if chosen else "")
-    options = dict(where.query)
-    cluster = options.pop("cluster", "")
-    server = ServerAt(where.host, port, tls, user, chosen, options, cluster)
+    settings = dict(where.query)
+    cluster = settings.pop("cluster", "")
+    server = ServerAt(where.host, port, tls, user, chosen, settings, cluster)
     # One ledger a server: several rowfalls share it. The hash keeps odd host names apart.
     digest = hashlib.blake2b(f"{where.host}:{port}".encode(), digest_size=4).hexdigest()
-    name = re.sub(r"[^A-Za-z0-9.-]+", "_", where.host)
-    ledger = state / f"{name}-{port}-{digest}.ledger"
+    host = re.sub(r"[^A-Za-z0-9.-]+", "_", where.host)
+    ledger = state_folder() / f"{host}-{port}-{digest}.ledger"
     # Without the password, not with a mask in its place: the text can be pasted and used.
     text = where.text.replace(f":{MASK}@", "@")
-    return Table(text, database or path or "default", table, ledger, server=server)
+    return Table(text, database or path or "default", name, ledger, server=server)
+
+
+def _names(table: str) -> tuple[str, str]:
+    """Return the database, "" where none is given, and the table.
+
+    Raises:
+        UsageError: the engine takes no such name.
+    """
+    if set(table) & set("{}"):
+        raise UsageError(
+            f"the engine takes no braces in the name of a table: {table}",
+            hint="Give another name with --table.",
+        )
+    database, _, name = table.rpartition(".")
+    return database, name

@@ -1,29 +1,45 @@
-"""Materialized views of a table, and their staging twins.
+"""Materialized views of a table, and the staging tables and views that stand in for them.
 
-ATTACH PARTITION makes rows visible without firing views. So an attempt has a twin of every table
-that the views fill, and a twin of every view that reads from a twin and fills one. The INSERT into
-staging fires these block by block, as an INSERT into the table would fire the real ones; then the
-parts of all twins are attached.
+ATTACH PARTITION makes rows visible without firing views. So an attempt has a staging table for
+every table that the views fill, and a staging view for every view that reads from a table of these
+and fills another. The INSERT into staging fires these block by block, as an INSERT into the table
+would fire the real ones; then the parts of all staging tables are attached.
 
-The twin of a view is the view's own SELECT with the table's name replaced. The engine confirms it:
-its query tree of both texts must be the same. What cannot be replaced for sure is refused.
+A staging view is the view's own SELECT with the table's name replaced. The engine confirms it: its
+query tree of both texts must be the same. What cannot be replaced for sure is refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
 
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Ask, Pair
+from rowfall.core.sql_tokens import identifier, tokens
 from rowfall.core.sqltext import SqlText
 from rowfall.targets.staging import HIDDEN, TableFacts, clone, lookup
-from rowfall.targets.view_text import Name, Select, refuse
 
-# Of a query tree: constants may be of the moment (now(), today()), and aliases of tables mean
-# nothing once all names are resolved.
+Name = tuple[str, str]
+"""Database and table."""
+
+# Tables that these read are not among those that the INSERT fires, or hide behind a pattern.
+_FUNCTIONS = frozenset(
+    {"remote", "remoteSecure", "cluster", "clusterAllReplicas", "merge", "view", "loop"}
+)
+_NOT_FROM = re.compile(
+    "SELECT|WHERE|PREWHERE|GROUP|HAVING|QUALIFY|WINDOW|ORDER|LIMIT|OFFSET|SETTINGS|UNION|EXCEPT|"
+    "INTERSECT|ARRAY|ON|USING"
+)
+_HINT = (
+    "Drop or detach the view while loading and fill its table afterwards, or load with --direct, "
+    "where a crash may lose or repeat rows."
+)
+# Left out of a query tree: constants may be of the moment (now(), today()), and aliases of tables
+# mean nothing once all names are resolved.
 _PASSING = re.compile(
     r"constant_value: .*(?=, constant_value_type)|(?<=\d), alias: .*(?=, table_name: )"
 )
@@ -34,8 +50,8 @@ class View:
     """One view that an INSERT fires.
 
     Attributes:
-        source: index of the twin it reads from; -1 is the loaded table.
-        target: index of the twin it fills.
+        source: index of the staging table that it reads from; -1 is that of the loaded table.
+        target: index of the staging table that it fills.
         pieces: its SELECT, cut where the name of what it reads from belongs.
     """
 
@@ -67,12 +83,12 @@ class Views:
 
     @property
     def collapses(self) -> bool:
-        """Whether a table that the views fill unites rows of equal keys."""
+        """True when a table that the views fill unites rows of equal keys."""
         return any(table.collapses for table in self.tables)
 
     @property
     def settings(self) -> Mapping[str, int]:
-        """What the INSERT into staging needs; nothing where there are no views."""
+        """Settings that the INSERT into staging needs; none where there are no views."""
         if not self.views:
             return {}
         return {
@@ -84,21 +100,21 @@ class Views:
             "parallel_view_processing": 1,
         }
 
-    def twins(self, prefix: str) -> tuple[SqlText, ...]:
-        """Statements that make the twins of the views' tables, without any view."""
-        made = (clone(table, _twin(prefix, k)) for k, table in enumerate(self.tables))
+    def create_tables(self, prefix: str) -> tuple[SqlText, ...]:
+        """Return the statements that make the staging tables of the views' tables."""
+        made = (clone(table, _staging_name(prefix, k)) for k, table in enumerate(self.tables))
         return tuple(statement for statements in made for statement in statements)
 
-    def statements(self, prefix: str, staging: str) -> tuple[SqlText, ...]:
-        """Statements that make all twins, once ``staging`` is there.
+    def create(self, prefix: str, staging: str) -> tuple[SqlText, ...]:
+        """Return the statements that make all staging tables and views, once ``staging`` is there.
 
         They take no settings: an engine that appends them would write them into the views.
 
         Args:
-            staging: the twin of the loaded table.
+            staging: the staging table of the loaded table.
         """
         return (
-            *self.twins(prefix),
+            *self.create_tables(prefix),
             *(self._view(prefix, staging, k) for k in range(len(self.views))),
         )
 
@@ -106,41 +122,44 @@ class Views:
         view = self.views[number]
         source = sql.qualified(self.database, staging)
         if view.source >= 0:
-            source = sql.qualified(self.tables[view.source].database, _twin(prefix, view.source))
-        target = sql.qualified(self.tables[view.target].database, _twin(prefix, view.target))
+            source = self._staging(prefix, view.source)
+        target = self._staging(prefix, view.target)
         name = sql.qualified(self.database, f"{prefix}_v{number}")
         return SqlText.of(
             f"CREATE MATERIALIZED VIEW {name} TO {target} AS {source.join(view.pieces)}"
         )
 
-    def twin_names(self, prefix: str) -> tuple[str, ...]:
-        """The twins' names, in the order that :attr:`View.source` counts."""
-        return tuple(_twin(prefix, k) for k in range(len(self.tables)))
+    def _staging(self, prefix: str, number: int) -> str:
+        return sql.qualified(self.tables[number].database, _staging_name(prefix, number))
+
+    def staging_names(self, prefix: str) -> tuple[str, ...]:
+        """Return the names of the staging tables, in the order that :attr:`View.source` counts."""
+        return tuple(_staging_name(prefix, k) for k in range(len(self.tables)))
 
     def pairs(self, prefix: str) -> tuple[Pair, ...]:
-        """The tables that get parts, each with its twin."""
+        """Return the tables that get parts, each with its staging table."""
         return tuple(
-            Pair(table.database, table.table, _twin(prefix, k))
+            Pair(table.database, table.table, _staging_name(prefix, k))
             for k, table in enumerate(self.tables)
             if table.publish_kind == "attach"
         )
 
 
-def _twin(prefix: str, number: int) -> str:
+def _staging_name(prefix: str, number: int) -> str:
     return f"{prefix}_t{number}"
 
 
 def discover(ask: Ask, database: str, table: str) -> Views:
-    """The views that an INSERT into a table fires, those on the tables they fill included.
+    """Find the views that an INSERT into a table fires, also those on the tables that these fill.
 
     One query where there are none.
 
     Raises:
         TargetError: a view cannot be staged; the message names it.
     """
-    home = (database, table)
-    root = lookup(ask, [home]).get(home)
-    places: dict[Name, int] = {home: -1}
+    loaded = (database, table)
+    root = lookup(ask, [loaded]).get(loaded)
+    numbers: dict[Name, int] = {loaded: -1}
     tables: list[TableFacts] = []
     views: list[View] = []
     reads: dict[Name, set[Name]] = {}
@@ -148,27 +167,31 @@ def discover(ask: Ask, database: str, table: str) -> Views:
     while level:
         found = _found(ask, level)
         targets = {view: facts.fills for view, facts in found.items()}
-        known = lookup(ask, set(targets.values()) - set(places))
+        known = lookup(ask, set(targets.values()) - set(numbers))
         fresh: list[TableFacts] = []
         for source in level:
             here = (source.database, source.table)
             for name in (view for view in source.views if view in found):
-                if targets[name] not in places:
+                if targets[name] not in numbers:
                     fresh.append(_stageable(name, targets[name], known))
-                    places[targets[name]] = len(tables) + len(fresh) - 1
-                if targets[name] == home:
-                    refuse(name, "it fills the table that is loaded")
+                    numbers[targets[name]] = len(tables) + len(fresh) - 1
+                if targets[name] == loaded:
+                    _refuse(name, "it fills the table that is loaded")
                 pieces, others = _rewritten(ask, found[name], here)
-                views.append(View(name, places[here], places[targets[name]], pieces))
+                views.append(View(name, numbers[here], numbers[targets[name]], pieces))
                 reads[name] = others
         tables += fresh
         level = fresh
-    _no_other_reads(ask, reads, {*places, *reads})
+    _no_other_reads(ask, reads, {*numbers, *reads})
     return Views(database, table, tuple(tables), tuple(views))
 
 
 def _found(ask: Ask, tables: Sequence[TableFacts]) -> dict[Name, TableFacts]:
-    """The views of some tables that fire on INSERT."""
+    """Return the views of some tables that fire on INSERT.
+
+    Raises:
+        TargetError: this user may not see one, or it is of a kind that cannot be staged.
+    """
     names = sorted({view for table in tables for view in table.views})
     found = lookup(ask, names)
     for name in names:
@@ -179,46 +202,46 @@ def _found(ask: Ask, tables: Sequence[TableFacts]) -> dict[Name, TableFacts]:
                 hint=f"GRANT SHOW COLUMNS, SELECT ON {sql.qualified(*name)}",
             )
         if found[name].engine != "MaterializedView":
-            refuse(name, f"its engine is {found[name].engine}")
+            _refuse(name, f"its engine is {found[name].engine}")
     return {name: facts for name, facts in found.items() if not facts.refreshes}
 
 
 def _stageable(view: Name, target: Name, known: Mapping[Name, TableFacts]) -> TableFacts:
     table = known.get(target)
     if table is None:
-        refuse(view, f"it fills {'.'.join(target)}, which is missing or may not be seen")
+        _refuse(view, f"it fills {'.'.join(target)}, which is missing or may not be seen")
     try:
         kind = table.publish_kind
     except TargetError:
         kind = "direct"
     if kind == "direct":
-        refuse(view, f"it fills {'.'.join(target)}, and {table.engine} tables cannot be staged")
+        _refuse(view, f"it fills {'.'.join(target)}, and {table.engine} tables cannot be staged")
     return table
 
 
 def _rewritten(ask: Ask, view: TableFacts, source: Name) -> tuple[tuple[str, ...], set[Name]]:
-    """The view's SELECT, cut at ``source``; the other tables that it names."""
+    """Return the view's SELECT, cut at ``source``, and the other tables that it names."""
     name = (view.database, view.table)
     if HIDDEN in view.select:
-        refuse(name, "its text holds a secret that the server does not show")
+        _refuse(name, "its text holds a secret that the server does not show")
     text = Select(view.select, name)
     pieces = text.cut(source)
     if len(pieces) > 2 and ask("SELECT getSetting('allow_experimental_analyzer')") == [[False]]:
         # There only the leftmost means the inserted block, the others the whole table.
-        refuse(name, f"it names {'.'.join(source)} twice, and the new analyzer is switched off")
+        _refuse(name, f"it names {'.'.join(source)} twice, and the new analyzer is switched off")
     try:
         ask(f"DESCRIBE TABLE ({view.select})")  # the tree does not ask for rights
         before = _tree(ask, view.select)
         after = _tree(ask, sql.qualified(*source).join(pieces))
     except RowfallError as error:
-        refuse(name, error.message)
+        _refuse(name, error.message)
     if before != after:
-        refuse(name, f"its text is ambiguous where it names {'.'.join(source)} or its columns")
+        _refuse(name, f"its text is ambiguous where it names {'.'.join(source)} or its columns")
     return pieces, {table for _, table in text.tables()} - {source}
 
 
 def _tree(ask: Ask, select: str) -> list[str]:
-    """How the engine understands a SELECT: every name resolved, aliases of tables numbered."""
+    """Return the query tree of a SELECT: every name resolved, aliases of tables numbered."""
     rows = ask(
         f"EXPLAIN QUERY TREE passes = 1 SELECT * FROM ({select}) "
         "SETTINGS allow_experimental_analyzer = 1"
@@ -237,7 +260,7 @@ def _no_other_reads(ask: Ask, reads: Mapping[Name, set[Name]], filled: set[Name]
         while queue:
             if queue & filled:
                 other = ".".join(min(queue & filled))
-                refuse(view, f"it also reads {other}, which the same rows change")
+                _refuse(view, f"it also reads {other}, which the same rows change")
             seen |= queue
             behind: set[Name] = set()
             for name, facts in lookup(ask, queue).items():
@@ -246,3 +269,146 @@ def _no_other_reads(ask: Ask, reads: Mapping[Name, set[Name]], filled: set[Name]
                 elif facts.engine == "MaterializedView":
                     behind.add(facts.fills)
             queue = behind - seen
+
+
+# --- the text of a view ------------------------------------------------------------------------
+
+
+def _refuse(view: Name, reason: str) -> NoReturn:
+    """Raise the TargetError that names the view."""
+    raise TargetError(f"cannot stage the view {'.'.join(view)}: {reason}", hint=_HINT)
+
+
+@dataclass(slots=True)
+class Select:
+    """The text of a SELECT as the engine formats it: words of the grammar in upper case, tables
+    with their database.
+
+    Attributes:
+        words: all tokens; joined they are the text.
+        solid: where ``words`` are no blanks or comments.
+    """
+
+    text: str
+    view: Name
+    words: list[str] = field(init=False)
+    solid: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.words = tokens(self.text)
+        self.solid = [
+            i
+            for i, word in enumerate(self.words)
+            if not word.isspace() and not word.startswith(("--", "/*"))
+        ]
+
+    def word(self, at: int) -> str:
+        """Return the token at a position in ``solid``, "" outside of the text."""
+        return self.words[self.solid[at]] if 0 <= at < len(self.solid) else ""
+
+    def dotted(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield every ``a.b`` and ``a.b.c`` with its position; the last name of ``a.*`` is ""."""
+        at = 0
+        while at < len(self.solid):
+            names = []
+            start = at
+            while (name := identifier(self.word(at))) and self.word(at + 1) == ".":
+                names.append(name)
+                at += 2
+            if names:
+                yield start, [*names, name or ""]
+            at += 1
+
+    def tables(self) -> Iterator[tuple[int, Name]]:
+        """Yield every position at which a table is named."""
+        lists = self._lists()
+        for at, names in self.dotted():
+            if len(names) == 2 and names[1] and self._names_table(at, lists):
+                yield at, (names[0], names[1])
+
+    def _names_table(self, at: int, lists: set[int]) -> bool:
+        before, earlier = self.word(at - 1), self.word(at - 2)
+        if before == "(":
+            return earlier == "IN" and self.word(at + 3) == ")"
+        joined = before == "JOIN" and earlier != "ARRAY"
+        return joined or before in ("FROM", "IN") or at - 1 in lists
+
+    def _lists(self) -> set[int]:
+        """Return the positions of commas between the tables of a FROM."""
+        commas = set()
+        inside = [False]
+        for at in range(len(self.solid)):
+            word = self.word(at)
+            if word in ("(", "["):
+                inside.append(False)
+            elif word in (")", "]"):
+                inside.pop()
+            elif word in ("FROM", "JOIN"):
+                inside[-1] = word == "FROM" or self.word(at - 1) != "ARRAY"
+                if identifier(self.word(at + 1)) in _FUNCTIONS and self.word(at + 2) == "(":
+                    _refuse(self.view, f"it reads tables by way of {self.word(at + 1)}()")
+            elif _NOT_FROM.fullmatch(word):
+                inside[-1] = False
+            elif word == "," and inside[-1]:
+                commas.add(at)
+        return commas
+
+    def cut(self, source: Name) -> tuple[str, ...]:
+        """Cut the text at every mention of ``source``; joined with another name it reads that.
+
+        Columns may go on to be qualified with the old name: it becomes an alias.
+
+        Raises:
+            TargetError: there is no mention, or one that may be something else.
+        """
+        places = [at for at, table in self.tables() if table == source]
+        shown = ".".join(source)
+        if not places:
+            _refuse(self.view, f"its text does not name {shown}; was that renamed?")
+        scoped = [at for at in places if self.word(at - 1) not in ("IN", "(")]
+        aliases = {at: self._alias(at + 3) for at in scoped}
+        bare = [at for at, alias in aliases.items() if alias is None]
+        own = aliases[scoped[0]] if len(scoped) == 1 else None
+        words: list[str | None] = list(self.words)
+        for at, names in self.dotted():
+            if at in places:
+                words[self.solid[at]] = None
+                self._blank(words, at + 1, 2)
+                if at in bare:
+                    words[self.solid[at + 2]] = f" AS {sql.name(source[1])}"
+            elif tuple(names) == source:
+                _refuse(self.view, f"{shown} in it may be the table or a column")
+            elif tuple(names[:2]) == source:
+                if not bare and own is None:
+                    _refuse(self.view, f"it names {shown} under several aliases")
+                words[self.solid[at]] = sql.name(own or source[1])
+                self._blank(words, at + 1, 2)
+            elif names[0] == source[1] and not bare and source[1] not in self._names(places):
+                if own is None:
+                    _refuse(self.view, f"it names {shown} under several aliases")
+                words[self.solid[at]] = sql.name(own)
+        return _pieces(words)
+
+    def _blank(self, words: list[str | None], at: int, count: int) -> None:
+        for place in range(at, at + count):
+            words[self.solid[place]] = ""
+
+    def _alias(self, at: int) -> str | None:
+        return identifier(self.word(at + 1)) if self.word(at) == "AS" else None
+
+    def _names(self, places: Sequence[int]) -> set[str]:
+        """Return names that may stand before a column: aliases, and tables at other positions."""
+        named = {self._alias(at) or "" for at in range(len(self.solid))}
+        ends = [at for at in range(len(self.solid)) if self.word(at) == "AS"]
+        named |= {identifier(self.word(at - 1)) or "" for at in ends if self.word(at + 1) == "("}
+        return named | {table for at, (_, table) in self.tables() if at not in places}
+
+
+def _pieces(words: Sequence[str | None]) -> tuple[str, ...]:
+    pieces = [""]
+    for word in words:
+        if word is None:
+            pieces.append("")
+        else:
+            pieces[-1] += word
+    return tuple(pieces)
