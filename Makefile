@@ -11,14 +11,19 @@ STAMP := .venv/.made-$(KEY)
 BIN := .venv/bin
 CRATE := crates/rowfall-decode
 # Built again when a source of the crate has changed.
-DECODER := .venv/.decoder-$(shell cat $(CRATE)/Cargo.* $(CRATE)/pyproject.toml \
+SOURCES := $(shell cat $(CRATE)/Cargo.* $(CRATE)/pyproject.toml \
 	$(shell find $(CRATE)/src -name '*.rs' | sort) | sha256sum | cut -c1-16)
-PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
+DECODER := .venv/.decoder-$(SOURCES)
+# The tests take the release build where it is there, and otherwise one without link-time
+# optimisation, which takes minutes.
+TESTED := $(or $(wildcard $(DECODER)),.venv/.decoder-quick-$(SOURCES))
+# --no-loadscope-reorder: tests/conftest.py says which group starts first.
+PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help venv decoder demo rust memcheck test fast check faults bench lock clean
+.PHONY: help venv decoder demo rust memcheck test test-all fast check faults bench lock clean
 
 help:  ## list the targets
-	@sed -nE 's/^([a-z]+):.*  ## (.*)/\1|\2/p' $(MAKEFILE_LIST) | \
+	@sed -nE 's/^([a-z-]+):.*  ## (.*)/\1|\2/p' $(MAKEFILE_LIST) | \
 		while IFS='|' read -r name text; do printf '%-8s %s\n' "$$name" "$$text"; done
 
 venv: $(STAMP)  ## make .venv from requirements-dev.lock
@@ -32,10 +37,11 @@ $(STAMP):
 
 decoder: $(DECODER)  ## build rowfall-decode into .venv, where there is a Rust toolchain
 
-$(DECODER): $(STAMP)
+.venv/.decoder-%: $(STAMP)
 	@if command -v cargo >/dev/null; then \
 		PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pip install -q --no-deps --no-build-isolation \
-			--force-reinstall ./$(CRATE) && rm -f .venv/.decoder-* && touch $@; \
+			--force-reinstall $(if $(findstring quick,$@),-C build-args="--profile quick") \
+			./$(CRATE) && rm -f .venv/.decoder-* && touch $@; \
 	else \
 		echo "no Rust toolchain: text is parsed by the engine itself, which takes more CPU"; \
 	fi
@@ -45,8 +51,9 @@ demo: venv decoder  ## load, query and resume, step by step, in a temporary fold
 
 rust: venv  ## style and tests of the crate
 	@command -v cargo >/dev/null || { echo "make test needs a Rust toolchain (cargo)"; exit 1; }
-	cd $(CRATE) && cargo fmt --check && cargo clippy -q --all-targets -- -D warnings && \
-		cargo test -q --release
+	cd $(CRATE) && cargo fmt --check && \
+		cargo clippy -q --profile quick --all-targets -- -D warnings && \
+		cargo test -q --profile quick
 
 # Not part of the tests, as it builds them once more. valgrind knows no AVX-512: the rest is run.
 memcheck:  ## tests of the crate under valgrind: a read or write where none belongs is an error
@@ -63,10 +70,24 @@ check: venv  ## style, types and import rules
 	$(BIN)/lint-imports
 
 fast: check  ## check, then the tests that need no service
-	$(PYTEST) tests/unit
+	$(PYTEST) -m "not long" tests/unit
 
-test: check rust decoder  ## check, then every test, against real services
-	@$(PYTEST)
+# Style, types, import rules and the crate are checked beside the Python tests, with what those
+# leave of the processors. What is said comes when all has ended, and pytest's last line last.
+define BESIDE
+log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
+nice $(MAKE) --no-print-directory check rust >"$$log" 2>&1 & beside=$$!; \
+trap 'kill $$beside 2>/dev/null; rm -f "$$log"' EXIT; \
+failed=0; $(1) || failed=$$?; \
+wait $$beside || { echo "make check rust:"; cat "$$log"; failed=1; }; \
+exit $$failed
+endef
+
+test: $(TESTED)  ## what a merge has to pass: style, types, the crate, and the tests of the gate
+	@$(call BESIDE,$(PYTEST) --durations=20 -m "not long")
+
+test-all: $(TESTED)  ## the same with every test and more examples of each: an hour
+	@export ROWFALL_TESTS=all; $(call BESIDE,$(PYTEST) --durations=20)
 
 # ROWFALL_FAULT_SEED=N repeats a run, ROWFALL_FAULT_ROUNDS=N makes it shorter or longer.
 faults: check  ## the fault tests again and again: 200 rounds of each kind of test

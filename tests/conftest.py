@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from faults.kills import SEED
+from gate import ALL
 from lab.azure import Azure
 from lab.clickhouse import ClickHouse
 from lab.cluster import Cluster
@@ -23,7 +24,9 @@ from lab.seaweed import Seaweed
 
 # Shared machines pause for longer than any per-example deadline; the test timeout still holds.
 # The gate tries the same examples each time; runs by hand look for new ones.
-settings.register_profile("rowfall", deadline=None, derandomize="CI" in os.environ)
+settings.register_profile(
+    "rowfall", deadline=None, derandomize="CI" in os.environ, max_examples=100 if ALL else 40
+)
 settings.load_profile("rowfall")
 
 
@@ -42,13 +45,36 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return f"{len(val)} bytes" if isinstance(val, bytes) and len(val) > 60 else None
 
 
+# Tests of a cluster stay on one worker: each would start its servers, and hurt those of the other.
+CLUSTERS = ("cluster22", "cluster21", "cluster4")
+# The groups by how long they take: the longest starts first, so that all workers end together.
+# Tests of other groups follow, then the tests that any worker may run.
+GROUPS = (*CLUSTERS, "engine", "server")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Put a test into the group of the cluster that it uses."""
+    for name in CLUSTERS:
+        if name in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group(name))
+            return
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Two workers that share a group would each start its servers, and hurt those of the other."""
-    if config.getoption("loadgroup", default=False):
-        apart = [i for i in items if i.get_closest_marker("xdist_group") and "@" not in i.nodeid]
-        if apart:
-            raise pytest.UsageError(f"pytest-xdist has put {apart[0].nodeid} into no group")
+    """Start the longest groups first; refuse to run where pytest-xdist keeps no groups together."""
+    if not config.getoption("loadgroup", default=False):
+        return
+    apart = [i for i in items if i.get_closest_marker("xdist_group") and "@" not in i.nodeid]
+    if apart:
+        raise pytest.UsageError(f"pytest-xdist has put {apart[0].nodeid} into no group")
+
+    def order(item: pytest.Item) -> int:
+        group = item.nodeid.partition("@")[2]
+        return GROUPS.index(group) if group in GROUPS else len(GROUPS) + (not group)
+
+    items.sort(key=order)
 
 
 @pytest.fixture(scope="session")
@@ -93,6 +119,13 @@ def cluster22() -> Iterator[Cluster]:
     A test that kills a node starts it again.
     """
     with Cluster.start(2, 2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def cluster21() -> Iterator[Cluster]:
+    """Two shards without replicas, for tests that are not about replicas."""
+    with Cluster.start(2, 1) as cluster:
         yield cluster
 
 

@@ -14,8 +14,6 @@ from lab.cluster import Node as Started
 from rowfall.cluster.discover import Asks, Cluster, discover
 from rowfall.core.errors import TargetError
 
-# One cluster for all of its tests: four servers take half of a small machine.
-pytestmark = pytest.mark.xdist_group("cluster22")
 Log = Callable[..., Asks]
 
 

@@ -22,8 +22,6 @@ from rowfall.engines import relay
 from rowfall.engines._connect import Address
 from rowfall.engines.server import Server
 
-# One cluster for all of its tests: four servers take half of a small machine.
-pytestmark = pytest.mark.xdist_group("cluster22")
 SESAME = "sesame-0123456789"
 Reach = Callable[..., Server]
 

@@ -18,8 +18,6 @@ from rowfall.cluster.tables import Tables, look
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Column, Schema
 
-# One cluster for all of its tests: four servers take half of a small machine.
-pytestmark = pytest.mark.xdist_group("cluster22")
 SCHEMA = Schema(
     (Column("a", "UInt64"), Column("s", "LowCardinality(String)"), Column("v", "UInt32")),
     order_by="a",

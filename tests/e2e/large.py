@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from e2e.tools import made
@@ -10,6 +11,7 @@ ROWS = 400_000
 LINES = 250_000
 
 
+@functools.cache
 def parquet(rows: int = ROWS, key: str = "number") -> bytes:
     """Row groups of about 0.6 MB that hardly pack; ``key`` says what ``id`` is."""
     return made(
@@ -19,6 +21,7 @@ def parquet(rows: int = ROWS, key: str = "number") -> bytes:
     )
 
 
+@functools.cache
 def lines(
     format: str = "CSVWithNames", name: str = "concat('n,\"', hex(sipHash128(number)))"
 ) -> bytes:

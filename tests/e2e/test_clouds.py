@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -23,6 +24,7 @@ from e2e.large import ROWS as LARGE
 from e2e.tools import Shell
 from lab.azure import Azure
 from lab.clickhouse import ClickHouse
+from lab.cluster import Cluster
 from lab.google import Google
 from lab.seaweed import Seaweed
 from rowfall.core.listing import Split
@@ -212,7 +214,13 @@ def large(cloud: Cloud, key: str) -> tuple[tuple[str, ...], int]:
     return (f"{cloud.at}/cut/{key}", "--table", "t", "--attempt-bytes", "1MB", way), rows
 
 
-@pytest.mark.xdist_group("cluster22")
+@pytest.fixture
+def fleet(shell: Shell, cluster21: Cluster) -> Iterator[Fleet]:
+    fleet = Fleet(shell, cluster21)
+    yield fleet
+    fleet.drop()
+
+
 @pytest.mark.parametrize("cloud", ["gs", "az"], indirect=True)
 @pytest.mark.parametrize("key", CUT)
 def test_one_large_object_loads_on_all_shards(fleet: Fleet, cloud: Cloud, key: str) -> None:
@@ -228,8 +236,7 @@ def test_one_large_object_loads_on_all_shards(fleet: Fleet, cloud: Cloud, key: s
     assert not fleet.left()
 
 
-@pytest.mark.xdist_group("cluster22")
-@pytest.mark.parametrize("cloud", ["gs", "az"], indirect=True)
+@pytest.mark.parametrize("cloud", ["gs", pytest.param("az", marks=pytest.mark.long)], indirect=True)
 @pytest.mark.parametrize("key", CUT)
 def test_a_killed_load_goes_on_with_the_ranges(fleet: Fleet, cloud: Cloud, key: str) -> None:
     args, rows = large(cloud, key)

@@ -13,7 +13,6 @@ from e2e.tools import Shell, csv
 from lab.process import wait_until
 from lab.seaweed import Seaweed
 
-pytestmark = pytest.mark.xdist_group("cluster22")
 HEAD = ("id", "name")
 
 

@@ -15,7 +15,7 @@ from lab.cluster import Cluster
 from lab.disk import MountError, SmallDisk
 from lab.seaweed import Seaweed
 
-pytestmark = pytest.mark.xdist_group("cluster22")
+pytestmark = pytest.mark.xdist_group("own clusters")
 
 _DISK = """\
 <clickhouse><storage_configuration>

@@ -13,7 +13,6 @@ from lab.cluster import Cluster
 from lab.islet import only
 from lab.seaweed import Seaweed
 
-pytestmark = pytest.mark.xdist_group("cluster22")
 FILES, ROWS = 6, 2_000
 KEY = ("--shard-key", "id")
 

@@ -13,7 +13,6 @@ from lab import mirror
 from lab.cluster import Cluster
 from lab.seaweed import Seaweed
 
-pytestmark = pytest.mark.xdist_group("cluster22")
 FILES, ROWS = 6, 1_000
 ALL = FILES * ROWS
 COLUMNS = "id UInt64, name String"

@@ -9,9 +9,16 @@ import pytest
 
 from e2e.fleet import Fleet
 from e2e.large import LINES, ROWS, lines, parquet, shares
+from e2e.tools import Shell
+from lab.cluster import Cluster
 from lab.seaweed import Seaweed
 
-pytestmark = pytest.mark.xdist_group("cluster22")
+
+@pytest.fixture
+def fleet(shell: Shell, cluster21: Cluster) -> Iterator[Fleet]:
+    fleet = Fleet(shell, cluster21)
+    yield fleet
+    fleet.drop()
 
 
 @pytest.mark.parametrize("way", ["--pull", "--push"])

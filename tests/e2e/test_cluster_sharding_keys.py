@@ -13,7 +13,6 @@ from e2e.tools import Shell, csv
 from lab.cluster import Cluster
 from lab.seaweed import Seaweed
 
-pytestmark = pytest.mark.xdist_group("cluster22")
 HEAD = ("id", "small", "name", "code")
 SCHEMA = ("--schema", "id Int64, small Int32, name String, code Nullable(Int16)")
 PULL = ("--pull", "--decoder", "never")

@@ -26,7 +26,7 @@ from rowfall.lab.cluster import Lab
 from rowfall.lab.node import Node
 from rowfall.lab.process import spawn
 
-pytestmark = pytest.mark.xdist_group("cluster22")
+pytestmark = pytest.mark.xdist_group("own clusters")
 
 
 class Bench:

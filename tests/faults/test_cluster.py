@@ -24,7 +24,7 @@ from lab.process import wait_until
 from lab.rows import COLUMNS, Rows, checksum, leftovers, make_rows
 from lab.seaweed import Seaweed
 
-pytestmark = [pytest.mark.xdist_group("cluster22"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 Hurt = Callable[[Process, Cluster], None]
 _numbers = itertools.count()

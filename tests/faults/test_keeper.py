@@ -25,8 +25,6 @@ from rowfall.ledger.leases import Move
 from rowfall.publish.publisher import Publisher
 from rowfall.targets.staging import clone, facts
 
-pytestmark = pytest.mark.xdist_group("cluster22")
-
 PARTITIONS = 100
 # A request to Keeper is given up after 10 s (operation_timeout_ms), and the session with it.
 AWAY_SECONDS = 12.0

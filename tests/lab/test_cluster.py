@@ -8,8 +8,6 @@ from lab.cluster import Cluster
 from lab.http import Web
 from lab.process import ServiceError
 
-pytestmark = pytest.mark.xdist_group("cluster22")
-
 
 def test_replicates_and_distributes(cluster22: Cluster) -> None:
     one, two, three, four = cluster22.nodes

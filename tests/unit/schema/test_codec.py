@@ -18,6 +18,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gate import ALL, part
 from rowfall.core.model import Column, Encoding, Kind
 from rowfall.schema.codec import Evidence, Type, codec, parse_type
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
@@ -32,6 +33,7 @@ OTHERS = [
     "Enum8('a' = 1, 'it\\'s' = 2)", "Decimal(9, 2)", "Decimal(38, 10)", "Decimal(76, 0)",
 ]  # fmt: skip
 TIMES = ["Date", "Date32", "DateTime", "DateTime('UTC')", "DateTime64(3)", "DateTime64(9, 'UTC')"]
+TYPES = [*INTS, *FLOATS, *OTHERS, *TIMES]
 
 NUMBERS = [
     "0", "1", "-1", "+5", "-0", "007", "127", "128", "-128", "-129", "255", "256", "300", "32767",
@@ -214,13 +216,17 @@ def check(engine: Chdb, write: Write, encoding: Encoding, type_: str, text: str)
     return accepted
 
 
-@pytest.mark.parametrize("type_", [*INTS, *FLOATS, *OTHERS, *TIMES])
+@pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("encoding", [CSV, TSV, JSON], ids=lambda e: e.format)
 def test_every_text_is_its_value_or_an_error(
     chdb_engine: Chdb, write: Write, encoding: Encoding, type_: str
 ) -> None:
-    for text in [*NUMBERS, *WORDS, *MOMENTS]:
-        check(chdb_engine, write, encoding, type_, text)
+    own = NUMBERS if type_ in (*INTS, *FLOATS) else MOMENTS if type_ in TIMES else WORDS
+    for texts in (NUMBERS, WORDS, MOMENTS):
+        # In the gate a type meets half of the texts that look like its values and some others.
+        start = TYPES.index(type_) + len(encoding.format)
+        for text in part(texts, 2 if texts is own else 6, start):
+            check(chdb_engine, write, encoding, type_, text)
 
 
 @pytest.mark.parametrize("type_", INTS)
@@ -269,7 +275,7 @@ def test_any_string_of_digits(
         path.write_bytes(data if isinstance(data, bytes) else data.encode())
         return path
 
-    @settings(max_examples=25)
+    @settings(max_examples=25 if ALL else 8)
     @given(st.from_regex(r"\A[-+]?[0-9]{1,45}\Z"))
     @example(str(2**64 + 5))
     @example("0" * 30 + "7")
@@ -279,7 +285,7 @@ def test_any_string_of_digits(
     run()
 
 
-@pytest.mark.parametrize("type_", [*INTS, *FLOATS, *OTHERS, *TIMES])
+@pytest.mark.parametrize("type_", TYPES)
 def test_nothing_is_never_a_value(chdb_engine: Chdb, write: Write, type_: str) -> None:
     target, nulls = parse_type(type_), []
     rows = {CSV: ["1,\n", "1,\\N\n"], TSV: ["1\t\n", "1\t\\N\n"],
