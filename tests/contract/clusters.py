@@ -11,9 +11,9 @@ from typing import Any
 
 from lab.clickhouse import Account, ClickHouse
 from lab.cluster import Node
-from rowfall.cluster.discover import Asks, Cluster, discover
+from rowfall.cluster.topology import Cluster, discover
 from rowfall.core.masked import Secret
-from rowfall.core.model import Statement
+from rowfall.core.model import Ask, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.ask import ask, read_rows
 from rowfall.engines.server import Server
@@ -32,7 +32,7 @@ class Login:
         port = node.http if isinstance(node, Node) else node.http_port
         who = account or Account(node.user, node.password)
         self.server = Server("127.0.0.1", port, user=who.user, password=Secret(who.password))
-        self.asks: Asks = partial(ask, self.server)
+        self.asks: Ask = partial(ask, self.server)
 
     def cluster(self, name: str = "lab") -> Cluster:
         return discover(self.asks, name)

@@ -11,10 +11,11 @@ from contract.clusters import Login, add_user, down, paused
 from lab.clickhouse import Account
 from lab.cluster import Cluster as Lab
 from lab.cluster import Node as Started
-from rowfall.cluster.discover import Asks, Cluster, discover
+from rowfall.cluster.topology import Cluster, discover
 from rowfall.core.errors import TargetError
+from rowfall.core.model import Ask
 
-Log = Callable[..., Asks]
+Log = Callable[..., Ask]
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def login() -> Iterator[Log]:
     """Ask a node as the lab's user or another one."""
     logins: list[Login] = []
 
-    def open_(node: Started, account: Account | None = None) -> Asks:
+    def open_(node: Started, account: Account | None = None) -> Ask:
         logins.append(Login(node, account))
         return logins[-1].asks
 

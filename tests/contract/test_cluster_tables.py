@@ -11,10 +11,9 @@ from lab.clickhouse import Account, ClickHouse
 from lab.cluster import Cluster as Lab
 from lab.cluster import Node as Started
 from lab.process import ServiceError, wait_until
-from rowfall.cluster.creation import Ddl, statements
-from rowfall.cluster.discover import Cluster, Node, discover
-from rowfall.cluster.on_cluster import run_on_cluster
-from rowfall.cluster.tables import Tables, look
+from rowfall.cluster.ddl import Ddl, create_statements, run_on_cluster
+from rowfall.cluster.tables import Tables, find_tables
+from rowfall.cluster.topology import Cluster, Node, discover
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Column, Schema
 
@@ -43,10 +42,12 @@ def make(
 ) -> tuple[Tables, tuple[Ddl, ...]]:
     """What a load would do before it begins; gives what is there afterwards."""
     cluster = at.cluster()
-    done = statements(look(at.asks, cluster, database, "t"), cluster, schema, **options)  # type: ignore[arg-type]
+    done = create_statements(
+        find_tables(at.asks, cluster, database, "t"), cluster, schema, **options
+    )  # type: ignore[arg-type]
     for ddl in done:
         assert run_on_cluster(at.run, at.asks, cluster, ddl) == ()
-    return look(at.asks, cluster, database, "t"), done
+    return find_tables(at.asks, cluster, database, "t"), done
 
 
 def healthy(lab: Lab) -> bool:
@@ -67,7 +68,7 @@ def engines(lab: Lab, database: str, table: str) -> list[str]:
 
 def test_replicated_tables_are_made(cluster22: Lab, login: Log) -> None:
     at, database = login(cluster22.nodes[0]), new_database()
-    before = look(at.asks, at.cluster(), database, "t")
+    before = find_tables(at.asks, at.cluster(), database, "t")
     assert [len(before.missing), len(before.missing_over)] == [4, 4]
     assert not before.exists
     assert before.local == (database, "t_local")
@@ -126,12 +127,12 @@ def test_a_merge_tree_is_the_local_table(cluster4: Lab, login: Log) -> None:
     at.run(f"CREATE DATABASE {database} ON CLUSTER lab")
     columns = "a UInt64, b UInt8 DEFAULT 7, c UInt8 MATERIALIZED 1, d UInt8 ALIAS 2"
     at.run(f"CREATE TABLE {database}.t ON CLUSTER lab ({columns}) ENGINE = MergeTree ORDER BY a")
-    tables = look(at.asks, at.cluster(), database, "t")
+    tables = find_tables(at.asks, at.cluster(), database, "t")
     assert tables.direct
     assert tables.complete
     assert tables.local == (database, "t")
     assert tables.columns == (("a", "UInt64"), ("b", "UInt8"))
-    assert statements(tables, at.cluster()) == ()
+    assert create_statements(tables, at.cluster()) == ()
     cluster4.nodes[3].query(f"DROP TABLE {database}.t SYNC")
     tables, (ddl,) = make(at, database, None)
     assert ddl.what == f"table {database}.t"
@@ -159,7 +160,7 @@ def test_what_is_missing_is_made_like_the_rest(cluster22: Lab, login: Log) -> No
     wanted = last.query(definition)
     last.query(f"DROP DATABASE {database} SYNC")
     cluster = at.cluster()
-    tables = look(at.asks, cluster, database, "t")
+    tables = find_tables(at.asks, cluster, database, "t")
     assert tables.missing == tables.missing_over == cluster.nodes[3:]
     assert tables.local == (database, "rows")
     assert tables.sharding_key == "a"
@@ -200,7 +201,7 @@ def test_tables_that_differ(cluster4: Lab, login: Log, change: str, message: str
         for node in (*cluster4.nodes[:2], cluster4.nodes[3]):
             node.query(f"ALTER TABLE {database}.t_local ADD COLUMN w UInt8")
     with pytest.raises(TargetError, match=message):
-        look(at.asks, at.cluster(), database, "t")
+        find_tables(at.asks, at.cluster(), database, "t")
 
 
 @pytest.mark.parametrize(
@@ -227,7 +228,7 @@ def test_tables_that_cannot_be_loaded(
     else:
         at.run(f"CREATE TABLE {database}.t ON CLUSTER lab (a UInt64) ENGINE = {engine}")
     with pytest.raises(TargetError, match=message):
-        look(at.asks, at.cluster(), database, "t")
+        find_tables(at.asks, at.cluster(), database, "t")
 
 
 def test_no_right_for_on_cluster(cluster4: Lab, login: Log) -> None:
@@ -252,7 +253,7 @@ def test_a_node_that_hangs_is_named(cluster4: Lab, login: Log, mode: str) -> Non
                             "distributed_ddl_task_timeout": 2})  # fmt: skip
 
     cluster = at.cluster()
-    (ddl, *_) = statements(look(at.asks, cluster, database, "t"), cluster, SCHEMA)
+    (ddl, *_) = create_statements(find_tables(at.asks, cluster, database, "t"), cluster, SCHEMA)
     with paused(cluster4.nodes[3]):
         with pytest.raises(
             TargetError, match=r"not made in time .* by shard 4 replica 1"
@@ -268,7 +269,7 @@ def test_a_node_that_hangs_is_named(cluster4: Lab, login: Log, mode: str) -> Non
 def test_a_node_that_was_slow_is_waited_for(cluster4: Lab, login: Log) -> None:
     at, database, cluster = login(cluster4.nodes[0]), new_database(), None
     cluster = at.cluster()
-    (ddl, *_) = statements(look(at.asks, cluster, database, "t"), cluster, SCHEMA)
+    (ddl, *_) = create_statements(find_tables(at.asks, cluster, database, "t"), cluster, SCHEMA)
 
     def run(sql: str, settings: Mapping[str, str | int | float]) -> list[list[object]]:
         with paused(cluster4.nodes[3]):
@@ -284,9 +285,9 @@ def test_a_node_that_is_down_is_left_behind(cluster4: Lab, login: Log) -> None:
     show = f"SELECT count() FROM system.databases WHERE name = '{database}'"
     with down(cluster4.nodes[2]):
         cluster = at.cluster()
-        tables = look(at.asks, cluster, database, "t")
+        tables = find_tables(at.asks, cluster, database, "t")
         assert len(tables.missing) == 3
-        (ddl, *_) = statements(tables, cluster, SCHEMA)
+        (ddl, *_) = create_statements(tables, cluster, SCHEMA)
         assert run_on_cluster(at.run, at.asks, cluster, ddl) == (cluster.nodes[2],)
     wait_until(lambda: cluster4.nodes[2].query(show) == "1\n", 20, "the queue")
 
@@ -319,7 +320,7 @@ def test_keeper_is_away(cluster22: Lab, login: Log) -> None:
     with down(cluster22.nodes[0]):
         cluster = at.cluster()
         assert [bool(node.error) for node in cluster.nodes] == [True, False, False, False]
-        (ddl, *_) = statements(look(at.asks, cluster, database, "t"), cluster, SCHEMA)
+        (ddl, *_) = create_statements(find_tables(at.asks, cluster, database, "t"), cluster, SCHEMA)
         with pytest.raises(TargetError, match="Keeper does not answer") as caught:
             run_on_cluster(at.run, at.asks, cluster, ddl)
         assert caught.value.transient
@@ -350,7 +351,7 @@ def loose() -> Iterator[list[ClickHouse]]:
 def test_without_a_keeper_each_node_is_told(loose: list[ClickHouse], login: Log) -> None:
     at, database = login(loose[0]), new_database()
     cluster: Cluster = at.cluster()
-    done = statements(look(at.asks, cluster, database, "t"), cluster, SCHEMA)
+    done = create_statements(find_tables(at.asks, cluster, database, "t"), cluster, SCHEMA)
     with pytest.raises(TargetError, match="no Zookeeper") as caught:
         run_on_cluster(at.run, at.asks, cluster, done[0])
     assert "each node" in (caught.value.hint or "")
@@ -360,11 +361,11 @@ def test_without_a_keeper_each_node_is_told(loose: list[ClickHouse], login: Log)
 
     for ddl in done:
         assert run_on_cluster(at.run, at.asks, cluster, ddl, each=each) == ()
-    tables = look(at.asks, cluster, database, "t")
+    tables = find_tables(at.asks, cluster, database, "t")
     assert tables.complete
     assert tables.engine.name == "MergeTree"
-    replicated = look(at.asks, cluster, database, "r")
-    (ddl, _) = statements(replicated, cluster, SCHEMA, replicated=False)
+    replicated = find_tables(at.asks, cluster, database, "r")
+    (ddl, _) = create_statements(replicated, cluster, SCHEMA, replicated=False)
     assert ddl.what == f"table {database}.r_local"
 
 

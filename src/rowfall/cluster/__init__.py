@@ -1,5 +1,5 @@
-"""Clusters: nodes and shards, tables and DDL on all of them, sharding keys.
+"""Clusters: which nodes there are, their tables and DDL, sharding keys, the writers of a load.
 
-How a load uses shards belongs to plan, deliver and publish.
-Imports ledger, schema, targets, engines, core.
+How a load is shared out among shards lives in plan, how rows get there in deliver.
+Imports targets, engines and core.
 """

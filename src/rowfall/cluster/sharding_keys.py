@@ -1,4 +1,4 @@
-"""Which shard a row belongs on, as the Distributed tables of a cluster say it.
+"""Sharding keys: the shard that a row belongs on, as Distributed tables compute it.
 
 ClickHouse writes out each shard as often as its weight says, one after the other, and a row belongs
 on the one at the place ``key % length`` of that list. Negative keys count as unsigned numbers of
@@ -11,15 +11,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rowfall.cluster.discover import Asks, Cluster, on_nodes
+from rowfall.cluster.topology import Cluster, on_nodes
 from rowfall.core.errors import TargetError
+from rowfall.core.model import Ask
 from rowfall.core.sqltext import quote
 
 RAND = "rand()"
 # Sharding keys that are as well served by any even share.
 _FREE = frozenset({RAND, "rand32()", "rand64()", "randcanonical()"})
 # Each reading of a file would give another value: a row could be kept by all shards or by none.
-_FICKLE = re.compile(
+_VARYING = re.compile(
     r"\b(rand\w*|generate\w+|fuzz\w+|now\w*|today|yesterday|uptime|rowNumber\w+|nonDeterministic\w*|"
     r"hostName|fqdn|serverUUID|dictGet\w*|joinGet\w*|current\w+|shardNum|tcpPort)\s*\(",
     re.IGNORECASE,
@@ -27,62 +28,64 @@ _FICKLE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Keyed:
+class ShardingKey:
     """The sharding key of a table.
 
     Attributes:
         cluster: its name.
-        key: an expression of the table's columns.
+        expression: SQL of the table's columns.
         weights: of the shards, in their order; 0 for one that gets no new rows.
-        mirrored: each replica has a table of its own, and rows that are sent to a shard are
+        unreplicated: each replica has a table of its own, and rows that are sent to a shard are
             written to all of them by the cluster (``internal_replication = 0``).
     """
 
     cluster: str
-    key: str
+    expression: str
     weights: tuple[int, ...]
-    mirrored: bool = False
+    unreplicated: bool = False
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Which part of the rows each shard gets, if the key spreads them evenly."""
+        """Share of the rows that each shard gets, if the key distributes them evenly."""
         total = sum(self.weights)
         return tuple(weight / total for weight in self.weights)
 
     @property
-    def fickle(self) -> bool:
-        """Whether reading a row again may give its key another value."""
-        return _FICKLE.search(self.key) is not None
+    def varies(self) -> bool:
+        """True when reading a row again may give its key another value."""
+        return _VARYING.search(self.expression) is not None
 
     def condition(self, at: int) -> str:
-        """SQL that is true for the rows of the shard at this position."""
+        """Return SQL that is true for the rows of the shard at this position, from 0."""
         start, stop = sum(self.weights[:at]), sum(self.weights[: at + 1])
         if start == stop:
             return "0"
         # Shorter numbers are filled up with zeros: -1 as Int32 is 4,294,967,295.
-        slot = f"reinterpretAsUInt64({self.key}) % {sum(self.weights)}"
+        slot = f"reinterpretAsUInt64({self.expression}) % {sum(self.weights)}"
         return (
             f"{slot} = {start}" if stop - start == 1 else f"{slot} BETWEEN {start} AND {stop - 1}"
         )
 
 
 def is_free(key: str) -> bool:
-    """Whether a sharding key leaves it open where a row is."""
+    """Tell whether rows may be on any shard by this sharding key."""
     return key.replace(" ", "").lower() in _FREE
 
 
-def keyed(asks: Asks, cluster: Cluster, key: str, *, mirrored: bool = False) -> Keyed:
-    """The key with the weights of the shards, on which all nodes have to agree.
+def read_sharding_key(
+    asks: Ask, cluster: Cluster, key: str, *, unreplicated: bool = False
+) -> ShardingKey:
+    """Return the key with the weights of the shards, on which all nodes have to agree.
 
     Args:
-        mirrored: see :class:`Keyed`.
+        unreplicated: see :class:`ShardingKey`.
 
     Raises:
         TargetError: they do not; or a shard is away, so that its rows could go nowhere, or a
             replica that nobody would bring them to later.
     """
     away = next((node for node in cluster.nodes if node.error), None)
-    if mirrored and away is not None:
+    if unreplicated and away is not None:
         raise TargetError(
             f"{away.name} of the cluster {cluster.name!r} does not answer: {away.error}; the "
             "replicas have tables of their own, and it would never get the rows of this load",
@@ -112,7 +115,7 @@ def keyed(asks: Asks, cluster: Cluster, key: str, *, mirrored: bool = False) -> 
     weights = said[first]
     if not any(weights):
         raise TargetError(f"no shard of the cluster {cluster.name!r} has a weight")
-    return Keyed(cluster.name, key, weights, mirrored)
+    return ShardingKey(cluster.name, key, weights, unreplicated)
 
 
 def _weights(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:

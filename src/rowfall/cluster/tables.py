@@ -1,4 +1,4 @@
-"""What there is for a table on the nodes of a cluster, and whether rows may be loaded into it.
+"""The tables of a load on the nodes of a cluster: what there is, and whether it can be loaded.
 
 Rows go into a local table on each shard; a Distributed table over it shows all of them. Where the
 table itself is a MergeTree on the shards, it is the local one, and nothing is put over it.
@@ -6,22 +6,31 @@ table itself is a MergeTree on the shards, it is the local one, and nothing is p
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, TypeVar
 
-from rowfall.cluster.discover import Asks, Cluster, Node, on_nodes
-from rowfall.cluster.engine_text import Engine, Spread, expand, macros_of, parse, spread
+from rowfall.cluster.topology import Cluster, Node, on_nodes
 from rowfall.core.errors import RowfallError, TargetError
+from rowfall.core.model import Ask
+from rowfall.core.sql_tokens import closing, items, tokens
 from rowfall.core.sqltext import quote
 from rowfall.engines.codes import ACCESS_DENIED
 
 LOCAL_SUFFIX = "_local"
 """End of the name of the local tables that rowfall makes."""
 
-_NO_ENGINE = Engine("")
+_CALL = re.compile(r"\s*(\w+)\s*(\(?)")
+_QUOTED = re.compile(r"\s*'((?:[^'\\]|\\.|'')*)'\s*\Z", re.DOTALL)
+_ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.)|''", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
+_MACRO = re.compile(r"\{(\w+)\}")
+_FAMILY = re.compile(r"(Replicated|Shared)?(\w*MergeTree)\Z")
+# The path in Keeper and the name of the replica.
+_OWN_ARGUMENTS = 2
 _Value = TypeVar("_Value")
 
 
@@ -43,7 +52,65 @@ UNION ALL SELECT 'column', database, table, name, type, default_kind, '', '', po
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TableEngine:
+    """A table engine: its name and its arguments as they are written.
+
+    Attributes:
+        rest: what follows: ORDER BY, SETTINGS and so on.
+    """
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    rest: str = ""
+
+    @property
+    def replicated(self) -> bool:
+        """True when all replicas of a shard get what one of them has."""
+        match = _FAMILY.match(self.name)
+        return match is not None and bool(match[1])
+
+    @property
+    def merge_tree(self) -> bool:
+        return _FAMILY.match(self.name) is not None
+
+    @property
+    def meaning(self) -> str:
+        """The engine without the arguments that differ from replica to replica."""
+        own = _OWN_ARGUMENTS if self.replicated and _is_path(self.arguments) else 0
+        return f"{self.name}({', '.join(self.arguments[own:])})"
+
+    @property
+    def text(self) -> str:
+        return f"{self.name}({', '.join(self.arguments)})" if self.arguments else self.name
+
+    def replicate(self, path: str, replica: str) -> TableEngine:
+        """Return the replicated engine of the same family; itself when it is one."""
+        if self.replicated:
+            return self
+        return TableEngine(f"Replicated{self.name}", (path, replica, *self.arguments), self.rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Distributed:
+    """The arguments of a Distributed table.
+
+    Attributes:
+        cluster: may hold macros.
+        database: "" for each server's own default.
+        sharding_key: "" when there is none.
+    """
+
+    cluster: str
+    database: str
+    table: str
+    sharding_key: str = ""
+
+
+_NO_ENGINE = TableEngine("")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTable:
     """A table on one node.
 
     Attributes:
@@ -51,7 +118,7 @@ class Found:
         columns: name, type and kind ("", ``DEFAULT``, ``MATERIALIZED``, ...), in order.
     """
 
-    engine: Engine
+    engine: TableEngine
     uuid: str
     definition: str
     partition_by: str
@@ -81,28 +148,28 @@ class Tables:
     local: tuple[str, str]
     direct: bool = False
     columns: tuple[tuple[str, str], ...] = ()
-    engine: Engine = _NO_ENGINE
+    engine: TableEngine = _NO_ENGINE
     sharding_key: str = ""
     missing: tuple[Node, ...] = ()
     missing_over: tuple[Node, ...] = ()
     databases: Mapping[str, Mapping[Node, str]] = field(default_factory=dict)
-    like: Found | None = None
-    like_over: Found | None = None
+    like: NodeTable | None = None
+    like_over: NodeTable | None = None
     uuids: Mapping[Node, str] = field(default_factory=dict)
 
     @property
     def exists(self) -> bool:
-        """Whether the local table is there on some node, so that its columns are settled."""
+        """True when some node has the local table, so that its columns are given."""
         return self.like is not None
 
     @property
     def complete(self) -> bool:
-        """Whether nothing has to be made on the nodes that answer."""
+        """True when nothing has to be made on the nodes that answer."""
         return not (self.missing or self.missing_over)
 
 
-def look(asks: Asks, cluster: Cluster, database: str, table: str) -> Tables:
-    """What the nodes that answer have for ``database.table``; three small statements at most.
+def find_tables(asks: Ask, cluster: Cluster, database: str, table: str) -> Tables:
+    """Find what the nodes that answer have of ``database.table``, in three small statements.
 
     Raises:
         TargetError: the tables of the nodes differ, are of a kind that cannot be loaded, belong to
@@ -111,7 +178,7 @@ def look(asks: Asks, cluster: Cluster, database: str, table: str) -> Tables:
     named, usual = (database, table), (database, table + LOCAL_SUFFIX)
     bases, tables = _found(asks, cluster, named, usual)
     there = tables[named]
-    over = _spread_of(cluster, there, f"{database}.{table}")
+    over = _over(cluster, there, f"{database}.{table}")
     direct = bool(there) and over is None
     at = (over.database, over.table) if over else named if direct else usual
     if at not in tables:  # a Distributed table that somebody made over another one
@@ -141,9 +208,9 @@ def look(asks: Asks, cluster: Cluster, database: str, table: str) -> Tables:
 
 
 def _found(
-    asks: Asks, cluster: Cluster, *names: tuple[str, str]
-) -> tuple[dict[str, dict[Node, str]], dict[tuple[str, str], dict[Node, Found]]]:
-    """For each database its engine, for each table what it is, on each node that has it.
+    asks: Ask, cluster: Cluster, *names: tuple[str, str]
+) -> tuple[dict[str, dict[Node, str]], dict[tuple[str, str], dict[Node, NodeTable]]]:
+    """Return the engine of each database and each table, by the nodes that have them.
 
     Raises:
         TargetError: a node has stopped answering: what it has must not be taken for missing.
@@ -156,7 +223,7 @@ def _found(
     for number, *line in rows:
         answers[int(number)].append(line)
     bases: dict[str, dict[Node, str]] = {database: {} for database, _ in names}
-    found: dict[tuple[str, str], dict[Node, Found]] = {name: {} for name in names}
+    found: dict[tuple[str, str], dict[Node, NodeTable]] = {name: {} for name in names}
     for number, node in enumerate(cluster.nodes, 1):
         if node.error:
             continue
@@ -177,14 +244,14 @@ def _found(
                     for line in lines
                     if line[:3] == ["column", base, table]
                 )
-                found[base, table][node] = Found(
-                    parse(engine), uuid, definition, partition_by, order_by, columns
+                found[base, table][node] = NodeTable(
+                    parse_engine(engine), uuid, definition, partition_by, order_by, columns
                 )
     return bases, found
 
 
-def _spread_of(cluster: Cluster, there: Mapping[Node, Found], name: str) -> Spread | None:
-    """What the Distributed table stands for; None when the table is of another kind, or missing.
+def _over(cluster: Cluster, there: Mapping[Node, NodeTable], name: str) -> Distributed | None:
+    """Return the arguments of a Distributed table; None for a table of another kind, or none.
 
     Raises:
         TargetError: only some nodes have a Distributed one, or they have different ones; it has
@@ -193,10 +260,10 @@ def _spread_of(cluster: Cluster, there: Mapping[Node, Found], name: str) -> Spre
     if not any(found.engine.name == "Distributed" for found in there.values()):
         return None
     _check_alike(there, name, _kinds)
-    spreads = {}
+    distributed_as = {}
     for node, found in there.items():
-        asked = spread(found.engine)
-        on = expand(asked.cluster, node.macros)
+        asked = distributed(found.engine)
+        on = expand_macros(asked.cluster, node.macros)
         if unknown := macros_of(on):
             raise TargetError(
                 f"the cluster of the Distributed table {name}, {asked.cluster!r}, cannot be told "
@@ -214,12 +281,13 @@ def _spread_of(cluster: Cluster, there: Mapping[Node, Found], name: str) -> Spre
                 f"the Distributed table {name} names no database for its local tables",
                 hint="Make it with one: Distributed(cluster, database, table).",
             )
-        spreads[node] = replace(asked, cluster=on)
-    _check_alike(spreads, name, lambda x: {"local table": f"{x.database}.{x.table}"})
-    return next(iter(spreads.values()))
+        distributed_as[node] = replace(asked, cluster=on)
+    _check_alike(distributed_as, name, lambda x: {"local table": f"{x.database}.{x.table}"})
+    return next(iter(distributed_as.values()))
 
 
-def _check_kinds(ours: Mapping[Node, Found], name: str) -> None:
+def _check_kinds(ours: Mapping[Node, NodeTable], name: str) -> None:
+    """Raise TargetError where a local table is no MergeTree."""
     for node, found in ours.items():
         if not found.engine.merge_tree:
             raise TargetError(
@@ -229,12 +297,12 @@ def _check_kinds(ours: Mapping[Node, Found], name: str) -> None:
             )
 
 
-def _kinds(found: Found) -> Mapping[str, str]:
+def _kinds(found: NodeTable) -> Mapping[str, str]:
     return {"engine": found.engine.name}
 
 
-def _differences(found: Found) -> Mapping[str, str]:
-    """What has to be the same on all nodes, by what it is called."""
+def _differences(found: NodeTable) -> Mapping[str, str]:
+    """Return the facts that have to be the same on all nodes, by name."""
     columns = {f"column {n}": f"{t} {kind}".strip() for n, t, kind in found.columns}
     return {
         "engine": found.engine.meaning,
@@ -247,7 +315,7 @@ def _differences(found: Found) -> Mapping[str, str]:
 def _check_alike(
     tables: Mapping[Node, _Value], name: str, facts: Callable[[_Value], Mapping[str, str]]
 ) -> None:
-    """Raises TargetError that names the first node which differs, and in what."""
+    """Raise a TargetError that names the first node that differs, and the difference."""
     if not tables:
         return
     (first, like), *others = tables.items()
@@ -255,19 +323,19 @@ def _check_alike(
     for node, found in others:
         has = facts(found)
         for what in (*wanted, *has):
-            mine, its = wanted.get(what) or "none", has.get(what) or "none"
-            if mine != its:
+            ours, its = wanted.get(what) or "missing", has.get(what) or "missing"
+            if ours != its:
                 raise TargetError(
                     f"{name} is not the same on all nodes: {what} is {its} on {node.name}, "
-                    f"and {mine} on {first.name}",
+                    f"and {ours} on {first.name}",
                     hint="Make the tables alike first.",
                 )
 
 
 def _paths(
-    asks: Asks, cluster: Cluster, ours: Mapping[Node, Found], at: tuple[str, str]
+    asks: Ask, cluster: Cluster, ours: Mapping[Node, NodeTable], at: tuple[str, str]
 ) -> dict[Node, str]:
-    """Paths in Keeper of replicated tables, as far as this user may see them."""
+    """Return the paths in Keeper of replicated tables, as far as this user may see them."""
     if not any(found.engine.replicated for found in ours.values()):
         return {}
     database, table = map(quote, at)
@@ -283,13 +351,9 @@ def _paths(
 
 
 def _check_replicas(
-    cluster: Cluster, ours: Mapping[Node, Found], paths: Mapping[Node, str], name: str
+    cluster: Cluster, ours: Mapping[Node, NodeTable], paths: Mapping[Node, str], name: str
 ) -> None:
-    """Rows of a shard have to reach all of its replicas, and no other shard.
-
-    Raises:
-        TargetError: they would not, or they would.
-    """
+    """Raise TargetError where rows would miss a replica of their shard, or reach another shard."""
     for node, found in ours.items():
         copied = found.engine.replicated or cluster.internal_replication is False
         if not copied and len(cluster.of(node.shard)) > 1:
@@ -310,3 +374,70 @@ def _check_replicas(
                 hint="Check the macros shard and replica of these servers, and make the table "
                 "again.",
             )
+
+
+# --- table engines as ``system.tables`` writes them ----------------------------------------------
+
+
+def parse_engine(text: str) -> TableEngine:
+    """Parse ``engine_full`` of a table, or the engine of a schema.
+
+    Raises:
+        ValueError: it does not look like an engine.
+    """
+    match = _CALL.match(text)
+    if match is None:
+        raise ValueError(f"no table engine: {text[:80]!r}")
+    if not match[2]:
+        return TableEngine(match[1], (), text[match.end() :].strip())
+    words = tokens(text[match.end() - 1 :])
+    try:
+        end = closing(words, 0)
+    except ValueError:
+        raise ValueError(f"a table engine without an end: {text[:80]!r}") from None
+    return TableEngine(match[1], tuple(items(words[1:end])), "".join(words[end + 1 :]).strip())
+
+
+def distributed(engine: TableEngine) -> Distributed:
+    """Return the arguments of a Distributed engine.
+
+    Raises:
+        ValueError: there are too few, or they are no names.
+    """
+    if engine.name != "Distributed" or len(engine.arguments) < 3:
+        raise ValueError(f"no Distributed engine: {engine.text[:80]!r}")
+    cluster, database, table = (literal_value(argument) for argument in engine.arguments[:3])
+    return Distributed(
+        cluster, database, table, engine.arguments[3] if engine.arguments[3:] else ""
+    )
+
+
+def literal_value(argument: str) -> str:
+    """Return the text that a string literal or a name stands for."""
+    quoted = _QUOTED.match(argument)
+    if quoted is None:
+        return argument.strip().strip('`"')
+    return _ESCAPED.sub(_unescape, quoted[1])
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = match[1]
+    if code is None:
+        return "'"
+    return chr(int(code[1:], 16)) if len(code) == 3 else _ESCAPES.get(code, code)
+
+
+def macros_of(text: str) -> tuple[str, ...]:
+    """Return the names of the macros in a text."""
+    return tuple(dict.fromkeys(_MACRO.findall(text)))
+
+
+def expand_macros(text: str, macros: Mapping[str, str]) -> str:
+    """Return the text with the macros of a node in place; unknown ones stay."""
+    return _MACRO.sub(lambda match: macros.get(match[1], match[0]), text)
+
+
+def _is_path(arguments: tuple[str, ...]) -> bool:
+    return len(arguments) >= _OWN_ARGUMENTS and all(
+        _QUOTED.match(argument) for argument in arguments[:_OWN_ARGUMENTS]
+    )

@@ -15,11 +15,12 @@ from rowfall.plan.session import Session, Writer
 
 def deliver(session: Session, plan: Plan, writer: Writer) -> Delivery:
     """The delivery of a load into one engine."""
-    if plan.spread == DISTRIBUTED and session.keyed is not None:
-        return Scattered(_one(session, plan, sending(writer, session.keyed)), session.writers)
-    if plan.spread == FILTER and session.keyed is not None and not writer.number:
+    key = session.sharding_key
+    if plan.spread == DISTRIBUTED and key is not None:
+        return Scattered(_one(session, plan, sending(writer, key)), session.writers)
+    if plan.spread == FILTER and key is not None and not writer.number:
         each = [_one(session, plan, one) for one in session.writers]
-        return Filtered(each, [one.settings for one in plan.writers], session.keyed)
+        return Filtered(each, [one.settings for one in plan.writers], key)
     return _one(session, plan, writer)
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rowfall.cluster.sharding_keys import Keyed
+from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import Outcome, Setting
 from rowfall.core.parallel import on_all
@@ -22,10 +22,10 @@ _UPTIME_SECONDS = 1.0
 _ASK_LANE = 99
 
 
-def sending(writer: Writer, keyed: Keyed) -> Writer:
+def sending(writer: Writer, key: ShardingKey) -> Writer:
     """The writer as one whose INSERTs send each row to its shard."""
     assert isinstance(writer.target, Table)  # noqa: S101 - clusters are of tables
-    return replace(writer, target=writer.target.distributed(keyed.cluster, keyed.key))
+    return replace(writer, target=writer.target.distributed(key.cluster, key.expression))
 
 
 class Filtered:
@@ -36,15 +36,18 @@ class Filtered:
     """
 
     def __init__(
-        self, each: Sequence[Delivery], settings: Sequence[Sequence[Setting]], keyed: Keyed
+        self,
+        each: Sequence[Delivery],
+        settings: Sequence[Sequence[Setting]],
+        key: ShardingKey,
     ) -> None:
-        self._each, self._settings, self._keyed = each, settings, keyed
+        self._each, self._settings, self._key = each, settings, key
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         failed: list[RowfallError] = []
 
         def one(at: int) -> Outcome:
-            own = replace(order, only=self._keyed.condition(at), settings=self._lowest(order, at))
+            own = replace(order, only=self._key.condition(at), settings=self._lowest(order, at))
             try:
                 # All read the same: the first one's progress is that of the attempt.
                 return self._each[at].insert(own, lane, _silent if at else on_tick)

@@ -59,6 +59,8 @@ class Engine(Protocol):
         ddl_settings: a CREATE TABLE can be sent with settings of the statement. The embedded
             engine appends settings to the text, which CREATE TABLE takes for the table's own.
         takes_rows: an INSERT can carry its rows in ``body``.
+        readonly: the user's setting: 0 may write, 1 only reads, 2 only reads but may change
+            settings.
         rows_refused: why rows that are read here cannot get to it; None where they can.
         pause: seconds between two looks at what runs.
         facts: version, cores, memory and known settings of the machine it runs on.
@@ -83,6 +85,9 @@ class Engine(Protocol):
 
     @property
     def rows_refused(self) -> str | None: ...
+
+    @property
+    def readonly(self) -> int: ...
 
     @property
     def facts(self) -> Facts: ...
@@ -134,6 +139,12 @@ class Engine(Protocol):
 
     def same_machine(self) -> bool:
         """Tell whether the engine shares the CPU of this machine."""
+
+    def check_writes(self) -> None:
+        """Raise TargetError for a user who may only read."""
+
+    def check_rights(self, database: str, table: str) -> None:
+        """Raise TargetError for a user who may not stage rows beside a table and attach them."""
 
     def kill(self, query_id: str) -> None:
         """End a running statement; returns when it has ended or was not there."""

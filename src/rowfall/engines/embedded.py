@@ -64,6 +64,7 @@ class Embedded:
     kind: Literal["embedded"] = "embedded"
     shared = query_log = ddl_settings = takes_rows = False
     rows_refused: str | None = None
+    readonly = 0
 
     def __init__(
         self,
@@ -202,6 +203,12 @@ class Embedded:
     def same_machine(self) -> bool:
         """True: it is a child of this process."""
         return True
+
+    def check_writes(self) -> None:
+        """Do nothing: whoever may write to the folder may write."""
+
+    def check_rights(self, database: str, table: str) -> None:
+        """Do nothing: the embedded engine has no users."""
 
     def _send(self, child: Child, request: Mapping[str, Any]) -> None:
         try:

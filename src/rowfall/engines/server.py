@@ -367,12 +367,12 @@ class Server:
             self._highest = max(self._highest, peak)
 
     def check_writes(self) -> None:
-        """Raises TargetError for a user whose profile sets ``readonly``."""
+        """Raise TargetError for a user whose profile sets ``readonly``."""
         if self.readonly:
             raise self._may_only_read(f"its profile sets readonly = {self.readonly}")
 
     def check_rights(self, database: str, table: str) -> None:
-        """Whether this user may load into ``database.table`` by way of staging tables.
+        """Check that this user may load into ``database.table`` by way of staging tables.
 
         Raises:
             TargetError: no; names everything that is missing.

@@ -122,7 +122,7 @@ def _wanted(session: Session, known: Collection[str]) -> set[int]:
 def _obstacle(session: Session, schema: Schema, fed: Sequence[str], undecoded: str) -> str:
     """Why no file can be cut; "" where it depends on the file."""
     encoding, options = session.encoding, session.options
-    if session.keyed is not None:
+    if session.sharding_key is not None:
         return "every file holds rows of all shards, by the sharding key"
     if encoding is None or session.target.server is None or options.method != "local":
         return "there are no files"

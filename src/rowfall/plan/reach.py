@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from rowfall.core import uri
 from rowfall.core.errors import RowfallError, TargetError
@@ -24,12 +24,9 @@ from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.ask import ask
-from rowfall.engines.base import NoAnswerError
+from rowfall.engines.base import Engine, NoAnswerError
 from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.sources.base import Pullable, Reader, Source
-
-if TYPE_CHECKING:
-    from rowfall.engines.server import Server
 
 # s3('{a,b}') asks for each key from here on; older servers leave out what is missing.
 EXACT = (25, 1)
@@ -91,7 +88,7 @@ class Reach:
 
 
 def reach(
-    server: Server, source: Source, listing: Listing, encoding: Encoding | None, options: Options,
+    server: Engine, source: Source, listing: Listing, encoding: Encoding | None, options: Options,
     *, oldest: str = "",
 ) -> Reach:  # fmt: skip
     """Decide by asking the server; at most about 10 s, usually 10 to 100 ms.
@@ -127,7 +124,7 @@ def reach(
     return Reach(False, why.text, source, time.monotonic() - started)
 
 
-def same_machine(server: Server, host: str) -> bool:
+def same_machine(server: Engine, host: str) -> bool:
     """Whether the server shares this machine's CPU: a loopback address may also be a tunnel's end
     or a container's, so it has to have our name, too."""
     try:
@@ -155,7 +152,7 @@ def _as_server_reads(source: Pullable, version: str) -> Pullable:
     return pulled
 
 
-def _obstacle(server: Server, source: Source, listing: Listing, deadline: float) -> _Why | None:
+def _obstacle(server: Engine, source: Source, listing: Listing, deadline: float) -> _Why | None:
     """What keeps the server from reading the source; None: nothing."""
     shown = _shown(server, source, listing.split(0, ""))
     if shown:
@@ -177,7 +174,7 @@ def _obstacle(server: Server, source: Source, listing: Listing, deadline: float)
 # --- secrets ------------------------------------------------------------------------------------
 
 
-def _shown(server: Server, source: Source, split: Split) -> _Why | None:
+def _shown(server: Engine, source: Source, split: Split) -> _Why | None:
     """What of the source's secrets the server would write into query_log and log file.
 
     The server is shown a statement of the same form with marks for secrets, in a CTE that nothing
@@ -228,7 +225,7 @@ def _is_rarely_hidden(relation: SqlText) -> bool:
 # --- looking ------------------------------------------------------------------------------------
 
 
-def _look(server: Server, source: Source, split: Split, seconds: float) -> _Why | None:
+def _look(server: Engine, source: Source, split: Split, seconds: float) -> _Why | None:
     """What is wrong with one object as the server sees it."""
     probe = cast("Pullable", source).probe(split)
     try:

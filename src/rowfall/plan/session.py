@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from rowfall.cluster.sharding_keys import Keyed
-from rowfall.cluster.shards import Shards
+from rowfall.cluster.open import OpenCluster, Writer
+from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core import sql
 from rowfall.core.events import Listener
 from rowfall.core.listing import Listing
@@ -21,34 +21,9 @@ from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
-    from rowfall.engines.server import Server
+    pass
 
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """One engine that stores rows of a session: the only one, or the chosen replica of a shard.
-
-    Attributes:
-        number: of its line in the queue.
-        place: its node, ``host:port``; "" where there is only one engine.
-        target: with the table that gets its rows.
-        shard: that it is a replica of; 0 where there is only one engine.
-    """
-
-    number: int
-    place: str
-    engine: Engine
-    target: Target
-    shard: int = 0
-
-    @property
-    def server(self) -> Server | None:
-        """The engine, where it is a server."""
-        if self.target.server is None:
-            return None
-        from rowfall.engines.server import Server  # http.client takes 20 ms that others save
-
-        return self.engine if isinstance(self.engine, Server) else None
+__all__ = ["Session", "Writer"]
 
 
 @dataclass(slots=True)
@@ -60,9 +35,9 @@ class Session:
             the source from here; the same when embedded.
         writers: every engine that stores rows; ``engine`` is that of the first.
         shards: the cluster that they are of, None where there is none.
-        keyed: which of them a row belongs on, None where any will do.
+        sharding_key: which of them a row belongs on, None where any will do.
         scout: looks at the source where servers read it; of a cluster, one that is reached from
-            here (see :attr:`rowfall.cluster.shards.Shards.scout`), otherwise ``engine``.
+            here (see :attr:`rowfall.cluster.open.OpenCluster.scout`), otherwise ``engine``.
         home: the table whose columns count when it exists: the target, or its shadow.
         cpu_before: :attr:`cpu_here` when the plan was made.
         how: whether a server reads the source itself, and why; None for the embedded engine.
@@ -83,8 +58,8 @@ class Session:
     how: Reach | None = None
     cpu_before: float = 0.0
     writers: tuple[Writer, ...] = ()
-    shards: Shards | None = None
-    keyed: Keyed | None = None
+    shards: OpenCluster | None = None
+    sharding_key: ShardingKey | None = None
     scout: Engine = field(init=False)
 
     def __post_init__(self) -> None:
@@ -106,10 +81,8 @@ class Session:
     @property
     def far(self) -> str:
         """Which node gets statements, but no rows from here; "" when all of them get both."""
-        if self.target.server is None:
-            return ""
-        far = [(s.place, t) for s in self.writers if (t := cast("Server", s.engine).through)]
-        return f"{far[0][0]} is only reached through {far[0][1]}" if far else ""
+        far = [w for w in self.writers if w.engine.rows_refused is not None]
+        return f"{far[0].place} {far[0].engine.rows_refused}" if far else ""
 
     @property
     def all_rows(self) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rowfall.cluster.sharding_keys import Keyed
+from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.model import Kind, Schema
@@ -122,12 +122,12 @@ def spread(session: Session, inputs: Inputs) -> Inputs:
     Raises:
         UsageError: the key is none; neither way works, or not the one that was asked for.
     """
-    keyed, wish = session.keyed, session.options.method
-    if keyed is None:
+    key, wish = session.sharding_key, session.options.method
+    if key is None:
         return inputs
     obstacles = {
-        FILTER: _no_filter(session, inputs, keyed),
-        DISTRIBUTED: _no_distributed(session, keyed),
+        FILTER: _no_filter(session, inputs, key),
+        DISTRIBUTED: _no_distributed(session, key),
     }
     able = [way for way, why in obstacles.items() if not why]
     if obstacles.get(wish):
@@ -137,12 +137,12 @@ def spread(session: Session, inputs: Inputs) -> Inputs:
         )
     if not able:
         raise UsageError(
-            f"rows cannot be brought to the shards that {keyed.key} says: "
+            f"rows cannot be brought to the shards that {key.expression} says: "
             + "; ".join(f"{way}: {why}" for way, why in obstacles.items()),
             hint="Set internal_replication = true for the shards of the cluster.",
         )
     todo = [i for i in range(len(inputs.listing)) if i not in inputs.landed]
-    found = None if keyed.mirrored else costs(inputs, todo, keyed.shares)
+    found = None if key.unreplicated else costs(inputs, todo, key.shares)
     way = wish if wish in obstacles else able[0]
     if len(able) > 1 and wish not in obstacles:
         way = found.cheaper if found else DISTRIBUTED
@@ -152,20 +152,20 @@ def spread(session: Session, inputs: Inputs) -> Inputs:
         why += f" ({other} does not apply: {obstacles[other]})"
     inputs = replace(inputs, spread=way, why_spread=why)
     if way == FILTER:
-        return replace(inputs, only=keyed.condition(0))
+        return replace(inputs, only=key.condition(0))
     assert isinstance(session.target, Table)  # noqa: S101 - clusters are of tables
-    return replace(inputs, target=session.target.distributed(keyed.cluster, keyed.key))
+    return replace(inputs, target=session.target.distributed(key.cluster, key.expression))
 
 
-def _no_filter(session: Session, inputs: Inputs, keyed: Keyed) -> str:
+def _no_filter(session: Session, inputs: Inputs, key: ShardingKey) -> str:
     """Why not every shard can read all rows and keep its own; "" if each can."""
-    refused = _refused(session, inputs.schema, keyed)
-    if keyed.mirrored:
+    refused = _refused(session, inputs.schema, key)
+    if key.unreplicated:
         return "each replica has a table of its own, and would have to read all files"
     if inputs.delivery == "push":
         return "rows are read here, and each would be sent to every shard"
-    if keyed.fickle:
-        return f"{keyed.key} is another value each time that a row is read"
+    if key.varies:
+        return f"{key.expression} is another value each time that a row is read"
     if inputs.listing.total_size is None and inputs.listing.total_rows is None:
         return "nothing tells whether the source changes between one reading and the next"
     if session.options.max_errors or session.options.max_error_ratio:
@@ -173,7 +173,7 @@ def _no_filter(session: Session, inputs: Inputs, keyed: Keyed) -> str:
     return refused
 
 
-def _refused(session: Session, schema: Schema, keyed: Keyed) -> str:
+def _refused(session: Session, schema: Schema, key: ShardingKey) -> str:
     """Why the key cannot be told from what is loaded, for a table that is there already.
 
     Raises:
@@ -183,28 +183,30 @@ def _refused(session: Session, schema: Schema, keyed: Keyed) -> str:
         f"defaultValueOfTypeName({quote(c.type)}) AS {sql.name(c.name)}" for c in schema.columns
     )
     try:
-        ((kind,),) = ask(session.engine, f"SELECT toTypeName({keyed.key}) FROM (SELECT {values})")
+        ((kind,),) = ask(
+            session.engine, f"SELECT toTypeName({key.expression}) FROM (SELECT {values})"
+        )
     except RowfallError as error:
         if schema.exists:
-            return f"{keyed.key} cannot be told from the columns that are loaded"
+            return f"{key.expression} cannot be told from the columns that are loaded"
         raise UsageError(
-            f"--shard-key {keyed.key} does not fit the table: {error.message}",
+            f"--shard-key {key.expression} does not fit the table: {error.message}",
             hint="Write an expression of its columns, like cityHash64(name).",
         ) from None
     if _INTEGER.fullmatch(str(kind)):
         return ""
     raise UsageError(
-        f"the sharding key {keyed.key} is a {kind}, and shards are told by whole numbers",
-        hint=f"Take a hash of it: --shard-key 'cityHash64({keyed.key})'.",
+        f"the sharding key {key.expression} is a {kind}, and shards are told by whole numbers",
+        hint=f"Take a hash of it: --shard-key 'cityHash64({key.expression})'.",
     )
 
 
-def _no_distributed(session: Session, keyed: Keyed) -> str:
+def _no_distributed(session: Session, key: ShardingKey) -> str:
     """Why rows cannot be sent on from shard to shard; "" if they can."""
     cluster = session.shards.cluster if session.shards else None
     if cluster is None or cluster.internal_replication or not cluster.replicated:
         return ""
-    if keyed.mirrored:
+    if key.unreplicated:
         return ""
     return (
         "the cluster lets Distributed tables write to each replica (internal_replication = 0), and "

@@ -84,7 +84,7 @@ def plan_session(session: Session, known: Collection[str] | None = None) -> tupl
     unbuilt = building.choose(session, inputs)
     delivery = inputs.delivery if unbuilt else "build"
     inputs = replace(inputs, unbuilt=unbuilt, delivery=delivery)
-    made = planner.make_plan(sharding.spread(session, inputs) if session.keyed else inputs)
+    made = planner.make_plan(sharding.spread(session, inputs) if session.sharding_key else inputs)
     session.cpu_before = session.cpu_here
     return made, landed
 
@@ -112,8 +112,7 @@ def _placement(session: Session) -> str:
 def _writer_facts(session: Session) -> tuple[WriterFacts, ...]:
     if session.shards is None:
         return ()
-    nodes = session.shards.nodes
-    return tuple(WriterFacts(n.shard, n.address, server.facts) for n, server, _ in nodes)
+    return tuple(WriterFacts(w.shard, w.place, w.engine.facts) for w in session.writers)
 
 
 def _cluster_ddl(session: Session, schema: Schema) -> str:

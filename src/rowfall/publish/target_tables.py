@@ -159,7 +159,7 @@ class Homes:
             node = next((n for n in shards.cluster.up if n.address == place), None)
             if node is None and place:
                 return None
-            engine = first.engine if node is None else shards.reach(node)
+            engine = first.engine if node is None else shards.connect(node)
             own = partial(check, first) if node is None else lambda: None
             return Rescue(engine, ledger, journal, database, session.emit, place, own)
 

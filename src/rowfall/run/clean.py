@@ -27,7 +27,7 @@ from rowfall.targets import staging
 from rowfall.targets.base import STAGING_PREFIX, Target
 
 if TYPE_CHECKING:
-    from rowfall.cluster.shards import Shards
+    from rowfall.cluster.open import OpenCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _Opened:
     engine: Engine
     places: Mapping[str, Engine]
     ledger: Ledger
-    shards: Shards | None = None
+    shards: OpenCluster | None = None
 
 
 def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
@@ -159,8 +159,8 @@ def _opened(target: Target) -> Iterator[_Opened]:
         places: dict[str, Engine] = {"": engine}
         if shards is not None:
             # Other replicas may hold what was staged there before they were away.
-            places = {node.address: shards.reach(node) for node in shards.cluster.up}
-            engine = shards.nodes[0][1]
+            places = {node.address: shards.connect(node) for node in shards.cluster.up}
+            engine = shards.writers[0].engine
         yield _Opened(engine, places, ledger, shards)
 
 

@@ -17,7 +17,7 @@ from rowfall.ledger.journal import Journal
 from rowfall.targets import views
 
 if TYPE_CHECKING:
-    from rowfall.cluster.shards import Shards
+    from rowfall.cluster.open import OpenCluster
 
 MADE, OVER = "made", "over"
 """Steps of the ledger, followed by the uuid of the table that a load has made, and by the name of
@@ -70,7 +70,7 @@ def _loaded_by_others(journal: Journal) -> bool:
     )
 
 
-def remember(ledger: Ledger, load_id: str, uuid: str, shards: Shards | None) -> None:
+def remember(ledger: Ledger, load_id: str, uuid: str, shards: OpenCluster | None) -> None:
     """A load has made its table; of a cluster perhaps the Distributed one, too.
 
     Args:

@@ -70,7 +70,7 @@ def install(target: Target, folder: str = "") -> Installed:
         if shards is None:
             return _install(server, target.server.host, target.text, folder, program)
         done = [
-            _install(shards.reach(node), node.host, node.name, folder, program)
+            _install(shards.connect(node), node.host, node.name, folder, program)
             for node in shards.cluster.up
         ]
         paths = ", ".join(dict.fromkeys(one.path for one in done))

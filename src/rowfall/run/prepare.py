@@ -13,7 +13,7 @@ from rowfall.ledger import Ledger
 from rowfall.plan.session import Session
 
 if TYPE_CHECKING:
-    from rowfall.cluster.shards import Shards
+    from rowfall.cluster.open import OpenCluster
 
 # The user may not create tables (497) or is read-only (164): what the server says is the cause.
 RIGHTS = (ACCESS_DENIED, READONLY)
@@ -54,15 +54,17 @@ def create(session: Session, ledger: Ledger, load_id: str, made: Plan) -> None:
     ledger.step(load_id, "create", "done")
 
 
-def _on_cluster(session: Session, shards: Shards, ledger: Ledger, load_id: str, made: Plan) -> None:
+def _on_cluster(
+    session: Session, shards: OpenCluster, ledger: Ledger, load_id: str, made: Plan
+) -> None:
     # As it is now: planning took its time, and others load too.
-    missing = replace(shards, tables=shards.look()).missing(made.schema, session.options)
+    missing = replace(shards, tables=shards.find_tables()).missing(made.schema, session.options)
     if not missing:
         return
     if not made.schema.exists:
         ledger.step(load_id, "create", "started")
         session.emit(Note("info", f"creating the tables:\n{made.ddl}"))
     for ddl in missing:
-        shards.make(ddl, session.emit)
+        shards.create(ddl, session.emit)
     if not made.schema.exists:
         ledger.step(load_id, "create", "done")

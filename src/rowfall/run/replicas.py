@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from rowfall.cluster.discover import on_nodes
-from rowfall.cluster.shards import Shards
+from rowfall.cluster.open import OpenCluster
+from rowfall.cluster.topology import on_nodes
 from rowfall.core import sql
 from rowfall.core.events import Listener, Note
 from rowfall.engines.ask import asker
@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.5
 _FETCHES = "'GET_PART', 'ATTACH_PART', 'REPLACE_RANGE', 'CLONE_PART_FROM_SHARD'"
 
 
-def wait_for_replicas(shards: Shards, emit: Listener) -> bool:
+def wait_for_replicas(shards: OpenCluster, emit: Listener) -> bool:
     """Wait until all replicas that answer have read the log up to now and fetched its parts.
 
     Returns:
@@ -57,7 +57,7 @@ def _lacks(row: Sequence[Any], log: int) -> bool:
     return bool(pointer <= log or fetches > 0)
 
 
-def _behind(shards: Shards) -> dict[int, Sequence[Any]]:
+def _behind(shards: OpenCluster) -> dict[int, Sequence[Any]]:
     """By number of the node: last entry of its shard's log, the next that it will read, and parts
     to fetch; only nodes that answer and have the table replicated."""
     database, table = shards.tables.local

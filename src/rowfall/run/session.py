@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.events import Listener
 from rowfall.core.masked import Secret
 from rowfall.core.options import FILTER, METHODS, Options
 from rowfall.core.units import parse_size
-from rowfall.engines.ask import asker
+from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.prestart import prestart
 from rowfall.ledger import Ledger
@@ -26,7 +26,7 @@ from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
 
 if TYPE_CHECKING:
-    from rowfall.cluster.shards import Shards
+    from rowfall.cluster.open import OpenCluster
     from rowfall.engines.server import Server
 
 _WAIT = re.compile(r"merges=[1-9]\d*|replicas")
@@ -67,8 +67,9 @@ def open_session(
         if server is not None:
             stack.callback(server.close)
             shards = shards_of(server, target, options, stack, emit)
-            for engine, there in _places(server, target, shards):
-                _check_place(engine, there, options, dry, may_lack_database=shards is not None)
+            found = shards.writers if shards is not None else (Writer(0, "", server, target),)
+            for writer in found:
+                _check_writer(writer, options, dry, may_lack_database=shards is not None)
         listing = source.listing()
         encoding = source.encoding(listing)
         folder = target.folder
@@ -84,52 +85,37 @@ def open_session(
             ledger = Ledger(target.ledger_path)
             stack.callback(ledger.close)
         writers: tuple[Writer, ...] = ()
-        keyed = None
+        sharding_key = None
         if shards is not None:
-            keyed = shards.check(options)
-            server = shards.nodes[0][1]
-            writers = tuple(
-                Writer(number, node.address, engine, there, node.shard)
-                for number, (node, engine, there) in enumerate(shards.nodes)
-            )
+            sharding_key = shards.sharding_key(options)
+            writers = shards.writers
+        engine: Engine = writers[0].engine if writers else server or reader
         session = Session(
-            texts, to, options, source, target, listing, encoding, server or reader, reader,
+            texts, to, options, source, target, listing, encoding, engine, reader,
             ledger, emit, writers[0].target.table if writers else target.table, writers=writers,
-            shards=shards, keyed=keyed,
+            shards=shards, sharding_key=sharding_key,
         )  # fmt: skip
         if server is not None:
             # FROM clauses that the oldest node understands in full are safe on all of them.
             oldest = "" if shards is None else shards.oldest
-            scout = cast("Server", session.scout)
-            session.how = reach(scout, source, listing, encoding, options, oldest=oldest)
+            session.how = reach(session.scout, source, listing, encoding, options, oldest=oldest)
         yield session
 
 
 def shards_of(
     entry: Server, target: Target, options: Options, stack: ExitStack, emit: Listener
-) -> Shards | None:
+) -> OpenCluster | None:
     """The cluster that the target names, None when it names a server only."""
     at = target.server
     if at is None or not at.cluster or not isinstance(target, Table):
         return None
-    from rowfall.cluster.shards import open_shards
+    from rowfall.cluster.open import open_cluster
 
     def connects(there: ServerAt, through: Server | None) -> Server:
         return connect(there, options, through=through)
 
     skip = options.skip_unavailable_shards
-    return open_shards(entry, at, target, connects, stack, emit, skip=skip)
-
-
-def _places(
-    server: Server, target: Target, shards: Shards | None
-) -> Iterator[tuple[Server, Target]]:
-    """Every server that gets rows, and the target as it is there."""
-    if shards is None:
-        yield server, target
-        return
-    for _, engine, there in shards.nodes:
-        yield engine, there
+    return open_cluster(entry, at, target, connects, stack, emit, skip=skip)
 
 
 def connect(
@@ -154,10 +140,10 @@ def connect(
     )  # fmt: skip
 
 
-def _check_place(
-    server: Server, target: Target, options: Options, dry: bool, *, may_lack_database: bool = False
+def _check_writer(
+    writer: Writer, options: Options, dry: bool, *, may_lack_database: bool = False
 ) -> None:
-    """What a load needs at a server, looked at before anything is read or made.
+    """Check what a load needs at a server before anything is read or made.
 
     Args:
         may_lack_database: the load makes it where it is missing, as on a cluster.
@@ -167,9 +153,10 @@ def _check_place(
             that is missing.
     """
 
-    asks = asker(server)
-    if server.readonly == 1 or not dry:  # 1: not even the settings of our questions may change
-        server.check_writes()
+    engine, target = writer.engine, writer.target
+    asks = engine.ask
+    if engine.readonly == 1 or not dry:  # 1: not even the settings of our questions may change
+        engine.check_writes()
     database = target.database
     names = [str(name) for (name,) in asks("SELECT name FROM system.databases ORDER BY name")]
     if database not in names and may_lack_database:
@@ -182,7 +169,7 @@ def _check_place(
         )
     facts = staging.facts(asks, database, target.table)
     if not dry and not options.direct and (facts is None or facts.publish_kind == "attach"):
-        server.check_rights(database, target.table)
+        engine.check_rights(database, target.table)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -197,11 +184,10 @@ def refusal(session: Session) -> TargetError | None:
     if session.target.server is not None and not session.options.direct:
         try:
             for writer in session.writers:
-                if writer.server is not None:
-                    _check_place(
-                        writer.server, writer.target, session.options, dry=False,
-                        may_lack_database=session.shards is not None,
-                    )  # fmt: skip
+                _check_writer(
+                    writer, session.options, dry=False,
+                    may_lack_database=session.shards is not None,
+                )  # fmt: skip
         except TargetError as error:
             return error
     return None

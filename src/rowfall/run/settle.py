@@ -96,7 +96,7 @@ def drop_own_empty_table(session: Session, ledger: Ledger, load_id: str) -> None
     if shards is not None:
         if len(shards.cluster.up) < len(shards.cluster.nodes):
             return  # a node that is away would keep its own
-        places = {node.address: shards.reach(node) for node in shards.cluster.nodes}
+        places = {node.address: shards.connect(node) for node in shards.cluster.nodes}
     shared = session.target.server is not None
     if not empty_tables.is_untouched(
         places, ledger, database, table, load_id=load_id, journal=shared
@@ -106,5 +106,5 @@ def drop_own_empty_table(session: Session, ledger: Ledger, load_id: str) -> None
     for place, *name in empty_tables.in_order(places, ledger, database, table, uuid):
         places[place].run(Statement(staging.drop(*name)))
     if shards is not None:
-        session.shards = replace(shards, tables=shards.look())
-        session.keyed = session.shards.check(session.options)
+        session.shards = replace(shards, tables=shards.find_tables())
+        session.sharding_key = session.shards.sharding_key(session.options)

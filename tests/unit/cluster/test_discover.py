@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from rowfall.cluster.discover import Asks, causes, discover
+from rowfall.cluster.topology import causes, discover
 from rowfall.core.errors import EngineError, RowfallError, TargetError
+from rowfall.core.model import Ask
 
 SHAPE = [
     [1, 1, "a", 9000, 1],
@@ -23,7 +24,7 @@ def answers(
     *,
     shape: list[list[Any]] = SHAPE,
     more: list[list[Any]] | RowfallError = [],  # noqa: B006 - never changed
-) -> Asks:
+) -> Ask:
     """What a server would say to each question."""
 
     def asks(text: str) -> list[list[Any]]:

@@ -8,13 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.cluster.creation import Ddl, local_schema, statements
-from rowfall.cluster.discover import Asks, Cluster, Node
-from rowfall.cluster.engine_text import Engine, Spread, expand, macros_of, parse, spread, value
-from rowfall.cluster.on_cluster import run_on_cluster
-from rowfall.cluster.tables import Tables, look
+from rowfall.cluster.ddl import Ddl, create_statements, local_schema, run_on_cluster
+from rowfall.cluster.tables import (
+    Distributed,
+    TableEngine,
+    Tables,
+    distributed,
+    expand_macros,
+    find_tables,
+    literal_value,
+    macros_of,
+    parse_engine,
+)
+from rowfall.cluster.topology import Cluster, Node
 from rowfall.core.errors import TargetError
-from rowfall.core.model import Column, Schema
+from rowfall.core.model import Ask, Column, Schema
 from rowfall.core.sqltext import quote
 
 SCHEMA = Schema((Column("a", "UInt8"),))
@@ -24,64 +32,66 @@ LOCAL = "ReplicatedMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}')"
 @pytest.mark.parametrize(
     ("text", "engine"),
     [
-        ("MergeTree", Engine("MergeTree")),
-        ("MergeTree() ORDER BY a", Engine("MergeTree", (), "ORDER BY a")),
-        ("MergeTree ORDER BY (a, b)", Engine("MergeTree", (), "ORDER BY (a, b)")),
+        ("MergeTree", TableEngine("MergeTree")),
+        ("MergeTree() ORDER BY a", TableEngine("MergeTree", (), "ORDER BY a")),
+        ("MergeTree ORDER BY (a, b)", TableEngine("MergeTree", (), "ORDER BY (a, b)")),
         (
             "Distributed('c,)', 'd', 't\\'(', cityHash64(a, 'x,)'), 'p') SETTINGS fsync = 1",
-            Engine(
+            TableEngine(
                 "Distributed",
                 ("'c,)'", "'d'", "'t\\'('", "cityHash64(a, 'x,)')", "'p'"),
                 "SETTINGS fsync = 1",
             ),
         ),
-        ("Distributed(c, `d(`, \"t,\")", Engine("Distributed", ("c", "`d(`", '"t,"'))),
+        ("Distributed(c, `d(`, \"t,\")", TableEngine("Distributed", ("c", "`d(`", '"t,"'))),
         (
             "ReplacingMergeTree(tupleElement(a, 1), [b, {c:2}][1]) ORDER BY ()",
-            Engine("ReplacingMergeTree", ("tupleElement(a, 1)", "[b, {c:2}][1]"), "ORDER BY ()"),
+            TableEngine(
+                "ReplacingMergeTree", ("tupleElement(a, 1)", "[b, {c:2}][1]"), "ORDER BY ()"
+            ),
         ),
     ],
 )  # fmt: skip
-def test_engines_are_taken_apart(text: str, engine: Engine) -> None:
-    assert parse(text) == engine
+def test_engines_are_taken_apart(text: str, engine: TableEngine) -> None:
+    assert parse_engine(text) == engine
 
 
 @pytest.mark.parametrize("text", ["", "  ", "(a)", "Distributed('c', 'd'", "Distributed('c, d)"])
 def test_what_is_no_engine(text: str) -> None:
     with pytest.raises(ValueError, match="engine"):
-        parse(text)
+        parse_engine(text)
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5))
 def test_literals_come_back(names: list[str]) -> None:
-    engine = parse(f"Distributed({', '.join(map(quote, names))}) SETTINGS a = 'b'")
-    assert [value(argument) for argument in engine.arguments] == names
+    engine = parse_engine(f"Distributed({', '.join(map(quote, names))}) SETTINGS a = 'b'")
+    assert [literal_value(argument) for argument in engine.arguments] == names
     assert engine.rest == "SETTINGS a = 'b'"
 
 
 def test_what_a_distributed_table_stands_for() -> None:
     text = "Distributed('{cluster}', 'd', 'it''s', rand(), 'policy')"
-    assert spread(parse(text)) == Spread("{cluster}", "d", "it's", "rand()")
-    assert spread(parse("Distributed('c', '', 't')")) == Spread("c", "", "t", "")
+    assert distributed(parse_engine(text)) == Distributed("{cluster}", "d", "it's", "rand()")
+    assert distributed(parse_engine("Distributed('c', '', 't')")) == Distributed("c", "", "t", "")
     with pytest.raises(ValueError, match="no Distributed engine"):
-        spread(parse("Distributed('c', 'd')"))
+        distributed(parse_engine("Distributed('c', 'd')"))
 
 
 def test_macros() -> None:
     assert macros_of("/{a}/{b}/{a}/x{") == ("a", "b")
-    assert expand("{cluster}-{other}", {"cluster": "lab"}) == "lab-{other}"
+    assert expand_macros("{cluster}-{other}", {"cluster": "lab"}) == "lab-{other}"
 
 
 def test_replicated_engines() -> None:
     path, replica = "'/p'", "'{replica}'"
-    assert parse("ReplacingMergeTree(v)").replicate(path, replica).text == (
+    assert parse_engine("ReplacingMergeTree(v)").replicate(path, replica).text == (
         "ReplicatedReplacingMergeTree('/p', '{replica}', v)"
     )
-    own = parse("ReplicatedSummingMergeTree('/q', 'r', (a, b))")
+    own = parse_engine("ReplicatedSummingMergeTree('/q', 'r', (a, b))")
     assert own.replicate(path, replica) is own
     assert own.meaning == "ReplicatedSummingMergeTree((a, b))"
-    assert parse("SharedMergeTree('/q', 'r')").replicated
-    assert not parse("Memory").merge_tree
+    assert parse_engine("SharedMergeTree('/q', 'r')").replicated
+    assert not parse_engine("Memory").merge_tree
 
 
 def cluster(*macros: dict[str, str] | None) -> Cluster:
@@ -140,7 +150,7 @@ def test_an_engine_that_is_no_merge_tree() -> None:
 
 def answers(
     engines: dict[int, str], local: dict[int, str], base: str = "Atomic", uuids: str = "1111"
-) -> Asks:
+) -> Ask:
     """Nodes with tables of these engines; their uuids end in these digits."""
 
     def asks(text: str) -> list[list[Any]]:
@@ -184,7 +194,7 @@ def over(cluster: str = "c", database: str = "d", table: str = "t_local") -> str
 def test_distributed_tables_that_cannot_be_used(engines: list[str], message: str) -> None:
     there = dict(enumerate(engines, 1))
     with pytest.raises(TargetError, match=message):
-        look(answers(there, {}), cluster(*GOOD), "d", "t")
+        find_tables(answers(there, {}), cluster(*GOOD), "d", "t")
 
 
 def test_a_node_that_stops_answering_has_not_lost_its_table() -> None:
@@ -192,14 +202,16 @@ def test_a_node_that_stops_answering_has_not_lost_its_table() -> None:
     with pytest.raises(
         TargetError, match=r"shard 1 replica 2 .*does not answer any more"
     ) as caught:
-        look(lambda text: [row for row in asks(text) if row[0] != 2], cluster(*GOOD), "d", "t")
+        find_tables(
+            lambda text: [row for row in asks(text) if row[0] != 2], cluster(*GOOD), "d", "t"
+        )
     assert caught.value.transient
 
 
 def test_a_replica_gets_the_uuid_of_the_others() -> None:
     asks = answers(dict.fromkeys((1, 2, 3, 4), over()), dict.fromkeys((1, 2, 3), LOCAL))
     whole = cluster(*GOOD)
-    (ddl,) = statements(look(asks, whole, "d", "t"), whole)
+    (ddl,) = create_statements(find_tables(asks, whole, "d", "t"), whole)
     uuid = "UUID '00000000-0000-0000-0000-000000000001'"
     rest = f"(`a` UInt8) ENGINE = {LOCAL}"
     assert ddl.on_cluster == (
@@ -214,7 +226,7 @@ def test_a_replica_that_could_not_find_the_others() -> None:
     )
     whole = cluster(*GOOD)
     with pytest.raises(TargetError, match=r"different ones .*0001, .*0002"):
-        statements(look(asks, whole, "d", "t"), whole)
+        create_statements(find_tables(asks, whole, "d", "t"), whole)
 
 
 def test_a_definition_with_a_secret() -> None:
@@ -226,14 +238,14 @@ def test_a_definition_with_a_secret() -> None:
         return [[(row[0] + 1) // 2, *row[1:]] for row in rows]
 
     with pytest.raises(TargetError, match="its definition holds a secret"):
-        statements(look(asks, whole, "d", "t"), whole)
+        create_statements(find_tables(asks, whole, "d", "t"), whole)
 
 
 def test_a_database_that_replicates_itself() -> None:
     whole = cluster(*GOOD)
-    tables = look(answers({}, {}, base="Replicated"), whole, "d", "t")
+    tables = find_tables(answers({}, {}, base="Replicated"), whole, "d", "t")
     with pytest.raises(TargetError, match="the database d is Replicated"):
-        statements(tables, whole, SCHEMA)
+        create_statements(tables, whole, SCHEMA)
 
 
 def test_a_host_that_is_not_of_the_cluster_as_it_was_seen() -> None:

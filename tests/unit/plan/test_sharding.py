@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.cluster.sharding_keys import Keyed, is_free
+from rowfall.cluster.sharding_keys import ShardingKey, is_free
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
@@ -35,7 +35,7 @@ def holds(condition: str, value: int) -> bool:
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6).filter(any), st.integers(0, 2**64 - 1))
 def test_every_row_is_kept_by_one_shard(weights: list[int], value: int) -> None:
-    keyed = Keyed("c", "id", tuple(weights))
+    keyed = ShardingKey("c", "id", tuple(weights))
     kept = [at for at in range(len(weights)) if holds(keyed.condition(at), value)]
     slots = [at for at, weight in enumerate(weights) for _ in range(weight)]
     assert kept == [slots[value % len(slots)]]
@@ -56,7 +56,7 @@ def test_keys_that_leave_it_open(key: str) -> None:
     ],
 )  # fmt: skip
 def test_keys_that_change_between_readings(key: str, fickle: bool) -> None:
-    assert Keyed("c", key, (1, 1)).fickle is fickle
+    assert ShardingKey("c", key, (1, 1)).varies is fickle
     assert not is_free(key)
 
 

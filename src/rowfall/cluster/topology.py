@@ -1,4 +1,4 @@
-"""Which nodes a cluster has and what each can do, all asked through one of them.
+"""The nodes of a cluster and what each can do, all asked through one of them.
 
 ``clusterAllReplicas`` takes every replica for a shard of its own: ``_shard_num`` counts the
 different addresses of ``system.clusters``, shard by shard, so it tells nodes apart that have the
@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rowfall.core.errors import RowfallError, TargetError
+from rowfall.core.model import Ask, version_numbers
 from rowfall.core.sqltext import quote
 from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.engines.server_facts import OLDEST, usable_memory
-
-Asks = Callable[[str], list[list[Any]]]
-"""Rows of a small SELECT as Python values."""
 
 # ErrorCodes.cpp of the server.
 NO_SUCH_CLUSTER, NO_SUCH_PORT = 701, 701
@@ -33,6 +31,7 @@ IMPATIENT = (
     "handshake_timeout_ms = 2000, connections_with_failover_max_tries = 1"
 )
 SILENT = "it does not answer"
+SERVER_UUID = "SELECT toString(serverUUID()) AS uuid"
 
 # Types are spelled out: the entry node would cut the others' values to the type of its own.
 _FACTS = """\
@@ -60,7 +59,7 @@ _RECEIVED = re.compile(r"(?:[Rr]eceived from|packet from|->) ([^\s,]+:\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One server of a cluster; the same one whatever is known of it.
+    """One server of a cluster; two are equal whatever else is known of them.
 
     Attributes:
         shard, replica: numbers from 1.
@@ -94,7 +93,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """For people: ``shard 2 replica 1 (host:port)``."""
+        """``shard 2 replica 1 (host:port)``, for people."""
         return f"shard {self.shard} replica {self.replica} ({self.address})"
 
 
@@ -104,8 +103,8 @@ class Cluster:
 
     Attributes:
         nodes: by shard and replica; those that do not answer, too.
-        internal_replication: whether an INSERT into a Distributed table writes to one replica of
-            a shard only; None when shards differ.
+        internal_replication: True when an INSERT into a Distributed table writes to one replica
+            of a shard only; None when shards differ.
     """
 
     name: str
@@ -122,7 +121,7 @@ class Cluster:
 
     @property
     def replicated(self) -> bool:
-        """Whether some shard has more than one replica."""
+        """True when some shard has more than one replica."""
         return len(self.nodes) > len(self.shards)
 
     @property
@@ -141,8 +140,8 @@ class Cluster:
         return tuple(sorted({node.version for node in self.up}))
 
 
-def discover(asks: Asks, name: str, *, tls: bool = False) -> Cluster:
-    """The cluster ``name`` as one of its nodes, or any server that knows it, sees it.
+def discover(asks: Ask, name: str, *, tls: bool = False) -> Cluster:
+    """Find the cluster ``name`` as one of its nodes, or any server that knows it, sees it.
 
     Three or four small statements, 0.1 s; a node that hangs makes it 9 s.
 
@@ -187,8 +186,8 @@ def _node(
     return Node(*at, int(http), secure, str(version), cores, memory, str(timezone), macros)
 
 
-def _shape(asks: Asks, name: str) -> list[list[Any]]:
-    """Shard, replica, host, port, internal replication of each node.
+def _shape(asks: Ask, name: str) -> list[list[Any]]:
+    """Return shard, replica, host, port and internal replication of each node.
 
     Raises:
         TargetError: no such cluster, or a server that is in it twice.
@@ -218,7 +217,7 @@ def _shape(asks: Asks, name: str) -> list[list[Any]]:
 
 
 def on_nodes(name: str, select: str) -> str:
-    """A SELECT of ``_shard_num`` and the rows that ``select`` has on each node that answers.
+    """Return a SELECT of ``_shard_num`` and the rows of ``select`` on each node that answers.
 
     Args:
         select: without scalar subqueries, which would be the entry node's.
@@ -229,10 +228,16 @@ def on_nodes(name: str, select: str) -> str:
     )
 
 
+def server_uuids(asks: Ask, cluster: Cluster) -> dict[Node, str]:
+    """Return the uuid of each node's server, which tells it apart; of those that answer."""
+    rows = asks(on_nodes(cluster.name, SERVER_UUID))
+    return {cluster.nodes[int(number) - 1]: str(uuid) for number, uuid in rows}
+
+
 def _facts(
-    asks: Asks, name: str, shape: Sequence[Sequence[Any]], *, tls: bool
+    asks: Ask, name: str, shape: Sequence[Sequence[Any]], *, tls: bool
 ) -> tuple[dict[int, list[Any]], bool]:
-    """Facts of each node that answers, and whether its port is that of HTTPS.
+    """Return the facts of each node that answers, and True when its port is that of HTTPS.
 
     A node without the port makes the statement fail for all: their configurations are alike.
     """
@@ -251,8 +256,8 @@ def _facts(
     return {}, tls
 
 
-def _more(asks: Asks, name: str) -> Mapping[int, Mapping[str, Mapping[str, str]]]:
-    """Macros and memory of each node, as far as this user may read them."""
+def _more(asks: Ask, name: str) -> Mapping[int, Mapping[str, Mapping[str, str]]]:
+    """Return macros and memory of each node, as far as this user may read them."""
     found: dict[int, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     # Both at once, because a node that hangs costs 3 s each time.
     both = f"{_MACROS} UNION ALL {_MEMORY}"
@@ -272,8 +277,8 @@ def _more(asks: Asks, name: str) -> Mapping[int, Mapping[str, Mapping[str, str]]
     return found
 
 
-def _causes(asks: Asks, name: str) -> dict[str, str]:
-    """Why nodes do not answer, by their addresses; the server names the first ones only."""
+def _causes(asks: Ask, name: str) -> dict[str, str]:
+    """Return why nodes do not answer, by address; the server names the first ones only."""
     try:
         asks(f"SELECT 1 FROM clusterAllReplicas({quote(name)}, system.one) SETTINGS {IMPATIENT}")
     except RowfallError as error:
@@ -282,13 +287,13 @@ def _causes(asks: Asks, name: str) -> dict[str, str]:
 
 
 def causes(message: str) -> dict[str, str]:
-    """Address -> why it could not be reached, out of an error of the server."""
+    """Return why addresses could not be reached, from an error of the server."""
     lines = message.replace("\\n", "\n")  # of some versions
     return {at: cause.strip().rstrip(".:").lower() for cause, at in _CAUSE.findall(lines)}
 
 
 def _refused(name: str, shape: Sequence[Sequence[Any]], error: RowfallError) -> RowfallError:
-    """An error of the first question, with the node that it came from."""
+    """Return an error of the first question, with the node that it came from."""
     found = _RECEIVED.search(error.message)
     if found is None:
         return TargetError(
@@ -307,6 +312,7 @@ def _refused(name: str, shape: Sequence[Sequence[Any]], error: RowfallError) -> 
 
 
 def _check(cluster: Cluster) -> None:
+    """Raise TargetError where no node answers, or one is too old."""
     if not cluster.up:
         why = "; ".join(f"{node.name}: {node.error}" for node in cluster.nodes[:4])
         raise TargetError(
@@ -314,13 +320,13 @@ def _check(cluster: Cluster) -> None:
             hint="The server that was asked has to reach the others by the native protocol.",
             transient=True,
         )
-    old = [f"{node.name} is {node.version}" for node in cluster.up if _older(node.version)]
+    old = [
+        f"{node.name} is {node.version}"
+        for node in cluster.up
+        if version_numbers(node.version) < OLDEST
+    ]
     if old:
         raise TargetError(
             f"nodes of the cluster {cluster.name!r} are too old: {', '.join(old)}",
             hint="rowfall needs ClickHouse {}.{} or newer on every node.".format(*OLDEST),
         )
-
-
-def _older(version: str) -> bool:
-    return tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST

@@ -1,4 +1,4 @@
-"""Opens a cluster for a load: one replica of every shard, each with its own local table.
+"""Opening a cluster for a load: one writer a shard, each with its own local table.
 
 The journal is kept on the first replica of the first shard, in every run and for every rowfall: it
 is one table on one server, because its lines have to be in one order.
@@ -6,26 +6,23 @@ is one table on one server, because its lines have to be in one order.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
-from rowfall.cluster.creation import Ddl, statements
-from rowfall.cluster.discover import Asks, Cluster, Node, discover, on_nodes
-from rowfall.cluster.on_cluster import run_on_cluster
-from rowfall.cluster.sharding_keys import RAND, Keyed, is_free, keyed
-from rowfall.cluster.tables import Tables, look
+from rowfall.cluster.ddl import Ddl, create_statements, run_on_cluster
+from rowfall.cluster.sharding_keys import RAND, ShardingKey, is_free, read_sharding_key
+from rowfall.cluster.tables import Tables, find_tables
+from rowfall.cluster.topology import SERVER_UUID, Cluster, Node, discover, server_uuids
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.events import Listener, Note
 from rowfall.core.model import Schema, Statement
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.ask import ask, asker, read_rows
-from rowfall.engines.base import LOOK_SECONDS
+from rowfall.engines.base import LOOK_SECONDS, Engine
 from rowfall.targets import staging
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
@@ -33,7 +30,6 @@ from rowfall.targets.table import Table
 if TYPE_CHECKING:
     from rowfall.engines.server import Server
 
-_WHO = "SELECT toString(serverUUID()) AS uuid"
 # Each connection takes two round trips; 16 at once connect to 1,000 nodes in seconds.
 AT_ONCE = 16
 # All servers together are looked at as often as one alone would be (of four that load on one
@@ -43,63 +39,83 @@ MOST_PAUSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shards:
-    """An open cluster.
+class Writer:
+    """One engine that stores rows of a load: the only one, or the chosen replica of a shard.
+
+    Attributes:
+        number: of its line in the queue.
+        place: its node, ``host:port``; "" where there is only one engine.
+        target: with the table that gets its rows.
+        shard: that it is a replica of; 0 where there is only one engine.
+    """
+
+    number: int
+    place: str
+    engine: Engine
+    target: Target
+    shard: int = 0
+
+    @property
+    def server(self) -> Server | None:
+        """The engine, where it is a server."""
+        return cast("Server", self.engine) if self.engine.kind == "server" else None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCluster:
+    """A cluster with connections to the nodes of a load.
 
     Attributes:
         entry: the server that was named; DDL ON CLUSTER goes through it.
         tables: what there is of the target table on the nodes.
-        nodes: those that load, one a shard, each with its engine and the target as it is there;
-            all replicas, where they are ``mirrored``.
-        reach: connects to any other node.
+        writers: the nodes that load, one a shard; all replicas where they are ``unreplicated``.
+        connect: connects to any node.
     """
 
     cluster: Cluster
     entry: Server
     tables: Tables
-    nodes: tuple[tuple[Node, Server, Target], ...]
-    reach: Callable[[Node], Server]
+    writers: tuple[Writer, ...]
+    connect: Callable[[Node], Server]
 
     @property
-    def mirrored(self) -> bool:
-        """Whether each replica has a table of its own, see
-        :class:`rowfall.cluster.sharding_keys.Keyed`."""
-        return _mirrored(self.cluster, self.tables)
+    def unreplicated(self) -> bool:
+        """True when each replica has a table of its own, see
+        :class:`rowfall.cluster.sharding_keys.ShardingKey`."""
+        return _unreplicated(self.cluster, self.tables)
 
     @property
     def oldest(self) -> str:
-        """The lowest version of those nodes."""
-        return min((node.version for node, _, _ in self.nodes), key=version_of)
+        """The lowest version of the writers."""
+        return min((w.engine.facts for w in self.writers), key=lambda f: f.release).version
 
     @property
-    def scout(self) -> Server:
-        """Who is asked about the source: the oldest of the nodes that are reached from here, or
-        else the entry. Such questions hold keys, and who passes a question on logs it."""
-        near = [
-            (version_of(n.version), i) for i, (n, s, _) in enumerate(self.nodes) if not s.through
-        ]
-        return self.nodes[min(near)[1]][1] if near else self.entry
+    def scout(self) -> Engine:
+        """The engine that is asked about the source: the oldest of the writers that are reached
+        from here, or else the entry. Such questions hold keys, and a server that passes a question
+        on logs it."""
+        near = [w.engine for w in self.writers if w.engine.rows_refused is None]
+        return min(near, key=lambda engine: engine.facts.release, default=self.entry)
 
     def missing(self, schema: Schema, options: Options) -> tuple[Ddl, ...]:
-        """The statements that make what the nodes lack of ``tables``; () when nothing is.
+        """Return the statements that make what the nodes lack of ``tables``.
 
         Raises:
-            TargetError: it cannot be made; see :func:`rowfall.cluster.creation.statements`.
+            TargetError: it cannot be made; see :func:`rowfall.cluster.ddl.create_statements`.
         """
         tables = self.tables
-        return statements(
+        return create_statements(
             tables, self.cluster, None if tables.exists else schema,
             sharding_key=options.shard_key or "", replicated=options.replicated,
         )  # fmt: skip
 
-    def check(self, options: Options) -> Keyed | None:
-        """Whether rows may go straight into the shards' own tables, and by which key; None where
-        shards may take the files that they like.
+    def sharding_key(self, options: Options) -> ShardingKey | None:
+        """Return the key that says on which shard a row belongs; None where any shard will do.
 
         Raises:
             UsageError: options that the tables contradict; or views read from the Distributed
                 table, which the rows do not pass.
-            TargetError: see :func:`rowfall.cluster.sharding_keys.keyed`.
+            TargetError: see :func:`rowfall.cluster.sharding_keys.read_sharding_key`.
         """
         tables, wanted = self.tables, options.shard_key
         if wanted and tables.sharding_key and wanted != tables.sharding_key:
@@ -114,7 +130,7 @@ class Shards:
                 hint="Leave out --replicated, or name another table.",
             )
         there = (tables.database, tables.table)
-        over = None if tables.direct else staging.lookup(asker(self.entry), [there]).get(there)
+        over = None if tables.direct else staging.lookup(self.entry.ask, [there]).get(there)
         if over is not None and over.views:
             names = ", ".join(".".join(view) for view in over.views)
             raise UsageError(
@@ -125,7 +141,7 @@ class Shards:
             )
         key = tables.sharding_key or wanted or RAND
         only = len(self.cluster.shards) == 1
-        if not self.mirrored and (only or (is_free(key) and options.method != DISTRIBUTED)):
+        if not self.unreplicated and (only or (is_free(key) and options.method != DISTRIBUTED)):
             if options.method != FILTER:
                 return None
             raise UsageError(
@@ -135,34 +151,30 @@ class Shards:
             )
         if options.direct:
             why = f"{key} says where each row belongs"
-            if self.mirrored:
+            if self.unreplicated:
                 why = "each replica has a table of its own"
             raise UsageError(
                 f"--direct puts whole files on single servers, and {why}",
                 hint="Leave it out: attempts are then staged on all of them.",
             )
-        return keyed(asker(self.entry), self.cluster, key, mirrored=self.mirrored)
+        return read_sharding_key(self.entry.ask, self.cluster, key, unreplicated=self.unreplicated)
 
-    def look(self) -> Tables:
-        """What there is of the table now."""
+    def find_tables(self) -> Tables:
+        """Return what there is of the table now."""
         tables = self.tables
-        return look(asker(self.entry), self.cluster, tables.database, tables.table)
+        return find_tables(self.entry.ask, self.cluster, tables.database, tables.table)
 
-    def make(self, ddl: Ddl, emit: Listener) -> None:
+    def create(self, ddl: Ddl, emit: Listener) -> None:
         """Run one of those statements on all nodes.
 
         Raises:
             TargetError: a node refuses, or has not done it in time.
         """
 
-        def run(text: str, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
-            statement = Statement(SqlText.of(text), settings, format="JSONCompactEachRow")
-            return read_rows(self.entry.run(statement).data)
-
         def each(node: Node, text: str) -> None:
-            self.reach(node).run(Statement(SqlText.of(text)))
+            self.connect(node).run(Statement(SqlText.of(text)))
 
-        away = run_on_cluster(run, asker(self.entry), self.cluster, ddl, each=each)
+        away = run_on_cluster(self.entry.ask, self.entry.ask, self.cluster, ddl, each=each)
         if away:
             names = ", ".join(node.name for node in away)
             emit(
@@ -174,11 +186,11 @@ Connects = Callable[[ServerAt, "Server | None"], "Server"]
 """Connects to a server, through another one where that is given."""
 
 
-def open_shards(
+def open_cluster(
     entry: Server, at: ServerAt, target: Table, connects: Connects, stack: ExitStack,
     emit: Listener, *, skip: bool,
-) -> Shards:  # fmt: skip
-    """Choose and connect to the nodes of a load; ``stack`` closes them.
+) -> OpenCluster:  # fmt: skip
+    """Choose the nodes of a load and connect to them; ``stack`` closes the connections.
 
     Args:
         at: the entry, which names the cluster.
@@ -188,28 +200,28 @@ def open_shards(
         TargetError: no such cluster, a shard without a replica that answers, tables that are not
             alike, a node that can be reached neither from here nor through the entry.
     """
-    asks = asker(entry)
+    asks = entry.ask
     cluster = discover(asks, at.cluster, tls=at.tls)
     chosen = _chosen(cluster, emit, skip=skip)
-    tables = look(asks, cluster, target.database, target.table)
-    if _mirrored(cluster, tables):
+    tables = find_tables(asks, cluster, target.database, target.table)
+    if _unreplicated(cluster, tables):
         chosen = list(cluster.up)
-    who = uuids_of(asks, cluster)
+    uuids = server_uuids(asks, cluster)
 
     # Several servers of one machine have one address, unless they are in containers.
     machines = Counter(node.host for node in chosen)
 
-    def place(node: Node) -> ServerAt:
+    def address(node: Node) -> ServerAt:
         return replace(
             at, host=node.host, port=node.http_port, tls=node.tls, cluster="",
             sharing=max(1, machines[node.host]),
         )  # fmt: skip
 
-    def connect(node: Node) -> Server:
-        return _reach(node, place(node), connects, entry, who.get(node, ""))
+    def reach(node: Node) -> Server:
+        return _connect(node, address(node), connects, entry, uuids.get(node, ""))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        tries = [pool.submit(connect, node) for node in chosen]
+        tries = [pool.submit(reach, node) for node in chosen]
         for one in tries:
             if one.exception() is None and one.result() is not entry:
                 stack.callback(one.result().close)
@@ -218,33 +230,28 @@ def open_shards(
         server.pause = min(MOST_PAUSE_SECONDS, LOOK_SECONDS * len(servers))
     known = dict(zip(chosen, servers, strict=True))
 
-    def reach(node: Node) -> Server:
+    def connect(node: Node) -> Server:
         if node not in known:
-            known[node] = connect(node)
+            known[node] = reach(node)
             stack.callback(known[node].close)
         return known[node]
 
-    nodes = tuple((n, known[n], target.on_node(place(n), *tables.local)) for n in chosen)
-    return Shards(cluster, entry, tables, nodes, reach)
+    writers = tuple(
+        Writer(
+            number, node.address, known[node], target.on_node(address(node), *tables.local),
+            node.shard,
+        )
+        for number, node in enumerate(chosen)
+    )  # fmt: skip
+    return OpenCluster(cluster, entry, tables, writers, connect)
 
 
-def _mirrored(cluster: Cluster, tables: Tables) -> bool:
+def _unreplicated(cluster: Cluster, tables: Tables) -> bool:
     return cluster.replicated and tables.exists and not tables.engine.replicated
 
 
-def uuids_of(asks: Asks, cluster: Cluster) -> dict[Node, str]:
-    """Of the servers, which tell them apart; of those that answer."""
-    rows = asks(on_nodes(cluster.name, _WHO))
-    return {cluster.nodes[int(number) - 1]: str(uuid) for number, uuid in rows}
-
-
-def version_of(text: str) -> tuple[int, ...]:
-    """``24.10.2.80`` as numbers that compare."""
-    return tuple(int(n) for n in re.findall(r"\d+", text))
-
-
 def _chosen(cluster: Cluster, emit: Listener, *, skip: bool) -> list[Node]:
-    """The first replica of each shard that answers.
+    """Return the first replica of each shard that answers.
 
     Raises:
         TargetError: a shard is away, or the node that keeps the journal.
@@ -274,12 +281,12 @@ def _chosen(cluster: Cluster, emit: Listener, *, skip: bool) -> list[Node]:
     ]
 
 
-def _reach(node: Node, there: ServerAt, connects: Connects, entry: Server, who: str) -> Server:
+def _connect(node: Node, there: ServerAt, connects: Connects, entry: Server, uuid: str) -> Server:
     """Connect from here, or else through the entry.
 
     Args:
-        who: the uuid of the node's server. Its address may mean another one here, and that of the
-            entry may stand for many.
+        uuid: of the node's server. Its address may mean another one here, and that of the entry
+            may stand for many.
 
     Raises:
         TargetError: neither works.
@@ -288,7 +295,7 @@ def _reach(node: Node, there: ServerAt, connects: Connects, entry: Server, who: 
         if not node.http_port:
             raise TargetError("it has no HTTP port")
         found = connects(there, None)
-        if _uuid(found) == who:
+        if _uuid(found) == uuid:
             return found
         found.close()
         direct: RowfallError = TargetError("another server answers at its address")
@@ -296,7 +303,7 @@ def _reach(node: Node, there: ServerAt, connects: Connects, entry: Server, who: 
         if error.code:  # it was reached, and refuses
             raise
         direct = error
-    if _uuid(entry) == who:
+    if _uuid(entry) == uuid:
         return entry
     try:
         return connects(there, entry)
@@ -310,4 +317,4 @@ def _reach(node: Node, there: ServerAt, connects: Connects, entry: Server, who: 
 
 
 def _uuid(server: Server) -> str:
-    return str(ask(server, _WHO)[0][0])
+    return str(server.ask(SERVER_UUID)[0][0])
