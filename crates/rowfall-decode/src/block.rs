@@ -1,10 +1,16 @@
 //! Rows into columns: one column after the other, in the order of the table's key or of the file.
 
-use crate::cells::{Cells, Column, End, Values};
-use crate::few::scatters;
-use crate::gather::gather;
+use crate::column::reorder::gather;
+use crate::column::{Column, End, Values};
+use crate::sort::counting::scatters;
 use crate::sort::{Order, Sorter};
-use crate::types::{self, Base};
+use crate::text::fields::{Cells, Delimited, Page, Rules};
+use crate::text::json::fields::Objects;
+use crate::text::json::objects;
+use crate::text::layout::Layout;
+use crate::text::scan::Scan;
+use crate::types::Base;
+use crate::values;
 
 /// A value that is declined: where it stands, quotes included.
 pub struct Bad {
@@ -70,8 +76,79 @@ fn keep_sizes(column: &mut Column, gathered: bool) {
     column.parts.iter_mut().for_each(|part| keep_sizes(part, gathered));
 }
 
+/// What decoding needs besides the index.
+pub struct Text<'a> {
+    pub text: &'a [u8],
+    pub scan: &'a Scan,
+    pub rules: &'a Rules,
+}
+
+/// Append `count` rows from row `first` on to the columns, or say which value is the first bad one.
+pub fn decode_delimited<const CSV: bool>(
+    columns: &mut [Column],
+    layout: &Layout,
+    source: &Text<'_>,
+    (first, count): (usize, usize),
+    sorting: &mut Sorting,
+) -> Result<(), Bad> {
+    let mut cells = Delimited::<CSV> {
+        page: Page {
+            text: source.text,
+            rows: count,
+            width: layout.width,
+            order: &[],
+            escapes: source.scan.escapes,
+            broken: source.scan.broken,
+            rules: source.rules,
+        },
+        index: &source.scan.index[first * layout.width..=(first + count) * layout.width],
+        places: &layout.places,
+        crlf: source.scan.cr,
+        quotes: source.scan.quotes,
+        place: 0,
+        cr: false,
+    };
+    cells.check();
+    let decoded = decode(columns, &mut cells, sorting);
+    if CSV || !source.scan.escapes {
+        return decoded;
+    }
+    let mut bad = decoded.err();
+    for &place in &layout.skipped {
+        cells.turn(place);
+        let rows = bad.as_ref().map_or(count, |bad| bad.row);
+        if let Some(row) = (0..rows).find(|&row| dangling(&cells, row)) {
+            let (start, end) = cells.get(row);
+            bad = Some(Bad { row, column: None, start, end });
+        }
+    }
+    bad.map_or(Ok(()), Err)
+}
+
+/// A cell of TSV whose last backslash would take the delimiter with it.
+fn dangling<const CSV: bool>(cells: &Delimited<'_, CSV>, row: usize) -> bool {
+    let (start, end) = cells.get(row);
+    cells.page.text[start..end].iter().rev().take_while(|c| **c == b'\\').count() % 2 == 1
+}
+
+/// Append `count` rows from row `first` on to the columns, or say which value is the first bad one.
+pub fn decode_objects(
+    columns: &mut [Column],
+    rows: &objects::Rows,
+    text: &[u8],
+    rules: &Rules,
+    (first, count): (usize, usize),
+    sorting: &mut Sorting,
+) -> Result<(), Bad> {
+    let width = columns.len();
+    let page =
+        Page { text, rows: count, width, order: &[], escapes: rows.escapes, broken: false, rules };
+    let spans = &rows.spans[first * width..(first + count) * width];
+    decode(columns, &mut Objects { page, spans, column: 0 }, sorting)
+}
+
 /// Append rows to all columns, or say which value is the first bad one.
-pub fn decode<'a, C: Cells<'a>>(
+fn decode<'a, C: Cells<'a>>(
     columns: &mut [Column],
     cells: &mut C,
     sorting: &'a mut Sorting,
@@ -88,7 +165,7 @@ pub fn decode<'a, C: Cells<'a>>(
     let mut bad = None;
     for (number, column) in columns.iter_mut().enumerate() {
         cells.choose(number);
-        if let Err(row) = types::decode(column, cells) {
+        if let Err(row) = values::decode(column, cells) {
             let (start, end) = cells.get(row);
             bad = Some(Bad { row, column: Some(number), start, end });
             // Only an earlier row matters now.
@@ -107,7 +184,7 @@ fn in_order<'a, C: Cells<'a>>(
 ) -> Option<()> {
     for &key in &sorting.keys {
         cells.choose(key);
-        types::decode(&mut columns[key], cells).ok()?;
+        values::decode(&mut columns[key], cells).ok()?;
     }
     let keys: Vec<Values<'_>> = sorting.keys.iter().map(|&k| columns[k].from(&ends[k])).collect();
     if let Order::Rows(order) = sorting.sorter.sort(&keys, cells.page().rows, false) {
@@ -125,7 +202,7 @@ fn in_order<'a, C: Cells<'a>>(
     for (number, column) in columns.iter_mut().enumerate() {
         if !sorting.keys.contains(&number) {
             cells.choose(number);
-            types::decode(column, cells).ok()?;
+            values::decode(column, cells).ok()?;
         }
     }
     Some(())

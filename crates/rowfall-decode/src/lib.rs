@@ -1,36 +1,41 @@
-//! Text files in, ClickHouse Native blocks out. See README.md for how it is used and what it costs.
+//! Reads CSV, TSV and JSON text, decodes it into columns, and writes ClickHouse Native blocks or
+//! finished MergeTree parts. README.md says how the program is used and follows a byte through it.
+//!
+//! The modules are layers. Each imports only modules below it, and no modules import each other in
+//! a circle; `tests/layers.rs` reads the imports and fails otherwise. From the top:
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `run` | starts one worker for each output, reports progress, sums up |
+//! | `worker` | reads inputs one after the other and writes their rows as blocks |
+//! | `block` | decodes batches of rows into the columns of a block, sorts the block |
+//! | `output` | writes blocks: Native to pipes and files, or as parts of a table |
+//! | `sort` | puts the rows of a block into the order of the table's key |
+//! | `values` | turns the fields of a column into its values, one loop for each type |
+//! | `text` | finds the fields: delimiters, headers, JSON keys, escapes |
+//! | `input` | opens files and HTTP objects, decompresses them into a buffer of text |
+//! | `column` | holds the values of a column as the Native format has them |
+//! | `spec` | is the JSON document that says what to do |
+//! | `types` | parses the names of ClickHouse types |
+//! | `native_string` | reads a spec that a server passes as a Native block |
+//! | `cpu_time` | asks the system for CPU time |
+//! | `simd` | chooses AVX-512, AVX2 or portable code |
+//! | `error` | says why a run failed, as a JSON line and an exit status |
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
-pub mod ahead;
-pub mod block;
-pub mod cells;
-mod costs;
-pub mod delimited;
+mod block;
+mod column;
+mod cpu_time;
 pub mod error;
-pub mod escapes;
-pub mod few;
-pub mod frames;
-pub mod gather;
-pub mod handed;
-pub mod header;
-pub mod inflate;
-pub mod inputs;
-pub mod json;
-mod look;
-pub mod low;
-pub mod native;
-pub mod nested;
-pub mod output;
-pub mod part;
-pub mod remote;
-pub mod request;
+pub mod input;
+pub mod native_string;
+mod output;
 pub mod run;
-pub mod scan;
-pub mod sort;
+pub mod simd;
+mod sort;
 pub mod spec;
-pub mod texts;
+mod text;
 pub mod types;
-pub mod unpack;
-pub mod window;
-pub mod worker;
+mod values;
+mod worker;

@@ -4,10 +4,10 @@ use std::io::Read;
 use std::process::exit;
 
 use rowfall_decode::error::Fail;
-use rowfall_decode::handed;
+use rowfall_decode::native_string;
 use rowfall_decode::run::run;
 use rowfall_decode::spec::Spec;
-use rowfall_decode::types::SUPPORTED;
+use rowfall_decode::types::parse::SUPPORTED;
 use serde_json::json;
 
 const USAGE: &str = "usage: rowfall-decode run --spec FILE|-    decode the inputs of a spec
@@ -54,7 +54,8 @@ fn read(path: &str) -> Result<String, Fail> {
         "handed" => {
             let mut block = Vec::new();
             std::io::stdin().read_to_end(&mut block).and_then(|_| {
-                text = handed::text(&block).ok_or(std::io::ErrorKind::InvalidData)?.to_owned();
+                text =
+                    native_string::text(&block).ok_or(std::io::ErrorKind::InvalidData)?.to_owned();
                 Ok(())
             })
         }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::costs;
+use crate::cpu_time;
 use crate::error::Fail;
-use crate::inputs::Inputs;
+use crate::input::queue::Inputs;
 use crate::output::Output;
-use crate::scan::Simd;
+use crate::simd::Simd;
 use crate::spec::Spec;
 use crate::worker::{Done, Worker, Written};
 
@@ -73,7 +73,7 @@ fn summary(spec: &Spec, done: &[Done], written: &Written) -> Value {
         "rows": done.iter().map(|d| d.rows).sum::<u64>(),
         "bytes_read": done.iter().map(|d| d.bytes_read).sum::<u64>(),
         "bytes_raw": done.iter().map(|d| d.bytes_raw).sum::<u64>(),
-        "cpu_seconds": seconds(costs::process()),
+        "cpu_seconds": seconds(cpu_time::process()),
         "writing_seconds": seconds(written.making.load(Ordering::Relaxed) as f64 / 1e9),
         "waited_seconds": seconds(written.waited.load(Ordering::Relaxed) as f64 / 1e9),
         "inputs": inputs,
@@ -119,6 +119,6 @@ impl Shared<'_> {
         if let Err(fail) = worker.flush() {
             self.fail(last, fail);
         }
-        self.written.waited.fetch_add(costs::waited(), Ordering::Relaxed);
+        self.written.waited.fetch_add(cpu_time::waited(), Ordering::Relaxed);
     }
 }

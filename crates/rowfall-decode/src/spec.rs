@@ -5,7 +5,6 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::delimited::Layout;
 use crate::error::Fail;
 use crate::types::{Base, Type};
 
@@ -259,19 +258,6 @@ impl Spec {
     /// Whether elements of tuples stand in fields of their own.
     pub fn apart(&self) -> bool {
         self.format.is_csv() && self.tuples == Tuples::Apart
-    }
-
-    /// Where the columns stand in lines of so many columns, `positions` being theirs among them.
-    pub fn layout(&self, columns: usize, positions: &[usize]) -> Layout {
-        let mut widths = vec![1; columns];
-        if self.apart() {
-            let types = self.types().expect("checked before anything is read");
-            for (kind, &position) in types.iter().zip(positions) {
-                widths[position] = kind.fields();
-            }
-        }
-        let places = positions.iter().map(|&position| widths[..position].iter().sum()).collect();
-        Layout::new(widths.iter().sum(), places)
     }
 
     /// Why the elements of a tuple cannot be told from what is beside them.

@@ -2,18 +2,22 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::block::{Bad, Sorting};
-use crate::cells::{Column, Rules, Style};
-use crate::costs;
-use crate::delimited::{self, Layout, Problem, Text};
+use crate::block::{Bad, Sorting, Text, decode_delimited, decode_objects};
+use crate::column::Column;
+use crate::cpu_time;
 use crate::error::{Decline, Fail, shorten};
-use crate::header;
-use crate::inputs::Raw;
-use crate::json;
+use crate::input::buffer::{LONGEST, Window};
+use crate::input::queue::Raw;
+use crate::input::read_ahead::read_ahead;
+use crate::input::source::Opened;
 use crate::output::Output;
-use crate::scan::{Scan, Simd, scan};
+use crate::simd::Simd;
 use crate::spec::{Compression, Format, Input, Spec, Unknown};
-use crate::window::{LONGEST, Opened, Window};
+use crate::text::delimited::{self, Problem};
+use crate::text::fields::{Rules, Style};
+use crate::text::json::objects;
+use crate::text::layout::{self, Layout};
+use crate::text::scan::{Scan, scan};
 
 /// A block takes the last rows of its input, too, where they are about this part of it or less: a
 /// part costs the same files and merges whatever it holds. 2 M taxi rows in 4 files, blocks of
@@ -55,8 +59,8 @@ pub struct Worker<'a> {
     window: Window,
     scan: Scan,
     sorting: Sorting,
-    keys: json::Keys,
-    objects: json::Rows,
+    keys: objects::Keys,
+    objects: objects::Rows,
 }
 
 /// Where a worker is in its input.
@@ -76,8 +80,8 @@ impl<'a> Worker<'a> {
         let mut columns: Vec<Column> = types.into_iter().map(Column::new).collect();
         let sorting = Sorting::new(spec.sort_by.as_deref().unwrap_or(&[]), &mut columns);
         Worker {
-            keys: json::Keys::new(&sources, nullable, spec.unknown == Unknown::Skip),
-            objects: json::Rows::default(),
+            keys: objects::Keys::new(&sources, nullable, spec.unknown == Unknown::Skip),
+            objects: objects::Rows::default(),
             spec,
             simd,
             output,
@@ -106,11 +110,11 @@ impl<'a> Worker<'a> {
             return Ok(());
         }
         let order = self.sorting.sort(&mut self.columns, self.rows);
-        let began = costs::thread();
+        let began = cpu_time::thread();
         let written = self.output.write(&self.names, &self.columns, self.rows, order);
         written.map_err(|error| Fail::output(&self.output.path, &error))?;
         if self.spec.parts {
-            self.written.making.fetch_add(costs::thread() - began, Ordering::Relaxed);
+            self.written.making.fetch_add(cpu_time::thread() - began, Ordering::Relaxed);
         }
         self.columns.iter_mut().for_each(Column::clear);
         let bytes = std::mem::take(&mut self.unwritten);
@@ -124,10 +128,10 @@ impl<'a> Worker<'a> {
         let io = |error: &std::io::Error| Fail::io(input.name(), error);
         let opened = raw.and_then(|raw| Opened::new(raw, self.spec.compression));
         let packed = self.spec.compression != Compression::None;
-        let opened = if self.spec.ahead && packed { opened.map(Opened::ahead) } else { opened };
+        let opened = if self.spec.ahead && packed { opened.map(read_ahead) } else { opened };
         let mut source = opened.map_err(|e| io(&e))?;
         self.window.reset(input.start);
-        let mut place = Place { input, lines: 0, rows: 0, layout: self.fixed_layout() };
+        let mut place = Place { input, lines: 0, rows: 0, layout: layout::by_positions(self.spec) };
         let mut chunk = self.spec.chunk_bytes;
         loop {
             let read = source.bytes_read();
@@ -161,15 +165,6 @@ impl<'a> Worker<'a> {
             bytes_read: source.bytes_read(),
             bytes_raw: self.window.offset(self.window.end) - input.start,
         })
-    }
-
-    fn fixed_layout(&self) -> Option<Layout> {
-        if self.spec.format.has_names() || self.spec.format == Format::Json {
-            return None;
-        }
-        let places: Vec<usize> = self.spec.columns.iter().filter_map(|c| c.position).collect();
-        let most = places.iter().max().map_or(0, |n| n + 1);
-        Some(self.spec.layout(self.spec.file_columns.unwrap_or(most).max(most), &places))
     }
 
     fn scan(&mut self) {
@@ -218,13 +213,14 @@ impl<'a> Worker<'a> {
         if self.scan.bad.is_some_and(|bad| bad <= end) {
             return Err(self.decline(place, (at, end), None, "a header that is not plain names"));
         }
-        let layout = header::layout(text, &self.scan, self.spec).map_err(|(name, message)| {
-            let mut fail = self.decline(place, (at, end), None, &message);
-            if let Fail::Value(decline) = &mut fail {
-                decline.column = name;
-            }
-            fail
-        })?;
+        let layout =
+            layout::by_header(text, &self.scan, self.spec).map_err(|(name, message)| {
+                let mut fail = self.decline(place, (at, end), None, &message);
+                if let Fail::Value(decline) = &mut fail {
+                    decline.column = name;
+                }
+                fail
+            })?;
         place.layout = Some(layout);
         place.lines += 1;
         self.window.start = end + 1;
@@ -238,8 +234,8 @@ impl<'a> Worker<'a> {
             let count = (rows - taken).min(self.full.0 - self.rows);
             let source = Text { text: self.window.text(), scan: &self.scan, rules: &self.rules };
             let decode = match self.spec.format.is_csv() {
-                true => delimited::decode::<true>,
-                false => delimited::decode::<false>,
+                true => decode_delimited::<true>,
+                false => decode_delimited::<false>,
             };
             let (columns, sorting) = (&mut self.columns, &mut self.sorting);
             let decoded = decode(columns, layout, &source, (taken, count), sorting);
@@ -302,7 +298,7 @@ impl<'a> Worker<'a> {
             let count = (self.objects.count - taken).min(self.full.0 - self.rows);
             let text = self.window.text();
             let (columns, sorting, rows) = (&mut self.columns, &mut self.sorting, (taken, count));
-            let decoded = json::decode(columns, &self.objects, text, &self.rules, rows, sorting);
+            let decoded = decode_objects(columns, &self.objects, text, &self.rules, rows, sorting);
             if let Err(Bad { column, start, end, .. }) = decoded {
                 return Err(self.decline(place, (start, end), column, ""));
             }

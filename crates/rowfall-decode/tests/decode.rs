@@ -90,7 +90,7 @@ fn tsv(rows: &[Row]) -> Vec<u8> {
 
 fn simds() -> Vec<&'static str> {
     let all = ["scalar", "avx2", "avx512"];
-    all.into_iter().filter(|name| rowfall_decode::scan::Simd::choose(name).is_some()).collect()
+    all.into_iter().filter(|name| rowfall_decode::simd::Simd::choose(name).is_some()).collect()
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! Whole gzip files through the decoder's windows.
 
-use rowfall_decode::inflate::{Gzip, HISTORY, SLACK};
+use rowfall_decode::input::inflate::{Gzip, HISTORY, SLACK};
 
 /// Decompress with windows of `step` bytes.
 pub fn gunzip(packed: &[u8], step: usize) -> std::io::Result<Vec<u8>> {

@@ -5,7 +5,7 @@ mod gunzip;
 
 use std::io::Read;
 
-use rowfall_decode::scan::Simd;
+use rowfall_decode::simd::Simd;
 use serde_json::json;
 
 use crate::common::native;

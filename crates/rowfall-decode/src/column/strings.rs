@@ -1,0 +1,91 @@
+//! Strings as the Native format has them, each behind its length: written, found again, counted.
+
+use crate::column::Values;
+
+/// Write a length as LEB128; returns the bytes used.
+///
+/// SAFETY: ten bytes are writable at `to`.
+#[inline(always)]
+pub unsafe fn put_length(to: *mut u8, mut len: usize) -> usize {
+    // SAFETY: a 64-bit number takes at most ten bytes.
+    unsafe {
+        if len < 128 {
+            *to = len as u8;
+            return 1;
+        }
+        let mut used = 0;
+        while len >= 128 {
+            *to.add(used) = len as u8 | 128;
+            used += 1;
+            len >>= 7;
+        }
+        *to.add(used) = len as u8;
+        used + 1
+    }
+}
+
+/// Append a number in groups of seven bits, the least ones first.
+pub fn append_number(data: &mut Vec<u8>, value: usize) {
+    data.reserve(10);
+    // SAFETY: ten bytes were reserved, and `put_length` says how many it wrote.
+    unsafe {
+        let used = put_length(data.as_mut_ptr().add(data.len()), value);
+        data.set_len(data.len() + used);
+    }
+}
+
+/// Append one string behind its length.
+pub fn append_text(data: &mut Vec<u8>, value: &[u8]) {
+    data.reserve(value.len() + 10);
+    append_number(data, value.len());
+    data.extend_from_slice(value);
+}
+
+/// The length before a string and how many bytes it takes.
+#[inline(always)]
+fn length(data: &[u8]) -> (usize, usize) {
+    if data[0] < 128 {
+        return (usize::from(data[0]), 1);
+    }
+    let (mut len, mut used) = (0, 0);
+    loop {
+        let byte = data[used];
+        len |= usize::from(byte & 127) << (7 * used);
+        used += 1;
+        if byte < 128 {
+            return (len, used);
+        }
+    }
+}
+
+/// The strings of a column's data.
+pub fn strings_of(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = data;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (len, used) = length(rest);
+        let (value, more) = rest[used..].split_at(len);
+        rest = more;
+        Some(value)
+    })
+}
+
+/// Where each string starts, length included, and where the last one ends.
+pub fn starts_of(values: Values<'_>, rows: usize) -> Vec<u32> {
+    let mut starts = vec![0; rows + 1];
+    let mut at = 0;
+    for (row, start) in starts[..rows].iter_mut().enumerate() {
+        *start = at as u32;
+        at += match values.sizes.get(row) {
+            None | Some(0) => {
+                let (len, used) = length(&values.data[at..]);
+                len + used
+            }
+            Some(&size) => usize::from(size),
+        };
+    }
+    starts[rows] = at as u32;
+    starts
+}

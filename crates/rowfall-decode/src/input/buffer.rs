@@ -1,0 +1,73 @@
+//! The text that is looked at: a buffer that slides over the decompressed input.
+
+use std::io;
+
+use crate::input::inflate::{HISTORY, SLACK};
+use crate::input::source::Opened;
+
+/// Bytes before the text: index entries may point at the byte before the first one.
+pub const FRONT: usize = 64;
+/// Readable bytes behind the text, so that 64 bytes can be loaded anywhere in it.
+pub const PAD: usize = 128;
+/// A single record longer than this is declined.
+pub const LONGEST: usize = 48 << 20;
+
+/// `text()[start..end]` has not been taken yet.
+pub struct Window {
+    buffer: Vec<u8>,
+    pub start: usize,
+    pub end: usize,
+    /// Offset in the (decompressed) input of `buffer[0]`, plus `FRONT`.
+    base: u64,
+    pub ended: bool,
+}
+
+impl Default for Window {
+    fn default() -> Window {
+        Window { buffer: Vec::new(), start: FRONT, end: FRONT, base: 0, ended: false }
+    }
+}
+
+impl Window {
+    /// Forget everything, for the next input.
+    pub fn reset(&mut self, base: u64) {
+        (self.start, self.end, self.base, self.ended) = (FRONT, FRONT, base, false);
+    }
+
+    /// The whole buffer, at least `PAD` bytes longer than `end`.
+    pub fn text(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// Offset in the input of a position in the buffer.
+    pub fn offset(&self, position: usize) -> u64 {
+        self.base + position as u64 - FRONT as u64
+    }
+
+    /// Slide past what was taken and read `chunk` more bytes; `ended` is set when there are none.
+    pub fn advance(&mut self, source: &mut Opened, chunk: usize) -> io::Result<()> {
+        let keep = self.start.min(self.end.saturating_sub(HISTORY)).max(FRONT);
+        if keep > FRONT {
+            self.buffer.copy_within(keep..self.end, FRONT);
+            self.base += (keep - FRONT) as u64;
+            self.start -= keep - FRONT;
+            self.end -= keep - FRONT;
+        }
+        let limit = self.end + chunk;
+        if self.buffer.len() < limit + SLACK + PAD {
+            self.buffer.resize(limit + SLACK + PAD, 0);
+        }
+        let end = source.fill(&mut self.buffer, self.end, limit)?;
+        self.ended = end < limit;
+        self.end = end;
+        Ok(())
+    }
+
+    /// Put a line end behind the last line when it lacks one.
+    pub fn close(&mut self, needed: bool) {
+        if needed {
+            self.buffer[self.end] = b'\n';
+            self.end += 1;
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! An object behind a URL, read like a file: threads fetch ranges of it ahead of the reader.
+//!
+//! Threads that wait for sockets are cheaper here than an async runtime: the decoder takes all the
+//! CPU there is, and a piece of 4 MiB costs one wake-up.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once};
+use std::thread;
+use std::time::Duration;
+
+use ureq::{Agent, Body};
+
+use crate::input::http_request::{self, Answer, Place, Trouble};
+use crate::spec::Input;
+
+/// Bytes of a request: at 30 ms to the first byte and 80 MB/s a connection most of the time goes
+/// into bytes, and a lost request loses little.
+const PIECE: u64 = 4 << 20;
+/// Pieces of an object that are fetched or ready at a time: 16 MiB, about 200 MB/s in that place.
+const AHEAD: u64 = 4;
+/// Requests in a row that may fail, with pauses of 0.1, 0.4, 1.6 and 3 s; one that timed out counts
+/// twice. A longer outage is rowfall's business: the engine reads, or another attempt does.
+const TRIES: u32 = 5;
+/// A request that brought so much before it failed has not failed in vain.
+const PROGRESS: usize = 64 << 10;
+
+/// The reader's end of an object.
+pub struct Remote {
+    object: Arc<Object>,
+    piece: Vec<u8>,
+    at: usize,
+}
+
+impl Remote {
+    /// Start fetching; errors come with the bytes.
+    pub fn open(agent: &Agent, input: &Input) -> io::Result<Remote> {
+        let missing = || io::Error::other("it has no address");
+        let all = input.stop.is_none();
+        let pieces = input.bytes().map(|bytes| bytes.div_ceil(PIECE));
+        let object = Arc::new(Object {
+            place: Place::new(agent, input).ok_or_else(missing)?,
+            all: all && input.start == 0,
+            start: input.start,
+            stop: input.end(),
+            state: Mutex::new(State { end: pieces, ..State::default() }),
+            changed: Condvar::new(),
+            ranges: Once::new(),
+        });
+        object.start_thread()?;
+        Ok(Remote { object, piece: Vec::new(), at: 0 })
+    }
+
+    /// Bytes that an object holds in memory while it is fetched.
+    pub fn room(input: &Input) -> u64 {
+        input.size.map_or(PIECE * AHEAD, |size| size.min(PIECE * AHEAD))
+    }
+}
+
+impl Read for Remote {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.piece.len() {
+            self.at = 0;
+            match self.object.take(std::mem::take(&mut self.piece)) {
+                None => return Ok(0),
+                Some(piece) => self.piece = piece?,
+            }
+        }
+        let n = out.len().min(self.piece.len() - self.at);
+        out[..n].copy_from_slice(&self.piece[self.at..self.at + n]);
+        self.at += n;
+        Ok(n)
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.object.state().closed = true;
+        self.object.changed.notify_all();
+    }
+}
+
+struct Object {
+    place: Place,
+    /// No range of it is wanted.
+    all: bool,
+    /// The wanted range; no end where nobody knows the size.
+    start: u64,
+    stop: Option<u64>,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The server knows ranges: from then on several threads fetch.
+    ranges: Once,
+}
+
+#[derive(Default)]
+struct State {
+    /// The next piece to ask for, and the next one to give to the reader.
+    next: u64,
+    first: u64,
+    /// How many pieces there are, as soon as it is known.
+    end: Option<u64>,
+    /// From `first` on; None while it is fetched.
+    ready: VecDeque<Option<io::Result<Vec<u8>>>>,
+    /// Buffers to use again.
+    spare: Vec<Vec<u8>>,
+    closed: bool,
+}
+
+enum End {
+    Failed(io::Error),
+    /// All has been delivered, or nobody wants it any more.
+    Needless,
+}
+
+impl Object {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics")
+    }
+
+    // --- the reader's side
+
+    /// The next piece; None at the end. `used` is filled again.
+    fn take(&self, used: Vec<u8>) -> Option<io::Result<Vec<u8>>> {
+        let mut state = self.state();
+        if used.capacity() > 0 {
+            state.spare.push(used);
+        }
+        loop {
+            if state.end.is_some_and(|end| state.first >= end) {
+                return None;
+            }
+            if let Some(piece) = state.ready.front_mut().and_then(Option::take) {
+                state.ready.pop_front();
+                state.first += 1;
+                self.changed.notify_all();
+                return Some(piece);
+            }
+            state = self.changed.wait(state).expect("no thread panics");
+        }
+    }
+
+    // --- the fetching side
+
+    fn start_thread(self: &Arc<Self>) -> io::Result<()> {
+        let object = self.clone();
+        thread::Builder::new().name("fetch".into()).spawn(move || object.fetch()).map(|_| ())
+    }
+
+    /// What each thread does: piece after piece, until there are none.
+    fn fetch(self: &Arc<Self>) {
+        while let Some((piece, buffer)) = self.claim() {
+            let from = self.start + piece * PIECE;
+            match self.get(from, self.stop.map(|stop| stop.min(from + PIECE)), buffer) {
+                Ok(bytes) => self.put(piece, Ok(bytes)),
+                Err(End::Failed(error)) => self.put(piece, Err(error)),
+                Err(End::Needless) => return,
+            }
+        }
+    }
+
+    /// The next piece and a buffer for it, when there is room.
+    fn claim(&self) -> Option<(u64, Vec<u8>)> {
+        let mut state = self.state();
+        loop {
+            if state.closed || state.end.is_some_and(|end| state.next >= end) {
+                return None;
+            }
+            if state.next < state.first + AHEAD {
+                state.next += 1;
+                state.ready.push_back(None);
+                let mut buffer = state.spare.pop().unwrap_or_default();
+                buffer.clear();
+                return Some((state.next - 1, buffer));
+            }
+            state = self.changed.wait(state).expect("no thread panics");
+        }
+    }
+
+    fn put(&self, piece: u64, result: io::Result<Vec<u8>>) {
+        let mut state = self.state();
+        let place = (piece - state.first) as usize;
+        state.ready[place] = Some(result);
+        self.changed.notify_all();
+    }
+
+    /// `[from, to)`, in as many requests as it takes.
+    fn get(
+        self: &Arc<Self>,
+        from: u64,
+        to: Option<u64>,
+        mut bytes: Vec<u8>,
+    ) -> Result<Vec<u8>, End> {
+        let mut failed = 0;
+        loop {
+            let had = bytes.len();
+            let at = from + had as u64;
+            let error = match self.place.ask(to.map(|to| (at, to))) {
+                Ok(Answer::Range(body)) => {
+                    self.ranges.call_once(|| self.start_others());
+                    match http_request::receive(body, to.unwrap_or(at) - at, &mut bytes) {
+                        Ok(()) => return Ok(bytes),
+                        Err(trouble) => trouble,
+                    }
+                }
+                Ok(Answer::Whole(body, promised)) if at == 0 && self.all => {
+                    self.stream(body, promised);
+                    return Err(End::Needless);
+                }
+                Ok(Answer::Whole(..)) => Trouble::broken("everything where a range was asked for"),
+                Err(trouble) => trouble,
+            };
+            let error = match error {
+                Trouble::Passing(error) => error,
+                Trouble::Final(error) => return Err(End::Failed(error)),
+            };
+            if bytes.len() - had >= PROGRESS {
+                failed = 0;
+            }
+            failed += if error.kind() == io::ErrorKind::TimedOut { 2 } else { 1 };
+            if failed >= TRIES {
+                let message = format!("{error}, again and again");
+                return Err(End::Failed(io::Error::new(error.kind(), message)));
+            }
+            pause(failed);
+            if self.state().closed {
+                return Err(End::Needless);
+            }
+        }
+    }
+
+    /// The server knows ranges: so many threads as there are pieces at a time.
+    fn start_others(self: &Arc<Self>) {
+        let pieces = self.state().end.unwrap_or(1);
+        // This thread goes on alone where there are no more threads to be had.
+        let _ = (1..pieces.min(AHEAD)).try_for_each(|_| self.start_thread());
+    }
+
+    /// The object from one answer: the server knows no ranges, or its size is unknown.
+    ///
+    /// What of it has been read cannot be asked for again, so the first trouble is the last.
+    fn stream(&self, mut body: Body, promised: Option<u64>) {
+        self.state().end = None;
+        let mut reader = body.as_reader();
+        let (mut piece, mut total) = (0, 0);
+        loop {
+            let mut bytes = Vec::new();
+            let read = (&mut reader).take(PIECE).read_to_end(&mut bytes);
+            total += bytes.len() as u64;
+            let ended = read.is_ok() && (bytes.len() as u64) < PIECE;
+            let missing = promised.filter(|all| ended && total < *all);
+            let result = match (read, missing) {
+                (Err(error), _) => Err(http_request::interrupted(error)),
+                (_, Some(all)) => Err(http_request::cut(all - total)),
+                _ => Ok(bytes),
+            };
+            let last = ended || result.is_err();
+            if last {
+                self.state().end = Some(piece + 1);
+            }
+            self.put(piece, result);
+            if last || !self.more() {
+                return;
+            }
+            piece += 1;
+        }
+    }
+
+    /// Room for another piece of a stream; false when nobody wants it any more.
+    fn more(&self) -> bool {
+        let mut state = self.state();
+        while !state.closed && state.next >= state.first + AHEAD {
+            state = self.changed.wait(state).expect("no thread panics");
+        }
+        state.next += 1;
+        state.ready.push_back(None);
+        !state.closed
+    }
+}
+
+fn pause(failed: u32) {
+    let longest = Duration::from_millis(100 * 4u64.pow(failed - 1)).min(Duration::from_secs(3));
+    // Threads that were refused together do not come back together.
+    let share = 0.5 + 0.5 * (RandomState::new().hash_one(0) as f64 / u64::MAX as f64);
+    thread::sleep(longest.mul_f64(share));
+}

@@ -1,0 +1,313 @@
+//! One Huffman-coded DEFLATE block: its codes and the loop that nearly all time is spent in.
+
+use std::io::Read;
+
+use crate::input::inflate::bits::{Bits, PAD};
+use crate::input::inflate::table::*;
+
+/// How far back DEFLATE refers.
+pub const HISTORY: usize = 32 << 10;
+/// Room that must be left behind the limit of [`super::Gzip::fill`]: the longest match and its overshoot.
+pub const SLACK: usize = 320;
+
+pub struct Codes {
+    litlen: [u32; LITLEN_SIZE],
+    dist: [u32; DIST_SIZE],
+    runs: Runs,
+}
+
+/// Order in which the lengths of the code of code lengths are written.
+const ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
+
+impl Codes {
+    pub fn new() -> Self {
+        Codes {
+            litlen: [INVALID; LITLEN_SIZE],
+            dist: [INVALID; DIST_SIZE],
+            runs: [0; 1 << LITLEN_BITS],
+        }
+    }
+
+    pub fn fixed(&mut self) {
+        let mut lens = [8u8; 288];
+        lens[144..256].fill(9);
+        lens[256..280].fill(7);
+        self.build(&lens, &[5; 32]).expect("the fixed code is one");
+    }
+
+    fn build(&mut self, litlen: &[u8], dist: &[u8]) -> Option<()> {
+        let both = build(&mut self.litlen, LITLEN_BITS, litlen, &LITLEN_MEANING)
+            && build(&mut self.dist, DIST_BITS, dist, &DIST_MEANING);
+        both.then(|| join(&self.litlen, &mut self.runs))
+    }
+
+    /// Read the codes of a dynamic block; None when they are none.
+    pub fn dynamic<R: Read>(&mut self, bits: &mut Bits<R>) -> Option<()> {
+        let (litlens, dists) = (257 + bits.take(5) as usize, 1 + bits.take(5) as usize);
+        let given = 4 + bits.take(4) as usize;
+        if litlens > 286 || dists > 30 {
+            return None;
+        }
+        let mut precode_lens = [0u8; 19];
+        for &symbol in &ORDER[..given] {
+            bits.refill();
+            precode_lens[symbol] = bits.take(3) as u8;
+        }
+        let mut precode = [0u32; 128];
+        if !build(&mut precode, 7, &precode_lens, &PRECODE_MEANING) {
+            return None;
+        }
+        let mut lens = [0u8; 286 + 30 + 138];
+        let mut at = 0;
+        while at < litlens + dists {
+            bits.refill();
+            let entry = precode[(bits.word & 127) as usize];
+            if entry & SPECIAL != 0 {
+                return None;
+            }
+            bits.drop(entry & 0xff);
+            let (value, times) = match entry >> 16 {
+                n @ 0..16 => (n as u8, 1),
+                16 if at == 0 => return None,
+                16 => (lens[at - 1], 3 + bits.take(2) as usize),
+                17 => (0, 3 + bits.take(3) as usize),
+                _ => (0, 11 + bits.take(7) as usize),
+            };
+            lens[at..at + times].fill(value);
+            at += times;
+        }
+        // Without a code for the end of the block it would never end.
+        if at != litlens + dists || lens[256] == 0 {
+            return None;
+        }
+        self.build(&lens[..litlens], &lens[litlens..at])
+    }
+}
+
+/// Decode until `limit`, the end of the block, or the end of the fetched input.
+///
+/// Takes (lowest byte a match may refer to, where to write, where to stop) and gives (new end,
+/// whether the block ended); None for damaged data.
+pub fn decode<R: Read>(
+    codes: &Codes,
+    bits: &mut Bits<R>,
+    out: &mut [u8],
+    bounds: (usize, usize, usize),
+) -> Option<(usize, bool)> {
+    let (floor, from, limit) = bounds;
+    assert!(floor <= from && from < limit && limit + SLACK <= out.len());
+    assert!(from - floor <= HISTORY && bits.len + PAD <= bits.data.len());
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("bmi2") && std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the CPU has BMI2 and AVX2; what `run` asks for was asserted above.
+        return unsafe { run_avx2(codes, bits, out, bounds) };
+    }
+    // SAFETY: asserted above.
+    unsafe { run(codes, bits, out, bounds) }
+}
+
+/// SAFETY: as for [`run`], on a CPU with BMI2 (shifts by a register without touching flags) and AVX2
+/// (copies of 32 bytes).
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+unsafe fn run_avx2<R: Read>(
+    codes: &Codes,
+    bits: &mut Bits<R>,
+    out: &mut [u8],
+    bounds: (usize, usize, usize),
+) -> Option<(usize, bool)> {
+    // SAFETY: the caller's promise.
+    unsafe { run(codes, bits, out, bounds) }
+}
+
+/// SAFETY: `limit + SLACK <= out.len()`, `floor <= from < limit`, `bits.len + PAD` bytes of data.
+#[inline(always)]
+unsafe fn run<R: Read>(
+    codes: &Codes,
+    bits: &mut Bits<R>,
+    out: &mut [u8],
+    (floor, from, limit): (usize, usize, usize),
+) -> Option<(usize, bool)> {
+    let (litlen, dist, runs) = (codes.litlen.as_ptr(), codes.dist.as_ptr(), codes.runs.as_ptr());
+    let (data, text) = (bits.data.as_ptr(), out.as_mut_ptr());
+    // One round reads at most 24 bytes past `at`; what follows the data is zeros, and whether
+    // they were used is checked by the caller.
+    let stop = if bits.ended { bits.len + 64 } else { bits.len - 64.min(bits.len) };
+    let (mut at, mut word, mut count) = (bits.at, bits.word, bits.count);
+    let mut to = from;
+    let mut result = Some(false);
+    macro_rules! refill {
+        () => {
+            // SAFETY: at <= stop + 16, and PAD zeros follow the data.
+            word |= u64::from_le(unsafe { data.add(at).cast::<u64>().read_unaligned() }) << count;
+            at += ((63 - count) >> 3) as usize;
+            count |= 56;
+        };
+    }
+    macro_rules! lookup {
+        ($table:expr, $bits:expr) => {
+            // SAFETY: the mask keeps the index below 2^bits, which the table holds.
+            unsafe { *$table.add((word & ((1 << $bits) - 1)) as usize) }
+        };
+    }
+    macro_rules! consume {
+        ($entry:expr) => {
+            word >>= $entry as u8;
+            count -= $entry & 0xff;
+        };
+    }
+    // Take what one look-up found: the literals are written as four bytes, whatever their number.
+    macro_rules! put {
+        ($run:expr) => {
+            // SAFETY: a round writes at most 9 literals and 3 bytes more behind limit: SLACK is more.
+            unsafe { text.add(to).cast::<u32>().write_unaligned((($run >> 32) as u32).to_le()) };
+            to += ($run >> 56) as usize;
+            consume!($run as u32);
+        };
+    }
+    // Looked up before the match is copied: neither waits for the other.
+    macro_rules! next {
+        () => {{
+            refill!();
+            lookup!(runs, LITLEN_BITS)
+        }};
+    }
+    let mut run = next!();
+    'block: while at < stop && to < limit {
+        // Up to three look-ups for one refill: 3 x 11 bits of literals leave 23 of 56 for a length.
+        let mut saved = word;
+        put!(run);
+        if run as u32 & LITERAL != 0 {
+            run = lookup!(runs, LITLEN_BITS);
+            saved = word;
+            put!(run);
+            if run as u32 & LITERAL != 0 {
+                run = lookup!(runs, LITLEN_BITS);
+                saved = word;
+                put!(run);
+                if run as u32 & LITERAL != 0 {
+                    run = next!();
+                    continue;
+                }
+            }
+        }
+        let mut entry = run as u32;
+        if entry & SPECIAL != 0 {
+            if entry & POINTER != 0 {
+                let second = word & ((1 << (entry >> 8 & 15)) - 1);
+                // SAFETY: `build` laid the second table of that many bits at that place.
+                entry = unsafe { *litlen.add((entry >> 16) as usize + second as usize) };
+                saved = word;
+                consume!(entry);
+                if entry & LITERAL != 0 {
+                    // SAFETY: as above.
+                    unsafe { *text.add(to) = (entry >> 16) as u8 };
+                    to += 1;
+                    run = next!();
+                    continue;
+                }
+            }
+            if entry & SPECIAL != 0 {
+                result = (entry & END != 0).then_some(true);
+                break 'block;
+            }
+        }
+        let low = |saved: u64, entry: u32| {
+            let all = saved & ((1u64 << (entry & 63)) - 1);
+            (entry >> 16) as usize + (all >> (entry >> 8 & 15)) as usize
+        };
+        let length = low(saved, entry);
+        // At most 22 + 20 bits are gone since the refill; a distance takes up to 28.
+        refill!();
+        let mut entry = lookup!(dist, DIST_BITS);
+        saved = word;
+        consume!(entry);
+        if entry & SPECIAL != 0 {
+            if entry & POINTER == 0 {
+                result = None;
+                break 'block;
+            }
+            let second = word & ((1 << (entry >> 8 & 15)) - 1);
+            // SAFETY: `build` laid the second table of that many bits at that place.
+            entry = unsafe { *dist.add((entry >> 16) as usize + second as usize) };
+            saved = word;
+            consume!(entry);
+            if entry & SPECIAL != 0 {
+                result = None;
+                break 'block;
+            }
+        }
+        let distance = low(saved, entry);
+        // `from - floor` is the history: at most 32 KiB, and less only at a member's start.
+        if distance > to - floor {
+            result = None;
+            break 'block;
+        }
+        run = next!();
+        // SAFETY: distance is in 1..=to - floor; behind limit are at most 8 literals of this round,
+        // and length + 32 <= 290 more bytes, less than SLACK together.
+        unsafe { copy_match(text.add(to), distance, length) };
+        to += length;
+    }
+    bits.at = at;
+    bits.word = if count < 64 { word & ((1 << count) - 1) } else { word };
+    bits.count = count;
+    result.map(|ended| (to, ended))
+}
+
+/// SAFETY: `distance` bytes before `to` are readable, and of those from it `length + 32`, or 64 if
+/// that is more, writable.
+#[inline(always)]
+unsafe fn copy_match(to: *mut u8, distance: usize, length: usize) {
+    // SAFETY: a copy of 32, 16 or 8 bytes never reads what it writes (distance >= its width); it
+    // overshoots the length by less than 32 bytes, or ends 64 bytes from `to`.
+    unsafe {
+        let from = to.sub(distance);
+        if distance >= 32 {
+            let copy = |done: usize| {
+                let part = from.add(done).cast::<[u128; 2]>().read_unaligned();
+                to.add(done).cast::<[u128; 2]>().write_unaligned(part);
+            };
+            // 64 bytes without a branch: nine matches of ten are no longer (taxi, CSV and JSON).
+            copy(0);
+            copy(32);
+            let mut done = 64;
+            while done < length {
+                copy(done);
+                done += 32;
+            }
+        } else if distance >= 16 {
+            let mut done = 0;
+            while done < length {
+                to.add(done)
+                    .cast::<u128>()
+                    .write_unaligned(from.add(done).cast::<u128>().read_unaligned());
+                done += 16;
+            }
+        } else if distance >= 8 {
+            let mut done = 0;
+            while done < length {
+                to.add(done)
+                    .cast::<u64>()
+                    .write_unaligned(from.add(done).cast::<u64>().read_unaligned());
+                done += 8;
+            }
+        } else if distance == 1 {
+            let word = u64::from(*from) * 0x0101_0101_0101_0101;
+            let mut done = 0;
+            while done < length {
+                to.add(done).cast::<u64>().write_unaligned(word);
+                done += 8;
+            }
+        } else {
+            // The pattern repeats: each copy of 8 bytes is right in its first `distance` ones.
+            let mut done = 0;
+            while done < length {
+                to.add(done)
+                    .cast::<u64>()
+                    .write_unaligned(from.add(done).cast::<u64>().read_unaligned());
+                done += distance;
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Unpacking in a thread of its own, for runs with fewer inputs than cores: the text of one huge
+//! compressed file is ready when its parser asks for it.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use crate::input::buffer::Window;
+use crate::input::source::Opened;
+
+/// Text of one message: enough to make the hand-over cheap, little enough to stay in the cache.
+const CHUNK: usize = 256 << 10;
+/// Messages that wait at most: 2 MiB of text, 2 ms of parsing.
+const MESSAGES: usize = 8;
+
+/// Unpack the rest of a source in a thread of its own.
+pub fn read_ahead(source: Opened) -> Opened {
+    let bytes = Arc::new(AtomicU64::new(0));
+    let reader = Ahead::start(source, bytes.clone());
+    Opened::from_reader(Box::new(reader), bytes)
+}
+
+/// Reads what the thread has unpacked.
+struct Ahead {
+    text: Receiver<io::Result<Vec<u8>>>,
+    chunk: Vec<u8>,
+    taken: usize,
+}
+
+impl Ahead {
+    /// Start unpacking; `bytes` follows how much of the file has been read.
+    fn start(mut source: Opened, bytes: Arc<AtomicU64>) -> Ahead {
+        let (send, text) = sync_channel(MESSAGES);
+        thread::spawn(move || {
+            let mut window = Window::default();
+            loop {
+                // What was sent has been taken; the window keeps what gzip still refers to.
+                window.start = window.end;
+                let result = window.advance(&mut source, CHUNK).map(|()| {
+                    bytes.store(source.bytes_read(), Ordering::Relaxed);
+                    window.text()[window.start..window.end].to_vec()
+                });
+                let last = window.ended || result.is_err();
+                // Nobody listens any more once a run has failed.
+                if send.send(result).is_err() || last {
+                    return;
+                }
+            }
+        });
+        Ahead { text, chunk: Vec::new(), taken: 0 }
+    }
+}
+
+impl Read for Ahead {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while self.taken == self.chunk.len() {
+            match self.text.recv() {
+                Ok(chunk) => (self.chunk, self.taken) = (chunk?, 0),
+                Err(_) => return Ok(0), // the thread has sent everything
+            }
+        }
+        let n = out.len().min(self.chunk.len() - self.taken);
+        out[..n].copy_from_slice(&self.chunk[self.taken..self.taken + n]);
+        self.taken += n;
+        Ok(n)
+    }
+}

@@ -1,0 +1,125 @@
+//! LowCardinality columns: each block has a dictionary of its own and numbers into it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::column::Column;
+use crate::column::strings::{append_text, strings_of};
+
+/// Multiplies eight bytes at once; the keys are no secrets and live as long as one block.
+#[derive(Default)]
+struct Quick(u64);
+
+impl Hasher for Quick {
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            let mixed = (self.0 ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            self.0 = mixed ^ mixed >> 32;
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Version 1 of the layout: what stands before all data of a column, once for each dictionary.
+pub const VERSION: [u8; 8] = 1u64.to_le_bytes();
+
+/// Keys of a block's own, and that they are to be taken over: as the engine has it in Native.
+const OWN_KEYS: u64 = 0x600;
+
+/// Values by their numbers in a dictionary.
+pub struct Numbers {
+    /// The dictionary's keys, each behind its length.
+    pub keys: Vec<u8>,
+    pub count: u32,
+    /// Of each row.
+    pub rows: Vec<u32>,
+}
+
+/// Number the values of some rows, None being NULL.
+///
+/// Args: `nullable`: the first key stands for NULL, whatever it says; `default`: the empty string
+/// comes first of the others, whether it is among the values or not.
+pub fn number<'a>(
+    values: impl Iterator<Item = Option<&'a [u8]>>,
+    nullable: bool,
+    default: bool,
+) -> Numbers {
+    let mut found = Numbers { keys: Vec::new(), count: 0, rows: Vec::new() };
+    let mut numbers: HashMap<&[u8], u32, BuildHasherDefault<Quick>> = HashMap::default();
+    if nullable {
+        found.keys.push(0);
+        found.count += 1;
+    }
+    if default {
+        found.keys.push(0);
+        numbers.insert(b"", found.count);
+        found.count += 1;
+    }
+    found.rows.reserve(values.size_hint().0);
+    for value in values {
+        let Some(value) = value else {
+            found.rows.push(0);
+            continue;
+        };
+        let number = *numbers.entry(value).or_insert_with(|| {
+            append_text(&mut found.keys, value);
+            found.count += 1;
+            found.count - 1
+        });
+        found.rows.push(number);
+    }
+    found
+}
+
+/// The values of a column of plain strings, None where they are NULL.
+pub fn values(column: &Column) -> impl Iterator<Item = Option<&[u8]>> {
+    let null = |row: usize| column.nulls.get(row) == Some(&1);
+    strings_of(&column.data).enumerate().map(move |(row, v)| (!null(row)).then_some(v))
+}
+
+impl Numbers {
+    /// The code of the width that the numbers are written in.
+    pub fn code(&self) -> u64 {
+        match self.count {
+            0..=0x100 => 0,
+            0x101..=0x1_0000 => 1,
+            _ => 2,
+        }
+    }
+
+    /// Append the numbers of some rows.
+    pub fn put(&self, rows: impl Iterator<Item = u32>, out: &mut Vec<u8>) {
+        match self.code() {
+            0 => out.extend(rows.map(|n| n as u8)),
+            1 => rows.for_each(|n| out.extend_from_slice(&(n as u16).to_le_bytes())),
+            _ => rows.for_each(|n| out.extend_from_slice(&n.to_le_bytes())),
+        }
+    }
+}
+
+/// The column's data in the layout of LowCardinality; `column` holds plain strings. The rows come
+/// in `order`, if there is one.
+pub fn encode(column: &Column, rows: usize, order: Option<&[u32]>) -> Vec<u8> {
+    if rows == 0 {
+        return Vec::new(); // of arrays that are all empty
+    }
+    let found = number(values(column), column.kind.nullable, false);
+    let mut out = Vec::with_capacity(found.keys.len() + 32 + rows * 4);
+    for word in [OWN_KEYS | found.code(), u64::from(found.count)] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    out.extend_from_slice(&found.keys);
+    out.extend_from_slice(&(rows as u64).to_le_bytes());
+    match order {
+        Some(order) => {
+            found.put(order.iter().map(|row| found.rows[*row as usize]), &mut out);
+        }
+        None => found.put(found.rows.iter().copied(), &mut out),
+    }
+    out
+}

@@ -1,0 +1,174 @@
+//! Blocks in the Native format, as it is in files and HTTP bodies (revision 0).
+
+use std::borrow::Cow;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, Write};
+
+use crate::column::Column;
+use crate::column::reorder::{Sink, gather, gather_offsets};
+use crate::column::strings::{append_number, append_text};
+use crate::output::compressed::{Codec, Frames};
+use crate::output::low_cardinality;
+use crate::types::{Base, Type};
+
+/// Bytes before the data of each column: its name and type, and of the first one the block's size.
+fn head(first: bool, columns: usize, rows: usize, name: &str, kind: &Type) -> Vec<u8> {
+    let mut head = Vec::with_capacity(32 + name.len() + kind.name.len());
+    if first {
+        append_number(&mut head, columns);
+        append_number(&mut head, rows);
+    }
+    append_text(&mut head, name.as_bytes());
+    append_text(&mut head, kind.name.as_bytes());
+    put_versions(&mut head, kind);
+    head
+}
+
+/// The versions of all dictionaries in a column stand before its data.
+fn put_versions(out: &mut Vec<u8>, kind: &Type) {
+    if kind.low {
+        out.extend_from_slice(&low_cardinality::VERSION);
+    }
+    kind.parts().iter().for_each(|part| put_versions(out, part));
+}
+
+/// The data of a column, in the order in which it is written.
+fn add_pieces<'a>(column: &'a Column, rows: usize, out: &mut Vec<Cow<'a, [u8]>>) {
+    if column.kind.low {
+        out.push(Cow::Owned(low_cardinality::encode(column, rows, None)));
+        return;
+    }
+    out.push(Cow::Borrowed(&column.nulls));
+    out.push(Cow::Borrowed(&column.data));
+    let rows = column.elements(rows);
+    column.parts.iter().for_each(|part| add_pieces(part, rows, out));
+}
+
+/// The same with its rows in another order.
+fn gather_column(column: &Column, rows: usize, order: &[u32], out: &mut Output) -> io::Result<()> {
+    if column.kind.low {
+        let data = low_cardinality::encode(column, rows, Some(order));
+        out.room(data.len())?.extend_from_slice(&data);
+        return Ok(());
+    }
+    if column.parts.is_empty() {
+        return gather(column.values(), order, out);
+    }
+    let (rows, mut elements) = (column.elements(rows), Vec::new());
+    let order = match column.kind.base {
+        Base::Tuple(..) => order,
+        _ => {
+            gather_offsets(&column.data, order, &mut elements, out)?;
+            &elements
+        }
+    };
+    column.parts.iter().try_for_each(|part| gather_column(part, rows, order, out))
+}
+
+/// Where blocks go: a pipe, a file or stdout.
+pub struct Output {
+    file: File,
+    buffer: Vec<u8>,
+    /// Frames of compressed bytes; None to write them as they are.
+    frames: Option<Frames>,
+}
+
+/// Bytes that are gathered before they are written: they stay in the cache.
+const PIECE: usize = 256 << 10;
+
+impl Sink for Output {
+    fn room(&mut self, more: usize) -> io::Result<&mut Vec<u8>> {
+        if self.buffer.len() + more > PIECE {
+            self.empty()?;
+        }
+        self.buffer.reserve(more);
+        Ok(&mut self.buffer)
+    }
+}
+
+impl Output {
+    /// Open for writing; of a named pipe this waits for its reader.
+    pub fn open(path: &str, packed: bool) -> io::Result<Output> {
+        let file = if path == "-" {
+            use std::os::fd::AsFd;
+            File::from(io::stdout().as_fd().try_clone_to_owned()?)
+        } else {
+            OpenOptions::new().write(true).create(true).truncate(true).open(path)?
+        };
+        widen(&file);
+        Ok(Output { file, buffer: Vec::new(), frames: packed.then(Frames::default) })
+    }
+
+    /// Write one block of all columns, its rows in `order` if there is one.
+    pub fn write(
+        &mut self,
+        names: &[String],
+        columns: &[Column],
+        rows: usize,
+        order: Option<&[u32]>,
+    ) -> io::Result<()> {
+        let parts = columns.iter().zip(names).enumerate();
+        let heads: Vec<Vec<u8>> =
+            parts.map(|(n, (c, name))| head(n == 0, columns.len(), rows, name, &c.kind)).collect();
+        if let Some(order) = order {
+            for (head, column) in heads.iter().zip(columns) {
+                self.room(head.len())?.extend_from_slice(head);
+                gather_column(column, rows, order, self)?;
+            }
+            return self.empty();
+        }
+        let mut pieces = Vec::with_capacity(columns.len() * 3);
+        for (head, column) in heads.iter().zip(columns) {
+            pieces.push(Cow::Borrowed(&head[..]));
+            add_pieces(column, rows, &mut pieces);
+        }
+        let filled = pieces.iter().filter(|piece| !piece.is_empty());
+        let mut slices: Vec<IoSlice<'_>> = filled.map(|piece| IoSlice::new(piece)).collect();
+        if self.frames.is_none() {
+            return write_all(&mut self.file, &mut slices);
+        }
+        for piece in slices.iter().flat_map(|slice| slice.chunks(PIECE)) {
+            self.room(piece.len())?.extend_from_slice(piece);
+        }
+        self.empty()
+    }
+
+    /// Write out what the buffer holds.
+    fn empty(&mut self) -> io::Result<()> {
+        let bytes = match &mut self.frames {
+            None => &self.buffer[..],
+            Some(frames) => {
+                frames.clear();
+                frames.append(&self.buffer, Codec::Lz4);
+                frames.bytes()
+            }
+        };
+        self.file.write_all(bytes)?;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+/// A larger pipe means fewer switches between its two ends. No harm if it is no pipe.
+fn widen(file: &File) {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd;
+        // SAFETY: the descriptor is open, and the call takes a plain number.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETPIPE_SZ, 1 << 20) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = file;
+}
+
+fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+    while !slices.is_empty() {
+        match file.write_vectored(&slices[..slices.len().min(512)]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => IoSlice::advance_slices(&mut slices, n),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

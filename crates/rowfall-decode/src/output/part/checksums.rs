@@ -1,0 +1,113 @@
+//! `checksums.txt` of a part: size and hash of its files, which the engine compares.
+
+use std::collections::BTreeMap;
+
+use crate::column::strings::{append_number, append_text};
+use crate::output::compressed::{Codec, Frames, sum};
+
+/// Hash of bytes that come one after the other, as the engine makes it: CityHash128 (1.0.2) of
+/// every 2,048 bytes, each with the one before as its seed.
+pub struct Hash {
+    /// The state, hidden in what makes the hash's own seed, and behind it the bytes that wait.
+    block: Box<[u8; SEED + BLOCK]>,
+    filled: usize,
+    bytes: u64,
+}
+
+const BLOCK: usize = 2048;
+const SEED: usize = 16;
+/// k3 of CityHash.
+const K3: u64 = 0xc949_d7c7_509e_6557;
+
+impl Default for Hash {
+    fn default() -> Hash {
+        let mut hash = Hash { block: Box::new([0; SEED + BLOCK]), filled: 0, bytes: 0 };
+        hash.seed(0);
+        hash
+    }
+}
+
+impl Hash {
+    pub fn of(bytes: &[u8]) -> Hash {
+        let mut hash = Hash::default();
+        hash.add(bytes);
+        hash
+    }
+
+    pub fn clear(&mut self) {
+        (self.filled, self.bytes) = (0, 0);
+        self.seed(0);
+    }
+
+    pub fn add(&mut self, mut bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let (now, rest) = bytes.split_at(bytes.len().min(BLOCK - self.filled));
+            self.block[SEED + self.filled..][..now.len()].copy_from_slice(now);
+            self.filled += now.len();
+            bytes = rest;
+            if self.filled == BLOCK {
+                self.seed(sum(&self.block[..]));
+                self.filled = 0;
+            }
+        }
+    }
+
+    /// Bytes so far, and their hash.
+    pub fn found(&self) -> (u64, [u8; 16]) {
+        let sum = match self.filled {
+            0 => self.state(),
+            _ => sum(&self.block[..SEED + self.filled]),
+        };
+        (self.bytes, sum.to_le_bytes())
+    }
+
+    /// CityHash128 of 16 bytes and more takes its seed out of the first 16: so they are made of
+    /// the state, and the hash of all is that of the rest with the state as its seed.
+    fn seed(&mut self, state: u128) {
+        let state = state ^ u128::from(K3);
+        self.block[..SEED].copy_from_slice(&state.to_le_bytes());
+    }
+
+    fn state(&self) -> u128 {
+        let seed: [u8; SEED] = self.block[..SEED].try_into().expect("16 bytes");
+        u128::from_le_bytes(seed) ^ u128::from(K3)
+    }
+}
+
+/// The files of a part, in the order of their names.
+#[derive(Default)]
+pub struct Sums {
+    files: BTreeMap<String, (Sum, Option<Sum>)>,
+}
+
+type Sum = (u64, [u8; 16]);
+
+impl Sums {
+    /// Add a file: what is in it and, if that is compressed, what it stands for.
+    pub fn add(&mut self, name: String, stored: &Hash, text: Option<&Hash>) {
+        self.files.insert(name, (stored.found(), text.map(Hash::found)));
+    }
+
+    /// The file itself.
+    pub fn text(&self) -> Vec<u8> {
+        let mut list = Vec::new();
+        append_number(&mut list, self.files.len());
+        for (name, (stored, text)) in &self.files {
+            append_text(&mut list, name.as_bytes());
+            put_sum(&mut list, stored);
+            list.push(u8::from(text.is_some()));
+            if let Some(text) = text {
+                put_sum(&mut list, text);
+            }
+        }
+        let mut frames = Frames::default();
+        frames.append(&list, Codec::Lz4);
+        [b"checksums format version: 4\n", frames.bytes()].concat()
+    }
+}
+
+fn put_sum(out: &mut Vec<u8>, (bytes, hash): &Sum) {
+    append_number(out, *bytes as usize);
+    out.extend_from_slice(hash);
+}

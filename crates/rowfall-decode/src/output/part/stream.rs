@@ -1,0 +1,114 @@
+//! One stream of a column: compressed blocks in a `.bin`, and where its granules start in a
+//! `.cmrk2`.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::column::reorder::Sink;
+use crate::output::compressed::{Codec, Frames};
+use crate::output::part::checksums::{Hash, Sums};
+
+/// A block ends with the granule that makes it so long, or when it is as long as `MOST`: the
+/// engine's own defaults for min_compress_block_size and max_compress_block_size.
+const LEAST: usize = 64 << 10;
+const MOST: usize = 1 << 20;
+/// Compressed bytes that are written at once.
+const PIECE: usize = 256 << 10;
+
+/// The buffers of a stream, kept for the next one.
+#[derive(Default)]
+pub struct Stream {
+    name: String,
+    file: Option<File>,
+    text: Vec<u8>,
+    packed: Frames,
+    small: Frames,
+    /// Compressed bytes in the file and in `packed`.
+    stored: u64,
+    text_sum: Hash,
+    stored_sum: Hash,
+    marks: Vec<u8>,
+}
+
+impl Sink for Stream {
+    fn room(&mut self, more: usize) -> io::Result<&mut Vec<u8>> {
+        if self.text.len() + more > MOST {
+            self.pack()?;
+        }
+        self.text.reserve(more);
+        Ok(&mut self.text)
+    }
+}
+
+impl Stream {
+    /// Begin the stream `name` in a part's folder.
+    pub fn begin(&mut self, folder: &Path, name: String) -> io::Result<()> {
+        self.file = Some(File::create_new(folder.join(format!("{name}.bin")))?);
+        self.name = name;
+        self.stored = 0;
+        self.text_sum.clear();
+        self.stored_sum.clear();
+        self.marks.clear();
+        Ok(())
+    }
+
+    /// A granule of so many rows starts here.
+    pub fn mark(&mut self, rows: usize) -> io::Result<()> {
+        if self.text.len() >= LEAST {
+            self.pack()?;
+        }
+        for number in [self.stored, self.text.len() as u64, rows as u64] {
+            self.marks.extend_from_slice(&number.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// Write what is left, and the marks.
+    pub fn end(&mut self, folder: &Path, sums: &mut Sums) -> io::Result<()> {
+        self.pack()?;
+        self.write()?;
+        self.mark(0)?;
+        self.file = None;
+        sums.add(format!("{}.bin", self.name), &self.stored_sum, Some(&self.text_sum));
+        let name = format!("{}.cmrk2", self.name);
+        let marks = std::mem::take(&mut self.marks);
+        self.small_file(folder, &name, &marks, sums)?;
+        self.marks = marks;
+        Ok(())
+    }
+
+    /// End the block.
+    fn pack(&mut self) -> io::Result<()> {
+        if self.text.is_empty() {
+            return Ok(());
+        }
+        let before = self.packed.bytes().len();
+        self.text_sum.add(&self.text);
+        self.packed.append_one(&self.text, Codec::Lz4);
+        self.stored += (self.packed.bytes().len() - before) as u64;
+        self.text.clear();
+        if self.packed.bytes().len() >= PIECE { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        self.stored_sum.add(self.packed.bytes());
+        self.file.as_mut().expect("begun").write_all(self.packed.bytes())?;
+        self.packed.clear();
+        Ok(())
+    }
+
+    /// A small file of compressed blocks: marks, or the primary key.
+    pub fn small_file(
+        &mut self,
+        folder: &Path,
+        name: &str,
+        text: &[u8],
+        sums: &mut Sums,
+    ) -> io::Result<()> {
+        self.small.clear();
+        text.chunks(LEAST).for_each(|block| self.small.append_one(block, Codec::Zstd));
+        sums.add(name.to_owned(), &Hash::of(self.small.bytes()), Some(&Hash::of(text)));
+        std::fs::write(folder.join(name), self.small.bytes())
+    }
+}

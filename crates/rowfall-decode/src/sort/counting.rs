@@ -1,0 +1,132 @@
+//! Blocks whose key has few values: rows are counted by it, and every value goes to its place.
+//!
+//! Nothing as long as the block is made but a number of two bytes a row. Trips (50 M rows, keys of
+//! 100 values, blocks of 5 M): 0.35 CPU-seconds, 0.95 with keys of eight bytes and a place for each
+//! row.
+
+use crate::column::{Column, Values};
+use crate::sort::keys::{Range, join};
+use crate::types::Base;
+
+/// Bits of a key, and of a pass of a radix sort: as many counters as fit into the nearest cache.
+pub const BITS: u32 = 12;
+pub const KEYS: usize = 1 << BITS;
+/// Rows that are counted while their keys are in the cache.
+const STEP: usize = 8 << 10;
+
+/// Rows by their keys; the memory is kept from block to block.
+pub struct Few {
+    keys: Vec<u16>,
+    counts: Box<[u32; KEYS]>,
+    /// A row of each key.
+    samples: Box<[u32; KEYS]>,
+}
+
+impl Default for Few {
+    fn default() -> Few {
+        Few { keys: Vec::new(), counts: Box::new([0; KEYS]), samples: Box::new([0; KEYS]) }
+    }
+}
+
+impl Few {
+    /// Count the rows of each key; false when they are in order already.
+    pub fn count(&mut self, keys: &[Values<'_>], ranges: &[Range], rows: usize) -> bool {
+        self.keys.resize(rows, 0);
+        self.counts.fill(0);
+        let (mut sorted, mut before) = (true, 0);
+        for (step, numbers) in self.keys.chunks_mut(STEP).enumerate() {
+            numbers.fill(0);
+            let from = step * STEP;
+            for (key, range) in keys.iter().zip(ranges) {
+                join(key, range, from, numbers);
+            }
+            for (row, &key) in (from as u32..).zip(&*numbers) {
+                let key = usize::from(key) % KEYS;
+                self.counts[key] += 1;
+                self.samples[key] = row;
+                sorted &= before <= key;
+                before = key;
+            }
+        }
+        !sorted
+    }
+
+    /// Bring a column into the order of the keys, rows of equal keys in the order they have.
+    ///
+    /// Args: `key`: it is one of those that were counted.
+    ///
+    /// # Panics
+    /// Where values of its width do not scatter.
+    pub fn place(&self, column: &mut Column, key: bool, scratch: &mut Vec<u8>) {
+        let (width, float) =
+            (column.kind.width(), matches!(column.kind.base, Base::Float32 | Base::Float64));
+        // -0 and 0 are the same key, and what stands under a NULL may be anything.
+        let same = key && !column.kind.nullable && !float;
+        if column.kind.nullable {
+            self.scatter::<1>(&mut column.nulls, scratch);
+        }
+        match (width, same) {
+            (1, true) => self.fill::<1>(&mut column.data),
+            (2, true) => self.fill::<2>(&mut column.data),
+            (4, true) => self.fill::<4>(&mut column.data),
+            (8, true) => self.fill::<8>(&mut column.data),
+            (1, _) => self.scatter::<1>(&mut column.data, scratch),
+            (2, _) => self.scatter::<2>(&mut column.data, scratch),
+            (4, _) => self.scatter::<4>(&mut column.data, scratch),
+            (8, _) => self.scatter::<8>(&mut column.data, scratch),
+            (16, _) => self.scatter::<16>(&mut column.data, scratch),
+            _ => unreachable!("asked before"),
+        }
+    }
+
+    /// A column of the key: as many times each value as there are rows.
+    fn fill<const N: usize>(&self, data: &mut [u8]) {
+        let values = data.as_chunks_mut::<N>().0;
+        let there: Vec<_> = self
+            .counts
+            .iter()
+            .zip(&*self.samples)
+            .filter(|(count, _)| **count > 0)
+            .map(|(&count, &row)| (count as usize, values[row as usize]))
+            .collect();
+        let mut rest = values;
+        for (count, value) in there {
+            let (run, behind) = rest.split_at_mut(count);
+            run.fill(value);
+            rest = behind;
+        }
+    }
+
+    /// Put each value into its place: these are a few thousand that move on slowly, so that all of
+    /// them stay in the cache.
+    fn scatter<const N: usize>(&self, data: &mut Vec<u8>, scratch: &mut Vec<u8>) {
+        let mut places = places(*self.counts);
+        assert_eq!(data.len(), self.keys.len() * N);
+        scratch.clear();
+        scratch.reserve(data.len());
+        let room = scratch.spare_capacity_mut()[..data.len()].as_chunks_mut::<N>().0;
+        for (value, &key) in data.as_chunks::<N>().0.iter().zip(&self.keys) {
+            let place = &mut places[usize::from(key) % KEYS];
+            room[*place as usize] = value.map(std::mem::MaybeUninit::new);
+            *place += 1;
+        }
+        // SAFETY: there is a value for each key, and the same keys were counted: the places of each
+        // begin where those of the one before end, so every value of the room was written once.
+        unsafe { scratch.set_len(data.len()) };
+        std::mem::swap(data, scratch);
+    }
+}
+
+/// Where the rows of each key start, by how many there are.
+pub fn places(mut counts: [u32; KEYS]) -> [u32; KEYS] {
+    let mut sum = 0;
+    for count in &mut counts {
+        (*count, sum) = (sum, sum + *count);
+    }
+    counts
+}
+
+/// Whether values of this many bytes can be put in place.
+pub fn scatters(width: usize) -> bool {
+    matches!(width, 1 | 2 | 4 | 8 | 16)
+}

@@ -1,0 +1,164 @@
+//! Blocks sorted by the table's key before they are sent, so that the engine need not sort them.
+//!
+//! The key columns become one number a row where they fit into 64 bits with the row's number:
+//! then a radix sort of plain numbers does it, 12 bits a pass. Otherwise rows are compared. Keys of
+//! few values are counted instead, see [`counting`].
+
+pub mod counting;
+mod keys;
+
+use std::cmp::Ordering;
+
+use crate::column::Values;
+use crate::column::strings::strings_of;
+use crate::sort::counting::{BITS, Few, KEYS};
+use crate::sort::keys::{Range, float, join, range};
+use crate::types::Base;
+
+/// What a sort has found.
+pub enum Order<'a> {
+    Sorted,
+    /// The numbers of the rows in their order.
+    Rows(&'a [u32]),
+    /// Nothing yet: each column is put in place by itself.
+    Few(&'a Few),
+}
+
+/// Memory that is kept from block to block: fresh pages cost more than the sorting.
+#[derive(Default)]
+pub struct Sorter {
+    keys: Vec<u64>,
+    other: Vec<u64>,
+    found: Vec<u32>,
+    few: Few,
+}
+
+impl Sorter {
+    /// Sort rows by their keys, those with equal keys in the order they have.
+    ///
+    /// Args: `few`: keys of few values may be counted.
+    pub fn sort(&mut self, keys: &[Values<'_>], rows: usize, few: bool) -> Order<'_> {
+        let low = usize::BITS - rows.saturating_sub(1).leading_zeros();
+        let ranges: Option<Vec<Range>> = keys.iter().map(range).collect();
+        let bits = |ranges: &[Range]| ranges.iter().map(|range| range.bits).sum::<u32>();
+        let Some(ranges) = ranges.filter(|ranges| bits(ranges) + low <= 64) else {
+            let sorted = !by_comparison(keys, rows, &mut self.found);
+            return if sorted { Order::Sorted } else { Order::Rows(&self.found) };
+        };
+        let bits = bits(&ranges);
+        if few && bits <= BITS {
+            let unsorted = self.few.count(keys, &ranges, rows);
+            return if unsorted { Order::Few(&self.few) } else { Order::Sorted };
+        }
+        self.keys.clear();
+        self.keys.resize(rows, 0);
+        for (key, range) in keys.iter().zip(&ranges) {
+            join(key, range, 0, &mut self.keys);
+        }
+        if self.keys.is_sorted() {
+            return Order::Sorted;
+        }
+        self.found.resize(rows, 0);
+        self.radix(bits, low);
+        Order::Rows(&self.found)
+    }
+
+    /// Radix sort by the key's bits only; the last pass writes row numbers.
+    fn radix(&mut self, bits: u32, low: u32) {
+        let passes = bits.div_ceil(BITS).max(1);
+        let digit_bits = bits.div_ceil(passes);
+        let mask = (1usize << digit_bits) - 1;
+        for (row, key) in self.keys.iter_mut().enumerate() {
+            *key = *key << low | row as u64;
+        }
+        self.other.resize(self.keys.len(), 0);
+        for pass in 0..passes {
+            let shift = low + pass * digit_bits;
+            let digit = |key: u64| (key >> shift) as usize & mask;
+            let mut starts = starts(&self.keys, digit);
+            let rows = (1u64 << low) - 1;
+            for &key in &self.keys {
+                let slot = &mut starts[digit(key)];
+                if pass + 1 == passes {
+                    self.found[*slot as usize] = (key & rows) as u32;
+                } else {
+                    self.other[*slot as usize] = key;
+                }
+                *slot += 1;
+            }
+            std::mem::swap(&mut self.keys, &mut self.other);
+        }
+    }
+}
+
+/// Where the rows of each digit start.
+#[inline(always)]
+fn starts(keys: &[u64], digit: impl Fn(u64) -> usize) -> [u32; KEYS] {
+    let mut starts = [0; KEYS];
+    keys.iter().for_each(|key| starts[digit(*key)] += 1);
+    counting::places(starts)
+}
+
+/// The same for keys that are wider; false when the rows are sorted already.
+fn by_comparison(keys: &[Values<'_>], rows: usize, order: &mut Vec<u32>) -> bool {
+    let values: Vec<_> = keys.iter().map(|key| (key, split(*key))).collect();
+    let compare = |a: &u32, b: &u32| {
+        let (a, b) = (*a as usize, *b as usize);
+        values.iter().fold(Ordering::Equal, |found, (key, values)| {
+            found.then_with(|| {
+                let null = |row: usize| key.nulls.get(row).copied().unwrap_or(0);
+                null(a).cmp(&null(b)).then_with(|| match null(a) {
+                    1 => Ordering::Equal,
+                    _ => compare_values(&key.kind.base, values[a], values[b]),
+                })
+            })
+        })
+    };
+    order.clear();
+    order.extend(0..rows as u32);
+    if order.is_sorted_by(|a, b| compare(a, b) != Ordering::Greater) {
+        return false;
+    }
+    order.sort_by(compare);
+    true
+}
+
+/// The values one by one.
+fn split(values: Values<'_>) -> Vec<&[u8]> {
+    match values.kind.base {
+        Base::String => strings_of(values.data).collect(),
+        _ => values.data.chunks_exact(values.kind.width().max(1)).collect(),
+    }
+}
+
+/// Two values as the Native format has them.
+fn compare_values(base: &Base, a: &[u8], b: &[u8]) -> Ordering {
+    let signed = match base {
+        Base::String | Base::FixedString(_) | Base::Ipv6 => return a.cmp(b),
+        // Two numbers, each with its lowest byte first; the engine compares the second one first.
+        Base::Uuid => {
+            let half = |v: &[u8], n: usize| {
+                u64::from_le_bytes(v[n * 8..][..8].try_into().expect("8 bytes"))
+            };
+            let number = |v: &[u8]| (half(v, 1), half(v, 0));
+            return number(a).cmp(&number(b));
+        }
+        Base::Float32 => {
+            let of = |v: &[u8]| float(f32::from_le_bytes(v.try_into().expect("4 bytes")).into());
+            return of(a).cmp(&of(b));
+        }
+        Base::Float64 => {
+            let of = |v: &[u8]| float(f64::from_le_bytes(v.try_into().expect("8 bytes")));
+            return of(a).cmp(&of(b));
+        }
+        Base::Int(_, signed) => *signed,
+        Base::Decimal(..) | Base::Date32 | Base::DateTime64(..) | Base::Enum(..) => true,
+        Base::Bool | Base::Date | Base::DateTime(_) | Base::Ipv4 => false,
+        Base::Array(_) | Base::Map(_) | Base::Tuple(..) => {
+            unreachable!("no key of a spec is nested")
+        }
+    };
+    let flip = if signed { 128 } else { 0 };
+    let top = |v: &[u8]| v[v.len() - 1] ^ flip;
+    top(a).cmp(&top(b)).then_with(|| a.iter().rev().cmp(b.iter().rev()))
+}

@@ -1,0 +1,62 @@
+//! Checks the rows of CSV and TSV as a whole: as many fields as the file has columns, no stray quotes.
+
+use crate::text::scan::Scan;
+
+/// Something wrong with a row as a whole.
+pub struct Problem {
+    /// Where the row starts.
+    pub at: usize,
+    pub message: String,
+}
+
+/// How many rows, from the first one, are whole and clean, and what is wrong with the next one.
+pub fn rows(text: &[u8], scan: &Scan, width: usize) -> (usize, Option<Problem>) {
+    let index = &scan.index[..];
+    let mut rows = scan.lines;
+    let fits =
+        (1..=rows).all(|r| index.get(r * width).is_some_and(|&at| text[at as usize] == b'\n'));
+    let mut problem = None;
+    // Every width-th byte of the index is a line end, and there are no others.
+    let empty = |r: usize| width == 1 && line_is_empty(text, index[r], index[r + 1]);
+    if !fits || (width == 1 && (0..rows).any(empty)) {
+        (rows, problem) = count(text, scan, width);
+    }
+    if let Some(bad) = scan.bad {
+        let before = index.iter().take_while(|&&at| (at as usize) < bad).count();
+        let row = (before.max(1) - 1) / width;
+        if row < rows || (row == rows && problem.is_none()) {
+            let message = "a quote or a carriage return stands where none belongs".to_owned();
+            rows = row.min(rows);
+            problem = Some(Problem { at: index[rows * width] as usize + 1, message });
+        }
+    }
+    (rows, problem)
+}
+
+fn line_is_empty(text: &[u8], before: u32, end: u32) -> bool {
+    matches!(&text[before as usize + 1..end as usize], b"" | b"\r")
+}
+
+/// Go through the rows one by one up to the first with another number of cells.
+fn count(text: &[u8], scan: &Scan, width: usize) -> (usize, Option<Problem>) {
+    let index = &scan.index[..];
+    let (mut rows, mut first) = (0, 0);
+    for (n, &at) in index.iter().enumerate().skip(1) {
+        if text[at as usize] != b'\n' {
+            continue;
+        }
+        let cells = n - first;
+        let empty = cells == 1 && line_is_empty(text, index[first], at);
+        if cells != width || empty {
+            let message = match cells {
+                _ if empty => "an empty line".to_owned(),
+                1 => format!("1 value where {width} are expected"),
+                _ => format!("{cells} values where {width} are expected"),
+            };
+            return (rows, Some(Problem { at: index[first] as usize + 1, message }));
+        }
+        rows += 1;
+        first = n;
+    }
+    (rows, None)
+}

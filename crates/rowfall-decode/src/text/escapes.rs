@@ -1,0 +1,92 @@
+//! Undoes escapes: doubled quotes of CSV, backslashes of TSV, JSON and quoted elements.
+
+use crate::text::fields::Style;
+
+/// Undo the escapes of a cell's content into `out`; None for one that is not surely understood.
+pub fn unescape(style: Style, content: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    match style {
+        Style::Csv => unescape_csv(content, out),
+        Style::Tsv => unescape_slashes(content, false, out),
+        Style::Json => unescape_json(content, out),
+        Style::Quoted => unescape_slashes(content, true, out),
+    }
+}
+
+fn unescape_csv(content: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let mut rest = content;
+    while let Some(at) = rest.iter().position(|c| *c == b'"') {
+        if rest.get(at + 1) != Some(&b'"') {
+            return None;
+        }
+        out.extend_from_slice(&rest[..=at]);
+        rest = &rest[at + 2..];
+    }
+    out.extend_from_slice(rest);
+    Some(())
+}
+
+/// The backslashes of TSV, and of texts in single quotes where `"` may have one, too.
+fn unescape_slashes(content: &[u8], quoted: bool, out: &mut Vec<u8>) -> Option<()> {
+    let mut rest = content;
+    while let Some(at) = rest.iter().position(|c| *c == b'\\') {
+        out.extend_from_slice(&rest[..at]);
+        out.push(match rest.get(at + 1)? {
+            b't' => b'\t',
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b'b' => 8,
+            b'f' => 12,
+            b'0' => 0,
+            c @ (b'\\' | b'\'') => *c,
+            b'"' if quoted => b'"',
+            _ => return None,
+        });
+        rest = &rest[at + 2..];
+    }
+    out.extend_from_slice(rest);
+    Some(())
+}
+
+/// The escapes of a JSON string.
+fn unescape_json(content: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let mut rest = content;
+    while let Some(at) = rest.iter().position(|c| *c == b'\\') {
+        out.extend_from_slice(&rest[..at]);
+        let byte = match rest.get(at + 1)? {
+            c @ (b'"' | b'\\' | b'/') => *c,
+            b'n' => b'\n',
+            b't' => b'\t',
+            b'r' => b'\r',
+            b'b' => 8,
+            b'f' => 12,
+            b'u' => {
+                let (letter, used) = unicode(&rest[at..])?;
+                out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+                rest = &rest[at + used..];
+                continue;
+            }
+            _ => return None,
+        };
+        out.push(byte);
+        rest = &rest[at + 2..];
+    }
+    out.extend_from_slice(rest);
+    Some(())
+}
+
+/// `\u0041`, or a pair of surrogates; the character and the bytes it takes.
+fn unicode(text: &[u8]) -> Option<(char, usize)> {
+    let unit = |at: usize| {
+        let digits = text.get(at + 2..at + 6).filter(|d| d.iter().all(u8::is_ascii_hexdigit))?;
+        u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let first = unit(0)?;
+    if !(0xd800..0xe000).contains(&first) {
+        return Some((char::from_u32(first)?, 6));
+    }
+    let second = if text.get(6..8)? == b"\\u" { unit(6)? } else { return None };
+    if first >= 0xdc00 || !(0xdc00..0xe000).contains(&second) {
+        return None;
+    }
+    Some((char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00))?, 12))
+}

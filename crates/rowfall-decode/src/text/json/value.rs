@@ -1,0 +1,120 @@
+//! Where a JSON value ends: its bounds and its look, not its meaning, which the types know.
+
+use crate::text::json::byte_search::{Look, Plain, bare, special};
+use crate::text::number;
+
+/// Why a line is declined, where, and of which column.
+#[derive(Debug)]
+pub struct Wrong {
+    pub at: usize,
+    pub end: usize,
+    pub column: Option<usize>,
+    pub message: &'static str,
+}
+
+pub type Found<T> = Result<T, Wrong>;
+
+pub fn wrong(at: usize, end: usize, message: &'static str) -> Wrong {
+    Wrong { at, end, column: None, message }
+}
+
+#[inline(always)]
+pub fn blanks(text: &[u8], mut at: usize) -> usize {
+    // Most values have none before or behind them.
+    while text[at] <= b' ' && matches!(text[at], b' ' | b'\t') {
+        at += 1;
+    }
+    at
+}
+
+#[inline(always)]
+pub fn expect(text: &[u8], at: usize, byte: u8, what: &'static str) -> Found<usize> {
+    if text[at] == byte { Ok(at + 1) } else { Err(wrong(at, at + 20, what)) }
+}
+
+/// The end of the value at `at`. Bare ones are checked to be words or numbers by their look only:
+/// the types' parsers take nothing else.
+pub fn value(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
+    // SAFETY: every CPU has the instructions.
+    unsafe { value_by::<Plain>(text, at, escapes) }
+}
+
+/// SAFETY: the CPU has the instructions of `L`.
+#[inline(always)]
+pub unsafe fn value_by<L: Look>(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
+    if text[at] == b'"' {
+        // SAFETY: the caller's promise.
+        return unsafe { string::<L>(text, at, escapes) };
+    }
+    if matches!(text[at], b'[' | b'{') {
+        return nested(text, at, escapes);
+    }
+    // SAFETY: the caller's promise.
+    let end = unsafe { bare::<L>(text, at) };
+    // A number starts with a digit or a minus, and with a zero only before a point or at its end.
+    let digits = &text[at + usize::from(text[at] == b'-')..end];
+    let fine = match digits {
+        [b'0', b'0'..=b'9', ..] => false,
+        [b'0'..=b'9', ..] => true,
+        _ => matches!(&text[at..end], b"true" | b"false" | b"null"),
+    };
+    if fine { Ok(end) } else { Err(wrong(at, end.max(at + 1), "not surely a value")) }
+}
+
+/// The end of the array or object at `at`, by its brackets only: `values/nested.rs` looks at the rest.
+fn nested(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
+    let (mut place, mut depth) = (at, 0);
+    loop {
+        match text[place] {
+            b'"' => {
+                // SAFETY: every CPU has the instructions.
+                place = unsafe { string::<Plain>(text, place, escapes)? };
+                continue;
+            }
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth -= 1,
+            0..0x20 => {
+                return Err(wrong(at, place, "a line break or control character in a value"));
+            }
+            _ => {}
+        }
+        place += 1;
+        if depth == 0 {
+            return Ok(place);
+        }
+    }
+}
+
+/// Whether a value that nobody parses is a string, a word or a number.
+pub fn sound(value: &[u8]) -> bool {
+    match value {
+        [b'"', ..] | b"true" | b"false" | b"null" => true,
+        _ => number::ordinary(value),
+    }
+}
+
+/// The end of the string whose opening quote is at `at`.
+///
+/// SAFETY: the CPU has the instructions of `L`.
+#[inline(always)]
+pub unsafe fn string<L: Look>(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
+    let mut place = at + 1;
+    loop {
+        // SAFETY: the caller's promise.
+        place = unsafe { special::<L>(text, place) };
+        match text[place] {
+            b'"' => return Ok(place + 1),
+            b'\\' => {
+                *escapes = true;
+                if text[place + 1] < 0x20 {
+                    return Err(wrong(at, place + 1, "a control character in a string"));
+                }
+                place += 2;
+            }
+            _ => return Err(wrong(at, place, "a line break or control character in a string")),
+        }
+        if place + 64 > text.len() {
+            return Err(wrong(at, at + 1, "a string that never ends"));
+        }
+    }
+}

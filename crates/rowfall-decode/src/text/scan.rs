@@ -1,0 +1,349 @@
+//! Stage 1: find every delimiter and line end outside quotes, 64 bytes at a time.
+//!
+//! For each 64 bytes one 64-bit mask per special byte is made; a carry-less product turns the mask
+//! of quotes into one of what is quoted. Whatever is no clean CSV shows up in `bad`.
+
+use crate::simd::Simd;
+use crate::text::fields::Style;
+
+/// What a scan found.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// The byte before the text, then each structural byte.
+    pub index: Vec<u32>,
+    /// How many of them are line ends.
+    pub lines: usize,
+    /// First byte of text that is no clean CSV or TSV.
+    pub bad: Option<usize>,
+    /// The text ends inside quotes.
+    pub open: bool,
+    /// There are CRs before line ends.
+    pub cr: bool,
+    /// There are quotes (CSV).
+    pub quotes: bool,
+    /// There are doubled quotes (CSV) or backslashes (TSV).
+    pub escapes: bool,
+    /// There are line ends inside quotes.
+    pub broken: bool,
+}
+
+/// What is carried from one 64 bytes to the next.
+#[derive(Default)]
+struct Carry {
+    quoted: u64,
+    /// Bit 0: the last byte was structural or a closing quote / a closing quote / a bare CR.
+    ended: u64,
+    closed: u64,
+    cr: u64,
+    lines: u32,
+    bad: u64,
+    quotes: u64,
+    escapes: u64,
+    broken: u64,
+    crs: u64,
+}
+
+/// One 64-byte step of a kind of instruction.
+trait Kernel {
+    /// SAFETY: 64 bytes are readable at `at`, and the CPU has the instructions.
+    unsafe fn masks(at: *const u8, bytes: [u8; 4]) -> [u64; 4];
+    /// Bit n = parity of bits 0 to n.
+    ///
+    /// SAFETY: the CPU has the instructions.
+    unsafe fn parity(mask: u64) -> u64;
+    /// Write `base + n` for each bit n; returns where the next one goes.
+    ///
+    /// SAFETY: room for the bits of `mask` and 64 more at `to`, and the CPU has the instructions.
+    unsafe fn emit(mask: u64, base: u32, to: *mut u32) -> *mut u32;
+}
+
+struct Scalar;
+
+impl Kernel for Scalar {
+    #[inline(always)]
+    unsafe fn masks(at: *const u8, bytes: [u8; 4]) -> [u64; 4] {
+        let mut masks = [0u64; 4];
+        for part in 0..8 {
+            // SAFETY: the caller's promise.
+            let word = u64::from_le(unsafe { at.add(part * 8).cast::<u64>().read_unaligned() });
+            for (mask, byte) in masks.iter_mut().zip(bytes) {
+                let x = word ^ (u64::from(byte) * 0x0101_0101_0101_0101);
+                // 0x80 in each byte that is zero, exactly.
+                let low = (x & 0x7f7f_7f7f_7f7f_7f7f) + 0x7f7f_7f7f_7f7f_7f7f;
+                let zero = !(low | x | 0x7f7f_7f7f_7f7f_7f7f);
+                *mask |= ((zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (part * 8);
+            }
+        }
+        masks
+    }
+
+    #[inline(always)]
+    unsafe fn parity(mut mask: u64) -> u64 {
+        for shift in [1, 2, 4, 8, 16, 32] {
+            mask ^= mask << shift;
+        }
+        mask
+    }
+
+    #[inline(always)]
+    unsafe fn emit(mut mask: u64, base: u32, mut to: *mut u32) -> *mut u32 {
+        while mask != 0 {
+            // SAFETY: one slot a bit.
+            unsafe {
+                *to = base + mask.trailing_zeros();
+                to = to.add(1);
+            }
+            mask &= mask - 1;
+        }
+        to
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Kernel;
+    use std::arch::x86_64::*;
+
+    pub struct Avx2;
+
+    impl Kernel for Avx2 {
+        #[inline(always)]
+        unsafe fn masks(at: *const u8, bytes: [u8; 4]) -> [u64; 4] {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let low = _mm256_loadu_si256(at.cast());
+                let high = _mm256_loadu_si256(at.add(32).cast());
+                // A macro, as closures do not take over the instructions of their function.
+                macro_rules! mask {
+                    ($byte:expr) => {{
+                        let wanted = _mm256_set1_epi8($byte as i8);
+                        let a = _mm256_movemask_epi8(_mm256_cmpeq_epi8(low, wanted)) as u32;
+                        let b = _mm256_movemask_epi8(_mm256_cmpeq_epi8(high, wanted)) as u32;
+                        u64::from(a) | u64::from(b) << 32
+                    }};
+                }
+                [mask!(bytes[0]), mask!(bytes[1]), mask!(bytes[2]), mask!(bytes[3])]
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn parity(mask: u64) -> u64 {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let product =
+                    _mm_clmulepi64_si128::<0>(_mm_set_epi64x(0, mask as i64), _mm_set1_epi8(-1));
+                _mm_cvtsi128_si64(product) as u64
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn emit(mut mask: u64, base: u32, mut to: *mut u32) -> *mut u32 {
+            let count = mask.count_ones() as usize;
+            // SAFETY: writes go at most 8 slots beyond the bits.
+            unsafe {
+                let end = to.add(count);
+                while to < end {
+                    // Eight at once without a branch; what is too much is written over later.
+                    for slot in 0..8 {
+                        *to.add(slot) = base + mask.trailing_zeros();
+                        mask &= mask.wrapping_sub(1);
+                    }
+                    to = to.add(8);
+                }
+                end
+            }
+        }
+    }
+
+    pub struct Avx512;
+
+    impl Kernel for Avx512 {
+        #[inline(always)]
+        unsafe fn masks(at: *const u8, bytes: [u8; 4]) -> [u64; 4] {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let text = _mm512_loadu_si512(at.cast());
+                macro_rules! mask {
+                    ($byte:expr) => {
+                        _mm512_cmpeq_epi8_mask(text, _mm512_set1_epi8($byte as i8))
+                    };
+                }
+                [mask!(bytes[0]), mask!(bytes[1]), mask!(bytes[2]), mask!(bytes[3])]
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn parity(mask: u64) -> u64 {
+            // SAFETY: AVX-512 comes with PCLMULQDQ, which `choose` looks for as well.
+            unsafe { Avx2::parity(mask) }
+        }
+
+        #[inline(always)]
+        unsafe fn emit(mask: u64, base: u32, to: *mut u32) -> *mut u32 {
+            // SAFETY: writes go at most 16 slots beyond the bits.
+            unsafe {
+                let numbers: [u8; 64] = std::array::from_fn(|n| n as u8);
+                let all = _mm512_loadu_si512(numbers.as_ptr().cast());
+                let places = _mm512_maskz_compress_epi8(mask, all);
+                let base = _mm512_set1_epi32(base as i32);
+                let count = mask.count_ones() as usize;
+                macro_rules! put {
+                    ($at:expr, $part:expr) => {
+                        let wide = _mm512_add_epi32(_mm512_cvtepu8_epi32($part), base);
+                        _mm512_storeu_si512(to.add($at).cast(), wide);
+                    };
+                }
+                put!(0, _mm512_castsi512_si128(places));
+                if count > 16 {
+                    put!(16, _mm512_extracti32x4_epi32::<1>(places));
+                    if count > 32 {
+                        put!(32, _mm512_extracti32x4_epi32::<2>(places));
+                        put!(48, _mm512_extracti32x4_epi32::<3>(places));
+                    }
+                }
+                to.add(count)
+            }
+        }
+    }
+}
+
+/// Scan `text[from..to]`, which starts at the start of a record; 64 bytes follow `to`.
+pub fn scan(
+    simd: Simd,
+    style: Style,
+    delimiter: u8,
+    text: &[u8],
+    range: (usize, usize),
+    out: &mut Scan,
+) {
+    assert!(range.0 > 0 && range.0 <= range.1 && range.1 + 64 <= text.len());
+    assert!(text.len() < u32::MAX as usize);
+    out.index.clear();
+    // A slot for every byte is more than the text can need; only what is written is touched.
+    out.index.reserve(range.1 - range.0 + 1 + 128);
+    let csv = style == Style::Csv;
+    // SAFETY: asserted and reserved above; `choose` found the instructions.
+    unsafe {
+        match (simd, csv) {
+            (Simd::Scalar, true) => run::<Scalar, true>(delimiter, text, range, out),
+            (Simd::Scalar, false) => run::<Scalar, false>(delimiter, text, range, out),
+            #[cfg(target_arch = "x86_64")]
+            (Simd::Avx2, csv) => run_avx2(csv, delimiter, text, range, out),
+            #[cfg(target_arch = "x86_64")]
+            (Simd::Avx512, csv) => run_avx512(csv, delimiter, text, range, out),
+        }
+    }
+}
+
+/// SAFETY: as for [`run`], on a CPU with these instructions.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,pclmulqdq,bmi1,popcnt")]
+unsafe fn run_avx2(csv: bool, delimiter: u8, text: &[u8], range: (usize, usize), out: &mut Scan) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if csv {
+            run::<x86::Avx2, true>(delimiter, text, range, out);
+        } else {
+            run::<x86::Avx2, false>(delimiter, text, range, out);
+        }
+    }
+}
+
+/// SAFETY: as for [`run`], on a CPU with these instructions.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,avx2,pclmulqdq,bmi1,bmi2,popcnt")]
+unsafe fn run_avx512(csv: bool, delimiter: u8, text: &[u8], range: (usize, usize), out: &mut Scan) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if csv {
+            run::<x86::Avx512, true>(delimiter, text, range, out);
+        } else {
+            run::<x86::Avx512, false>(delimiter, text, range, out);
+        }
+    }
+}
+
+/// SAFETY: 64 bytes follow `to` in `text`; `index` has room for `to - from + 1 + 128` entries; the
+/// CPU has the instructions of `K`.
+#[inline(always)]
+unsafe fn run<K: Kernel, const CSV: bool>(
+    delimiter: u8,
+    text: &[u8],
+    (from, to): (usize, usize),
+    out: &mut Scan,
+) {
+    let start = out.index.as_mut_ptr();
+    let mut carry = Carry { ended: 1, ..Carry::default() };
+    let mut bad = None;
+    let bytes = [delimiter, b'\n', b'\r', if CSV { b'"' } else { b'\\' }];
+    // SAFETY: the first slot is the byte before the text; the loop emits at most one entry a byte,
+    // and reads up to 63 bytes behind `to`, whose bits are masked out.
+    unsafe {
+        *start = (from - 1) as u32;
+        let mut next = start.add(1);
+        let mut at = from;
+        while at < to {
+            let mut masks = K::masks(text.as_ptr().add(at), bytes);
+            let mut valid = u64::MAX;
+            if to - at < 64 {
+                valid = (1u64 << (to - at)) - 1;
+                masks = masks.map(|mask| mask & valid);
+            }
+            let structural = step::<K, CSV>(masks, &mut carry);
+            carry.bad &= valid;
+            if carry.bad != 0 && bad.is_none() {
+                bad = Some(at + carry.bad.trailing_zeros() as usize);
+            }
+            next = K::emit(structural, at as u32, next);
+            at += 64;
+        }
+        out.index.set_len(next.offset_from(start) as usize);
+    }
+    out.lines = carry.lines as usize;
+    out.bad = bad;
+    out.open = carry.quoted != 0;
+    out.cr = carry.crs != 0;
+    out.quotes = carry.quotes != 0;
+    out.escapes = carry.escapes != 0;
+    out.broken = carry.broken != 0;
+}
+
+/// The structural bits of 64 bytes: delimiters and line ends that no quotes enclose.
+///
+/// SAFETY: the CPU has the instructions of `K`.
+#[inline(always)]
+unsafe fn step<K: Kernel, const CSV: bool>(masks: [u64; 4], carry: &mut Carry) -> u64 {
+    let [delimiters, newlines, crs, marks] = masks;
+    carry.crs |= crs;
+    if !CSV {
+        carry.escapes |= marks;
+        let after_cr = crs << 1 | carry.cr;
+        carry.cr = crs >> 63;
+        carry.bad |= after_cr & !newlines;
+        carry.lines += newlines.count_ones();
+        return delimiters | newlines;
+    }
+    carry.quotes |= marks;
+    // From each opening quote up to the byte before its closing one.
+    // SAFETY: the caller's promise.
+    let inside = unsafe { K::parity(marks) } ^ carry.quoted;
+    carry.quoted = ((inside as i64) >> 63) as u64;
+    let structural = (delimiters | newlines) & !inside;
+    let (opening, closing) = (marks & inside, marks & !inside);
+    // A quote opens where a cell starts, or right behind one that closed: then it is doubled.
+    let after_close = closing << 1 | carry.closed;
+    let bare_crs = crs & !inside;
+    let after_cr = bare_crs << 1 | carry.cr;
+    let cell_starts = (structural | closing) << 1 | carry.ended;
+    carry.bad |= opening & !cell_starts;
+    // Behind a closing quote the cell ends, or the quote is doubled; behind a CR the line ends.
+    carry.bad |= after_close & !(structural | opening | bare_crs);
+    carry.bad |= after_cr & !(newlines & !inside);
+    carry.escapes |= after_close & opening;
+    carry.broken |= newlines & inside;
+    carry.ended = (structural | closing) >> 63;
+    carry.closed = closing >> 63;
+    carry.cr = bare_crs >> 63;
+    carry.lines += (newlines & !inside).count_ones();
+    structural
+}

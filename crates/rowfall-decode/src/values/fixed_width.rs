@@ -1,0 +1,24 @@
+//! The trait of all types whose values have a fixed width.
+
+/// One value of fixed width; `parse` gives None for whatever is not certainly right.
+pub trait Fixed {
+    type Out: Copy;
+    const ZERO: Self::Out;
+    /// NULL may also be written as nothing or `\N` whatever the spec's `null` is.
+    const LOOSE_NULL: bool = true;
+    /// JSON may hold it without quotes.
+    const BARE: bool = false;
+    /// JSON may hold it in quotes as an element of something else.
+    const QUOTED: bool = true;
+    /// The greatest whole number that is a value, where digits are read like those of an integer.
+    const MOST: Option<u32> = None;
+
+    /// The value of a number that is not greater than `MOST`.
+    fn number(_: u32) -> Self::Out {
+        Self::ZERO
+    }
+
+    /// Parse `text[start..end]`; 64 bytes are readable from any position up to `end`, and 16
+    /// before `start`.
+    fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<Self::Out>;
+}

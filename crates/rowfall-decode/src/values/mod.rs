@@ -1,0 +1,15 @@
+//! Values out of the fields of a column: [`decode`] appends them to the column.
+
+mod bool_uuid_ip;
+mod decimal;
+mod fixed_width;
+mod flat;
+mod float;
+mod integer;
+mod nested;
+mod short_integers;
+mod string;
+mod time;
+mod wide_integer;
+
+pub use crate::values::nested::decode;
