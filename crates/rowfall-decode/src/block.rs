@@ -1,19 +1,19 @@
 //! Rows into columns: one column after the other, in the order of the table's key or of the file.
 
 use crate::column::reorder::gather;
-use crate::column::{Column, End, Values};
-use crate::sort::counting::scatters;
-use crate::sort::{Order, Sorter};
-use crate::text::fields::{Cells, Delimited, Page, Rules};
-use crate::text::json::fields::Objects;
+use crate::column::{Column, ColumnEnd, Values};
+use crate::sort::counting::can_scatter;
+use crate::sort::{SortOrder, Sorter};
+use crate::text::fields::{DelimitedFields, Fields, ReadOptions, RowBatch};
+use crate::text::json::fields::ObjectFields;
 use crate::text::json::objects;
 use crate::text::layout::Layout;
 use crate::text::scan::Scan;
-use crate::types::Base;
+use crate::types::BaseType;
 use crate::values;
 
 /// A value that is declined: where it stands, quotes included.
-pub struct Bad {
+pub struct BadValue {
     pub row: usize,
     /// Index of the column; None where it is one that nobody wants.
     pub column: Option<usize>,
@@ -27,9 +27,9 @@ pub struct Sorting {
     /// Columns of the table's key; none to leave the rows as they come.
     keys: Vec<usize>,
     /// Sort the rows of each window before their other columns are decoded.
-    early: bool,
+    sort_batches: bool,
     /// All columns can be put in place where the key has few values.
-    few: bool,
+    may_count: bool,
     sorter: Sorter,
     scratch: Vec<u8>,
 }
@@ -39,16 +39,16 @@ pub struct Sorting {
 /// slowly and stay in the cache. Taxi (51 columns): 0.5 CPU-seconds for
 /// 2 million rows, 0.9 with one sort only. Sorting twice costs more than
 /// that where a row has few values: trips (3 columns) 0.8 CPU-seconds, 1.15 with it.
-const EARLY: usize = 8;
+const MANY_COLUMNS: usize = 8;
 
 impl Sorting {
     pub fn new(keys: &[usize], columns: &mut [Column]) -> Sorting {
-        let early = !keys.is_empty() && columns.len() >= keys.len() + EARLY;
+        let sort_batches = !keys.is_empty() && columns.len() >= keys.len() + MANY_COLUMNS;
         for (number, column) in columns.iter_mut().enumerate() {
-            keep_sizes(column, early && !keys.contains(&number));
+            keep_sizes(column, sort_batches && !keys.contains(&number));
         }
-        let few = !early && columns.iter().all(|c| scatters(c.kind.width()));
-        Sorting { keys: keys.to_vec(), early, few, ..Sorting::default() }
+        let may_count = !sort_batches && columns.iter().all(|c| can_scatter(c.data_type.width()));
+        Sorting { keys: keys.to_vec(), sort_batches, may_count, ..Sorting::default() }
     }
 
     /// The numbers of a block's rows in their order; None where they are in it, by now or already.
@@ -57,12 +57,12 @@ impl Sorting {
             return None;
         }
         let keys: Vec<Values<'_>> = self.keys.iter().map(|&k| columns[k].values()).collect();
-        match self.sorter.sort(&keys, rows, self.few) {
-            Order::Sorted => None,
-            Order::Rows(order) => Some(order),
-            Order::Few(few) => {
+        match self.sorter.sort(&keys, rows, self.may_count) {
+            SortOrder::Sorted => None,
+            SortOrder::Rows(order) => Some(order),
+            SortOrder::Counted(counting) => {
                 for (number, column) in columns.iter_mut().enumerate() {
-                    few.place(column, self.keys.contains(&number), &mut self.scratch);
+                    counting.reorder(column, self.keys.contains(&number), &mut self.scratch);
                 }
                 None
             }
@@ -72,137 +72,146 @@ impl Sorting {
 
 /// Have strings that will be gathered keep their sizes.
 fn keep_sizes(column: &mut Column, gathered: bool) {
-    column.keeps_sizes = gathered && column.kind.base == Base::String && !column.kind.low;
-    column.parts.iter_mut().for_each(|part| keep_sizes(part, gathered));
+    column.keeps_sizes =
+        gathered && column.data_type.base == BaseType::String && !column.data_type.low_cardinality;
+    column.children.iter_mut().for_each(|child| keep_sizes(child, gathered));
 }
 
 /// What decoding needs besides the index.
-pub struct Text<'a> {
+pub struct ScannedText<'a> {
     pub text: &'a [u8],
     pub scan: &'a Scan,
-    pub rules: &'a Rules,
+    pub options: &'a ReadOptions,
 }
 
 /// Append `count` rows from row `first` on to the columns, or say which value is the first bad one.
 pub fn decode_delimited<const CSV: bool>(
     columns: &mut [Column],
     layout: &Layout,
-    source: &Text<'_>,
+    source: &ScannedText<'_>,
     (first, count): (usize, usize),
     sorting: &mut Sorting,
-) -> Result<(), Bad> {
-    let mut cells = Delimited::<CSV> {
-        page: Page {
+) -> Result<(), BadValue> {
+    let mut fields = DelimitedFields::<CSV> {
+        batch: RowBatch {
             text: source.text,
             rows: count,
             width: layout.width,
             order: &[],
             escapes: source.scan.escapes,
-            broken: source.scan.broken,
-            rules: source.rules,
+            has_line_breaks: source.scan.has_line_breaks,
+            options: source.options,
         },
         index: &source.scan.index[first * layout.width..=(first + count) * layout.width],
-        places: &layout.places,
-        crlf: source.scan.cr,
-        quotes: source.scan.quotes,
-        place: 0,
+        field_numbers: &layout.field_numbers,
+        has_cr: source.scan.has_cr,
+        has_quotes: source.scan.has_quotes,
+        field_number: 0,
         cr: false,
     };
-    cells.check();
-    let decoded = decode(columns, &mut cells, sorting);
+    fields.check();
+    let decoded = decode(columns, &mut fields, sorting);
     if CSV || !source.scan.escapes {
         return decoded;
     }
     let mut bad = decoded.err();
-    for &place in &layout.skipped {
-        cells.turn(place);
+    for &field_number in &layout.skipped {
+        fields.select_field(field_number);
         let rows = bad.as_ref().map_or(count, |bad| bad.row);
-        if let Some(row) = (0..rows).find(|&row| dangling(&cells, row)) {
-            let (start, end) = cells.get(row);
-            bad = Some(Bad { row, column: None, start, end });
+        if let Some(row) = (0..rows).find(|&row| dangling(&fields, row)) {
+            let (start, end) = fields.bounds(row);
+            bad = Some(BadValue { row, column: None, start, end });
         }
     }
     bad.map_or(Ok(()), Err)
 }
 
-/// A cell of TSV whose last backslash would take the delimiter with it.
-fn dangling<const CSV: bool>(cells: &Delimited<'_, CSV>, row: usize) -> bool {
-    let (start, end) = cells.get(row);
-    cells.page.text[start..end].iter().rev().take_while(|c| **c == b'\\').count() % 2 == 1
+/// A field of TSV whose last backslash would take the delimiter with it.
+fn dangling<const CSV: bool>(fields: &DelimitedFields<'_, CSV>, row: usize) -> bool {
+    let (start, end) = fields.bounds(row);
+    fields.batch.text[start..end].iter().rev().take_while(|c| **c == b'\\').count() % 2 == 1
 }
 
 /// Append `count` rows from row `first` on to the columns, or say which value is the first bad one.
 pub fn decode_objects(
     columns: &mut [Column],
-    rows: &objects::Rows,
+    rows: &objects::ObjectRows,
     text: &[u8],
-    rules: &Rules,
+    options: &ReadOptions,
     (first, count): (usize, usize),
     sorting: &mut Sorting,
-) -> Result<(), Bad> {
+) -> Result<(), BadValue> {
     let width = columns.len();
-    let page =
-        Page { text, rows: count, width, order: &[], escapes: rows.escapes, broken: false, rules };
+    let batch = RowBatch {
+        text,
+        rows: count,
+        width,
+        order: &[],
+        escapes: rows.escapes,
+        has_line_breaks: false,
+        options,
+    };
     let spans = &rows.spans[first * width..(first + count) * width];
-    decode(columns, &mut Objects { page, spans, column: 0 }, sorting)
+    decode(columns, &mut ObjectFields { batch, spans, column: 0 }, sorting)
 }
 
 /// Append rows to all columns, or say which value is the first bad one.
-fn decode<'a, C: Cells<'a>>(
+fn decode<'a, C: Fields<'a>>(
     columns: &mut [Column],
-    cells: &mut C,
+    fields: &mut C,
     sorting: &'a mut Sorting,
-) -> Result<(), Bad> {
-    if sorting.early {
+) -> Result<(), BadValue> {
+    if sorting.sort_batches {
         let ends: Vec<_> = columns.iter().map(Column::end).collect();
-        if in_order(columns, cells, sorting, &ends).is_some() {
+        if decode_sorted(columns, fields, sorting, &ends).is_some() {
             return Ok(());
         }
         // The first bad value is the first one of the file: look for it there.
         columns.iter_mut().zip(ends).for_each(|(column, end)| column.truncate(&end));
-        cells.page_mut().order = &[];
+        fields.batch_mut().order = &[];
     }
     let mut bad = None;
     for (number, column) in columns.iter_mut().enumerate() {
-        cells.choose(number);
-        if let Err(row) = values::decode(column, cells) {
-            let (start, end) = cells.get(row);
-            bad = Some(Bad { row, column: Some(number), start, end });
+        fields.select_column(number);
+        if let Err(row) = values::decode(column, fields) {
+            let (start, end) = fields.bounds(row);
+            bad = Some(BadValue { row, column: Some(number), start, end });
             // Only an earlier row matters now.
-            cells.page_mut().rows = row;
+            fields.batch_mut().rows = row;
         }
     }
     bad.map_or(Ok(()), Err)
 }
 
 /// Decode the key columns, sort the rows, decode the others in that order; None for a bad value.
-fn in_order<'a, C: Cells<'a>>(
+fn decode_sorted<'a, C: Fields<'a>>(
     columns: &mut [Column],
-    cells: &mut C,
+    fields: &mut C,
     sorting: &'a mut Sorting,
-    ends: &[End],
+    ends: &[ColumnEnd],
 ) -> Option<()> {
     for &key in &sorting.keys {
-        cells.choose(key);
-        values::decode(&mut columns[key], cells).ok()?;
+        fields.select_column(key);
+        values::decode(&mut columns[key], fields).ok()?;
     }
-    let keys: Vec<Values<'_>> = sorting.keys.iter().map(|&k| columns[k].from(&ends[k])).collect();
-    if let Order::Rows(order) = sorting.sorter.sort(&keys, cells.page().rows, false) {
+    let keys: Vec<Values<'_>> =
+        sorting.keys.iter().map(|&k| columns[k].values_from(&ends[k])).collect();
+    if let SortOrder::Rows(order) = sorting.sorter.sort(&keys, fields.batch().rows, false) {
         for &key in &sorting.keys {
             let scratch = &mut sorting.scratch;
             scratch.clear();
-            gather(columns[key].from(&ends[key]), order, scratch).expect("memory takes all");
+            gather(columns[key].values_from(&ends[key]), order, scratch).expect("memory takes all");
             columns[key].truncate(&ends[key]);
-            let nulls = if columns[key].kind.nullable { order.len() } else { 0 };
+            let nulls = if columns[key].data_type.nullable { order.len() } else { 0 };
             columns[key].nulls.extend_from_slice(&scratch[..nulls]);
             columns[key].data.extend_from_slice(&scratch[nulls..]);
         }
-        cells.page_mut().order = order;
+        fields.batch_mut().order = order;
     }
     for (number, column) in columns.iter_mut().enumerate() {
         if !sorting.keys.contains(&number) {
-            cells.choose(number);
-            values::decode(column, cells).ok()?;
+            fields.select_column(number);
+            values::decode(column, fields).ok()?;
         }
     }
     Some(())

@@ -1,7 +1,7 @@
 //! What a run has cost so far.
 
 /// CPU time of this thread in nanoseconds.
-pub fn thread() -> u64 {
+pub fn thread_nanoseconds() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call fills the struct, and fails for no thread.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
@@ -9,7 +9,7 @@ pub fn thread() -> u64 {
 }
 
 /// User and system seconds of this process.
-pub fn process() -> f64 {
+pub fn process_seconds() -> f64 {
     // SAFETY: all zeros is a valid rusage, and the call fills it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
@@ -22,7 +22,7 @@ pub fn process() -> f64 {
 
 /// Nanoseconds that this thread was ready to run while others had the cores; 0 where the kernel
 /// does not count them (second number of schedstat, see the kernel's sched-stats.rst).
-pub fn waited() -> u64 {
+pub fn waited_nanoseconds() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
 }

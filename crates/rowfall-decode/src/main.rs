@@ -55,7 +55,7 @@ fn read(path: &str) -> Result<String, Fail> {
             let mut block = Vec::new();
             std::io::stdin().read_to_end(&mut block).and_then(|_| {
                 text =
-                    native_string::text(&block).ok_or(std::io::ErrorKind::InvalidData)?.to_owned();
+                    native_string::read(&block).ok_or(std::io::ErrorKind::InvalidData)?.to_owned();
                 Ok(())
             })
         }

@@ -1,7 +1,7 @@
 //! A spec as `executable()` of a server hands it over: a Native block of one string on stdin.
 
 /// The one string of a Native block of one column and one row; None where it is something else.
-pub fn text(block: &[u8]) -> Option<&str> {
+pub fn read(block: &[u8]) -> Option<&str> {
     let mut rest = block;
     if (number(&mut rest)?, number(&mut rest)?) != (1, 1) {
         return None;
@@ -37,7 +37,7 @@ fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::text;
+    use super::read;
 
     fn block(value: &str) -> Vec<u8> {
         let mut block = b"\x01\x01\x04text\x06String".to_vec();
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn a_block_of_one_string() {
         for value in ["", "{}", &"x".repeat(127), &"y".repeat(128), &"z".repeat(100_000)] {
-            assert_eq!(text(&block(value)), Some(value));
+            assert_eq!(read(&block(value)), Some(value));
         }
     }
 
@@ -62,16 +62,16 @@ mod tests {
     fn everything_else_is_none() {
         let whole = block("{}");
         for cut in 0..whole.len() {
-            assert_eq!(text(&whole[..cut]), None);
+            assert_eq!(read(&whole[..cut]), None);
         }
-        assert_eq!(text(b"\x02\x01\x04text\x06String\x00"), None);
-        assert_eq!(text(b"\x01\x02\x04text\x06String\x00\x00"), None);
-        assert_eq!(text(b"\x01\x01\x04text\x05UInt8\x00"), None);
-        assert_eq!(text(b"\x01\x01\x04text\x06String\x00more"), None);
+        assert_eq!(read(b"\x02\x01\x04text\x06String\x00"), None);
+        assert_eq!(read(b"\x01\x02\x04text\x06String\x00\x00"), None);
+        assert_eq!(read(b"\x01\x01\x04text\x05UInt8\x00"), None);
+        assert_eq!(read(b"\x01\x01\x04text\x06String\x00more"), None);
         assert_eq!(
-            text(b"\x01\x01\x04text\x06String\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+            read(b"\x01\x01\x04text\x06String\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
             None
         );
-        assert_eq!(text(b"\x01\x01\x04text\x06String\x02\xff\xff"), None);
+        assert_eq!(read(b"\x01\x01\x04text\x06String\x02\xff\xff"), None);
     }
 }

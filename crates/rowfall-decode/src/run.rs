@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 
 use crate::cpu_time;
 use crate::error::Fail;
-use crate::input::queue::Inputs;
+use crate::input::queue::InputQueue;
 use crate::output::Output;
 use crate::simd::Simd;
 use crate::spec::Spec;
-use crate::worker::{Done, Worker, Written};
+use crate::worker::{InputSummary, Progress, Worker};
 
 /// What the workers share.
 struct Shared<'a> {
     spec: &'a Spec,
     simd: Simd,
-    inputs: Inputs<'a>,
+    inputs: InputQueue<'a>,
     stop: AtomicBool,
-    written: Written,
-    done: Mutex<Vec<Option<Done>>>,
+    progress: Progress,
+    done: Mutex<Vec<Option<InputSummary>>>,
     /// Of the first input that failed, in the order of the spec.
     failed: Mutex<Option<(usize, Fail)>>,
 }
@@ -34,16 +34,16 @@ pub fn run(spec: &Spec) -> Result<Value, Fail> {
         spec,
         simd: Simd::choose(simd)
             .ok_or_else(|| Fail::spec(format!("this machine has no {simd} instructions")))?,
-        inputs: Inputs::new(&spec.inputs, spec.outputs.len()),
+        inputs: InputQueue::new(&spec.inputs, spec.outputs.len()),
         stop: AtomicBool::new(false),
-        written: Written::default(),
+        progress: Progress::default(),
         done: Mutex::new(vec![None; spec.inputs.len()]),
         failed: Mutex::new(None),
     };
     spec.types()?;
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let teller = scope.spawn(|| shared.tell(&over));
+        let reporter = scope.spawn(|| shared.report_progress(&over));
         let (shared, mut others) = (&shared, Vec::new());
         for path in &spec.outputs[1..] {
             others.push(scope.spawn(move || shared.work(path)));
@@ -51,17 +51,17 @@ pub fn run(spec: &Spec) -> Result<Value, Fail> {
         shared.work(&spec.outputs[0]);
         others.into_iter().for_each(|other| other.join().expect("no worker panics"));
         over.store(true, Ordering::Relaxed);
-        teller.thread().unpark();
+        reporter.thread().unpark();
     });
     if let Some((_, fail)) = shared.failed.into_inner().expect("no worker panics") {
         return Err(fail);
     }
     let done = shared.done.into_inner().expect("no worker panics");
     let done: Vec<_> = done.into_iter().map(Option::unwrap_or_default).collect();
-    Ok(summary(spec, &done, &shared.written))
+    Ok(summary(spec, &done, &shared.progress))
 }
 
-fn summary(spec: &Spec, done: &[Done], written: &Written) -> Value {
+fn summary(spec: &Spec, done: &[InputSummary], progress: &Progress) -> Value {
     let seconds = |seconds: f64| (seconds * 1e3).round() / 1e3;
     let inputs: Vec<Value> = spec
         .inputs
@@ -73,9 +73,9 @@ fn summary(spec: &Spec, done: &[Done], written: &Written) -> Value {
         "rows": done.iter().map(|d| d.rows).sum::<u64>(),
         "bytes_read": done.iter().map(|d| d.bytes_read).sum::<u64>(),
         "bytes_raw": done.iter().map(|d| d.bytes_raw).sum::<u64>(),
-        "cpu_seconds": seconds(cpu_time::process()),
-        "writing_seconds": seconds(written.making.load(Ordering::Relaxed) as f64 / 1e9),
-        "waited_seconds": seconds(written.waited.load(Ordering::Relaxed) as f64 / 1e9),
+        "cpu_seconds": seconds(cpu_time::process_seconds()),
+        "writing_seconds": seconds(progress.making.load(Ordering::Relaxed) as f64 / 1e9),
+        "waited_seconds": seconds(progress.waited.load(Ordering::Relaxed) as f64 / 1e9),
         "inputs": inputs,
     })
 }
@@ -90,14 +90,14 @@ impl Shared<'_> {
     }
 
     /// Print how far the run is, until it is over.
-    fn tell(&self, over: &AtomicBool) {
-        let mut told = 0;
+    fn report_progress(&self, over: &AtomicBool) {
+        let mut reported = 0;
         while self.spec.progress_ms > 0 && !over.load(Ordering::Relaxed) {
             thread::park_timeout(Duration::from_millis(self.spec.progress_ms));
-            let rows = self.written.rows.load(Ordering::Relaxed);
-            if rows != told {
-                told = rows;
-                let bytes = self.written.bytes.load(Ordering::Relaxed);
+            let rows = self.progress.rows.load(Ordering::Relaxed);
+            if rows != reported {
+                reported = rows;
+                let bytes = self.progress.bytes.load(Ordering::Relaxed);
                 eprintln!("{}", json!({"written_rows": rows, "written_bytes": bytes}));
             }
         }
@@ -106,7 +106,7 @@ impl Shared<'_> {
     fn work(&self, path: &str) {
         let last = self.spec.inputs.len();
         let mut worker = match Output::open(path, self.spec) {
-            Ok(output) => Worker::new(self.spec, self.simd, output, &self.written),
+            Ok(output) => Worker::new(self.spec, self.simd, output, &self.progress),
             Err(error) => return self.fail(last, Fail::output(path, &error)),
         };
         while !self.stop.load(Ordering::Relaxed) {
@@ -119,6 +119,6 @@ impl Shared<'_> {
         if let Err(fail) = worker.flush() {
             self.fail(last, fail);
         }
-        self.written.waited.fetch_add(cpu_time::waited(), Ordering::Relaxed);
+        self.progress.waited.fetch_add(cpu_time::waited_nanoseconds(), Ordering::Relaxed);
     }
 }

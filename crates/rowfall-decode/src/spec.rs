@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use crate::error::Fail;
-use crate::types::{Base, Type};
+use crate::types::{BaseType, Type};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,7 +33,7 @@ pub struct Spec {
     /// What to do with columns of the file that are not in `columns`: `skip` or `error`, which is
     /// what the engine does as rowfall asks it.
     #[serde(default)]
-    pub unknown: Unknown,
+    pub unknown: UnknownColumns,
     /// Columns in the file, for formats without names where not all of them are wanted.
     #[serde(default)]
     pub file_columns: Option<usize>,
@@ -146,7 +146,7 @@ pub struct ColumnSpec {
     #[serde(default)]
     pub position: Option<usize>,
     #[serde(rename = "type")]
-    pub kind: String,
+    pub type_name: String,
     /// How times are written: nothing for `2020-01-31 23:59:59`, `T`, `Z`.
     #[serde(default)]
     pub shape: String,
@@ -206,7 +206,7 @@ pub enum Tuples {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Unknown {
+pub enum UnknownColumns {
     Skip,
     #[default]
     Error,
@@ -251,7 +251,7 @@ impl Spec {
     /// The types of the columns, in their order.
     pub fn types(&self) -> Result<Vec<Type>, Fail> {
         let zone = self.timezone.as_deref();
-        let parsed = self.columns.iter().map(|c| Type::parse(&c.kind, &c.shape, zone));
+        let parsed = self.columns.iter().map(|c| Type::parse(&c.type_name, &c.shape, zone));
         parsed.collect::<Result<_, _>>().map_err(Fail::spec)
     }
 
@@ -262,7 +262,7 @@ impl Spec {
 
     /// Why the elements of a tuple cannot be told from what is beside them.
     fn apart_reason(&self) -> Option<&'static str> {
-        let all = self.unknown == Unknown::Error
+        let all = self.unknown == UnknownColumns::Error
             && self.file_columns.is_none_or(|count| count == self.columns.len());
         if self.delimiter.as_bytes()[0].is_ascii_whitespace() || self.delimiter == "\u{b}" {
             return Some("the engine skips blanks between the elements of a Tuple");
@@ -317,23 +317,23 @@ impl Spec {
         need(sort.clone().all(|&i| i < self.columns.len()), "sort_by names a missing column");
         let keys = self.sort_by.as_deref().unwrap_or(&[]);
         for (number, column) in self.columns.iter().enumerate() {
-            let kind = Type::parse(&column.kind, &column.shape, self.timezone.as_deref());
-            let reason = match kind {
+            let data_type = Type::parse(&column.type_name, &column.shape, self.timezone.as_deref());
+            let reason = match data_type {
                 Err(reason) => reason,
-                Ok(Type { base: Base::Tuple(..), .. })
+                Ok(Type { base: BaseType::Tuple(..), .. })
                     if self.apart()
                         && self.delimiter.len() == 1
                         && self.apart_reason().is_some() =>
                 {
                     self.apart_reason().unwrap_or_default().to_owned()
                 }
-                Ok(kind) if self.parts && !kind.parts().is_empty() => {
+                Ok(data_type) if self.parts && !data_type.children().is_empty() => {
                     "parts are made of flat columns only".to_owned()
                 }
-                Ok(kind) if self.parts && kind.nullable && keys.contains(&number) => {
+                Ok(data_type) if self.parts && data_type.nullable && keys.contains(&number) => {
                     "parts have no NULL in their key".to_owned()
                 }
-                Ok(kind) if !kind.parts().is_empty() && keys.contains(&number) => {
+                Ok(data_type) if !data_type.children().is_empty() && keys.contains(&number) => {
                     "blocks are not sorted by nested values".to_owned()
                 }
                 Ok(_) => continue,

@@ -7,13 +7,13 @@ use crate::column::Values;
 use crate::column::strings::starts_of;
 
 /// Where bytes go: memory, or a buffer that is written out when it is full.
-pub trait Sink {
+pub trait ByteSink {
     /// The bytes so far that are still here, with room for `more`.
-    fn room(&mut self, more: usize) -> io::Result<&mut Vec<u8>>;
+    fn buffer_for(&mut self, more: usize) -> io::Result<&mut Vec<u8>>;
 }
 
-impl Sink for Vec<u8> {
-    fn room(&mut self, more: usize) -> io::Result<&mut Vec<u8>> {
+impl ByteSink for Vec<u8> {
+    fn buffer_for(&mut self, more: usize) -> io::Result<&mut Vec<u8>> {
         self.reserve(more);
         Ok(self)
     }
@@ -24,72 +24,81 @@ const STEP: usize = 1024;
 
 /// Some rows of a column: a run of neighbours, or those of an order.
 #[derive(Clone, Copy)]
-pub enum Rows<'a> {
-    From(usize, usize),
+pub enum RowSelection<'a> {
+    Range(usize, usize),
     Order(&'a [u32]),
 }
 
-impl Rows<'_> {
+impl RowSelection<'_> {
     pub fn len(&self) -> usize {
         match self {
-            Rows::From(from, to) => to - from,
-            Rows::Order(order) => order.len(),
+            RowSelection::Range(from, to) => to - from,
+            RowSelection::Order(order) => order.len(),
         }
     }
 
     /// Something of each row.
     pub fn map<T>(self, each: impl FnMut(usize) -> T) -> impl Iterator<Item = T> {
         let (run, order) = match self {
-            Rows::From(from, to) => (from..to, &[][..]),
-            Rows::Order(order) => (0..0, order),
+            RowSelection::Range(from, to) => (from..to, &[][..]),
+            RowSelection::Order(order) => (0..0, order),
         };
         run.chain(order.iter().map(|row| *row as usize)).map(each)
     }
 }
 
 /// Append the marks of NULL (if there are any) and the values, in an order that has each row once.
-pub fn gather(values: Values<'_>, order: &[u32], out: &mut impl Sink) -> io::Result<()> {
-    let rows = Rows::Order(order);
-    if values.kind.nullable {
-        fixed(values.nulls, 1, rows, out)?;
+pub fn gather(values: Values<'_>, order: &[u32], out: &mut impl ByteSink) -> io::Result<()> {
+    let rows = RowSelection::Order(order);
+    if values.data_type.nullable {
+        gather_fixed(values.nulls, 1, rows, out)?;
     }
-    match values.kind.width() {
-        0 => strings(values, order, out),
-        width => fixed(values.data, width, rows, out),
+    match values.data_type.width() {
+        0 => gather_strings(values, order, out),
+        width => gather_fixed(values.data, width, rows, out),
     }
 }
 
 /// Append values of `width` bytes.
-pub fn fixed(data: &[u8], width: usize, rows: Rows<'_>, out: &mut impl Sink) -> io::Result<()> {
+pub fn gather_fixed(
+    data: &[u8],
+    width: usize,
+    rows: RowSelection<'_>,
+    out: &mut impl ByteSink,
+) -> io::Result<()> {
     let order = match rows {
-        Rows::Order(order) => order,
-        Rows::From(from, to) => {
+        RowSelection::Order(order) => order,
+        RowSelection::Range(from, to) => {
             let bytes = &data[from * width..to * width];
-            out.room(bytes.len())?.extend_from_slice(bytes);
+            out.buffer_for(bytes.len())?.extend_from_slice(bytes);
             return Ok(());
         }
     };
     match width {
-        1 => values::<1>(data, order, out),
-        2 => values::<2>(data, order, out),
-        4 => values::<4>(data, order, out),
-        8 => values::<8>(data, order, out),
-        16 => values::<16>(data, order, out),
-        32 => values::<32>(data, order, out),
-        n => slices(data, n, order, out),
+        1 => gather_bytes::<1>(data, order, out),
+        2 => gather_bytes::<2>(data, order, out),
+        4 => gather_bytes::<4>(data, order, out),
+        8 => gather_bytes::<8>(data, order, out),
+        16 => gather_bytes::<16>(data, order, out),
+        32 => gather_bytes::<32>(data, order, out),
+        n => gather_any_width(data, n, order, out),
     }
 }
 
 /// Whether all values of so many bytes are the same; the first that differs ends the comparison.
-pub fn repeats(data: &[u8], width: usize) -> bool {
+pub fn all_equal(data: &[u8], width: usize) -> bool {
     data.len() >= width && data[width..] == data[..data.len() - width]
 }
 
 /// Values of N bytes.
-fn values<const N: usize>(data: &[u8], order: &[u32], out: &mut impl Sink) -> io::Result<()> {
+fn gather_bytes<const N: usize>(
+    data: &[u8],
+    order: &[u32],
+    out: &mut impl ByteSink,
+) -> io::Result<()> {
     let values = data.as_chunks::<N>().0;
     for rows in order.chunks(STEP) {
-        let out = out.room(rows.len() * N)?;
+        let out = out.buffer_for(rows.len() * N)?;
         let used = out.len();
         let room = out.spare_capacity_mut()[..rows.len() * N].as_chunks_mut::<N>().0;
         for (place, &row) in room.iter_mut().zip(rows) {
@@ -107,35 +116,40 @@ pub fn gather_offsets(
     offsets: &[u8],
     order: &[u32],
     elements: &mut Vec<u32>,
-    out: &mut impl Sink,
+    out: &mut impl ByteSink,
 ) -> io::Result<()> {
     let offsets = offsets.as_chunks::<8>().0;
     let end = |row: usize| u64::from_le_bytes(offsets[row]) as u32;
     for &row in order {
         let row = row as usize;
         elements.extend(row.checked_sub(1).map_or(0, end)..end(row));
-        out.room(8)?.extend_from_slice(&(elements.len() as u64).to_le_bytes());
+        out.buffer_for(8)?.extend_from_slice(&(elements.len() as u64).to_le_bytes());
     }
     Ok(())
 }
 
 /// Values of a width that is rare.
-fn slices(data: &[u8], width: usize, order: &[u32], out: &mut impl Sink) -> io::Result<()> {
+fn gather_any_width(
+    data: &[u8],
+    width: usize,
+    order: &[u32],
+    out: &mut impl ByteSink,
+) -> io::Result<()> {
     for &row in order {
-        out.room(width)?.extend_from_slice(&data[row as usize * width..][..width]);
+        out.buffer_for(width)?.extend_from_slice(&data[row as usize * width..][..width]);
     }
     Ok(())
 }
 
 /// Strings with their lengths before them.
-fn strings(values: Values<'_>, order: &[u32], out: &mut impl Sink) -> io::Result<()> {
+fn gather_strings(values: Values<'_>, order: &[u32], out: &mut impl ByteSink) -> io::Result<()> {
     let starts = starts_of(values, order.len());
     let span = |row: &u32| {
         let row = *row as usize;
         prefetch(&starts, row + 16);
         (starts[row], starts[row + 1] - starts[row])
     };
-    copy(values.data, order.iter().map(span), out)
+    copy_spans(values.data, order.iter().map(span), out)
 }
 
 /// Copies of up to so many bytes are made without a call: memcpy takes 20 instructions to find out
@@ -143,10 +157,10 @@ fn strings(values: Values<'_>, order: &[u32], out: &mut impl Sink) -> io::Result
 const SHORT: usize = 64;
 
 /// Append pieces of the data, given by where they start and how long they are.
-pub fn copy(
+pub fn copy_spans(
     data: &[u8],
     mut spans: impl Iterator<Item = (u32, u32)>,
-    out: &mut impl Sink,
+    out: &mut impl ByteSink,
 ) -> io::Result<()> {
     let mut now = [(0, 0); 64];
     loop {
@@ -160,7 +174,7 @@ pub fn copy(
         if count == 0 {
             return Ok(());
         }
-        let out = out.room(total + SHORT)?;
+        let out = out.buffer_for(total + SHORT)?;
         let mut at = out.len();
         let limit = at + total;
         for &(start, len) in &now[..count] {
@@ -173,12 +187,12 @@ pub fn copy(
                 if len > SHORT || start + SHORT > data.len() {
                     std::ptr::copy_nonoverlapping(from, to, len);
                 } else {
-                    words::<0, 16>(from, to);
+                    copy_bytes::<0, 16>(from, to);
                     if len > 16 {
-                        words::<16, 16>(from, to);
+                        copy_bytes::<16, 16>(from, to);
                     }
                     if len > 32 {
-                        words::<32, 32>(from, to);
+                        copy_bytes::<32, 32>(from, to);
                     }
                 }
             }
@@ -194,7 +208,7 @@ pub fn copy(
 /// # Safety
 /// Both have AT + N bytes, and are not the same.
 #[inline(always)]
-pub unsafe fn words<const AT: usize, const N: usize>(from: *const u8, to: *mut u8) {
+pub unsafe fn copy_bytes<const AT: usize, const N: usize>(from: *const u8, to: *mut u8) {
     // SAFETY: the caller's promise.
     unsafe { to.add(AT).cast::<[u8; N]>().write(from.add(AT).cast::<[u8; N]>().read()) };
 }

@@ -43,7 +43,7 @@ pub fn append_text(data: &mut Vec<u8>, value: &[u8]) {
 
 /// The length before a string and how many bytes it takes.
 #[inline(always)]
-fn length(data: &[u8]) -> (usize, usize) {
+fn read_length(data: &[u8]) -> (usize, usize) {
     if data[0] < 128 {
         return (usize::from(data[0]), 1);
     }
@@ -65,7 +65,7 @@ pub fn strings_of(data: &[u8]) -> impl Iterator<Item = &[u8]> {
         if rest.is_empty() {
             return None;
         }
-        let (len, used) = length(rest);
+        let (len, used) = read_length(rest);
         let (value, more) = rest[used..].split_at(len);
         rest = more;
         Some(value)
@@ -80,7 +80,7 @@ pub fn starts_of(values: Values<'_>, rows: usize) -> Vec<u32> {
         *start = at as u32;
         at += match values.sizes.get(row) {
             None | Some(0) => {
-                let (len, used) = length(&values.data[at..]);
+                let (len, used) = read_length(&values.data[at..]);
                 len + used
             }
             Some(&size) => usize::from(size),

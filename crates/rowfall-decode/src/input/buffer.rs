@@ -3,18 +3,18 @@
 use std::io;
 
 use crate::input::inflate::{HISTORY, SLACK};
-use crate::input::source::Opened;
+use crate::input::source::TextSource;
 
 /// Bytes before the text: index entries may point at the byte before the first one.
 pub const FRONT: usize = 64;
 /// Readable bytes behind the text, so that 64 bytes can be loaded anywhere in it.
 pub const PAD: usize = 128;
 /// A single record longer than this is declined.
-pub const LONGEST: usize = 48 << 20;
+pub const MAX_RECORD_BYTES: usize = 48 << 20;
 
 /// `text()[start..end]` has not been taken yet.
-pub struct Window {
-    buffer: Vec<u8>,
+pub struct TextBuffer {
+    bytes: Vec<u8>,
     pub start: usize,
     pub end: usize,
     /// Offset in the (decompressed) input of `buffer[0]`, plus `FRONT`.
@@ -22,13 +22,13 @@ pub struct Window {
     pub ended: bool,
 }
 
-impl Default for Window {
-    fn default() -> Window {
-        Window { buffer: Vec::new(), start: FRONT, end: FRONT, base: 0, ended: false }
+impl Default for TextBuffer {
+    fn default() -> TextBuffer {
+        TextBuffer { bytes: Vec::new(), start: FRONT, end: FRONT, base: 0, ended: false }
     }
 }
 
-impl Window {
+impl TextBuffer {
     /// Forget everything, for the next input.
     pub fn reset(&mut self, base: u64) {
         (self.start, self.end, self.base, self.ended) = (FRONT, FRONT, base, false);
@@ -36,7 +36,7 @@ impl Window {
 
     /// The whole buffer, at least `PAD` bytes longer than `end`.
     pub fn text(&self) -> &[u8] {
-        &self.buffer
+        &self.bytes
     }
 
     /// Offset in the input of a position in the buffer.
@@ -45,28 +45,28 @@ impl Window {
     }
 
     /// Slide past what was taken and read `chunk` more bytes; `ended` is set when there are none.
-    pub fn advance(&mut self, source: &mut Opened, chunk: usize) -> io::Result<()> {
+    pub fn advance(&mut self, source: &mut TextSource, chunk: usize) -> io::Result<()> {
         let keep = self.start.min(self.end.saturating_sub(HISTORY)).max(FRONT);
         if keep > FRONT {
-            self.buffer.copy_within(keep..self.end, FRONT);
+            self.bytes.copy_within(keep..self.end, FRONT);
             self.base += (keep - FRONT) as u64;
             self.start -= keep - FRONT;
             self.end -= keep - FRONT;
         }
         let limit = self.end + chunk;
-        if self.buffer.len() < limit + SLACK + PAD {
-            self.buffer.resize(limit + SLACK + PAD, 0);
+        if self.bytes.len() < limit + SLACK + PAD {
+            self.bytes.resize(limit + SLACK + PAD, 0);
         }
-        let end = source.fill(&mut self.buffer, self.end, limit)?;
+        let end = source.fill(&mut self.bytes, self.end, limit)?;
         self.ended = end < limit;
         self.end = end;
         Ok(())
     }
 
     /// Put a line end behind the last line when it lacks one.
-    pub fn close(&mut self, needed: bool) {
+    pub fn end_last_line(&mut self, needed: bool) {
         if needed {
-            self.buffer[self.end] = b'\n';
+            self.bytes[self.end] = b'\n';
             self.end += 1;
         }
     }

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use crate::spec::Compression;
 
-const BUFFER: usize = 128 << 10;
+const BUFFER_BYTES: usize = 128 << 10;
 
 type Bytes = Box<dyn Read + Send>;
 
@@ -17,31 +17,32 @@ pub fn reader(raw: Bytes, compression: Compression) -> io::Result<Bytes> {
             decoder.window_log_max(27)?;
             Box::new(decoder)
         }
-        Compression::Lz4 => Box::new(Frames::new(raw)),
+        Compression::Lz4 => Box::new(Lz4Reader::new(raw)),
         Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(
-            BufReader::with_capacity(BUFFER, raw),
+            BufReader::with_capacity(BUFFER_BYTES, raw),
         )),
-        Compression::Bz2 => {
-            Box::new(bzip2::bufread::MultiBzDecoder::new(BufReader::with_capacity(BUFFER, raw)))
-        }
+        Compression::Bz2 => Box::new(bzip2::bufread::MultiBzDecoder::new(
+            BufReader::with_capacity(BUFFER_BYTES, raw),
+        )),
     })
 }
 
 /// LZ4 frames one after the other.
-struct Frames {
-    decoder: lz4_flex::frame::FrameDecoder<Whole>,
+struct Lz4Reader {
+    decoder: lz4_flex::frame::FrameDecoder<Lz4FrameTracker>,
     done: bool,
 }
 
-impl Frames {
-    fn new(raw: Bytes) -> Frames {
-        let raw = BufReader::with_capacity(BUFFER, raw);
-        let whole = Whole { raw, part: Part::Magic, field: [0; 8], have: 0, flags: 0 };
-        Frames { decoder: lz4_flex::frame::FrameDecoder::new(whole), done: false }
+impl Lz4Reader {
+    fn new(raw: Bytes) -> Lz4Reader {
+        let raw = BufReader::with_capacity(BUFFER_BYTES, raw);
+        let whole =
+            Lz4FrameTracker { raw, part: FramePart::Magic, field: [0; 8], have: 0, flags: 0 };
+        Lz4Reader { decoder: lz4_flex::frame::FrameDecoder::new(whole), done: false }
     }
 }
 
-impl Read for Frames {
+impl Read for Lz4Reader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.done || out.is_empty() {
             return Ok(0);
@@ -62,9 +63,9 @@ impl Read for Frames {
 
 /// The bytes of LZ4 frames, followed as they pass: the crate takes any end of its input for the
 /// end of the frame, so an end inside one is made an error here.
-struct Whole {
+struct Lz4FrameTracker {
     raw: BufReader<Bytes>,
-    part: Part,
+    part: FramePart,
     /// The first bytes of the part, and how many of it have passed.
     field: [u8; 8],
     have: usize,
@@ -72,7 +73,7 @@ struct Whole {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Part {
+enum FramePart {
     Magic,
     Flags,
     Rest,
@@ -83,16 +84,16 @@ enum Part {
     Skip(usize),
 }
 
-impl Whole {
+impl Lz4FrameTracker {
     fn length(&self) -> usize {
         let bit = |n: u8| usize::from(self.flags >> n & 1);
         match self.part {
-            Part::Magic | Part::Size | Part::Checksum | Part::SkipSize => 4,
-            Part::Flags => 2,
+            FramePart::Magic | FramePart::Size | FramePart::Checksum | FramePart::SkipSize => 4,
+            FramePart::Flags => 2,
             // Size of the content, number of a dictionary, checksum of the header.
-            Part::Rest => bit(3) * 8 + bit(0) * 4 + 1,
-            Part::Block(size) => size + bit(4) * 4,
-            Part::Skip(size) => size,
+            FramePart::Rest => bit(3) * 8 + bit(0) * 4 + 1,
+            FramePart::Block(size) => size + bit(4) * 4,
+            FramePart::Skip(size) => size,
         }
     }
 
@@ -111,30 +112,30 @@ impl Whole {
         }
     }
 
-    fn next(&mut self) -> Part {
+    fn next(&mut self) -> FramePart {
         let number = u32::from_le_bytes([0, 1, 2, 3].map(|n| self.field[n]));
         match self.part {
-            Part::Magic if number >> 4 == 0x0184_d2a5 => Part::SkipSize,
-            Part::Magic => Part::Flags,
-            Part::Flags => {
+            FramePart::Magic if number >> 4 == 0x0184_d2a5 => FramePart::SkipSize,
+            FramePart::Magic => FramePart::Flags,
+            FramePart::Flags => {
                 self.flags = self.field[0];
-                Part::Rest
+                FramePart::Rest
             }
-            Part::Size if number == 0 && self.flags & 4 != 0 => Part::Checksum,
-            Part::Size if number == 0 => Part::Magic,
-            Part::Size => Part::Block((number & 0x7fff_ffff) as usize),
-            Part::Rest | Part::Block(_) => Part::Size,
-            Part::SkipSize => Part::Skip(number as usize),
-            Part::Checksum | Part::Skip(_) => Part::Magic,
+            FramePart::Size if number == 0 && self.flags & 4 != 0 => FramePart::Checksum,
+            FramePart::Size if number == 0 => FramePart::Magic,
+            FramePart::Size => FramePart::Block((number & 0x7fff_ffff) as usize),
+            FramePart::Rest | FramePart::Block(_) => FramePart::Size,
+            FramePart::SkipSize => FramePart::Skip(number as usize),
+            FramePart::Checksum | FramePart::Skip(_) => FramePart::Magic,
         }
     }
 }
 
-impl Read for Whole {
+impl Read for Lz4FrameTracker {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let n = self.raw.read(out)?;
         self.follow(&out[..n]);
-        if n == 0 && !out.is_empty() && (self.part != Part::Magic || self.have > 0) {
+        if n == 0 && !out.is_empty() && (self.part != FramePart::Magic || self.have > 0) {
             let message = "lz4: the file ends in the middle of its data";
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }

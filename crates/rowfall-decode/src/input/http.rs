@@ -12,35 +12,35 @@ use std::time::Duration;
 
 use ureq::{Agent, Body};
 
-use crate::input::http_request::{self, Answer, Place, Trouble};
+use crate::input::http_request::{self, Answer, ObjectAddress, RequestError};
 use crate::spec::Input;
 
 /// Bytes of a request: at 30 ms to the first byte and 80 MB/s a connection most of the time goes
 /// into bytes, and a lost request loses little.
-const PIECE: u64 = 4 << 20;
+const PIECE_BYTES: u64 = 4 << 20;
 /// Pieces of an object that are fetched or ready at a time: 16 MiB, about 200 MB/s in that place.
-const AHEAD: u64 = 4;
+const PIECES_AHEAD: u64 = 4;
 /// Requests in a row that may fail, with pauses of 0.1, 0.4, 1.6 and 3 s; one that timed out counts
 /// twice. A longer outage is rowfall's business: the engine reads, or another attempt does.
-const TRIES: u32 = 5;
+const MAX_FAILURES: u32 = 5;
 /// A request that brought so much before it failed has not failed in vain.
-const PROGRESS: usize = 64 << 10;
+const ENOUGH_BYTES: usize = 64 << 10;
 
 /// The reader's end of an object.
-pub struct Remote {
-    object: Arc<Object>,
+pub struct HttpReader {
+    download: Arc<Download>,
     piece: Vec<u8>,
     at: usize,
 }
 
-impl Remote {
+impl HttpReader {
     /// Start fetching; errors come with the bytes.
-    pub fn open(agent: &Agent, input: &Input) -> io::Result<Remote> {
+    pub fn open(agent: &Agent, input: &Input) -> io::Result<HttpReader> {
         let missing = || io::Error::other("it has no address");
         let all = input.stop.is_none();
-        let pieces = input.bytes().map(|bytes| bytes.div_ceil(PIECE));
-        let object = Arc::new(Object {
-            place: Place::new(agent, input).ok_or_else(missing)?,
+        let pieces = input.bytes().map(|bytes| bytes.div_ceil(PIECE_BYTES));
+        let download = Arc::new(Download {
+            address: ObjectAddress::new(agent, input).ok_or_else(missing)?,
             all: all && input.start == 0,
             start: input.start,
             stop: input.end(),
@@ -48,21 +48,21 @@ impl Remote {
             changed: Condvar::new(),
             ranges: Once::new(),
         });
-        object.start_thread()?;
-        Ok(Remote { object, piece: Vec::new(), at: 0 })
+        download.start_thread()?;
+        Ok(HttpReader { download, piece: Vec::new(), at: 0 })
     }
 
     /// Bytes that an object holds in memory while it is fetched.
     pub fn room(input: &Input) -> u64 {
-        input.size.map_or(PIECE * AHEAD, |size| size.min(PIECE * AHEAD))
+        input.size.map_or(PIECE_BYTES * PIECES_AHEAD, |size| size.min(PIECE_BYTES * PIECES_AHEAD))
     }
 }
 
-impl Read for Remote {
+impl Read for HttpReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while self.at == self.piece.len() {
             self.at = 0;
-            match self.object.take(std::mem::take(&mut self.piece)) {
+            match self.download.take(std::mem::take(&mut self.piece)) {
                 None => return Ok(0),
                 Some(piece) => self.piece = piece?,
             }
@@ -74,15 +74,15 @@ impl Read for Remote {
     }
 }
 
-impl Drop for Remote {
+impl Drop for HttpReader {
     fn drop(&mut self) {
-        self.object.state().closed = true;
-        self.object.changed.notify_all();
+        self.download.state().closed = true;
+        self.download.changed.notify_all();
     }
 }
 
-struct Object {
-    place: Place,
+struct Download {
+    address: ObjectAddress,
     /// No range of it is wanted.
     all: bool,
     /// The wanted range; no end where nobody knows the size.
@@ -108,13 +108,13 @@ struct State {
     closed: bool,
 }
 
-enum End {
+enum Stop {
     Failed(io::Error),
     /// All has been delivered, or nobody wants it any more.
-    Needless,
+    NotNeeded,
 }
 
-impl Object {
+impl Download {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no thread panics")
     }
@@ -144,30 +144,34 @@ impl Object {
     // --- the fetching side
 
     fn start_thread(self: &Arc<Self>) -> io::Result<()> {
-        let object = self.clone();
-        thread::Builder::new().name("fetch".into()).spawn(move || object.fetch()).map(|_| ())
+        let download = self.clone();
+        thread::Builder::new()
+            .name("fetch".into())
+            .spawn(move || download.fetch_pieces())
+            .map(|_| ())
     }
 
     /// What each thread does: piece after piece, until there are none.
-    fn fetch(self: &Arc<Self>) {
-        while let Some((piece, buffer)) = self.claim() {
-            let from = self.start + piece * PIECE;
-            match self.get(from, self.stop.map(|stop| stop.min(from + PIECE)), buffer) {
-                Ok(bytes) => self.put(piece, Ok(bytes)),
-                Err(End::Failed(error)) => self.put(piece, Err(error)),
-                Err(End::Needless) => return,
+    fn fetch_pieces(self: &Arc<Self>) {
+        while let Some((piece, buffer)) = self.claim_piece() {
+            let from = self.start + piece * PIECE_BYTES;
+            match self.fetch_range(from, self.stop.map(|stop| stop.min(from + PIECE_BYTES)), buffer)
+            {
+                Ok(bytes) => self.deliver(piece, Ok(bytes)),
+                Err(Stop::Failed(error)) => self.deliver(piece, Err(error)),
+                Err(Stop::NotNeeded) => return,
             }
         }
     }
 
     /// The next piece and a buffer for it, when there is room.
-    fn claim(&self) -> Option<(u64, Vec<u8>)> {
+    fn claim_piece(&self) -> Option<(u64, Vec<u8>)> {
         let mut state = self.state();
         loop {
             if state.closed || state.end.is_some_and(|end| state.next >= end) {
                 return None;
             }
-            if state.next < state.first + AHEAD {
+            if state.next < state.first + PIECES_AHEAD {
                 state.next += 1;
                 state.ready.push_back(None);
                 let mut buffer = state.spare.pop().unwrap_or_default();
@@ -178,7 +182,7 @@ impl Object {
         }
     }
 
-    fn put(&self, piece: u64, result: io::Result<Vec<u8>>) {
+    fn deliver(&self, piece: u64, result: io::Result<Vec<u8>>) {
         let mut state = self.state();
         let place = (piece - state.first) as usize;
         state.ready[place] = Some(result);
@@ -186,46 +190,48 @@ impl Object {
     }
 
     /// `[from, to)`, in as many requests as it takes.
-    fn get(
+    fn fetch_range(
         self: &Arc<Self>,
         from: u64,
         to: Option<u64>,
         mut bytes: Vec<u8>,
-    ) -> Result<Vec<u8>, End> {
+    ) -> Result<Vec<u8>, Stop> {
         let mut failed = 0;
         loop {
             let had = bytes.len();
             let at = from + had as u64;
-            let error = match self.place.ask(to.map(|to| (at, to))) {
+            let error = match self.address.ask(to.map(|to| (at, to))) {
                 Ok(Answer::Range(body)) => {
                     self.ranges.call_once(|| self.start_others());
                     match http_request::receive(body, to.unwrap_or(at) - at, &mut bytes) {
                         Ok(()) => return Ok(bytes),
-                        Err(trouble) => trouble,
+                        Err(error) => error,
                     }
                 }
                 Ok(Answer::Whole(body, promised)) if at == 0 && self.all => {
                     self.stream(body, promised);
-                    return Err(End::Needless);
+                    return Err(Stop::NotNeeded);
                 }
-                Ok(Answer::Whole(..)) => Trouble::broken("everything where a range was asked for"),
-                Err(trouble) => trouble,
+                Ok(Answer::Whole(..)) => {
+                    RequestError::broken("everything where a range was asked for")
+                }
+                Err(error) => error,
             };
             let error = match error {
-                Trouble::Passing(error) => error,
-                Trouble::Final(error) => return Err(End::Failed(error)),
+                RequestError::Temporary(error) => error,
+                RequestError::Permanent(error) => return Err(Stop::Failed(error)),
             };
-            if bytes.len() - had >= PROGRESS {
+            if bytes.len() - had >= ENOUGH_BYTES {
                 failed = 0;
             }
             failed += if error.kind() == io::ErrorKind::TimedOut { 2 } else { 1 };
-            if failed >= TRIES {
+            if failed >= MAX_FAILURES {
                 let message = format!("{error}, again and again");
-                return Err(End::Failed(io::Error::new(error.kind(), message)));
+                return Err(Stop::Failed(io::Error::new(error.kind(), message)));
             }
             pause(failed);
             if self.state().closed {
-                return Err(End::Needless);
+                return Err(Stop::NotNeeded);
             }
         }
     }
@@ -234,7 +240,7 @@ impl Object {
     fn start_others(self: &Arc<Self>) {
         let pieces = self.state().end.unwrap_or(1);
         // This thread goes on alone where there are no more threads to be had.
-        let _ = (1..pieces.min(AHEAD)).try_for_each(|_| self.start_thread());
+        let _ = (1..pieces.min(PIECES_AHEAD)).try_for_each(|_| self.start_thread());
     }
 
     /// The object from one answer: the server knows no ranges, or its size is unknown.
@@ -246,21 +252,21 @@ impl Object {
         let (mut piece, mut total) = (0, 0);
         loop {
             let mut bytes = Vec::new();
-            let read = (&mut reader).take(PIECE).read_to_end(&mut bytes);
+            let read = (&mut reader).take(PIECE_BYTES).read_to_end(&mut bytes);
             total += bytes.len() as u64;
-            let ended = read.is_ok() && (bytes.len() as u64) < PIECE;
+            let ended = read.is_ok() && (bytes.len() as u64) < PIECE_BYTES;
             let missing = promised.filter(|all| ended && total < *all);
             let result = match (read, missing) {
                 (Err(error), _) => Err(http_request::interrupted(error)),
-                (_, Some(all)) => Err(http_request::cut(all - total)),
+                (_, Some(all)) => Err(http_request::connection_lost(all - total)),
                 _ => Ok(bytes),
             };
             let last = ended || result.is_err();
             if last {
                 self.state().end = Some(piece + 1);
             }
-            self.put(piece, result);
-            if last || !self.more() {
+            self.deliver(piece, result);
+            if last || !self.wait_for_room() {
                 return;
             }
             piece += 1;
@@ -268,9 +274,9 @@ impl Object {
     }
 
     /// Room for another piece of a stream; false when nobody wants it any more.
-    fn more(&self) -> bool {
+    fn wait_for_room(&self) -> bool {
         let mut state = self.state();
-        while !state.closed && state.next >= state.first + AHEAD {
+        while !state.closed && state.next >= state.first + PIECES_AHEAD {
             state = self.changed.wait(state).expect("no thread panics");
         }
         state.next += 1;

@@ -12,11 +12,11 @@ use ureq::{Agent, Body};
 use crate::spec::{Input, Secret};
 
 /// Nothing for so long is a stall: stores answer within a second, or say 503.
-const SILENCE: Duration = Duration::from_secs(15);
+const READ_TIMEOUT: Duration = Duration::from_secs(15);
 /// Hosts that do not answer at all; a packet lost twice takes 3 s.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections that wait for their next request: all that a run uses, on 32 cores.
-const IDLE: usize = 256;
+const MAX_IDLE_CONNECTIONS: usize = 256;
 
 /// Connections for all objects of a run.
 pub fn agent() -> Agent {
@@ -25,45 +25,45 @@ pub fn agent() -> Agent {
     let config = Agent::config_builder()
         .tls_config(tls)
         .http_status_as_error(false)
-        .timeout_connect(Some(CONNECT))
-        .timeout_recv_response(Some(SILENCE))
-        .timeout_per_read(Some(SILENCE))
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .timeout_recv_response(Some(READ_TIMEOUT))
+        .timeout_per_read(Some(READ_TIMEOUT))
         .redirect_auth_headers(RedirectAuthHeaders::SameHost)
-        .max_idle_connections(IDLE)
-        .max_idle_connections_per_host(IDLE)
+        .max_idle_connections(MAX_IDLE_CONNECTIONS)
+        .max_idle_connections_per_host(MAX_IDLE_CONNECTIONS)
         .user_agent(concat!("rowfall-decode/", env!("CARGO_PKG_VERSION")))
         .build();
     config.into()
 }
 
 /// Why a request failed. Messages never hold the address, which may be signed.
-pub enum Trouble {
+pub enum RequestError {
     /// Worth another try.
-    Passing(io::Error),
-    Final(io::Error),
+    Temporary(io::Error),
+    Permanent(io::Error),
 }
 
-impl Trouble {
-    pub fn broken(what: &str) -> Trouble {
-        Trouble::Final(io::Error::other(format!("the server sent {what}")))
+impl RequestError {
+    pub fn broken(what: &str) -> RequestError {
+        RequestError::Permanent(io::Error::other(format!("the server sent {what}")))
     }
 
-    fn changed() -> Trouble {
+    fn changed() -> RequestError {
         let message = "the object is not the one that was listed: it has changed";
-        Trouble::Final(io::Error::other(message))
+        RequestError::Permanent(io::Error::other(message))
     }
 }
 
 /// What tells two versions of an object apart.
 #[derive(Clone, PartialEq)]
-struct Seen {
+struct ObjectVersion {
     etag: Option<String>,
     modified: Option<String>,
     size: Option<u64>,
 }
 
 /// Where an object is, and what is known about it.
-pub struct Place {
+pub struct ObjectAddress {
     agent: Agent,
     url: Secret,
     headers: Vec<(String, Secret)>,
@@ -71,7 +71,7 @@ pub struct Place {
     size: Option<u64>,
     version: Option<String>,
     /// What the first answer said.
-    seen: Mutex<Option<Seen>>,
+    first_seen: Mutex<Option<ObjectVersion>>,
 }
 
 pub enum Answer {
@@ -80,21 +80,21 @@ pub enum Answer {
     Whole(Body, Option<u64>),
 }
 
-impl Place {
+impl ObjectAddress {
     /// None for files.
-    pub fn new(agent: &Agent, input: &Input) -> Option<Place> {
-        Some(Place {
+    pub fn new(agent: &Agent, input: &Input) -> Option<ObjectAddress> {
+        Some(ObjectAddress {
             agent: agent.clone(),
             url: input.url()?,
             headers: input.headers.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
             size: input.size,
             version: input.version.clone(),
-            seen: Mutex::default(),
+            first_seen: Mutex::default(),
         })
     }
 
     /// Ask for `[from, to)`, or for everything.
-    pub fn ask(&self, range: Option<(u64, u64)>) -> Result<Answer, Trouble> {
+    pub fn ask(&self, range: Option<(u64, u64)>) -> Result<Answer, RequestError> {
         let mut request = self.agent.get(self.url.reveal()).header("Accept-Encoding", "identity");
         for (name, value) in &self.headers {
             request = request.header(name, value.reveal());
@@ -110,37 +110,39 @@ impl Place {
                 Ok(Answer::Whole(answer.into_body(), promised))
             }
             206 => self.range(range.map(|(from, _)| from), answer),
-            code @ (408 | 425 | 429 | 500 | 502 | 503 | 504) => Err(Trouble::Passing(said(code))),
+            code @ (408 | 425 | 429 | 500 | 502 | 503 | 504) => {
+                Err(RequestError::Temporary(status_error(code)))
+            }
             // No such range: the object has become shorter.
-            416 => Err(Trouble::changed()),
-            code => Err(Trouble::Final(said(code))),
+            416 => Err(RequestError::changed()),
+            code => Err(RequestError::Permanent(status_error(code))),
         }
     }
 
-    fn range(&self, from: Option<u64>, answer: Response<Body>) -> Result<Answer, Trouble> {
+    fn range(&self, from: Option<u64>, answer: Response<Body>) -> Result<Answer, RequestError> {
         let (first, size) = content_range(answer.headers())
-            .ok_or_else(|| Trouble::broken("a range without its Content-Range"))?;
+            .ok_or_else(|| RequestError::broken("a range without its Content-Range"))?;
         if Some(first) != from {
-            return Err(Trouble::broken("another range than the one asked for"));
+            return Err(RequestError::broken("another range than the one asked for"));
         }
         self.check(answer.headers(), size)?;
         Ok(Answer::Range(answer.into_body()))
     }
 
     /// All answers have to be about the object of the listing.
-    fn check(&self, headers: &HeaderMap, size: Option<u64>) -> Result<(), Trouble> {
+    fn check(&self, headers: &HeaderMap, size: Option<u64>) -> Result<(), RequestError> {
         let text = |name| Some(headers.get(name)?.to_str().ok()?.to_owned());
         let tag: Option<String> = text("etag");
         let etag = tag.map(|tag| tag.trim_start_matches("W/").trim_matches('"').to_owned());
-        let now = Seen { etag, modified: text("last-modified"), size };
+        let now = ObjectVersion { etag, modified: text("last-modified"), size };
         if differ(&now.etag, &self.version) || differ(&now.size, &self.size) {
-            return Err(Trouble::changed());
+            return Err(RequestError::changed());
         }
-        let mut seen = self.seen.lock().expect("no thread panics");
-        if *seen.get_or_insert_with(|| now.clone()) == now {
+        let mut first_seen = self.first_seen.lock().expect("no thread panics");
+        if *first_seen.get_or_insert_with(|| now.clone()) == now {
             Ok(())
         } else {
-            Err(Trouble::changed())
+            Err(RequestError::changed())
         }
     }
 }
@@ -151,19 +153,19 @@ fn differ<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
 }
 
 /// Append exactly `want` bytes of an answer; what came before a trouble is kept.
-pub fn receive(mut body: Body, want: u64, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
+pub fn receive(mut body: Body, want: u64, bytes: &mut Vec<u8>) -> Result<(), RequestError> {
     let had = bytes.len();
     // One byte more, so that the end is seen and the connection can be used again.
     let read = body.as_reader().take(want + 1).read_to_end(bytes);
     let got = (bytes.len() - had) as u64;
     if got > want {
-        return Err(Trouble::broken("more than it was asked for"));
+        return Err(RequestError::broken("more than it was asked for"));
     }
-    read.map_err(|error| Trouble::Passing(interrupted(error)))?;
-    if got < want { Err(Trouble::Passing(cut(want - got))) } else { Ok(()) }
+    read.map_err(|error| RequestError::Temporary(interrupted(error)))?;
+    if got < want { Err(RequestError::Temporary(connection_lost(want - got))) } else { Ok(()) }
 }
 
-pub fn cut(missing: u64) -> io::Error {
+pub fn connection_lost(missing: u64) -> io::Error {
     let message = format!("the connection broke {missing} bytes before the end");
     io::Error::new(io::ErrorKind::UnexpectedEof, message)
 }
@@ -172,31 +174,33 @@ pub fn cut(missing: u64) -> io::Error {
 pub fn interrupted(error: io::Error) -> io::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>());
     if matches!(inner, Some(ureq::Error::Timeout(_))) || error.kind() == io::ErrorKind::TimedOut {
-        return silent();
+        return timed_out();
     }
     error
 }
 
-fn silent() -> io::Error {
-    let message = format!("no answer for {} s", SILENCE.as_secs());
+fn timed_out() -> io::Error {
+    let message = format!("no answer for {} s", READ_TIMEOUT.as_secs());
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
-fn said(code: u16) -> io::Error {
+fn status_error(code: u16) -> io::Error {
     let reason = StatusCode::from_u16(code).ok().and_then(|s| s.canonical_reason());
     io::Error::other(format!("the server answered {code} {}", reason.unwrap_or("")))
 }
 
 /// A request that got no answer.
-fn unanswered(error: ureq::Error) -> Trouble {
+fn unanswered(error: ureq::Error) -> RequestError {
     use ureq::Error::{BadUri, Http, InvalidProxyUrl, Io, Rustls, Timeout, Tls};
     match error {
-        BadUri(_) | Http(_) => Trouble::Final(io::Error::other("the address is not one of HTTP")),
-        Rustls(_) | Tls(_) | InvalidProxyUrl => Trouble::Final(io::Error::other(error)),
-        Timeout(_) => Trouble::Passing(silent()),
+        BadUri(_) | Http(_) => {
+            RequestError::Permanent(io::Error::other("the address is not one of HTTP"))
+        }
+        Rustls(_) | Tls(_) | InvalidProxyUrl => RequestError::Permanent(io::Error::other(error)),
+        Timeout(_) => RequestError::Temporary(timed_out()),
         // A certificate that is not trusted, an answer that is not HTTP.
-        Io(error) if error.kind() == io::ErrorKind::InvalidData => Trouble::Final(error),
-        other => Trouble::Passing(interrupted(other.into_io())),
+        Io(error) if error.kind() == io::ErrorKind::InvalidData => RequestError::Permanent(error),
+        other => RequestError::Temporary(interrupted(other.into_io())),
     }
 }
 

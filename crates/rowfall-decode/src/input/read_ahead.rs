@@ -7,53 +7,53 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use crate::input::buffer::Window;
-use crate::input::source::Opened;
+use crate::input::buffer::TextBuffer;
+use crate::input::source::TextSource;
 
 /// Text of one message: enough to make the hand-over cheap, little enough to stay in the cache.
-const CHUNK: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 /// Messages that wait at most: 2 MiB of text, 2 ms of parsing.
 const MESSAGES: usize = 8;
 
 /// Unpack the rest of a source in a thread of its own.
-pub fn read_ahead(source: Opened) -> Opened {
+pub fn read_ahead(source: TextSource) -> TextSource {
     let bytes = Arc::new(AtomicU64::new(0));
-    let reader = Ahead::start(source, bytes.clone());
-    Opened::from_reader(Box::new(reader), bytes)
+    let reader = ReadAhead::start(source, bytes.clone());
+    TextSource::from_reader(Box::new(reader), bytes)
 }
 
 /// Reads what the thread has unpacked.
-struct Ahead {
+struct ReadAhead {
     text: Receiver<io::Result<Vec<u8>>>,
     chunk: Vec<u8>,
     taken: usize,
 }
 
-impl Ahead {
+impl ReadAhead {
     /// Start unpacking; `bytes` follows how much of the file has been read.
-    fn start(mut source: Opened, bytes: Arc<AtomicU64>) -> Ahead {
+    fn start(mut source: TextSource, bytes: Arc<AtomicU64>) -> ReadAhead {
         let (send, text) = sync_channel(MESSAGES);
         thread::spawn(move || {
-            let mut window = Window::default();
+            let mut buffer = TextBuffer::default();
             loop {
                 // What was sent has been taken; the window keeps what gzip still refers to.
-                window.start = window.end;
-                let result = window.advance(&mut source, CHUNK).map(|()| {
+                buffer.start = buffer.end;
+                let result = buffer.advance(&mut source, CHUNK_BYTES).map(|()| {
                     bytes.store(source.bytes_read(), Ordering::Relaxed);
-                    window.text()[window.start..window.end].to_vec()
+                    buffer.text()[buffer.start..buffer.end].to_vec()
                 });
-                let last = window.ended || result.is_err();
+                let last = buffer.ended || result.is_err();
                 // Nobody listens any more once a run has failed.
                 if send.send(result).is_err() || last {
                     return;
                 }
             }
         });
-        Ahead { text, chunk: Vec::new(), taken: 0 }
+        ReadAhead { text, chunk: Vec::new(), taken: 0 }
     }
 }
 
-impl Read for Ahead {
+impl Read for ReadAhead {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while self.taken == self.chunk.len() {
             match self.text.recv() {

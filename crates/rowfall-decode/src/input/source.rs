@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::input::decompress;
 use crate::input::inflate::Gzip;
-use crate::input::queue::Raw;
+use crate::input::queue::InputReader;
 use crate::spec::Compression;
 
-enum Source {
+enum Reader {
     Plain(Box<dyn Read + Send>),
-    Gzip(Box<Gzip<Raw>>),
+    Gzip(Box<Gzip<InputReader>>),
 }
 
 /// What counts bytes that pass.
@@ -29,39 +29,39 @@ impl<R: Read> Read for Counted<R> {
 }
 
 /// A source and the bytes of the file that it has read.
-pub struct Opened {
-    source: Source,
+pub struct TextSource {
+    source: Reader,
     bytes: Arc<AtomicU64>,
 }
 
-impl Opened {
-    pub fn new(raw: Raw, compression: Compression) -> io::Result<Opened> {
+impl TextSource {
+    pub fn new(raw: InputReader, compression: Compression) -> io::Result<TextSource> {
         let bytes = Arc::new(AtomicU64::new(0));
         if compression == Compression::Gzip {
-            return Ok(Opened { source: Source::Gzip(Box::new(Gzip::new(raw))), bytes });
+            return Ok(TextSource { source: Reader::Gzip(Box::new(Gzip::new(raw))), bytes });
         }
         let counted = Counted { reader: raw, bytes: bytes.clone() };
         let reader = decompress::reader(Box::new(counted), compression)?;
-        Ok(Opened { source: Source::Plain(reader), bytes })
+        Ok(TextSource { source: Reader::Plain(reader), bytes })
     }
 
     pub fn bytes_read(&self) -> u64 {
         match &self.source {
-            Source::Gzip(gzip) => gzip.bytes_read(),
-            Source::Plain(_) => self.bytes.load(Ordering::Relaxed),
+            Reader::Gzip(gzip) => gzip.bytes_read(),
+            Reader::Plain(_) => self.bytes.load(Ordering::Relaxed),
         }
     }
 
     /// Text that a reader gives; it counts the bytes of the file itself.
-    pub fn from_reader(reader: Box<dyn Read + Send>, bytes: Arc<AtomicU64>) -> Opened {
-        Opened { source: Source::Plain(reader), bytes }
+    pub fn from_reader(reader: Box<dyn Read + Send>, bytes: Arc<AtomicU64>) -> TextSource {
+        TextSource { source: Reader::Plain(reader), bytes }
     }
 
     /// More text to `out[from..]`, about up to `limit`; returns the new end, `from` at the end.
     pub fn fill(&mut self, out: &mut [u8], from: usize, limit: usize) -> io::Result<usize> {
         let reader = match &mut self.source {
-            Source::Gzip(gzip) => return gzip.fill(out, from, limit),
-            Source::Plain(reader) => reader,
+            Reader::Gzip(gzip) => return gzip.fill(out, from, limit),
+            Reader::Plain(reader) => reader,
         };
         let mut at = from;
         while at < limit {

@@ -8,9 +8,9 @@ use crate::column::strings::{append_text, strings_of};
 
 /// Multiplies eight bytes at once; the keys are no secrets and live as long as one block.
 #[derive(Default)]
-struct Quick(u64);
+struct MultiplyHasher(u64);
 
-impl Hasher for Quick {
+impl Hasher for MultiplyHasher {
     fn write(&mut self, bytes: &[u8]) {
         for part in bytes.chunks(8) {
             let mut word = [0; 8];
@@ -32,25 +32,25 @@ pub const VERSION: [u8; 8] = 1u64.to_le_bytes();
 const OWN_KEYS: u64 = 0x600;
 
 /// Values by their numbers in a dictionary.
-pub struct Numbers {
+pub struct Dictionary {
     /// The dictionary's keys, each behind its length.
     pub keys: Vec<u8>,
     pub count: u32,
     /// Of each row.
-    pub rows: Vec<u32>,
+    pub indexes: Vec<u32>,
 }
 
 /// Number the values of some rows, None being NULL.
 ///
 /// Args: `nullable`: the first key stands for NULL, whatever it says; `default`: the empty string
 /// comes first of the others, whether it is among the values or not.
-pub fn number<'a>(
+pub fn build_dictionary<'a>(
     values: impl Iterator<Item = Option<&'a [u8]>>,
     nullable: bool,
     default: bool,
-) -> Numbers {
-    let mut found = Numbers { keys: Vec::new(), count: 0, rows: Vec::new() };
-    let mut numbers: HashMap<&[u8], u32, BuildHasherDefault<Quick>> = HashMap::default();
+) -> Dictionary {
+    let mut found = Dictionary { keys: Vec::new(), count: 0, indexes: Vec::new() };
+    let mut numbers: HashMap<&[u8], u32, BuildHasherDefault<MultiplyHasher>> = HashMap::default();
     if nullable {
         found.keys.push(0);
         found.count += 1;
@@ -60,10 +60,10 @@ pub fn number<'a>(
         numbers.insert(b"", found.count);
         found.count += 1;
     }
-    found.rows.reserve(values.size_hint().0);
+    found.indexes.reserve(values.size_hint().0);
     for value in values {
         let Some(value) = value else {
-            found.rows.push(0);
+            found.indexes.push(0);
             continue;
         };
         let number = *numbers.entry(value).or_insert_with(|| {
@@ -71,7 +71,7 @@ pub fn number<'a>(
             found.count += 1;
             found.count - 1
         });
-        found.rows.push(number);
+        found.indexes.push(number);
     }
     found
 }
@@ -82,9 +82,9 @@ pub fn values(column: &Column) -> impl Iterator<Item = Option<&[u8]>> {
     strings_of(&column.data).enumerate().map(move |(row, v)| (!null(row)).then_some(v))
 }
 
-impl Numbers {
+impl Dictionary {
     /// The code of the width that the numbers are written in.
-    pub fn code(&self) -> u64 {
+    pub fn index_width_code(&self) -> u64 {
         match self.count {
             0..=0x100 => 0,
             0x101..=0x1_0000 => 1,
@@ -93,8 +93,8 @@ impl Numbers {
     }
 
     /// Append the numbers of some rows.
-    pub fn put(&self, rows: impl Iterator<Item = u32>, out: &mut Vec<u8>) {
-        match self.code() {
+    pub fn write_indexes(&self, rows: impl Iterator<Item = u32>, out: &mut Vec<u8>) {
+        match self.index_width_code() {
             0 => out.extend(rows.map(|n| n as u8)),
             1 => rows.for_each(|n| out.extend_from_slice(&(n as u16).to_le_bytes())),
             _ => rows.for_each(|n| out.extend_from_slice(&n.to_le_bytes())),
@@ -108,18 +108,18 @@ pub fn encode(column: &Column, rows: usize, order: Option<&[u32]>) -> Vec<u8> {
     if rows == 0 {
         return Vec::new(); // of arrays that are all empty
     }
-    let found = number(values(column), column.kind.nullable, false);
+    let found = build_dictionary(values(column), column.data_type.nullable, false);
     let mut out = Vec::with_capacity(found.keys.len() + 32 + rows * 4);
-    for word in [OWN_KEYS | found.code(), u64::from(found.count)] {
+    for word in [OWN_KEYS | found.index_width_code(), u64::from(found.count)] {
         out.extend_from_slice(&word.to_le_bytes());
     }
     out.extend_from_slice(&found.keys);
     out.extend_from_slice(&(rows as u64).to_le_bytes());
     match order {
         Some(order) => {
-            found.put(order.iter().map(|row| found.rows[*row as usize]), &mut out);
+            found.write_indexes(order.iter().map(|row| found.indexes[*row as usize]), &mut out);
         }
-        None => found.put(found.rows.iter().copied(), &mut out),
+        None => found.write_indexes(found.indexes.iter().copied(), &mut out),
     }
     out
 }

@@ -5,64 +5,70 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 
 use crate::column::Column;
-use crate::column::reorder::{Sink, gather, gather_offsets};
+use crate::column::reorder::{ByteSink, gather, gather_offsets};
 use crate::column::strings::{append_number, append_text};
-use crate::output::compressed::{Codec, Frames};
+use crate::output::compressed::{Codec, CompressedBlocks};
 use crate::output::low_cardinality;
-use crate::types::{Base, Type};
+use crate::types::{BaseType, Type};
 
 /// Bytes before the data of each column: its name and type, and of the first one the block's size.
-fn head(first: bool, columns: usize, rows: usize, name: &str, kind: &Type) -> Vec<u8> {
-    let mut head = Vec::with_capacity(32 + name.len() + kind.name.len());
+fn column_header(
+    first: bool,
+    columns: usize,
+    rows: usize,
+    name: &str,
+    data_type: &Type,
+) -> Vec<u8> {
+    let mut head = Vec::with_capacity(32 + name.len() + data_type.name.len());
     if first {
         append_number(&mut head, columns);
         append_number(&mut head, rows);
     }
     append_text(&mut head, name.as_bytes());
-    append_text(&mut head, kind.name.as_bytes());
-    put_versions(&mut head, kind);
+    append_text(&mut head, data_type.name.as_bytes());
+    put_versions(&mut head, data_type);
     head
 }
 
 /// The versions of all dictionaries in a column stand before its data.
-fn put_versions(out: &mut Vec<u8>, kind: &Type) {
-    if kind.low {
+fn put_versions(out: &mut Vec<u8>, data_type: &Type) {
+    if data_type.low_cardinality {
         out.extend_from_slice(&low_cardinality::VERSION);
     }
-    kind.parts().iter().for_each(|part| put_versions(out, part));
+    data_type.children().iter().for_each(|child| put_versions(out, child));
 }
 
 /// The data of a column, in the order in which it is written.
 fn add_pieces<'a>(column: &'a Column, rows: usize, out: &mut Vec<Cow<'a, [u8]>>) {
-    if column.kind.low {
+    if column.data_type.low_cardinality {
         out.push(Cow::Owned(low_cardinality::encode(column, rows, None)));
         return;
     }
     out.push(Cow::Borrowed(&column.nulls));
     out.push(Cow::Borrowed(&column.data));
     let rows = column.elements(rows);
-    column.parts.iter().for_each(|part| add_pieces(part, rows, out));
+    column.children.iter().for_each(|child| add_pieces(child, rows, out));
 }
 
 /// The same with its rows in another order.
 fn gather_column(column: &Column, rows: usize, order: &[u32], out: &mut Output) -> io::Result<()> {
-    if column.kind.low {
+    if column.data_type.low_cardinality {
         let data = low_cardinality::encode(column, rows, Some(order));
-        out.room(data.len())?.extend_from_slice(&data);
+        out.buffer_for(data.len())?.extend_from_slice(&data);
         return Ok(());
     }
-    if column.parts.is_empty() {
+    if column.children.is_empty() {
         return gather(column.values(), order, out);
     }
     let (rows, mut elements) = (column.elements(rows), Vec::new());
-    let order = match column.kind.base {
-        Base::Tuple(..) => order,
+    let order = match column.data_type.base {
+        BaseType::Tuple(..) => order,
         _ => {
             gather_offsets(&column.data, order, &mut elements, out)?;
             &elements
         }
     };
-    column.parts.iter().try_for_each(|part| gather_column(part, rows, order, out))
+    column.children.iter().try_for_each(|child| gather_column(child, rows, order, out))
 }
 
 /// Where blocks go: a pipe, a file or stdout.
@@ -70,16 +76,16 @@ pub struct Output {
     file: File,
     buffer: Vec<u8>,
     /// Frames of compressed bytes; None to write them as they are.
-    frames: Option<Frames>,
+    compressed: Option<CompressedBlocks>,
 }
 
 /// Bytes that are gathered before they are written: they stay in the cache.
-const PIECE: usize = 256 << 10;
+const BUFFER_BYTES: usize = 256 << 10;
 
-impl Sink for Output {
-    fn room(&mut self, more: usize) -> io::Result<&mut Vec<u8>> {
-        if self.buffer.len() + more > PIECE {
-            self.empty()?;
+impl ByteSink for Output {
+    fn buffer_for(&mut self, more: usize) -> io::Result<&mut Vec<u8>> {
+        if self.buffer.len() + more > BUFFER_BYTES {
+            self.flush()?;
         }
         self.buffer.reserve(more);
         Ok(&mut self.buffer)
@@ -95,8 +101,8 @@ impl Output {
         } else {
             OpenOptions::new().write(true).create(true).truncate(true).open(path)?
         };
-        widen(&file);
-        Ok(Output { file, buffer: Vec::new(), frames: packed.then(Frames::default) })
+        enlarge_pipe(&file);
+        Ok(Output { file, buffer: Vec::new(), compressed: packed.then(CompressedBlocks::default) })
     }
 
     /// Write one block of all columns, its rows in `order` if there is one.
@@ -107,15 +113,16 @@ impl Output {
         rows: usize,
         order: Option<&[u32]>,
     ) -> io::Result<()> {
-        let parts = columns.iter().zip(names).enumerate();
-        let heads: Vec<Vec<u8>> =
-            parts.map(|(n, (c, name))| head(n == 0, columns.len(), rows, name, &c.kind)).collect();
+        let children = columns.iter().zip(names).enumerate();
+        let heads: Vec<Vec<u8>> = children
+            .map(|(n, (c, name))| column_header(n == 0, columns.len(), rows, name, &c.data_type))
+            .collect();
         if let Some(order) = order {
             for (head, column) in heads.iter().zip(columns) {
-                self.room(head.len())?.extend_from_slice(head);
+                self.buffer_for(head.len())?.extend_from_slice(head);
                 gather_column(column, rows, order, self)?;
             }
-            return self.empty();
+            return self.flush();
         }
         let mut pieces = Vec::with_capacity(columns.len() * 3);
         for (head, column) in heads.iter().zip(columns) {
@@ -124,23 +131,23 @@ impl Output {
         }
         let filled = pieces.iter().filter(|piece| !piece.is_empty());
         let mut slices: Vec<IoSlice<'_>> = filled.map(|piece| IoSlice::new(piece)).collect();
-        if self.frames.is_none() {
+        if self.compressed.is_none() {
             return write_all(&mut self.file, &mut slices);
         }
-        for piece in slices.iter().flat_map(|slice| slice.chunks(PIECE)) {
-            self.room(piece.len())?.extend_from_slice(piece);
+        for piece in slices.iter().flat_map(|slice| slice.chunks(BUFFER_BYTES)) {
+            self.buffer_for(piece.len())?.extend_from_slice(piece);
         }
-        self.empty()
+        self.flush()
     }
 
     /// Write out what the buffer holds.
-    fn empty(&mut self) -> io::Result<()> {
-        let bytes = match &mut self.frames {
+    fn flush(&mut self) -> io::Result<()> {
+        let bytes = match &mut self.compressed {
             None => &self.buffer[..],
-            Some(frames) => {
-                frames.clear();
-                frames.append(&self.buffer, Codec::Lz4);
-                frames.bytes()
+            Some(compressed) => {
+                compressed.clear();
+                compressed.append(&self.buffer, Codec::Lz4);
+                compressed.bytes()
             }
         };
         self.file.write_all(bytes)?;
@@ -150,7 +157,7 @@ impl Output {
 }
 
 /// A larger pipe means fewer switches between its two ends. No harm if it is no pipe.
-fn widen(file: &File) {
+fn enlarge_pipe(file: &File) {
     #[cfg(target_os = "linux")]
     {
         use std::os::fd::AsRawFd;

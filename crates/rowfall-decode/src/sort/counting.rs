@@ -5,8 +5,8 @@
 //! row.
 
 use crate::column::{Column, Values};
-use crate::sort::keys::{Range, join};
-use crate::types::Base;
+use crate::sort::keys::{KeyRange, pack_keys};
+use crate::types::BaseType;
 
 /// Bits of a key, and of a pass of a radix sort: as many counters as fit into the nearest cache.
 pub const BITS: u32 = 12;
@@ -15,22 +15,22 @@ pub const KEYS: usize = 1 << BITS;
 const STEP: usize = 8 << 10;
 
 /// Rows by their keys; the memory is kept from block to block.
-pub struct Few {
+pub struct CountingSort {
     keys: Vec<u16>,
     counts: Box<[u32; KEYS]>,
     /// A row of each key.
     samples: Box<[u32; KEYS]>,
 }
 
-impl Default for Few {
-    fn default() -> Few {
-        Few { keys: Vec::new(), counts: Box::new([0; KEYS]), samples: Box::new([0; KEYS]) }
+impl Default for CountingSort {
+    fn default() -> CountingSort {
+        CountingSort { keys: Vec::new(), counts: Box::new([0; KEYS]), samples: Box::new([0; KEYS]) }
     }
 }
 
-impl Few {
+impl CountingSort {
     /// Count the rows of each key; false when they are in order already.
-    pub fn count(&mut self, keys: &[Values<'_>], ranges: &[Range], rows: usize) -> bool {
+    pub fn count(&mut self, keys: &[Values<'_>], ranges: &[KeyRange], rows: usize) -> bool {
         self.keys.resize(rows, 0);
         self.counts.fill(0);
         let (mut sorted, mut before) = (true, 0);
@@ -38,7 +38,7 @@ impl Few {
             numbers.fill(0);
             let from = step * STEP;
             for (key, range) in keys.iter().zip(ranges) {
-                join(key, range, from, numbers);
+                pack_keys(key, range, from, numbers);
             }
             for (row, &key) in (from as u32..).zip(&*numbers) {
                 let key = usize::from(key) % KEYS;
@@ -57,15 +57,17 @@ impl Few {
     ///
     /// # Panics
     /// Where values of its width do not scatter.
-    pub fn place(&self, column: &mut Column, key: bool, scratch: &mut Vec<u8>) {
-        let (width, float) =
-            (column.kind.width(), matches!(column.kind.base, Base::Float32 | Base::Float64));
+    pub fn reorder(&self, column: &mut Column, is_key: bool, scratch: &mut Vec<u8>) {
+        let (width, float_order) = (
+            column.data_type.width(),
+            matches!(column.data_type.base, BaseType::Float32 | BaseType::Float64),
+        );
         // -0 and 0 are the same key, and what stands under a NULL may be anything.
-        let same = key && !column.kind.nullable && !float;
-        if column.kind.nullable {
+        let equal = is_key && !column.data_type.nullable && !float_order;
+        if column.data_type.nullable {
             self.scatter::<1>(&mut column.nulls, scratch);
         }
-        match (width, same) {
+        match (width, equal) {
             (1, true) => self.fill::<1>(&mut column.data),
             (2, true) => self.fill::<2>(&mut column.data),
             (4, true) => self.fill::<4>(&mut column.data),
@@ -100,13 +102,13 @@ impl Few {
     /// Put each value into its place: these are a few thousand that move on slowly, so that all of
     /// them stay in the cache.
     fn scatter<const N: usize>(&self, data: &mut Vec<u8>, scratch: &mut Vec<u8>) {
-        let mut places = places(*self.counts);
+        let mut positions = start_positions(*self.counts);
         assert_eq!(data.len(), self.keys.len() * N);
         scratch.clear();
         scratch.reserve(data.len());
         let room = scratch.spare_capacity_mut()[..data.len()].as_chunks_mut::<N>().0;
         for (value, &key) in data.as_chunks::<N>().0.iter().zip(&self.keys) {
-            let place = &mut places[usize::from(key) % KEYS];
+            let place = &mut positions[usize::from(key) % KEYS];
             room[*place as usize] = value.map(std::mem::MaybeUninit::new);
             *place += 1;
         }
@@ -118,7 +120,7 @@ impl Few {
 }
 
 /// Where the rows of each key start, by how many there are.
-pub fn places(mut counts: [u32; KEYS]) -> [u32; KEYS] {
+pub fn start_positions(mut counts: [u32; KEYS]) -> [u32; KEYS] {
     let mut sum = 0;
     for count in &mut counts {
         (*count, sum) = (sum, sum + *count);
@@ -127,6 +129,6 @@ pub fn places(mut counts: [u32; KEYS]) -> [u32; KEYS] {
 }
 
 /// Whether values of this many bytes can be put in place.
-pub fn scatters(width: usize) -> bool {
+pub fn can_scatter(width: usize) -> bool {
     matches!(width, 1 | 2 | 4 | 8 | 16)
 }

@@ -1,10 +1,10 @@
 //! Key columns as numbers in the order of their types, joined into one number a row.
 
 use crate::column::Values;
-use crate::types::Base;
+use crate::types::BaseType;
 
 /// The values of a key column: how to read one, and its number in the order of the type.
-trait Visit {
+trait VisitValues {
     type Found;
     fn values<const N: usize, T: Ord + Copy>(
         self,
@@ -15,39 +15,39 @@ trait Visit {
 }
 
 /// None for types that are wider than 64 bits.
-fn visit<V: Visit>(column: &Values<'_>, visitor: V) -> Option<V::Found> {
+fn visit<V: VisitValues>(column: &Values<'_>, visitor: V) -> Option<V::Found> {
     let data = column.data;
     let signed = |n: i64| (n as u64) ^ (1 << 63);
-    Some(match (&column.kind.base, column.kind.width()) {
-        (Base::Float32, _) => {
-            let read = |b| float(f32::from_le_bytes(b).into());
+    Some(match (&column.data_type.base, column.data_type.width()) {
+        (BaseType::Float32, _) => {
+            let read = |b| float_order(f32::from_le_bytes(b).into());
             visitor.values(data.as_chunks::<4>().0, read, |n| n)
         }
-        (Base::Float64, _) => {
-            visitor.values(data.as_chunks::<8>().0, |b| float(f64::from_le_bytes(b)), |n| n)
+        (BaseType::Float64, _) => {
+            visitor.values(data.as_chunks::<8>().0, |b| float_order(f64::from_le_bytes(b)), |n| n)
         }
-        (Base::Int(1, false) | Base::Bool | Base::FixedString(1), _) => {
+        (BaseType::Int(1, false) | BaseType::Bool | BaseType::FixedString(1), _) => {
             visitor.values(data.as_chunks::<1>().0, u8::from_le_bytes, u64::from)
         }
-        (Base::Int(2, false) | Base::Date, _) => {
+        (BaseType::Int(2, false) | BaseType::Date, _) => {
             visitor.values(data.as_chunks::<2>().0, u16::from_le_bytes, u64::from)
         }
-        (Base::Int(4, false) | Base::DateTime(_) | Base::Ipv4, _) => {
+        (BaseType::Int(4, false) | BaseType::DateTime(_) | BaseType::Ipv4, _) => {
             visitor.values(data.as_chunks::<4>().0, u32::from_le_bytes, u64::from)
         }
-        (Base::Int(8, false), _) => {
+        (BaseType::Int(8, false), _) => {
             visitor.values(data.as_chunks::<8>().0, u64::from_le_bytes, |n| n)
         }
-        (Base::Int(..) | Base::Enum(..), 1) => {
+        (BaseType::Int(..) | BaseType::Enum(..), 1) => {
             visitor.values(data.as_chunks::<1>().0, i8::from_le_bytes, |n| signed(n.into()))
         }
-        (Base::Int(..) | Base::Enum(..), 2) => {
+        (BaseType::Int(..) | BaseType::Enum(..), 2) => {
             visitor.values(data.as_chunks::<2>().0, i16::from_le_bytes, |n| signed(n.into()))
         }
-        (Base::Int(..) | Base::Decimal(..) | Base::Date32, 4) => {
+        (BaseType::Int(..) | BaseType::Decimal(..) | BaseType::Date32, 4) => {
             visitor.values(data.as_chunks::<4>().0, i32::from_le_bytes, |n| signed(n.into()))
         }
-        (Base::Int(..) | Base::Decimal(..) | Base::DateTime64(..), 8) => {
+        (BaseType::Int(..) | BaseType::Decimal(..) | BaseType::DateTime64(..), 8) => {
             visitor.values(data.as_chunks::<8>().0, i64::from_le_bytes, signed)
         }
         _ => return None,
@@ -56,7 +56,7 @@ fn visit<V: Visit>(column: &Values<'_>, visitor: V) -> Option<V::Found> {
 
 /// The numbers of a key column, less the lowest: NULLs come last, one more than the greatest.
 #[derive(Clone, Copy)]
-pub struct Range {
+pub struct KeyRange {
     low: u64,
     last: u64,
     /// Of the greatest.
@@ -64,52 +64,52 @@ pub struct Range {
 }
 
 /// None for types that are wider, or when NULLs do not fit behind the greatest.
-pub fn range(column: &Values<'_>) -> Option<Range> {
-    visit(column, Ends { nulls: column.nulls })?
+pub fn key_range(column: &Values<'_>) -> Option<KeyRange> {
+    visit(column, FindRange { nulls: column.nulls })?
 }
 
-struct Ends<'a> {
+struct FindRange<'a> {
     /// Empty for columns without NULLs.
     nulls: &'a [u8],
 }
 
-impl Visit for Ends<'_> {
-    type Found = Option<Range>;
+impl VisitValues for FindRange<'_> {
+    type Found = Option<KeyRange>;
 
     fn values<const N: usize, T: Ord + Copy>(
         self,
         data: &[[u8; N]],
         read: impl Fn([u8; N]) -> T,
         number: impl Fn(T) -> u64,
-    ) -> Option<Range> {
+    ) -> Option<KeyRange> {
         let found = if self.nulls.is_empty() {
-            ends(data, read)
+            min_max(data, read)
         } else {
             let rows = data.iter().zip(self.nulls).filter(|(_, null)| **null == 0);
-            lowest_highest(rows.map(|(value, _)| read(*value)))
+            min_max_of(rows.map(|(value, _)| read(*value)))
         };
         let (low, high) = found.map_or((0, 0), |(low, high)| (number(low), number(high)));
         let last = (high - low).checked_add(u64::from(!self.nulls.is_empty()))?;
-        Some(Range { low, last, bits: 64 - last.leading_zeros() })
+        Some(KeyRange { low, last, bits: 64 - last.leading_zeros() })
     }
 }
 
 #[inline(always)]
-fn lowest_highest<T: Ord + Copy>(mut values: impl Iterator<Item = T>) -> Option<(T, T)> {
+fn min_max_of<T: Ord + Copy>(mut values: impl Iterator<Item = T>) -> Option<(T, T)> {
     let first = values.next()?;
     Some(values.fold((first, first), |(low, high), value| (low.min(value), high.max(value))))
 }
 
-fn ends<const N: usize, T: Ord + Copy>(
+fn min_max<const N: usize, T: Ord + Copy>(
     data: &[[u8; N]],
     read: impl Fn([u8; N]) -> T,
 ) -> Option<(T, T)> {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the machine has AVX2.
-        return unsafe { ends_avx2(data, read) };
+        return unsafe { min_max_avx2(data, read) };
     }
-    lowest_highest(data.iter().map(|value| read(*value)))
+    min_max_of(data.iter().map(|value| read(*value)))
 }
 
 /// The same, 32 bytes at once.
@@ -118,46 +118,46 @@ fn ends<const N: usize, T: Ord + Copy>(
 /// The machine has to have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn ends_avx2<const N: usize, T: Ord + Copy>(
+fn min_max_avx2<const N: usize, T: Ord + Copy>(
     data: &[[u8; N]],
     read: impl Fn([u8; N]) -> T,
 ) -> Option<(T, T)> {
-    lowest_highest(data.iter().map(|value| read(*value)))
+    min_max_of(data.iter().map(|value| read(*value)))
 }
 
 /// What keys are put together in.
-pub trait Key: Copy {
-    fn with(self, bits: u32, number: u64) -> Self;
+pub trait PackedKey: Copy {
+    fn append(self, bits: u32, number: u64) -> Self;
 }
 
-impl Key for u64 {
+impl PackedKey for u64 {
     #[inline(always)]
-    fn with(self, bits: u32, number: u64) -> u64 {
+    fn append(self, bits: u32, number: u64) -> u64 {
         self << bits | number
     }
 }
 
-impl Key for u16 {
+impl PackedKey for u16 {
     #[inline(always)]
-    fn with(self, bits: u32, number: u64) -> u16 {
+    fn append(self, bits: u32, number: u64) -> u16 {
         self << bits | number as u16
     }
 }
 
 /// Append the numbers of a key column to the keys of the rows from `from` on.
-pub fn join<K: Key>(column: &Values<'_>, range: &Range, from: usize, keys: &mut [K]) {
+pub fn pack_keys<K: PackedKey>(column: &Values<'_>, range: &KeyRange, from: usize, keys: &mut [K]) {
     let nulls = column.nulls.get(from..).unwrap_or_default();
-    visit(column, Join { keys, nulls, range: *range, from }).expect("it has a range");
+    visit(column, PackKeys { keys, nulls, range: *range, from }).expect("it has a range");
 }
 
-struct Join<'a, K> {
+struct PackKeys<'a, K> {
     keys: &'a mut [K],
     nulls: &'a [u8],
-    range: Range,
+    range: KeyRange,
     from: usize,
 }
 
-impl<K: Key> Visit for Join<'_, K> {
+impl<K: PackedKey> VisitValues for PackKeys<'_, K> {
     type Found = ();
 
     #[inline(always)]
@@ -167,21 +167,21 @@ impl<K: Key> Visit for Join<'_, K> {
         read: impl Fn([u8; N]) -> T,
         number: impl Fn(T) -> u64,
     ) {
-        let Range { low, last, bits } = self.range;
+        let KeyRange { low, last, bits } = self.range;
         let values = self.keys.iter_mut().zip(&data[self.from..]);
         if self.nulls.is_empty() {
-            values.for_each(|(key, value)| *key = key.with(bits, number(read(*value)) - low));
+            values.for_each(|(key, value)| *key = key.append(bits, number(read(*value)) - low));
             return;
         }
         for ((key, value), null) in values.zip(self.nulls) {
             let number = if *null == 0 { number(read(*value)) - low } else { last };
-            *key = key.with(bits, number);
+            *key = key.append(bits, number);
         }
     }
 }
 
 /// Floats in the order of their values; NaN is never read. -0 and 0 are equal.
-pub fn float(value: f64) -> u64 {
+pub fn float_order(value: f64) -> u64 {
     let bits = if value == 0.0 { 0 } else { value.to_bits() };
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }

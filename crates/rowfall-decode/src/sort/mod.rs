@@ -11,92 +11,92 @@ use std::cmp::Ordering;
 
 use crate::column::Values;
 use crate::column::strings::strings_of;
-use crate::sort::counting::{BITS, Few, KEYS};
-use crate::sort::keys::{Range, float, join, range};
-use crate::types::Base;
+use crate::sort::counting::{BITS, CountingSort, KEYS};
+use crate::sort::keys::{KeyRange, float_order, key_range, pack_keys};
+use crate::types::BaseType;
 
 /// What a sort has found.
-pub enum Order<'a> {
+pub enum SortOrder<'a> {
     Sorted,
     /// The numbers of the rows in their order.
     Rows(&'a [u32]),
     /// Nothing yet: each column is put in place by itself.
-    Few(&'a Few),
+    Counted(&'a CountingSort),
 }
 
 /// Memory that is kept from block to block: fresh pages cost more than the sorting.
 #[derive(Default)]
 pub struct Sorter {
     keys: Vec<u64>,
-    other: Vec<u64>,
-    found: Vec<u32>,
-    few: Few,
+    spare: Vec<u64>,
+    order: Vec<u32>,
+    counting: CountingSort,
 }
 
 impl Sorter {
     /// Sort rows by their keys, those with equal keys in the order they have.
     ///
     /// Args: `few`: keys of few values may be counted.
-    pub fn sort(&mut self, keys: &[Values<'_>], rows: usize, few: bool) -> Order<'_> {
-        let low = usize::BITS - rows.saturating_sub(1).leading_zeros();
-        let ranges: Option<Vec<Range>> = keys.iter().map(range).collect();
-        let bits = |ranges: &[Range]| ranges.iter().map(|range| range.bits).sum::<u32>();
-        let Some(ranges) = ranges.filter(|ranges| bits(ranges) + low <= 64) else {
-            let sorted = !by_comparison(keys, rows, &mut self.found);
-            return if sorted { Order::Sorted } else { Order::Rows(&self.found) };
+    pub fn sort(&mut self, keys: &[Values<'_>], rows: usize, counting: bool) -> SortOrder<'_> {
+        let row_bits = usize::BITS - rows.saturating_sub(1).leading_zeros();
+        let ranges: Option<Vec<KeyRange>> = keys.iter().map(key_range).collect();
+        let bits = |ranges: &[KeyRange]| ranges.iter().map(|range| range.bits).sum::<u32>();
+        let Some(ranges) = ranges.filter(|ranges| bits(ranges) + row_bits <= 64) else {
+            let sorted = !by_comparison(keys, rows, &mut self.order);
+            return if sorted { SortOrder::Sorted } else { SortOrder::Rows(&self.order) };
         };
         let bits = bits(&ranges);
-        if few && bits <= BITS {
-            let unsorted = self.few.count(keys, &ranges, rows);
-            return if unsorted { Order::Few(&self.few) } else { Order::Sorted };
+        if counting && bits <= BITS {
+            let unsorted = self.counting.count(keys, &ranges, rows);
+            return if unsorted { SortOrder::Counted(&self.counting) } else { SortOrder::Sorted };
         }
         self.keys.clear();
         self.keys.resize(rows, 0);
         for (key, range) in keys.iter().zip(&ranges) {
-            join(key, range, 0, &mut self.keys);
+            pack_keys(key, range, 0, &mut self.keys);
         }
         if self.keys.is_sorted() {
-            return Order::Sorted;
+            return SortOrder::Sorted;
         }
-        self.found.resize(rows, 0);
-        self.radix(bits, low);
-        Order::Rows(&self.found)
+        self.order.resize(rows, 0);
+        self.radix(bits, row_bits);
+        SortOrder::Rows(&self.order)
     }
 
     /// Radix sort by the key's bits only; the last pass writes row numbers.
-    fn radix(&mut self, bits: u32, low: u32) {
+    fn radix(&mut self, bits: u32, row_bits: u32) {
         let passes = bits.div_ceil(BITS).max(1);
         let digit_bits = bits.div_ceil(passes);
         let mask = (1usize << digit_bits) - 1;
         for (row, key) in self.keys.iter_mut().enumerate() {
-            *key = *key << low | row as u64;
+            *key = *key << row_bits | row as u64;
         }
-        self.other.resize(self.keys.len(), 0);
+        self.spare.resize(self.keys.len(), 0);
         for pass in 0..passes {
-            let shift = low + pass * digit_bits;
+            let shift = row_bits + pass * digit_bits;
             let digit = |key: u64| (key >> shift) as usize & mask;
-            let mut starts = starts(&self.keys, digit);
-            let rows = (1u64 << low) - 1;
+            let mut digit_starts = digit_starts(&self.keys, digit);
+            let rows = (1u64 << row_bits) - 1;
             for &key in &self.keys {
-                let slot = &mut starts[digit(key)];
+                let slot = &mut digit_starts[digit(key)];
                 if pass + 1 == passes {
-                    self.found[*slot as usize] = (key & rows) as u32;
+                    self.order[*slot as usize] = (key & rows) as u32;
                 } else {
-                    self.other[*slot as usize] = key;
+                    self.spare[*slot as usize] = key;
                 }
                 *slot += 1;
             }
-            std::mem::swap(&mut self.keys, &mut self.other);
+            std::mem::swap(&mut self.keys, &mut self.spare);
         }
     }
 }
 
 /// Where the rows of each digit start.
 #[inline(always)]
-fn starts(keys: &[u64], digit: impl Fn(u64) -> usize) -> [u32; KEYS] {
-    let mut starts = [0; KEYS];
-    keys.iter().for_each(|key| starts[digit(*key)] += 1);
-    counting::places(starts)
+fn digit_starts(keys: &[u64], digit: impl Fn(u64) -> usize) -> [u32; KEYS] {
+    let mut digit_starts = [0; KEYS];
+    keys.iter().for_each(|key| digit_starts[digit(*key)] += 1);
+    counting::start_positions(digit_starts)
 }
 
 /// The same for keys that are wider; false when the rows are sorted already.
@@ -104,12 +104,12 @@ fn by_comparison(keys: &[Values<'_>], rows: usize, order: &mut Vec<u32>) -> bool
     let values: Vec<_> = keys.iter().map(|key| (key, split(*key))).collect();
     let compare = |a: &u32, b: &u32| {
         let (a, b) = (*a as usize, *b as usize);
-        values.iter().fold(Ordering::Equal, |found, (key, values)| {
-            found.then_with(|| {
+        values.iter().fold(Ordering::Equal, |order, (key, values)| {
+            order.then_with(|| {
                 let null = |row: usize| key.nulls.get(row).copied().unwrap_or(0);
                 null(a).cmp(&null(b)).then_with(|| match null(a) {
                     1 => Ordering::Equal,
-                    _ => compare_values(&key.kind.base, values[a], values[b]),
+                    _ => compare_values(&key.data_type.base, values[a], values[b]),
                 })
             })
         })
@@ -125,36 +125,40 @@ fn by_comparison(keys: &[Values<'_>], rows: usize, order: &mut Vec<u32>) -> bool
 
 /// The values one by one.
 fn split(values: Values<'_>) -> Vec<&[u8]> {
-    match values.kind.base {
-        Base::String => strings_of(values.data).collect(),
-        _ => values.data.chunks_exact(values.kind.width().max(1)).collect(),
+    match values.data_type.base {
+        BaseType::String => strings_of(values.data).collect(),
+        _ => values.data.chunks_exact(values.data_type.width().max(1)).collect(),
     }
 }
 
 /// Two values as the Native format has them.
-fn compare_values(base: &Base, a: &[u8], b: &[u8]) -> Ordering {
+fn compare_values(base: &BaseType, a: &[u8], b: &[u8]) -> Ordering {
     let signed = match base {
-        Base::String | Base::FixedString(_) | Base::Ipv6 => return a.cmp(b),
+        BaseType::String | BaseType::FixedString(_) | BaseType::Ipv6 => return a.cmp(b),
         // Two numbers, each with its lowest byte first; the engine compares the second one first.
-        Base::Uuid => {
+        BaseType::Uuid => {
             let half = |v: &[u8], n: usize| {
                 u64::from_le_bytes(v[n * 8..][..8].try_into().expect("8 bytes"))
             };
             let number = |v: &[u8]| (half(v, 1), half(v, 0));
             return number(a).cmp(&number(b));
         }
-        Base::Float32 => {
-            let of = |v: &[u8]| float(f32::from_le_bytes(v.try_into().expect("4 bytes")).into());
+        BaseType::Float32 => {
+            let of =
+                |v: &[u8]| float_order(f32::from_le_bytes(v.try_into().expect("4 bytes")).into());
             return of(a).cmp(&of(b));
         }
-        Base::Float64 => {
-            let of = |v: &[u8]| float(f64::from_le_bytes(v.try_into().expect("8 bytes")));
+        BaseType::Float64 => {
+            let of = |v: &[u8]| float_order(f64::from_le_bytes(v.try_into().expect("8 bytes")));
             return of(a).cmp(&of(b));
         }
-        Base::Int(_, signed) => *signed,
-        Base::Decimal(..) | Base::Date32 | Base::DateTime64(..) | Base::Enum(..) => true,
-        Base::Bool | Base::Date | Base::DateTime(_) | Base::Ipv4 => false,
-        Base::Array(_) | Base::Map(_) | Base::Tuple(..) => {
+        BaseType::Int(_, signed) => *signed,
+        BaseType::Decimal(..)
+        | BaseType::Date32
+        | BaseType::DateTime64(..)
+        | BaseType::Enum(..) => true,
+        BaseType::Bool | BaseType::Date | BaseType::DateTime(_) | BaseType::Ipv4 => false,
+        BaseType::Array(_) | BaseType::Map(_) | BaseType::Tuple(..) => {
             unreachable!("no key of a spec is nested")
         }
     };

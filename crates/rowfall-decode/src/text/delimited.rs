@@ -3,57 +3,57 @@
 use crate::text::scan::Scan;
 
 /// Something wrong with a row as a whole.
-pub struct Problem {
+pub struct BadRow {
     /// Where the row starts.
     pub at: usize,
     pub message: String,
 }
 
 /// How many rows, from the first one, are whole and clean, and what is wrong with the next one.
-pub fn rows(text: &[u8], scan: &Scan, width: usize) -> (usize, Option<Problem>) {
+pub fn check_rows(text: &[u8], scan: &Scan, width: usize) -> (usize, Option<BadRow>) {
     let index = &scan.index[..];
     let mut rows = scan.lines;
     let fits =
         (1..=rows).all(|r| index.get(r * width).is_some_and(|&at| text[at as usize] == b'\n'));
-    let mut problem = None;
+    let mut bad_row = None;
     // Every width-th byte of the index is a line end, and there are no others.
     let empty = |r: usize| width == 1 && line_is_empty(text, index[r], index[r + 1]);
     if !fits || (width == 1 && (0..rows).any(empty)) {
-        (rows, problem) = count(text, scan, width);
+        (rows, bad_row) = count_rows(text, scan, width);
     }
-    if let Some(bad) = scan.bad {
+    if let Some(bad) = scan.first_bad {
         let before = index.iter().take_while(|&&at| (at as usize) < bad).count();
         let row = (before.max(1) - 1) / width;
-        if row < rows || (row == rows && problem.is_none()) {
+        if row < rows || (row == rows && bad_row.is_none()) {
             let message = "a quote or a carriage return stands where none belongs".to_owned();
             rows = row.min(rows);
-            problem = Some(Problem { at: index[rows * width] as usize + 1, message });
+            bad_row = Some(BadRow { at: index[rows * width] as usize + 1, message });
         }
     }
-    (rows, problem)
+    (rows, bad_row)
 }
 
 fn line_is_empty(text: &[u8], before: u32, end: u32) -> bool {
     matches!(&text[before as usize + 1..end as usize], b"" | b"\r")
 }
 
-/// Go through the rows one by one up to the first with another number of cells.
-fn count(text: &[u8], scan: &Scan, width: usize) -> (usize, Option<Problem>) {
+/// Go through the rows one by one up to the first with another number of fields.
+fn count_rows(text: &[u8], scan: &Scan, width: usize) -> (usize, Option<BadRow>) {
     let index = &scan.index[..];
     let (mut rows, mut first) = (0, 0);
     for (n, &at) in index.iter().enumerate().skip(1) {
         if text[at as usize] != b'\n' {
             continue;
         }
-        let cells = n - first;
-        let empty = cells == 1 && line_is_empty(text, index[first], at);
-        if cells != width || empty {
-            let message = match cells {
+        let fields = n - first;
+        let empty = fields == 1 && line_is_empty(text, index[first], at);
+        if fields != width || empty {
+            let message = match fields {
                 _ if empty => "an empty line".to_owned(),
                 1 => format!("1 value where {width} are expected"),
-                _ => format!("{cells} values where {width} are expected"),
+                _ => format!("{fields} values where {width} are expected"),
             };
-            return (rows, Some(Problem { at: index[first] as usize + 1, message }));
+            return (rows, Some(BadRow { at: index[first] as usize + 1, message }));
         }
         rows += 1;
         first = n;

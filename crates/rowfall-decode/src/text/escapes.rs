@@ -1,14 +1,14 @@
 //! Undoes escapes: doubled quotes of CSV, backslashes of TSV, JSON and quoted elements.
 
-use crate::text::fields::Style;
+use crate::text::fields::Syntax;
 
-/// Undo the escapes of a cell's content into `out`; None for one that is not surely understood.
-pub fn unescape(style: Style, content: &[u8], out: &mut Vec<u8>) -> Option<()> {
+/// Undo the escapes of a field's content into `out`; None for one that is not surely understood.
+pub fn unescape(style: Syntax, content: &[u8], out: &mut Vec<u8>) -> Option<()> {
     match style {
-        Style::Csv => unescape_csv(content, out),
-        Style::Tsv => unescape_slashes(content, false, out),
-        Style::Json => unescape_json(content, out),
-        Style::Quoted => unescape_slashes(content, true, out),
+        Syntax::Csv => unescape_csv(content, out),
+        Syntax::Tsv => unescape_slashes(content, false, out),
+        Syntax::Json => unescape_json(content, out),
+        Syntax::Quoted => unescape_slashes(content, true, out),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Which column stands where in the lines of a file: by the spec, or by the file's header.
 
 use crate::error::shorten;
-use crate::spec::{Format, Spec, Unknown};
+use crate::spec::{Format, Spec, UnknownColumns};
 use crate::text::escapes::unescape;
-use crate::text::fields::Style;
+use crate::text::fields::Syntax;
 use crate::text::scan::Scan;
 
 /// Where the columns stand in the lines of a file.
@@ -12,7 +12,7 @@ pub struct Layout {
     /// Columns in the file.
     pub width: usize,
     /// For each wanted column its place in the file.
-    pub places: Vec<usize>,
+    pub field_numbers: Vec<usize>,
     /// The places that nobody wants.
     pub skipped: Vec<usize>,
 }
@@ -27,52 +27,52 @@ impl Layout {
                 widths[position] = kind.fields();
             }
         }
-        let places: Vec<usize> =
+        let field_numbers: Vec<usize> =
             positions.iter().map(|&position| widths[..position].iter().sum()).collect();
         let width = widths.iter().sum();
-        let skipped = (0..width).filter(|n| !places.contains(n)).collect();
-        Layout { width, places, skipped }
+        let skipped = (0..width).filter(|n| !field_numbers.contains(n)).collect();
+        Layout { width, field_numbers, skipped }
     }
 }
 
 /// The layout that the spec gives; None where the file's header or keys tell it.
-pub fn by_positions(spec: &Spec) -> Option<Layout> {
+pub fn from_positions(spec: &Spec) -> Option<Layout> {
     if spec.format.has_names() || spec.format == Format::Json {
         return None;
     }
-    let places: Vec<usize> = spec.columns.iter().filter_map(|c| c.position).collect();
-    let most = places.iter().max().map_or(0, |n| n + 1);
-    Some(Layout::new(spec, spec.file_columns.unwrap_or(most).max(most), &places))
+    let field_numbers: Vec<usize> = spec.columns.iter().filter_map(|c| c.position).collect();
+    let most = field_numbers.iter().max().map_or(0, |n| n + 1);
+    Some(Layout::new(spec, spec.file_columns.unwrap_or(most).max(most), &field_numbers))
 }
 
-/// The layout that the header at the start of the index tells, and the number of its cells; a
+/// The layout that the header at the start of the index tells, and the number of its fields; a
 /// message and the name in question otherwise.
-pub fn by_header(text: &[u8], scan: &Scan, spec: &Spec) -> Result<Layout, (String, String)> {
-    let names = names(text, scan, spec.format.is_csv())
+pub fn from_header(text: &[u8], scan: &Scan, spec: &Spec) -> Result<Layout, (String, String)> {
+    let names = header_names(text, scan, spec.format.is_csv())
         .ok_or_else(|| (String::new(), "a header that is not plain names".to_owned()))?;
     for (n, name) in names.iter().enumerate() {
         if names[..n].contains(name) {
             return Err((shorten(name), "the header names a column twice".to_owned()));
         }
     }
-    let mut places = Vec::new();
+    let mut field_numbers = Vec::new();
     for column in &spec.columns {
         let source = column.source();
         match names.iter().position(|name| name == source.as_bytes()) {
-            Some(place) => places.push(place),
+            Some(place) => field_numbers.push(place),
             None => return Err((source.to_owned(), "the header lacks this column".to_owned())),
         }
     }
-    if spec.unknown == Unknown::Error
-        && let Some(extra) = (0..names.len()).find(|n| !places.contains(n))
+    if spec.unknown == UnknownColumns::Error
+        && let Some(extra) = (0..names.len()).find(|n| !field_numbers.contains(n))
     {
         let message = "the header has a column that the table lacks".to_owned();
         return Err((shorten(&names[extra]), message));
     }
-    Ok(Layout::new(spec, names.len(), &places))
+    Ok(Layout::new(spec, names.len(), &field_numbers))
 }
 
-fn names(text: &[u8], scan: &Scan, csv: bool) -> Option<Vec<Vec<u8>>> {
+fn header_names(text: &[u8], scan: &Scan, csv: bool) -> Option<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     for pair in scan.index.windows(2) {
         let (start, mut end) = (pair[0] as usize + 1, pair[1] as usize);
@@ -80,7 +80,7 @@ fn names(text: &[u8], scan: &Scan, csv: bool) -> Option<Vec<Vec<u8>>> {
         if last && end > start && text[end - 1] == b'\r' {
             end -= 1;
         }
-        names.push(text_of_name(&text[start..end], csv)?);
+        names.push(plain_name(&text[start..end], csv)?);
         if last {
             return Some(names);
         }
@@ -89,9 +89,9 @@ fn names(text: &[u8], scan: &Scan, csv: bool) -> Option<Vec<Vec<u8>>> {
 }
 
 /// A name of a header without quotes and escapes; None for one that is empty or unusual.
-fn text_of_name(cell: &[u8], csv: bool) -> Option<Vec<u8>> {
-    let quoted = csv && cell.first() == Some(&b'"');
-    let content = if quoted { cell.get(1..cell.len() - 1)? } else { cell };
+fn plain_name(field: &[u8], csv: bool) -> Option<Vec<u8>> {
+    let quoted = csv && field.first() == Some(&b'"');
+    let content = if quoted { field.get(1..field.len() - 1)? } else { field };
     let blank = |c: Option<&u8>| c.is_some_and(u8::is_ascii_whitespace);
     if content.is_empty() || blank(content.first()) || blank(content.last()) {
         return None;
@@ -100,7 +100,7 @@ fn text_of_name(cell: &[u8], csv: bool) -> Option<Vec<u8>> {
     if csv && !quoted {
         name.extend_from_slice(content);
     } else {
-        unescape(if csv { Style::Csv } else { Style::Tsv }, content, &mut name)?;
+        unescape(if csv { Syntax::Csv } else { Syntax::Tsv }, content, &mut name)?;
     }
     (!name.contains(&b'\n')).then_some(name)
 }

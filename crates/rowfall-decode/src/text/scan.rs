@@ -4,7 +4,7 @@
 //! of quotes into one of what is quoted. Whatever is no clean CSV shows up in `bad`.
 
 use crate::simd::Simd;
-use crate::text::fields::Style;
+use crate::text::fields::Syntax;
 
 /// What a scan found.
 #[derive(Debug, Default)]
@@ -14,17 +14,17 @@ pub struct Scan {
     /// How many of them are line ends.
     pub lines: usize,
     /// First byte of text that is no clean CSV or TSV.
-    pub bad: Option<usize>,
+    pub first_bad: Option<usize>,
     /// The text ends inside quotes.
-    pub open: bool,
+    pub in_quotes: bool,
     /// There are CRs before line ends.
-    pub cr: bool,
+    pub has_cr: bool,
     /// There are quotes (CSV).
-    pub quotes: bool,
+    pub has_quotes: bool,
     /// There are doubled quotes (CSV) or backslashes (TSV).
     pub escapes: bool,
     /// There are line ends inside quotes.
-    pub broken: bool,
+    pub has_line_breaks: bool,
 }
 
 /// What is carried from one 64 bytes to the next.
@@ -39,7 +39,7 @@ struct Carry {
     bad: u64,
     quotes: u64,
     escapes: u64,
-    broken: u64,
+    has_line_breaks: u64,
     crs: u64,
 }
 
@@ -210,7 +210,7 @@ mod x86 {
 /// Scan `text[from..to]`, which starts at the start of a record; 64 bytes follow `to`.
 pub fn scan(
     simd: Simd,
-    style: Style,
+    style: Syntax,
     delimiter: u8,
     text: &[u8],
     range: (usize, usize),
@@ -221,7 +221,7 @@ pub fn scan(
     out.index.clear();
     // A slot for every byte is more than the text can need; only what is written is touched.
     out.index.reserve(range.1 - range.0 + 1 + 128);
-    let csv = style == Style::Csv;
+    let csv = style == Syntax::Csv;
     // SAFETY: asserted and reserved above; `choose` found the instructions.
     unsafe {
         match (simd, csv) {
@@ -300,12 +300,12 @@ unsafe fn run<K: Kernel, const CSV: bool>(
         out.index.set_len(next.offset_from(start) as usize);
     }
     out.lines = carry.lines as usize;
-    out.bad = bad;
-    out.open = carry.quoted != 0;
-    out.cr = carry.crs != 0;
-    out.quotes = carry.quotes != 0;
+    out.first_bad = bad;
+    out.in_quotes = carry.quoted != 0;
+    out.has_cr = carry.crs != 0;
+    out.has_quotes = carry.quotes != 0;
     out.escapes = carry.escapes != 0;
-    out.broken = carry.broken != 0;
+    out.has_line_breaks = carry.has_line_breaks != 0;
 }
 
 /// The structural bits of 64 bytes: delimiters and line ends that no quotes enclose.
@@ -330,17 +330,17 @@ unsafe fn step<K: Kernel, const CSV: bool>(masks: [u64; 4], carry: &mut Carry) -
     carry.quoted = ((inside as i64) >> 63) as u64;
     let structural = (delimiters | newlines) & !inside;
     let (opening, closing) = (marks & inside, marks & !inside);
-    // A quote opens where a cell starts, or right behind one that closed: then it is doubled.
+    // A quote opens where a field starts, or right behind one that closed: then it is doubled.
     let after_close = closing << 1 | carry.closed;
     let bare_crs = crs & !inside;
     let after_cr = bare_crs << 1 | carry.cr;
     let cell_starts = (structural | closing) << 1 | carry.ended;
     carry.bad |= opening & !cell_starts;
-    // Behind a closing quote the cell ends, or the quote is doubled; behind a CR the line ends.
+    // Behind a closing quote the field ends, or the quote is doubled; behind a CR the line ends.
     carry.bad |= after_close & !(structural | opening | bare_crs);
     carry.bad |= after_cr & !(newlines & !inside);
     carry.escapes |= after_close & opening;
-    carry.broken |= newlines & inside;
+    carry.has_line_breaks |= newlines & inside;
     carry.ended = (structural | closing) >> 63;
     carry.closed = closing >> 63;
     carry.cr = bare_crs >> 63;

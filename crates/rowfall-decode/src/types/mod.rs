@@ -5,7 +5,7 @@ pub mod parse;
 pub mod zone;
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Base {
+pub enum BaseType {
     /// Bytes and whether it is signed.
     Int(u8, bool),
     Float32,
@@ -34,7 +34,7 @@ pub enum Base {
 
 /// How points in time are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum TimeShape {
     Plain,
     T,
     Z,
@@ -44,41 +44,41 @@ pub enum Shape {
 pub struct Type {
     /// As given: what the header of a Native column says.
     pub name: String,
-    pub base: Base,
+    pub base: BaseType,
     pub nullable: bool,
-    pub low: bool,
-    pub shape: Shape,
+    pub low_cardinality: bool,
+    pub shape: TimeShape,
 }
 
 impl Type {
     /// Bytes of a value; 0 where they vary.
     pub fn width(&self) -> usize {
         match self.base {
-            Base::Int(n, _) | Base::Decimal(n, ..) | Base::Enum(n, _) => usize::from(n),
-            Base::Bool => 1,
-            Base::Date => 2,
-            Base::Float32 | Base::Date32 | Base::DateTime(_) | Base::Ipv4 => 4,
-            Base::Float64 | Base::DateTime64(..) => 8,
-            Base::Uuid | Base::Ipv6 => 16,
-            Base::FixedString(n) => n,
-            Base::String | Base::Array(_) | Base::Map(_) | Base::Tuple(..) => 0,
+            BaseType::Int(n, _) | BaseType::Decimal(n, ..) | BaseType::Enum(n, _) => usize::from(n),
+            BaseType::Bool => 1,
+            BaseType::Date => 2,
+            BaseType::Float32 | BaseType::Date32 | BaseType::DateTime(_) | BaseType::Ipv4 => 4,
+            BaseType::Float64 | BaseType::DateTime64(..) => 8,
+            BaseType::Uuid | BaseType::Ipv6 => 16,
+            BaseType::FixedString(n) => n,
+            BaseType::String | BaseType::Array(_) | BaseType::Map(_) | BaseType::Tuple(..) => 0,
         }
     }
 
     /// Fields of CSV that its values take where the elements of tuples have their own.
     pub fn fields(&self) -> usize {
         match &self.base {
-            Base::Tuple(elements, _) => elements.iter().map(Type::fields).sum(),
+            BaseType::Tuple(elements, _) => elements.iter().map(Type::fields).sum(),
             _ => 1,
         }
     }
 
     /// The types of what its values are made of; none for a type that is not nested.
-    pub fn parts(&self) -> &[Type] {
+    pub fn children(&self) -> &[Type] {
         match &self.base {
-            Base::Array(element) => std::slice::from_ref(element),
-            Base::Map(pair) => &pair[..],
-            Base::Tuple(elements, _) => elements,
+            BaseType::Array(element) => std::slice::from_ref(element),
+            BaseType::Map(pair) => &pair[..],
+            BaseType::Tuple(elements, _) => elements,
             _ => &[],
         }
     }

@@ -1,6 +1,6 @@
 //! Names of types, as ClickHouse writes them, taken apart.
 
-use crate::types::{Base, Shape, Type, zone};
+use crate::types::{BaseType, TimeShape, Type, zone};
 
 /// What `--types` prints.
 pub const SUPPORTED: &[&str] = &[
@@ -65,12 +65,12 @@ fn number(text: &str) -> Option<usize> {
 impl Type {
     pub fn parse(name: &str, shape: &str, zone: Option<&str>) -> Result<Type, String> {
         let unsupported = || format!("type {name} is not supported");
-        let (mut nullable, mut low) = (false, false);
+        let (mut nullable, mut low_cardinality) = (false, false);
         let mut inner = name.trim();
         loop {
             match call(inner).ok_or_else(unsupported)? {
-                ("LowCardinality", args) if !low && !nullable && !args.is_empty() => {
-                    low = true;
+                ("LowCardinality", args) if !low_cardinality && !nullable && !args.is_empty() => {
+                    low_cardinality = true;
                     inner = args;
                 }
                 ("Nullable", args) if !nullable && !args.is_empty() => {
@@ -82,66 +82,68 @@ impl Type {
         }
         let (base, args) = call(inner).ok_or_else(unsupported)?;
         let base = parse_base(base, args, zone).ok_or_else(unsupported)??;
-        let nested = matches!(base, Base::Array(_) | Base::Map(_) | Base::Tuple(..));
+        let nested = matches!(base, BaseType::Array(_) | BaseType::Map(_) | BaseType::Tuple(..));
         if nullable && nested {
             return Err(unsupported());
         }
-        if low && base != Base::String {
+        if low_cardinality && base != BaseType::String {
             return Err(format!("type {name}: LowCardinality is supported of String only"));
         }
         let shape = match shape {
-            "" => Shape::Plain,
-            "T" => Shape::T,
-            "Z" => Shape::Z,
+            "" => TimeShape::Plain,
+            "T" => TimeShape::T,
+            "Z" => TimeShape::Z,
             _ => return Err(format!("times written as {shape:?} are not supported")),
         };
-        let moment = matches!(base, Base::DateTime(_) | Base::DateTime64(..));
-        if shape != Shape::Plain && !moment {
+        let moment = matches!(base, BaseType::DateTime(_) | BaseType::DateTime64(..));
+        if shape != TimeShape::Plain && !moment {
             return Err(format!("type {name} has no shape"));
         }
-        Ok(Type { name: name.trim().to_owned(), base, nullable, low, shape })
+        Ok(Type { name: name.trim().to_owned(), base, nullable, low_cardinality, shape })
     }
 }
 
-type Parsed = Option<Result<Base, String>>;
+type Parsed = Option<Result<BaseType, String>>;
 
 /// None: unknown; an error: known, but not this one.
 fn parse_base(base: &str, args: &str, zone: Option<&str>) -> Parsed {
     let plain = |base| args.is_empty().then_some(Ok(base));
     match base {
-        "Float32" => plain(Base::Float32),
-        "Float64" => plain(Base::Float64),
-        "Bool" => plain(Base::Bool),
-        "String" => plain(Base::String),
-        "Date" => plain(Base::Date),
-        "Date32" => plain(Base::Date32),
-        "UUID" => plain(Base::Uuid),
-        "IPv4" => plain(Base::Ipv4),
-        "IPv6" => plain(Base::Ipv6),
+        "Float32" => plain(BaseType::Float32),
+        "Float64" => plain(BaseType::Float64),
+        "Bool" => plain(BaseType::Bool),
+        "String" => plain(BaseType::String),
+        "Date" => plain(BaseType::Date),
+        "Date32" => plain(BaseType::Date32),
+        "UUID" => plain(BaseType::Uuid),
+        "IPv4" => plain(BaseType::Ipv4),
+        "IPv6" => plain(BaseType::Ipv6),
         "FixedString" => {
-            number(args).filter(|n| (1..=4096).contains(n)).map(Base::FixedString).map(Ok)
+            number(args).filter(|n| (1..=4096).contains(n)).map(BaseType::FixedString).map(Ok)
         }
         "Decimal" => parse_decimal(args),
         "Decimal32" => decimal_of(9, number(args)?),
         "Decimal64" => decimal_of(18, number(args)?),
         "Decimal128" => decimal_of(38, number(args)?),
         "Decimal256" => decimal_of(76, number(args)?),
-        "DateTime" | "DateTime32" => Some(zone_of(args, zone).map(Base::DateTime)),
+        "DateTime" | "DateTime32" => Some(zone_of(args, zone).map(BaseType::DateTime)),
         "DateTime64" => {
             let (digits, own) = args.split_once(',').unwrap_or((args, ""));
             let digits = if args.is_empty() { 3 } else { number(digits).filter(|n| *n <= 9)? };
-            Some(zone_of(own, zone).map(|zone| Base::DateTime64(digits as u8, zone)))
+            Some(zone_of(own, zone).map(|zone| BaseType::DateTime64(digits as u8, zone)))
         }
         "Enum8" => parse_enum(args, 1),
         "Enum16" => parse_enum(args, 2),
-        "Array" => Some(Type::parse(args, "", zone).map(|element| Base::Array(Box::new(element)))),
+        "Array" => {
+            Some(Type::parse(args, "", zone).map(|element| BaseType::Array(Box::new(element))))
+        }
         "Map" => parse_map(args, zone),
         "Tuple" => parse_tuple(args, zone),
         _ => {
             let signed = !base.starts_with('U');
             let bits = number(base.strip_prefix('U').unwrap_or(base).strip_prefix("Int")?)?;
             let known = args.is_empty() && matches!(bits, 8 | 16 | 32 | 64 | 128 | 256);
-            known.then_some(Ok(Base::Int((bits / 8) as u8, signed)))
+            known.then_some(Ok(BaseType::Int((bits / 8) as u8, signed)))
         }
     }
 }
@@ -178,8 +180,8 @@ fn parse_map(args: &str, zone: Option<&str>) -> Parsed {
     let pair = Type::parse(key, "", zone).and_then(|k| Ok([k, Type::parse(value, "", zone)?]));
     match pair {
         // Nested keys have no text of their own in JSON, and NULL is none.
-        Ok([key, _]) if key.nullable || !key.parts().is_empty() => None,
-        Ok(pair) => Some(Ok(Base::Map(Box::new(pair)))),
+        Ok([key, _]) if key.nullable || !key.children().is_empty() => None,
+        Ok(pair) => Some(Ok(BaseType::Map(Box::new(pair)))),
         Err(reason) => Some(Err(reason)),
     }
 }
@@ -203,7 +205,7 @@ fn parse_tuple(args: &str, zone: Option<&str>) -> Parsed {
         }
     }
     let all = names.is_empty() || names.len() == types.len();
-    (all && types.len() <= ELEMENTS).then_some(Ok(Base::Tuple(types, names)))
+    (all && types.len() <= ELEMENTS).then_some(Ok(BaseType::Tuple(types, names)))
 }
 
 /// An element of a tuple: `Type`, `name Type` or `` `any name` Type``.
@@ -247,12 +249,12 @@ fn decimal_of(digits: usize, scale: usize) -> Parsed {
         39..=76 => 32,
         _ => return None,
     };
-    (scale <= digits).then_some(Ok(Base::Decimal(bytes, digits as u8, scale as u8)))
+    (scale <= digits).then_some(Ok(BaseType::Decimal(bytes, digits as u8, scale as u8)))
 }
 
 /// `'a' = 1, 'b' = 2` with `\'`, `\\` and `''` in the names.
 fn parse_enum(args: &str, bytes: u8) -> Parsed {
-    let (low, high) = if bytes == 1 { (-128, 127) } else { (-32768, 32767) };
+    let (least, greatest) = if bytes == 1 { (-128, 127) } else { (-32768, 32767) };
     let mut rest = args.trim().as_bytes();
     let mut elements: Vec<(Vec<u8>, i16)> = Vec::new();
     while !rest.is_empty() {
@@ -274,11 +276,11 @@ fn parse_enum(args: &str, bytes: u8) -> Parsed {
         rest = rest.strip_prefix(b"=")?.trim_ascii_start();
         let stop = rest.iter().position(|c| *c == b',').unwrap_or(rest.len());
         let value: i32 = std::str::from_utf8(rest[..stop].trim_ascii()).ok()?.parse().ok()?;
-        if value < low || value > high || elements.iter().any(|e| e.0 == name) {
+        if value < least || value > greatest || elements.iter().any(|e| e.0 == name) {
             return None;
         }
         elements.push((name, value as i16));
         rest = rest.get(stop + 1..).unwrap_or(b"").trim_ascii_start();
     }
-    (!elements.is_empty()).then_some(Ok(Base::Enum(bytes, elements)))
+    (!elements.is_empty()).then_some(Ok(BaseType::Enum(bytes, elements)))
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
-/// Zones whose rules have not changed for years, so that engines of every age agree on them; of
+/// Zones whose options have not changed for years, so that engines of every age agree on them; of
 /// each, every quarter of an hour from 1970 to 2037 is compared with the engine's.
 pub const ZONES: &[&str] = &[
     "Africa/Johannesburg",
@@ -64,7 +64,7 @@ pub const ZONES: &[&str] = &[
     "Pacific/Honolulu",
 ];
 
-/// 1970-01-02 and 2037-12-31: before, zones have offsets of odd seconds; after, rules are guesses.
+/// 1970-01-02 and 2037-12-31: before, zones have offsets of odd seconds; after, options are guesses.
 const FIRST: i64 = 86_400;
 const LAST: i64 = 2_145_830_400;
 

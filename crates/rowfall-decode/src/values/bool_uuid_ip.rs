@@ -2,18 +2,18 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::values::fixed_width::Fixed;
+use crate::values::fixed_width::FixedWidth;
 
 pub struct Bool {
     /// 1 and 0 are taken, too.
     pub digits: bool,
 }
 
-impl Fixed for Bool {
+impl FixedWidth for Bool {
     type Out = u8;
     const ZERO: u8 = 0;
-    const BARE: bool = true;
-    const QUOTED: bool = false;
+    const UNQUOTED: bool = true;
+    const QUOTED_ELEMENT: bool = false;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<u8> {
@@ -29,7 +29,7 @@ impl Fixed for Bool {
 
 pub struct Uuid;
 
-impl Fixed for Uuid {
+impl FixedWidth for Uuid {
     /// Two numbers, the upper one first.
     type Out = [u64; 2];
     const ZERO: [u64; 2] = [0; 2];
@@ -80,7 +80,7 @@ fn utf8(text: &[u8], start: usize, end: usize) -> Option<&str> {
 
 pub struct Ipv4;
 
-impl Fixed for Ipv4 {
+impl FixedWidth for Ipv4 {
     type Out = u32;
     const ZERO: u32 = 0;
 
@@ -92,7 +92,7 @@ impl Fixed for Ipv4 {
 
 pub struct Ipv6;
 
-impl Fixed for Ipv6 {
+impl FixedWidth for Ipv6 {
     type Out = [u8; 16];
     const ZERO: [u8; 16] = [0; 16];
 

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use crate::values::fixed_width::Fixed;
-use crate::values::integer::{Number, upto20};
+use crate::values::fixed_width::FixedWidth;
+use crate::values::integer::{Integer, up_to_20_digits};
 use crate::values::wide_integer::{magnitude, negate, scale};
 
 /// A number taken apart: where its digits before and behind the point are.
@@ -19,8 +19,8 @@ struct Parts {
 fn parts(text: &[u8], start: usize, end: usize, scale: usize) -> Option<Parts> {
     let minus = text[start] == b'-';
     let start = start + usize::from(minus);
-    let cell = text.get(start..end)?;
-    let Some(point) = cell.iter().position(|c| *c == b'.') else {
+    let field = text.get(start..end)?;
+    let Some(point) = field.iter().position(|c| *c == b'.') else {
         return Some(Parts { minus, before: (start, end), behind: (end, end) });
     };
     let (from, mut to) = (start + point + 1, end);
@@ -37,30 +37,34 @@ fn parts(text: &[u8], start: usize, end: usize, scale: usize) -> Option<Parts> {
 }
 
 /// Decimals of 4 and 8 bytes.
-pub struct Small<T> {
+pub struct SmallDecimal<T> {
     scale: usize,
     /// 10^precision: what no value reaches.
     limit: i64,
     kind: PhantomData<T>,
 }
 
-impl<T> Small<T> {
+impl<T> SmallDecimal<T> {
     pub fn new(precision: u8, scale: u8) -> Self {
-        Small { scale: usize::from(scale), limit: 10i64.pow(precision.into()), kind: PhantomData }
+        SmallDecimal {
+            scale: usize::from(scale),
+            limit: 10i64.pow(precision.into()),
+            kind: PhantomData,
+        }
     }
 }
 
-impl<T: TryFrom<i64> + Copy + Number> Fixed for Small<T> {
+impl<T: TryFrom<i64> + Copy + Integer> FixedWidth for SmallDecimal<T> {
     type Out = T;
     const ZERO: T = T::ZERO;
-    const BARE: bool = true;
+    const UNQUOTED: bool = true;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<T> {
         let found = parts(text, start, end, self.scale)?;
         let (from, to) = found.behind;
-        let behind = if from == to { 0 } else { upto20(text, from, to)? };
-        let before = upto20(text, found.before.0, found.before.1)?;
+        let behind = if from == to { 0 } else { up_to_20_digits(text, from, to)? };
+        let before = up_to_20_digits(text, found.before.0, found.before.1)?;
         let whole = before.checked_mul(10u64.pow(self.scale as u32))?;
         let part = behind.checked_mul(10u64.pow((self.scale - (to - from)) as u32))?;
         let value = i64::try_from(whole.checked_add(part)?).ok().filter(|v| *v < self.limit)?;
@@ -69,24 +73,24 @@ impl<T: TryFrom<i64> + Copy + Number> Fixed for Small<T> {
 }
 
 /// Decimals of N x 8 bytes.
-pub struct Wide<const N: usize> {
+pub struct WideDecimal<const N: usize> {
     scale: usize,
     limit: [u64; N],
 }
 
-impl<const N: usize> Wide<N> {
+impl<const N: usize> WideDecimal<N> {
     pub fn new(precision: u8, digits: u8) -> Self {
         let mut one = [0; N];
         one[0] = 1;
         let limit = scale(one, precision.into()).expect("10^76 has 253 bits, 10^38 has 127");
-        Wide { scale: digits.into(), limit }
+        WideDecimal { scale: digits.into(), limit }
     }
 }
 
-impl<const N: usize> Fixed for Wide<N> {
+impl<const N: usize> FixedWidth for WideDecimal<N> {
     type Out = [u64; N];
     const ZERO: [u64; N] = [0; N];
-    const BARE: bool = true;
+    const UNQUOTED: bool = true;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<[u64; N]> {

@@ -1,20 +1,20 @@
 //! The trait of all types whose values have a fixed width.
 
 /// One value of fixed width; `parse` gives None for whatever is not certainly right.
-pub trait Fixed {
+pub trait FixedWidth {
     type Out: Copy;
     const ZERO: Self::Out;
     /// NULL may also be written as nothing or `\N` whatever the spec's `null` is.
-    const LOOSE_NULL: bool = true;
+    const OTHER_NULL_SPELLING: bool = true;
     /// JSON may hold it without quotes.
-    const BARE: bool = false;
+    const UNQUOTED: bool = false;
     /// JSON may hold it in quotes as an element of something else.
-    const QUOTED: bool = true;
+    const QUOTED_ELEMENT: bool = true;
     /// The greatest whole number that is a value, where digits are read like those of an integer.
-    const MOST: Option<u32> = None;
+    const MAX_SHORT: Option<u32> = None;
 
     /// The value of a number that is not greater than `MOST`.
-    fn number(_: u32) -> Self::Out {
+    fn from_short(_: u32) -> Self::Out {
         Self::ZERO
     }
 

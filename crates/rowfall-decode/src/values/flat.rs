@@ -1,91 +1,111 @@
 //! Decodes the fields of a column whose type is not nested: one loop for each type, compiled for it.
 
 use crate::column::Column;
-use crate::text::fields::{Cells, Null, Style};
-use crate::types::{Base, Shape, zone};
-use crate::values::fixed_width::Fixed;
-use crate::values::short_integers::{self, CELLS};
+use crate::text::fields::{Fields, NullMatch, Syntax};
+use crate::types::{BaseType, TimeShape, zone};
+use crate::values::fixed_width::FixedWidth;
+use crate::values::short_integers::{self, GROUP};
 use crate::values::{bool_uuid_ip, decimal, float, integer, string, time, wide_integer};
 
-/// Decode all cells of a column; the row of the first that is declined otherwise.
-pub fn decode<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), usize> {
-    let kind = column.kind.clone();
-    match &kind.base {
-        Base::Int(1, true) => fixed(column, cells, integer::Signed::<i8>::default()),
-        Base::Int(2, true) => fixed(column, cells, integer::Signed::<i16>::default()),
-        Base::Int(4, true) => fixed(column, cells, integer::Signed::<i32>::default()),
-        Base::Int(8, true) => fixed(column, cells, integer::Signed::<i64>::default()),
-        Base::Int(1, false) => fixed(column, cells, integer::Unsigned::<u8>::default()),
-        Base::Int(2, false) => fixed(column, cells, integer::Unsigned::<u16>::default()),
-        Base::Int(4, false) => fixed(column, cells, integer::Unsigned::<u32>::default()),
-        Base::Int(8, false) => fixed(column, cells, integer::Unsigned::<u64>::default()),
-        Base::Int(16, signed) => fixed(column, cells, wide_integer::Int128 { signed: *signed }),
-        Base::Int(_, signed) => fixed(column, cells, wide_integer::Int256 { signed: *signed }),
-        Base::Float32 => fixed(column, cells, float::F32),
-        Base::Float64 => fixed(column, cells, float::F64),
-        Base::Decimal(4, p, s) => fixed(column, cells, decimal::Small::<i32>::new(*p, *s)),
-        Base::Decimal(8, p, s) => fixed(column, cells, decimal::Small::<i64>::new(*p, *s)),
-        Base::Decimal(16, p, s) => fixed(column, cells, decimal::Wide::<2>::new(*p, *s)),
-        Base::Decimal(_, p, s) => fixed(column, cells, decimal::Wide::<4>::new(*p, *s)),
+/// Decode all fields of a column; the row of the first that is declined otherwise.
+pub fn decode<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), usize> {
+    let data_type = column.data_type.clone();
+    match &data_type.base {
+        BaseType::Int(1, true) => decode_fixed(column, fields, integer::Signed::<i8>::default()),
+        BaseType::Int(2, true) => decode_fixed(column, fields, integer::Signed::<i16>::default()),
+        BaseType::Int(4, true) => decode_fixed(column, fields, integer::Signed::<i32>::default()),
+        BaseType::Int(8, true) => decode_fixed(column, fields, integer::Signed::<i64>::default()),
+        BaseType::Int(1, false) => decode_fixed(column, fields, integer::Unsigned::<u8>::default()),
+        BaseType::Int(2, false) => {
+            decode_fixed(column, fields, integer::Unsigned::<u16>::default())
+        }
+        BaseType::Int(4, false) => {
+            decode_fixed(column, fields, integer::Unsigned::<u32>::default())
+        }
+        BaseType::Int(8, false) => {
+            decode_fixed(column, fields, integer::Unsigned::<u64>::default())
+        }
+        BaseType::Int(16, signed) => {
+            decode_fixed(column, fields, wide_integer::Int128 { signed: *signed })
+        }
+        BaseType::Int(_, signed) => {
+            decode_fixed(column, fields, wide_integer::Int256 { signed: *signed })
+        }
+        BaseType::Float32 => decode_fixed(column, fields, float::F32),
+        BaseType::Float64 => decode_fixed(column, fields, float::F64),
+        BaseType::Decimal(4, p, s) => {
+            decode_fixed(column, fields, decimal::SmallDecimal::<i32>::new(*p, *s))
+        }
+        BaseType::Decimal(8, p, s) => {
+            decode_fixed(column, fields, decimal::SmallDecimal::<i64>::new(*p, *s))
+        }
+        BaseType::Decimal(16, p, s) => {
+            decode_fixed(column, fields, decimal::WideDecimal::<2>::new(*p, *s))
+        }
+        BaseType::Decimal(_, p, s) => {
+            decode_fixed(column, fields, decimal::WideDecimal::<4>::new(*p, *s))
+        }
         // As elements of text 1 and 0 are no Bools to some versions of the engine.
-        Base::Bool => {
-            fixed(column, cells, bool_uuid_ip::Bool { digits: C::STYLE != Style::Quoted })
+        BaseType::Bool => {
+            decode_fixed(column, fields, bool_uuid_ip::Bool { digits: C::SYNTAX != Syntax::Quoted })
         }
-        Base::Date => fixed(column, cells, time::Date::default()),
-        Base::Date32 => fixed(column, cells, time::Date32::default()),
-        Base::DateTime(zone) => moments(column, cells, time::DateTime::new(kind.shape), zone),
-        Base::DateTime64(p, zone) => {
-            moments(column, cells, time::DateTime64::new(*p, kind.shape), zone)
+        BaseType::Date => decode_fixed(column, fields, time::Date::default()),
+        BaseType::Date32 => decode_fixed(column, fields, time::Date32::default()),
+        BaseType::DateTime(zone) => {
+            decode_times(column, fields, time::DateTime::new(data_type.shape), zone)
         }
-        Base::Uuid => fixed(column, cells, bool_uuid_ip::Uuid),
-        Base::Ipv4 => fixed(column, cells, bool_uuid_ip::Ipv4),
-        Base::Ipv6 => fixed(column, cells, bool_uuid_ip::Ipv6),
-        Base::Enum(1, elements) => string::enums::<C, i8>(column, cells, elements),
-        Base::Enum(_, elements) => string::enums::<C, i16>(column, cells, elements),
-        Base::FixedString(n) => string::fixed_strings(column, cells, *n),
-        Base::String => string::strings(column, cells),
-        Base::Array(_) | Base::Map(_) | Base::Tuple(..) => {
+        BaseType::DateTime64(p, zone) => {
+            decode_times(column, fields, time::DateTime64::new(*p, data_type.shape), zone)
+        }
+        BaseType::Uuid => decode_fixed(column, fields, bool_uuid_ip::Uuid),
+        BaseType::Ipv4 => decode_fixed(column, fields, bool_uuid_ip::Ipv4),
+        BaseType::Ipv6 => decode_fixed(column, fields, bool_uuid_ip::Ipv6),
+        BaseType::Enum(1, elements) => string::enums::<C, i8>(column, fields, elements),
+        BaseType::Enum(_, elements) => string::enums::<C, i16>(column, fields, elements),
+        BaseType::FixedString(n) => string::fixed_strings(column, fields, *n),
+        BaseType::String => string::strings(column, fields),
+        BaseType::Array(_) | BaseType::Map(_) | BaseType::Tuple(..) => {
             unreachable!("nested::decode takes them")
         }
     }
 }
 
-fn fixed<'a, C: Cells<'a>, P: Fixed>(
+fn decode_fixed<'a, C: Fields<'a>, P: FixedWidth>(
     column: &mut Column,
-    cells: &C,
+    fields: &C,
     parser: P,
 ) -> Result<(), usize> {
-    if column.kind.nullable {
-        run::<C, P, true>(column, cells, parser)
+    if column.data_type.nullable {
+        decode_all::<C, P, true>(column, fields, parser)
     } else {
-        run::<C, P, false>(column, cells, parser)
+        decode_all::<C, P, false>(column, fields, parser)
     }
 }
 
 /// Points in time of UTC, or of a zone; a `Z` behind them says UTC whatever the zone is.
-fn moments<'a, C: Cells<'a>, P: Fixed + time::Moment>(
+fn decode_times<'a, C: Fields<'a>, P: FixedWidth + time::TimePoint>(
     column: &mut Column,
-    cells: &C,
+    fields: &C,
     parser: P,
     zone: &Option<String>,
 ) -> Result<(), usize> {
-    match zone.as_deref().filter(|_| column.kind.shape != Shape::Z) {
-        None => fixed(column, cells, parser),
+    match zone.as_deref().filter(|_| column.data_type.shape != TimeShape::Z) {
+        None => decode_fixed(column, fields, parser),
         Some(name) => {
             let zone = zone::Zone::new(name).expect("checked when the type was parsed");
-            fixed(column, cells, time::Local { parser, zone })
+            decode_fixed(column, fields, time::LocalTime { parser, zone })
         }
     }
 }
 
-/// The loop of all types of fixed width: find the cell, drop its quotes, parse, store.
+/// The loop of all types of fixed width: find the field, drop its quotes, parse, store.
 #[inline(always)]
-fn run<'a, C: Cells<'a>, P: Fixed, const NULLS: bool>(
+fn decode_all<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
     column: &mut Column,
-    cells: &C,
+    fields: &C,
     mut parser: P,
 ) -> Result<(), usize> {
-    let rows = cells.page().rows;
+    let rows = fields.batch().rows;
     let width = size_of::<P::Out>();
     column.data.reserve(rows * width);
     column.nulls.reserve(rows);
@@ -104,31 +124,31 @@ fn run<'a, C: Cells<'a>, P: Fixed, const NULLS: bool>(
             }
         }
     };
-    match P::MOST {
-        Some(most) if C::STYLE != Style::Quoted => {
-            let (mut usual, mut numbers) = (true, [0; CELLS]);
-            for first in (0..rows).step_by(CELLS) {
-                let count = CELLS.min(rows - first);
-                let mut left = u64::MAX >> (CELLS - count);
-                if usual && count == CELLS {
-                    let odd = short_integers::numbers(cells, first, most, &mut numbers);
+    match P::MAX_SHORT {
+        Some(most) if C::SYNTAX != Syntax::Quoted => {
+            let (mut usual, mut numbers) = (true, [0; GROUP]);
+            for first in (0..rows).step_by(GROUP) {
+                let count = GROUP.min(rows - first);
+                let mut left = u64::MAX >> (GROUP - count);
+                if usual && count == GROUP {
+                    let odd = short_integers::decode_group(fields, first, most, &mut numbers);
                     for (n, number) in numbers.into_iter().enumerate() {
-                        put(first + n, (P::number(number), 0));
+                        put(first + n, (P::from_short(number), 0));
                     }
                     left = odd;
                     // Long numbers and NULLs: looking twice is no gain.
-                    usual = odd.count_ones() <= CELLS as u32 / 2;
+                    usual = odd.count_ones() <= GROUP as u32 / 2;
                 }
                 while left != 0 {
                     let row = first + left.trailing_zeros() as usize;
-                    put(row, one::<C, P, NULLS>(cells, &mut parser, row).ok_or(row)?);
+                    put(row, decode_one::<C, P, NULLS>(fields, &mut parser, row).ok_or(row)?);
                     left &= left - 1;
                 }
             }
         }
         _ => {
             for row in 0..rows {
-                put(row, one::<C, P, NULLS>(cells, &mut parser, row).ok_or(row)?);
+                put(row, decode_one::<C, P, NULLS>(fields, &mut parser, row).ok_or(row)?);
             }
         }
     }
@@ -142,39 +162,39 @@ fn run<'a, C: Cells<'a>, P: Fixed, const NULLS: bool>(
     Ok(())
 }
 
-/// The value of a cell and its mark of NULL.
+/// The value of a field and its mark of NULL.
 #[inline(always)]
-fn one<'a, C: Cells<'a>, P: Fixed, const NULLS: bool>(
-    cells: &C,
+fn decode_one<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
+    fields: &C,
     parser: &mut P,
     row: usize,
 ) -> Option<(P::Out, u8)> {
-    let (from, to) = cells.get(row);
-    let (start, end) = cells.unquote(from, to);
+    let (from, to) = fields.bounds(row);
+    let (start, end) = fields.unquoted(from, to);
     let bare = start == from;
-    let fine = match C::STYLE {
-        Style::Csv | Style::Tsv => true,
-        Style::Json => {
+    let fine = match C::SYNTAX {
+        Syntax::Csv | Syntax::Tsv => true,
+        Syntax::Json => {
             if bare {
-                P::BARE
+                P::UNQUOTED
             } else {
-                P::QUOTED || !C::ELEMENTS
+                P::QUOTED_ELEMENT || !C::ELEMENTS
             }
         }
-        Style::Quoted => P::BARE == bare,
+        Syntax::Quoted => P::UNQUOTED == bare,
     };
-    match parser.parse(cells.page().text, start, end) {
+    match parser.parse(fields.batch().text, start, end) {
         Some(value) if fine => Some((value, 0)),
-        _ if NULLS && is_null::<C, P>(cells, from, to) => Some((P::ZERO, 1)),
+        _ if NULLS && is_null::<C, P>(fields, from, to) => Some((P::ZERO, 1)),
         _ => None,
     }
 }
 
 #[inline(never)]
-fn is_null<'a, C: Cells<'a>, P: Fixed>(cells: &C, from: usize, to: usize) -> bool {
-    match cells.null(from, to) {
-        Null::Yes => true,
-        Null::Loose => P::LOOSE_NULL,
-        Null::No => false,
+fn is_null<'a, C: Fields<'a>, P: FixedWidth>(fields: &C, from: usize, to: usize) -> bool {
+    match fields.null_match(from, to) {
+        NullMatch::Yes => true,
+        NullMatch::OtherSpelling => P::OTHER_NULL_SPELLING,
+        NullMatch::No => false,
     }
 }

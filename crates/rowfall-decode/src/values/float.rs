@@ -1,10 +1,10 @@
 //! Floats: exact by one division where the number is short, else by fast-float2.
 
-use crate::text::number::ordinary;
-use crate::values::fixed_width::Fixed;
+use crate::text::number::is_plain_number;
+use crate::values::fixed_width::FixedWidth;
 use crate::values::integer::load8;
 #[cfg(any(test, not(target_arch = "x86_64")))]
-use crate::values::integer::{all_digits, join8};
+use crate::values::integer::{all_digits, join_8_digits};
 
 const POW10: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
@@ -23,7 +23,7 @@ const POW10_INT: [u64; 20] = {
 
 /// A number `mantissa / 10^places`, with its sign.
 #[derive(Debug, PartialEq)]
-struct Short {
+struct ShortNumber {
     minus: bool,
     mantissa: u64,
     places: usize,
@@ -46,7 +46,7 @@ static LAST: [u8; 32] = {
 /// joined in pairs, fours and eights. No branch depends on where the point is.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn short(text: &[u8], start: usize, end: usize) -> Option<Short> {
+fn short(text: &[u8], start: usize, end: usize) -> Option<ShortNumber> {
     use std::arch::x86_64::*;
     let minus = load8(text, start) as u8 == b'-';
     let len = end.wrapping_sub(start + usize::from(minus));
@@ -85,7 +85,7 @@ fn short(text: &[u8], start: usize, end: usize) -> Option<Short> {
         let fours = _mm_packs_epi32(fours, fours);
         let eights = _mm_cvtsi128_si64(_mm_madd_epi16(fours, _mm_set1_epi32(0x0001_2710))) as u64;
         let mantissa = (eights & 0xffff_ffff) * 100_000_000 + (eights >> 32);
-        Some(Short { minus, mantissa, places })
+        Some(ShortNumber { minus, mantissa, places })
     }
 }
 
@@ -102,19 +102,20 @@ fn digits(text: &[u8], at: usize, len: usize) -> Option<u64> {
             return Some(0);
         }
         let v = (load8(text, at) ^ ZEROS) << ((8 - len) * 8);
-        return all_digits(v).then(|| join8(v));
+        return all_digits(v).then(|| join_8_digits(v));
     }
     let high = load8(text, at) ^ ZEROS;
     let low = (load8(text, at + 8) ^ ZEROS) << ((16 - len) * 8);
     // Zeros led `low`, so it is as if it had 8 digits more than it has.
-    let whole = join8(high).wrapping_mul(POW10_INT[len - 8]).wrapping_add(join8(low));
+    let whole =
+        join_8_digits(high).wrapping_mul(POW10_INT[len - 8]).wrapping_add(join_8_digits(low));
     (all_digits(high) && all_digits(low)).then_some(whole)
 }
 
 /// The same by eight bytes at a time, of at most 8 digits before the point.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline(always)]
-fn short_portable(text: &[u8], mut start: usize, end: usize) -> Option<Short> {
+fn short_portable(text: &[u8], mut start: usize, end: usize) -> Option<ShortNumber> {
     let minus = load8(text, start) as u8 == b'-';
     start += usize::from(minus);
     let len = end.wrapping_sub(start);
@@ -126,7 +127,7 @@ fn short_portable(text: &[u8], mut start: usize, end: usize) -> Option<Short> {
         if len == 0 || len > 16 {
             return None;
         }
-        return Some(Short { minus, mantissa: digits(text, start, len)?, places: 0 });
+        return Some(ShortNumber { minus, mantissa: digits(text, start, len)?, places: 0 });
     }
     let places = len - point - 1;
     if point == 0 || text[start + point] != b'.' || places == 0 || places > 16 {
@@ -137,12 +138,12 @@ fn short_portable(text: &[u8], mut start: usize, end: usize) -> Option<Short> {
     if before > 0 && point + places > 19 {
         return None;
     }
-    Some(Short { minus, mantissa: before * POW10_INT[places] + behind, places })
+    Some(ShortNumber { minus, mantissa: before * POW10_INT[places] + behind, places })
 }
 
 /// The nearest f64 (Clinger): both are exact, and a division rounds once.
 #[inline(always)]
-fn nearest(found: &Short) -> Option<f64> {
+fn nearest(found: &ShortNumber) -> Option<f64> {
     let value = found.mantissa as i64 as f64 / POW10.get(found.places)?;
     // The sign is no branch: in many columns it changes from row to row.
     let sign = u64::from(found.minus) << 63;
@@ -151,11 +152,11 @@ fn nearest(found: &Short) -> Option<f64> {
 
 pub struct F64;
 
-impl Fixed for F64 {
+impl FixedWidth for F64 {
     type Out = f64;
     const ZERO: f64 = 0.0;
-    const BARE: bool = true;
-    const LOOSE_NULL: bool = false;
+    const UNQUOTED: bool = true;
+    const OTHER_NULL_SPELLING: bool = false;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<f64> {
@@ -171,7 +172,7 @@ impl Fixed for F64 {
 #[inline(never)]
 fn slow64(text: &[u8], start: usize, end: usize) -> Option<f64> {
     let text = text.get(start..end)?;
-    if !ordinary(text) {
+    if !is_plain_number(text) {
         return None;
     }
     fast_float2::parse::<f64, _>(text).ok().filter(|v| v.is_finite())
@@ -179,11 +180,11 @@ fn slow64(text: &[u8], start: usize, end: usize) -> Option<f64> {
 
 pub struct F32;
 
-impl Fixed for F32 {
+impl FixedWidth for F32 {
     type Out = f32;
     const ZERO: f32 = 0.0;
-    const BARE: bool = true;
-    const LOOSE_NULL: bool = false;
+    const UNQUOTED: bool = true;
+    const OTHER_NULL_SPELLING: bool = false;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<f32> {
@@ -202,7 +203,7 @@ impl Fixed for F32 {
 #[inline(never)]
 fn slow32(text: &[u8], start: usize, end: usize) -> Option<f32> {
     let text = text.get(start..end)?;
-    if !ordinary(text) {
+    if !is_plain_number(text) {
         return None;
     }
     fast_float2::parse::<f32, _>(text).ok().filter(|v| v.is_finite())
@@ -226,7 +227,7 @@ mod tests {
             number in "-?[0-9]{0,12}\\.?[0-9]{0,18}|[-0-9.e]{0,20}|-?[0-9]{1,3}\\.[0-9]{1,4}"
         ) {
             let (text, start, end) = framed(&number);
-            let known = ordinary(number.as_bytes());
+            let known = is_plain_number(number.as_bytes());
             let (narrow, wide) = (F32.parse(&text, start, end), F64.parse(&text, start, end));
             prop_assert_eq!(wide.map(f64::to_bits), known.then(|| number.parse::<f64>().ok())
                 .flatten().filter(|v| v.is_finite()).map(f64::to_bits));

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::values::fixed_width::Fixed;
+use crate::values::fixed_width::FixedWidth;
 
 /// Eight bytes from `at`; `at + 8 <= text.len()` by the padding of the text.
 #[inline(always)]
@@ -16,7 +16,7 @@ pub const ZEROS: u64 = 0x3030_3030_3030_3030;
 
 /// The value of eight bytes of 0 to 9, the first one the most significant.
 #[inline(always)]
-pub fn join8(v: u64) -> u64 {
+pub fn join_8_digits(v: u64) -> u64 {
     // Wrapping: what is no number is multiplied before it is found out.
     let v = v.wrapping_mul(10).wrapping_add(v >> 8) & 0x00ff_00ff_00ff_00ff;
     let v = v.wrapping_mul(100).wrapping_add(v >> 16) & 0x0000_ffff_0000_ffff;
@@ -30,18 +30,18 @@ pub fn all_digits(v: u64) -> bool {
 
 /// The digits of `text[start..start + len]`, 1 <= len <= 8.
 #[inline(always)]
-pub fn upto8(text: &[u8], start: usize, len: usize) -> Option<u64> {
+pub fn up_to_8_digits(text: &[u8], start: usize, len: usize) -> Option<u64> {
     // The bytes behind the digits are shifted out, and the zeros shifted in lead the number.
     let v = (load8(text, start) ^ ZEROS) << ((8 - len) * 8);
-    all_digits(v).then(|| join8(v))
+    all_digits(v).then(|| join_8_digits(v))
 }
 
 /// Any number of digits below 2^64, at most 20.
 #[inline(always)]
-pub fn upto20(text: &[u8], mut start: usize, end: usize) -> Option<u64> {
+pub fn up_to_20_digits(text: &[u8], mut start: usize, end: usize) -> Option<u64> {
     let len = end.wrapping_sub(start);
     if len.wrapping_sub(1) < 8 {
-        return upto8(text, start, len);
+        return up_to_8_digits(text, start, len);
     }
     long(text, &mut start, len)
 }
@@ -52,10 +52,10 @@ fn long(text: &[u8], start: &mut usize, len: usize) -> Option<u64> {
         return None;
     }
     let head = len % 8;
-    let mut value = if head > 0 { upto8(text, *start, head)? } else { 0 };
+    let mut value = if head > 0 { up_to_8_digits(text, *start, head)? } else { 0 };
     let mut at = *start + head;
     while at < *start + len {
-        value = value.checked_mul(100_000_000)?.checked_add(upto8(text, at, 8)?)?;
+        value = value.checked_mul(100_000_000)?.checked_add(up_to_8_digits(text, at, 8)?)?;
         at += 8;
     }
     Some(value)
@@ -64,41 +64,41 @@ fn long(text: &[u8], start: &mut usize, len: usize) -> Option<u64> {
 #[derive(Default)]
 pub struct Unsigned<T>(PhantomData<T>);
 
-impl<T: TryFrom<u64> + Copy + Default + Number> Fixed for Unsigned<T> {
+impl<T: TryFrom<u64> + Copy + Default + Integer> FixedWidth for Unsigned<T> {
     type Out = T;
     const ZERO: T = T::ZERO;
-    const BARE: bool = true;
-    const MOST: Option<u32> = Some(T::MOST);
+    const UNQUOTED: bool = true;
+    const MAX_SHORT: Option<u32> = Some(T::MAX_SHORT);
 
     #[inline(always)]
-    fn number(number: u32) -> T {
-        T::number(number)
+    fn from_short(number: u32) -> T {
+        T::from_short(number)
     }
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<T> {
-        T::try_from(upto20(text, start, end)?).ok()
+        T::try_from(up_to_20_digits(text, start, end)?).ok()
     }
 }
 
 #[derive(Default)]
 pub struct Signed<T>(PhantomData<T>);
 
-impl<T: TryFrom<i64> + Copy + Default + Number> Fixed for Signed<T> {
+impl<T: TryFrom<i64> + Copy + Default + Integer> FixedWidth for Signed<T> {
     type Out = T;
     const ZERO: T = T::ZERO;
-    const BARE: bool = true;
-    const MOST: Option<u32> = Some(T::MOST);
+    const UNQUOTED: bool = true;
+    const MAX_SHORT: Option<u32> = Some(T::MAX_SHORT);
 
     #[inline(always)]
-    fn number(number: u32) -> T {
-        T::number(number)
+    fn from_short(number: u32) -> T {
+        T::from_short(number)
     }
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<T> {
         let minus = load8(text, start) as u8 == b'-';
-        let size = upto20(text, start + usize::from(minus), end)?;
+        let size = up_to_20_digits(text, start + usize::from(minus), end)?;
         // -2^63 is the one number whose size is no i64.
         let value = if minus { 0i64.wrapping_sub(size as i64) } else { size as i64 };
         if value != 0 && (value < 0) != minus {
@@ -108,21 +108,21 @@ impl<T: TryFrom<i64> + Copy + Default + Number> Fixed for Signed<T> {
     }
 }
 
-pub trait Number {
+pub trait Integer {
     const ZERO: Self;
     /// The greatest value, or the greatest u32 if that is less.
-    const MOST: u32;
+    const MAX_SHORT: u32;
     /// One that is not greater.
-    fn number(number: u32) -> Self;
+    fn from_short(number: u32) -> Self;
 }
 
 macro_rules! number {
-    ($($t:ty),*) => { $(impl Number for $t {
+    ($($t:ty),*) => { $(impl Integer for $t {
         const ZERO: $t = 0;
-        const MOST: u32 = if <$t>::MAX as u64 > u32::MAX as u64 { u32::MAX } else { <$t>::MAX as u32 };
+        const MAX_SHORT: u32 = if <$t>::MAX as u64 > u32::MAX as u64 { u32::MAX } else { <$t>::MAX as u32 };
 
         #[inline(always)]
-        fn number(number: u32) -> $t {
+        fn from_short(number: u32) -> $t {
             number as $t
         }
     })* };

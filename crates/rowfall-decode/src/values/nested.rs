@@ -1,164 +1,177 @@
-//! Arrays, tuples and maps: the cells are taken apart first, then all elements of one kind are
-//! decoded at once, as if they were the cells of a column.
+//! Arrays, tuples and maps: the fields are taken apart first, then all elements of one kind are
+//! decoded at once, as if they were the fields of a column.
 
 use crate::column::Column;
 use crate::input::buffer::{FRONT, PAD};
 use crate::text::escapes::unescape;
-use crate::text::fields::{Cells, Delimited, Null, Page, Span, Style};
-use crate::text::json::value::value;
-use crate::types::Base;
+use crate::text::fields::{DelimitedFields, Fields, NullMatch, RowBatch, Span, Syntax};
+use crate::text::json::value::value_end;
+use crate::types::BaseType;
 use crate::values::flat;
 
 /// Where the elements of a column stand; those of nested types are in its parts.
-struct Spots {
+struct ElementSpans {
     spans: Vec<Span>,
-    parts: Vec<Spots>,
+    children: Vec<ElementSpans>,
 }
 
-impl Spots {
-    fn of(column: &Column) -> Spots {
-        Spots { spans: Vec::new(), parts: column.parts.iter().map(Spots::of).collect() }
+impl ElementSpans {
+    fn of(column: &Column) -> ElementSpans {
+        ElementSpans {
+            spans: Vec::new(),
+            children: column.children.iter().map(ElementSpans::of).collect(),
+        }
     }
 }
 
-/// Decode all cells of a column; the row of the first that is declined otherwise.
-pub fn decode<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), usize> {
-    match column.kind.base {
-        Base::Array(_) | Base::Map(_) | Base::Tuple(..) => nested(column, cells),
-        _ => flat::decode(column, cells),
+/// Decode all fields of a column; the row of the first that is declined otherwise.
+pub fn decode<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), usize> {
+    match column.data_type.base {
+        BaseType::Array(_) | BaseType::Map(_) | BaseType::Tuple(..) => {
+            decode_nested(column, fields)
+        }
+        _ => flat::decode(column, fields),
     }
 }
 
-fn nested<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), usize> {
-    let page = cells.page();
-    if C::STYLE == Style::Csv && page.rules.apart && matches!(column.kind.base, Base::Tuple(..)) {
-        return apart(column, cells);
+fn decode_nested<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), usize> {
+    let batch = fields.batch();
+    if C::SYNTAX == Syntax::Csv
+        && batch.options.tuples_apart
+        && matches!(column.data_type.base, BaseType::Tuple(..))
+    {
+        return decode_tuple_fields(column, fields);
     }
-    let mut ends = Vec::with_capacity(page.rows);
+    let mut ends = Vec::with_capacity(batch.rows);
     let content = |row: usize| {
-        let (from, to) = cells.get(row);
-        if C::STYLE == Style::Json { (from, to) } else { cells.unquote(from, to) }
+        let (from, to) = fields.bounds(row);
+        if C::SYNTAX == Syntax::Json { (from, to) } else { fields.unquoted(from, to) }
     };
-    if C::STYLE == Style::Json {
-        let walk = Walk::<true> { text: page.text, at: 0, end: 0, escapes: page.escapes };
-        return walk.all(column, page, &mut ends, content);
+    if C::SYNTAX == Syntax::Json {
+        let parser =
+            NestedParser::<true> { text: batch.text, at: 0, end: 0, escapes: batch.escapes };
+        return parser.parse_all(column, batch, &mut ends, content);
     }
-    if C::STYLE == Style::Csv && page.escapes {
+    if C::SYNTAX == Syntax::Csv && batch.escapes {
         // The doubled quotes of CSV stand for one each, before anybody looks at the array.
         let mut text = vec![0; FRONT];
-        let mut starts = Vec::with_capacity(page.rows + 1);
-        for row in 0..page.rows {
+        let mut starts = Vec::with_capacity(batch.rows + 1);
+        for row in 0..batch.rows {
             let (start, end) = content(row);
             starts.push(text.len());
-            unescape(Style::Csv, &page.text[start..end], &mut text).ok_or(row)?;
+            unescape(Syntax::Csv, &batch.text[start..end], &mut text).ok_or(row)?;
         }
         starts.push(text.len());
         text.resize(text.len() + PAD, 0);
-        let walk = Walk::<false> { text: &text, at: 0, end: 0, escapes: false };
-        return walk.all(column, page, &mut ends, |row| (starts[row], starts[row + 1]));
+        let parser = NestedParser::<false> { text: &text, at: 0, end: 0, escapes: false };
+        return parser.parse_all(column, batch, &mut ends, |row| (starts[row], starts[row + 1]));
     }
-    let walk = Walk::<false> { text: page.text, at: 0, end: 0, escapes: false };
-    walk.all(column, page, &mut ends, content)
+    let parser = NestedParser::<false> { text: batch.text, at: 0, end: 0, escapes: false };
+    parser.parse_all(column, batch, &mut ends, content)
 }
 
-/// Decode tuples of CSV whose elements are cells of their own; the first row with one that is
+/// Decode tuples of CSV whose elements are fields of their own; the first row with one that is
 /// declined otherwise.
-fn apart<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), usize> {
+fn decode_tuple_fields<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), usize> {
     let (mut at, mut bad) = (0, None::<usize>);
-    for part in &mut column.parts {
-        let mut own = cells.beside(at).expect("CSV has places");
-        at += part.kind.fields();
-        let odd = if part.kind.fields() > 1 { None } else { unlike_a_column(part, &own) };
-        own.page.rows = odd.unwrap_or(own.page.rows);
-        if let Some(row) = decode(part, &own).err().or(odd) {
+    for child in &mut column.children {
+        let mut own = fields.fields_after(at).expect("CSV has places");
+        at += child.data_type.fields();
+        let odd =
+            if child.data_type.fields() > 1 { None } else { first_unlike_column(child, &own) };
+        own.batch.rows = odd.unwrap_or(own.batch.rows);
+        if let Some(row) = decode(child, &own).err().or(odd) {
             bad = Some(bad.map_or(row, |known| known.min(row)));
         }
     }
     bad.map_or(Ok(()), Err)
 }
 
-/// The first row whose cell the engine reads in another way as an element than as a column.
-fn unlike_a_column(part: &Column, cells: &Delimited<'_, true>) -> Option<usize> {
-    (0..cells.page.rows).find(|&row| {
-        let (from, to) = cells.get(row);
-        match cells.page.text[from] {
+/// The first row whose field the engine reads in another way as an element than as a column.
+fn first_unlike_column(child: &Column, fields: &DelimitedFields<'_, true>) -> Option<usize> {
+    (0..fields.batch.rows).find(|&row| {
+        let (from, to) = fields.bounds(row);
+        match fields.batch.text[from] {
             // It skips blanks before elements, and a line end is one: of the next line it would
             // take the first field.
             b' ' | b'\t' | 11 | 12 | b'\r' | b'\n' => true,
             // A column of Bools is read as text, an element is not.
-            b'"' => part.kind.base == Base::Bool,
-            _ => part.kind.nullable && cells.null(from, to) == Null::Loose,
+            b'"' => child.data_type.base == BaseType::Bool,
+            _ => {
+                child.data_type.nullable && fields.null_match(from, to) == NullMatch::OtherSpelling
+            }
         }
     })
 }
 
-/// A look at one cell after the other: `text[at..end]` is what is left of it.
-struct Walk<'a, const JSON: bool> {
+/// A look at one field after the other: `text[at..end]` is what is left of it.
+struct NestedParser<'a, const JSON: bool> {
     text: &'a [u8],
     at: usize,
     end: usize,
     escapes: bool,
 }
 
-impl<const JSON: bool> Walk<'_, JSON> {
-    /// Take all cells apart and decode their elements. Rows of ends behind the first bad one are
+impl<const JSON: bool> NestedParser<'_, JSON> {
+    /// Take all fields apart and decode their elements. Rows of ends behind the first bad one are
     /// not looked at.
-    fn all(
+    fn parse_all(
         mut self,
         column: &mut Column,
-        page: &Page<'_>,
+        batch: &RowBatch<'_>,
         ends: &mut Vec<u32>,
         content: impl Fn(usize) -> (usize, usize),
     ) -> Result<(), usize> {
-        let mut spots = Spots::of(column);
+        let mut spans_of = ElementSpans::of(column);
         let mut bad = None;
-        for row in 0..page.rows {
+        for row in 0..batch.rows {
             (self.at, self.end) = content(row);
             ends.push(self.end as u32);
-            if self.value(column, &mut spots).is_none() || self.at != self.end {
+            if self.value(column, &mut spans_of).is_none() || self.at != self.end {
                 bad = Some(row);
                 break;
             }
         }
-        let page = Page { text: self.text, escapes: self.escapes, width: 1, order: &[], ..*page };
-        // A cell that could not be taken apart may stand behind one whose element is wrong.
-        match (elements::<JSON>(column, spots, &page, ends), bad) {
+        let batch =
+            RowBatch { text: self.text, escapes: self.escapes, width: 1, order: &[], ..*batch };
+        // A field that could not be taken apart may stand behind one whose element is wrong.
+        match (decode_elements::<JSON>(column, spans_of, &batch, ends), bad) {
             (Some(row), Some(other)) => Err(row.min(other)),
             (None, None) => Ok(()),
             (row, other) => Err(row.or(other).unwrap_or(0)),
         }
     }
 
-    fn value(&mut self, column: &mut Column, spots: &mut Spots) -> Option<()> {
-        let Column { kind, parts, data, .. } = column;
-        match (&kind.base, &mut parts[..], &mut spots.parts[..]) {
-            (Base::Array(_), [part], [spot]) => {
+    fn value(&mut self, column: &mut Column, spans_of: &mut ElementSpans) -> Option<()> {
+        let Column { data_type, children, data, .. } = column;
+        match (&data_type.base, &mut children[..], &mut spans_of.children[..]) {
+            (BaseType::Array(_), [child], [span_of]) => {
                 self.byte(b'[')?;
-                let count = self.list(b']', |walk| walk.value(part, spot))?;
+                let count = self.list(b']', |parser| parser.value(child, span_of))?;
                 add_offset(data, count);
             }
-            (Base::Map(_), [key, value], [at_key, at_value]) => {
+            (BaseType::Map(_), [key, value], [at_key, at_value]) => {
                 self.byte(b'{')?;
-                let count = self.list(b'}', |walk| {
-                    if JSON && walk.peek() != b'"' {
+                let count = self.list(b'}', |parser| {
+                    if JSON && parser.peek() != b'"' {
                         return None;
                     }
-                    walk.value(key, at_key)?;
-                    walk.colon()?;
-                    walk.value(value, at_value)
+                    parser.value(key, at_key)?;
+                    parser.colon()?;
+                    parser.value(value, at_value)
                 })?;
                 add_offset(data, count);
             }
-            (Base::Tuple(_, names), parts, spots) if JSON && !names.is_empty() => {
-                self.object(names, parts, spots)?;
+            (BaseType::Tuple(_, names), children, spans_of) if JSON && !names.is_empty() => {
+                self.object(names, children, spans_of)?;
             }
-            (Base::Tuple(..), parts, spots) => {
+            (BaseType::Tuple(..), children, spans_of) => {
                 let (open, close) = if JSON { (b'[', b']') } else { (b'(', b')') };
                 self.byte(open)?;
-                let mut next = parts.iter_mut().zip(spots);
-                self.list(close, |walk| {
-                    let (part, spot) = next.next()?;
-                    walk.value(part, spot)
+                let mut next = children.iter_mut().zip(spans_of);
+                self.list(close, |parser| {
+                    let (child, span_of) = next.next()?;
+                    parser.value(child, span_of)
                 })?;
                 if next.next().is_some() {
                     return None;
@@ -167,7 +180,7 @@ impl<const JSON: bool> Walk<'_, JSON> {
             _ => {
                 let start = self.at;
                 self.scalar()?;
-                spots.spans.push((start as u32, self.at as u32));
+                spans_of.spans.push((start as u32, self.at as u32));
             }
         }
         Some(())
@@ -177,18 +190,18 @@ impl<const JSON: bool> Walk<'_, JSON> {
     fn object(
         &mut self,
         names: &[Vec<u8>],
-        parts: &mut [Column],
-        spots: &mut [Spots],
+        children: &mut [Column],
+        spans_of: &mut [ElementSpans],
     ) -> Option<()> {
         let (mut next, mut seen) = (0, 0u64);
         self.byte(b'{')?;
-        let count = self.list(b'}', |walk| {
-            let start = walk.at;
-            if walk.peek() != b'"' {
+        let count = self.list(b'}', |parser| {
+            let start = parser.at;
+            if parser.peek() != b'"' {
                 return None;
             }
-            walk.scalar()?;
-            let name = &walk.text[start + 1..walk.at - 1];
+            parser.scalar()?;
+            let name = &parser.text[start + 1..parser.at - 1];
             // Most objects have their keys in the order of the type.
             let found = match names.get(next) {
                 Some(expected) if expected == name => next,
@@ -199,8 +212,8 @@ impl<const JSON: bool> Walk<'_, JSON> {
                 return None;
             }
             seen |= 1 << found;
-            walk.colon()?;
-            walk.value(&mut parts[found], &mut spots[found])
+            parser.colon()?;
+            parser.value(&mut children[found], &mut spans_of[found])
         })?;
         (count == names.len() as u64).then_some(())
     }
@@ -234,7 +247,7 @@ impl<const JSON: bool> Walk<'_, JSON> {
     #[inline(always)]
     fn scalar(&mut self) -> Option<()> {
         if JSON {
-            let end = value(self.text, self.at, &mut self.escapes).ok()?;
+            let end = value_end(self.text, self.at, &mut self.escapes).ok()?;
             self.at = end;
             return (end <= self.end).then_some(());
         }
@@ -262,7 +275,7 @@ impl<const JSON: bool> Walk<'_, JSON> {
         }
     }
 
-    /// The next byte, 0 at the end of the cell.
+    /// The next byte, 0 at the end of the field.
     #[inline(always)]
     fn peek(&self) -> u8 {
         if self.at < self.end { self.text[self.at] } else { 0 }
@@ -296,63 +309,65 @@ fn add_offset(offsets: &mut Vec<u8>, count: u64) {
 }
 
 /// Decode what was found, kind by kind; the first row of which some element is declined.
-fn elements<const JSON: bool>(
+fn decode_elements<const JSON: bool>(
     column: &mut Column,
-    spots: Spots,
-    page: &Page<'_>,
+    spans_of: ElementSpans,
+    batch: &RowBatch<'_>,
     ends: &[u32],
 ) -> Option<usize> {
-    if !column.parts.is_empty() {
-        let parts = column.parts.iter_mut().zip(spots.parts);
-        return parts.filter_map(|(part, spots)| elements::<JSON>(part, spots, page, ends)).min();
+    if !column.children.is_empty() {
+        let children = column.children.iter_mut().zip(spans_of.children);
+        return children
+            .filter_map(|(child, spans_of)| decode_elements::<JSON>(child, spans_of, batch, ends))
+            .min();
     }
-    let spans = &spots.spans[..];
-    let cells = Elements::<JSON> { page: Page { rows: spans.len(), ..*page }, spans };
-    let wrong = flat::decode(column, &cells).err()?;
+    let spans = &spans_of.spans[..];
+    let fields = ElementFields::<JSON> { batch: RowBatch { rows: spans.len(), ..*batch }, spans };
+    let wrong = flat::decode(column, &fields).err()?;
     let row = ends.partition_point(|end| *end <= spans[wrong].0);
     // Where rows are read in another order, any of them will do: they are read again.
     Some(row.min(ends.len() - 1))
 }
 
-/// The elements of one kind as cells.
-struct Elements<'a, const JSON: bool> {
-    page: Page<'a>,
+/// The elements of one kind as fields.
+struct ElementFields<'a, const JSON: bool> {
+    batch: RowBatch<'a>,
     spans: &'a [Span],
 }
 
-impl<'a, const JSON: bool> Cells<'a> for Elements<'a, JSON> {
-    const STYLE: Style = if JSON { Style::Json } else { Style::Quoted };
+impl<'a, const JSON: bool> Fields<'a> for ElementFields<'a, JSON> {
+    const SYNTAX: Syntax = if JSON { Syntax::Json } else { Syntax::Quoted };
     const ELEMENTS: bool = true;
 
     #[inline(always)]
-    fn page(&self) -> &Page<'a> {
-        &self.page
+    fn batch(&self) -> &RowBatch<'a> {
+        &self.batch
     }
 
-    fn page_mut(&mut self) -> &mut Page<'a> {
-        &mut self.page
+    fn batch_mut(&mut self) -> &mut RowBatch<'a> {
+        &mut self.batch
     }
 
-    fn choose(&mut self, _: usize) {}
+    fn select_column(&mut self, _: usize) {}
 
     #[inline(always)]
-    fn get(&self, number: usize) -> (usize, usize) {
+    fn bounds(&self, number: usize) -> (usize, usize) {
         let (start, end) = self.spans[number];
         (start as usize, end as usize)
     }
 
     #[inline(always)]
-    fn unquote(&self, from: usize, to: usize) -> (usize, usize) {
-        let quoted = usize::from(self.page.text[from] == if JSON { b'"' } else { b'\'' });
+    fn unquoted(&self, from: usize, to: usize) -> (usize, usize) {
+        let quoted = usize::from(self.batch.text[from] == if JSON { b'"' } else { b'\'' });
         (from + quoted, to - quoted)
     }
 
-    fn null(&self, from: usize, to: usize) -> Null {
+    fn null_match(&self, from: usize, to: usize) -> NullMatch {
         let word: &[u8] = if JSON { b"null" } else { b"NULL" };
-        if &self.page.text[from..to] == word { Null::Yes } else { Null::No }
+        if &self.batch.text[from..to] == word { NullMatch::Yes } else { NullMatch::No }
     }
 
-    fn span(&self) -> usize {
+    fn text_bytes(&self) -> usize {
         self.spans.iter().map(|s| (s.1 - s.0) as usize).sum()
     }
 }

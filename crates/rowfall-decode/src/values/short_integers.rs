@@ -1,46 +1,46 @@
-//! Short whole numbers, many cells at once: a cell costs its look-up and eight bytes that are put
+//! Short whole numbers, many fields at once: a field costs its look-up and eight bytes that are put
 //! aside, then the digits of eight numbers are joined by seven instructions.
 
 use crate::simd::Simd;
-use crate::text::fields::Cells;
-use crate::values::integer::{ZEROS, all_digits, join8, load8};
+use crate::text::fields::Fields;
+use crate::values::integer::{ZEROS, all_digits, join_8_digits, load8};
 
-/// Cells that are looked at together: as many as the bits of a mask.
-pub const CELLS: usize = 64;
+/// Fields that are looked at together: as many as the bits of a mask.
+pub const GROUP: usize = 64;
 
-/// Digits of cells, right-aligned: each byte 0 to 9, or greater where the cell is something else.
-type Words = [u64; CELLS];
+/// Digits of fields, right-aligned: each byte 0 to 9, or greater where the field is something else.
+type Words = [u64; GROUP];
 
-/// The numbers of `CELLS` cells from row `first` on to `out`, and a bit for each cell that is
+/// The numbers of `GROUP` fields from row `first` on to `out`, and a bit for each field that is
 /// something else than one to eight digits, or greater than `most`.
 #[inline(always)]
-pub fn numbers<'a, C: Cells<'a>>(
-    cells: &C,
+pub fn decode_group<'a, C: Fields<'a>>(
+    fields: &C,
     first: usize,
     most: u32,
-    out: &mut [u32; CELLS],
+    out: &mut [u32; GROUP],
 ) -> u64 {
-    let page = cells.page();
-    let mut words: Words = [0; CELLS];
-    match cells.plain() {
+    let batch = fields.batch();
+    let mut words: Words = [0; GROUP];
+    match fields.unquoted_index() {
         Some((index, place, step)) => {
-            let index = &index[first * step + place..][..(CELLS - 1) * step + 2];
+            let index = &index[first * step + place..][..(GROUP - 1) * step + 2];
             for (n, word) in words.iter_mut().enumerate() {
-                // SAFETY: n < CELLS, so that n * step + 1 is within the slice.
+                // SAFETY: n < GROUP, so that n * step + 1 is within the slice.
                 let (before, end) =
                     unsafe { (*index.get_unchecked(n * step), *index.get_unchecked(n * step + 1)) };
-                *word = digits(page.text, before as usize + 1, end as usize);
+                *word = digits(batch.text, before as usize + 1, end as usize);
             }
         }
         None => {
             for (n, word) in words.iter_mut().enumerate() {
-                let (from, to) = cells.get(first + n);
-                let (start, end) = cells.unquote(from, to);
-                *word = digits(page.text, start, end);
+                let (from, to) = fields.bounds(first + n);
+                let (start, end) = fields.unquoted(from, to);
+                *word = digits(batch.text, start, end);
             }
         }
     }
-    match page.rules.simd {
+    match batch.options.simd {
         Simd::Scalar => join(&words, most, out),
         // SAFETY: `Simd::choose` has found AVX2, which is part of both.
         #[cfg(target_arch = "x86_64")]
@@ -48,7 +48,7 @@ pub fn numbers<'a, C: Cells<'a>>(
     }
 }
 
-/// The bytes of a cell, zeros before them; all ones where it is empty or longer.
+/// The bytes of a field, zeros before them; all ones where it is empty or longer.
 #[inline(always)]
 fn digits(text: &[u8], start: usize, end: usize) -> u64 {
     let len = end.wrapping_sub(start);
@@ -56,10 +56,10 @@ fn digits(text: &[u8], start: usize, end: usize) -> u64 {
     if len.wrapping_sub(1) < 8 { word } else { u64::MAX }
 }
 
-fn join(words: &Words, most: u32, out: &mut [u32; CELLS]) -> u64 {
+fn join(words: &Words, most: u32, out: &mut [u32; GROUP]) -> u64 {
     let mut odd = 0;
     for (n, (word, number)) in words.iter().zip(out).enumerate() {
-        *number = join8(*word) as u32;
+        *number = join_8_digits(*word) as u32;
         odd |= u64::from(!all_digits(*word) || *number > most) << n;
     }
     odd
@@ -68,7 +68,7 @@ fn join(words: &Words, most: u32, out: &mut [u32; CELLS]) -> u64 {
 /// SAFETY: on a CPU with AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn join_avx2(words: &Words, most: u32, out: &mut [u32; CELLS]) -> u64 {
+unsafe fn join_avx2(words: &Words, most: u32, out: &mut [u32; GROUP]) -> u64 {
     use std::arch::x86_64::*;
     let nine = _mm256_set1_epi8(9);
     let most = _mm256_set1_epi32(most.min(i32::MAX as u32) as i32);
@@ -109,8 +109,8 @@ mod tests {
         /// Words of digits, some with other bytes among them, some greater than the most.
         #[test]
         fn all_instructions_find_the_same(
-            digits in prop::collection::vec(0..100_000_000u32, CELLS),
-            strange in prop::collection::vec((0..CELLS, 0..8usize, 10u8..), 0..20),
+            digits in prop::collection::vec(0..100_000_000u32, GROUP),
+            strange in prop::collection::vec((0..GROUP, 0..8usize, 10u8..), 0..20),
             most in prop_oneof![Just(127), Just(255), Just(65_535), Just(u32::MAX)],
         ) {
             let mut words: Words = std::array::from_fn(|n| {
@@ -120,9 +120,9 @@ mod tests {
             for &(n, byte, value) in &strange {
                 words[n] |= u64::from(value) << (8 * byte);
             }
-            let (mut plain, mut wide) = ([0; CELLS], [0; CELLS]);
+            let (mut plain, mut wide) = ([0; GROUP], [0; GROUP]);
             let odd = join(&words, most, &mut plain);
-            for n in 0..CELLS {
+            for n in 0..GROUP {
                 let fine = strange.iter().all(|(m, ..)| *m != n) && digits[n] >> (n % 27) <= most;
                 prop_assert_eq!(odd >> n & 1 == 0, fine);
                 prop_assert!(!fine || plain[n] == digits[n] >> (n % 27));
@@ -131,7 +131,7 @@ mod tests {
             if Simd::choose("avx2").is_some() {
                 // SAFETY: just looked for.
                 prop_assert_eq!(unsafe { join_avx2(&words, most, &mut wide) }, odd);
-                for n in (0..CELLS).filter(|n| odd >> n & 1 == 0) {
+                for n in (0..GROUP).filter(|n| odd >> n & 1 == 0) {
                     prop_assert_eq!(wide[n], plain[n]);
                 }
             }

@@ -5,18 +5,18 @@ use std::collections::HashMap;
 use crate::column::Column;
 use crate::column::strings::put_length;
 use crate::text::escapes::unescape;
-use crate::text::fields::{Cells, Style};
+use crate::text::fields::{Fields, Syntax};
 
-/// What a text cell turned out to be.
-enum Found<'a> {
+/// What a text field turned out to be.
+enum StringField<'a> {
     Null,
     Plain(usize, usize),
     Unescaped(&'a [u8]),
 }
 
-/// What cells of a column have to be looked at for.
+/// What fields of a column have to be looked at for.
 #[derive(Clone, Copy)]
-struct Care {
+struct Checks {
     nullable: bool,
     /// Without quotes they may be NULL or have blanks around them.
     bare: bool,
@@ -24,47 +24,47 @@ struct Care {
     inside: bool,
 }
 
-impl Care {
-    fn of<'t, C: Cells<'t>>(cells: &C, nullable: bool) -> Care {
-        let page = cells.page();
-        Care {
+impl Checks {
+    fn of<'t, C: Fields<'t>>(fields: &C, nullable: bool) -> Checks {
+        let batch = fields.batch();
+        Checks {
             nullable,
-            bare: (nullable && page.rules.null_is_empty) || page.rules.trim,
-            inside: page.escapes || (page.broken && !page.rules.breaks),
+            bare: (nullable && batch.options.null_is_empty) || batch.options.trim,
+            inside: batch.escapes || (batch.has_line_breaks && !batch.options.line_breaks),
         }
     }
 }
 
-/// Look at a cell in every way that text can be unusual.
+/// Look at a field in every way that text can be unusual.
 #[inline(always)]
-fn look<'a, 't, C: Cells<'t>>(
-    cells: &C,
+fn read_field<'a, 't, C: Fields<'t>>(
+    fields: &C,
     row: usize,
-    Care { nullable, bare, inside }: Care,
+    Checks { nullable, bare, inside }: Checks,
     scratch: &'a mut Vec<u8>,
-) -> Option<Found<'a>> {
-    let text = cells.page().text;
-    let (from, to) = cells.get(row);
-    let (start, end) = cells.unquote(from, to);
+) -> Option<StringField<'a>> {
+    let text = fields.batch().text;
+    let (from, to) = fields.bounds(row);
+    let (start, end) = fields.unquoted(from, to);
     let quoted = start != from;
-    if C::STYLE == Style::Json && !quoted {
+    if C::SYNTAX == Syntax::Json && !quoted {
         let null = from == 0 || &text[from..to] == b"null";
-        return (nullable && null).then_some(Found::Null);
+        return (nullable && null).then_some(StringField::Null);
     }
-    if C::STYLE == Style::Quoted && !quoted {
-        return (nullable && &text[from..to] == b"NULL").then_some(Found::Null);
+    if C::SYNTAX == Syntax::Quoted && !quoted {
+        return (nullable && &text[from..to] == b"NULL").then_some(StringField::Null);
     }
-    if matches!(C::STYLE, Style::Csv | Style::Tsv) {
+    if matches!(C::SYNTAX, Syntax::Csv | Syntax::Tsv) {
         if end - start == 2 && text[start] == b'\\' && text[start + 1] == b'N' {
             // What the engine makes of a quoted one depends on its settings.
-            return (nullable && !quoted).then_some(Found::Null);
+            return (nullable && !quoted).then_some(StringField::Null);
         }
-        if C::STYLE == Style::Csv && !quoted && bare {
-            if start == end && nullable && cells.page().rules.null_is_empty {
-                return Some(Found::Null);
+        if C::SYNTAX == Syntax::Csv && !quoted && bare {
+            if start == end && nullable && fields.batch().options.null_is_empty {
+                return Some(StringField::Null);
             }
             if start < end
-                && cells.page().rules.trim
+                && fields.batch().options.trim
                 && (blank(text[start]) || blank(text[end - 1]))
             {
                 return None;
@@ -72,20 +72,23 @@ fn look<'a, 't, C: Cells<'t>>(
         }
     }
     if !inside {
-        return Some(Found::Plain(start, end));
+        return Some(StringField::Plain(start, end));
     }
-    if cells.page().broken && !cells.page().rules.breaks && text[start..end].contains(&b'\n') {
+    if fields.batch().has_line_breaks
+        && !fields.batch().options.line_breaks
+        && text[start..end].contains(&b'\n')
+    {
         return None;
     }
-    if cells.page().escapes && (C::STYLE != Style::Csv || quoted) {
-        let mark = if C::STYLE == Style::Csv { b'"' } else { b'\\' };
+    if fields.batch().escapes && (C::SYNTAX != Syntax::Csv || quoted) {
+        let mark = if C::SYNTAX == Syntax::Csv { b'"' } else { b'\\' };
         if text[start..end].contains(&mark) {
             scratch.clear();
-            unescape(C::STYLE, &text[start..end], scratch)?;
-            return Some(Found::Unescaped(scratch));
+            unescape(C::SYNTAX, &text[start..end], scratch)?;
+            return Some(StringField::Unescaped(scratch));
         }
     }
-    Some(Found::Plain(start, end))
+    Some(StringField::Plain(start, end))
 }
 
 #[inline(always)]
@@ -94,17 +97,17 @@ fn blank(byte: u8) -> bool {
 }
 
 /// Strings: each one copied behind its length, 16 bytes at once where it is short.
-pub fn strings<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), usize> {
-    let nullable = column.kind.nullable;
-    let care = Care::of(cells, nullable);
-    let rows = cells.page().rows;
-    let text = cells.page().text;
+pub fn strings<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), usize> {
+    let nullable = column.data_type.nullable;
+    let checks = Checks::of(fields, nullable);
+    let rows = fields.batch().rows;
+    let text = fields.batch().text;
     let mut scratch = Vec::new();
     if rows == 0 {
         return Ok(());
     }
-    // All cells together are no longer than the text they stand in; each has its length before it.
-    let most = cells.span() + rows * 10 + 64;
+    // All fields together are no longer than the text they stand in; each has its length before it.
+    let most = fields.text_bytes() + rows * 10 + 64;
     column.data.reserve(most);
     let base = column.data.as_mut_ptr();
     let mut at = column.data.len();
@@ -114,13 +117,13 @@ pub fn strings<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), u
     column.sizes.resize(kept + if column.keeps_sizes { rows } else { 0 }, 0);
     let (nulls, sizes) = (&mut column.nulls[used..], &mut column.sizes[kept..]);
     for row in 0..rows {
-        let found = look(cells, row, care, &mut scratch);
+        let found = read_field(fields, row, checks, &mut scratch);
         let start = at;
-        // SAFETY: `most` bytes were reserved: 10 a row, the cells' own, and 64 more. Unescaped
-        // text is shorter than its cell. 64 bytes are readable behind any position of the text.
+        // SAFETY: `most` bytes were reserved: 10 a row, the fields' own, and 64 more. Unescaped
+        // text is shorter than its field. 64 bytes are readable behind any position of the text.
         unsafe {
             match found {
-                Some(Found::Plain(from, end)) => {
+                Some(StringField::Plain(from, end)) => {
                     let len = end - from;
                     at += put_length(base.add(at), len);
                     let from = text.as_ptr().add(from);
@@ -135,7 +138,7 @@ pub fn strings<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), u
                     }
                     at += len;
                 }
-                Some(Found::Null) => {
+                Some(StringField::Null) => {
                     *base.add(at) = 0;
                     at += 1;
                     // There is none in a column that is not nullable, and no NULL either.
@@ -143,7 +146,7 @@ pub fn strings<'a, C: Cells<'a>>(column: &mut Column, cells: &C) -> Result<(), u
                         *null = 1;
                     }
                 }
-                Some(Found::Unescaped(value)) => {
+                Some(StringField::Unescaped(value)) => {
                     at += put_length(base.add(at), value.len());
                     debug_assert!(at + value.len() <= limit);
                     std::ptr::copy_nonoverlapping(value.as_ptr(), base.add(at), value.len());
@@ -178,27 +181,27 @@ unsafe fn copy64(from: *const u8, to: *mut u8, len: usize) {
 }
 
 /// Strings of `n` bytes, filled up with zero bytes; longer ones are declined.
-pub fn fixed_strings<'a, C: Cells<'a>>(
+pub fn fixed_strings<'a, C: Fields<'a>>(
     column: &mut Column,
-    cells: &C,
+    fields: &C,
     n: usize,
 ) -> Result<(), usize> {
-    let nullable = column.kind.nullable;
-    let care = Care::of(cells, nullable);
-    let text = cells.page().text;
+    let nullable = column.data_type.nullable;
+    let checks = Checks::of(fields, nullable);
+    let text = fields.batch().text;
     let mut scratch = Vec::new();
-    column.data.reserve(cells.page().rows * n);
-    for row in 0..cells.page().rows {
-        let found = look(cells, row, care, &mut scratch).ok_or(row)?;
+    column.data.reserve(fields.batch().rows * n);
+    for row in 0..fields.batch().rows {
+        let found = read_field(fields, row, checks, &mut scratch).ok_or(row)?;
         if nullable {
-            column.nulls.push(u8::from(matches!(found, Found::Null)));
+            column.nulls.push(u8::from(matches!(found, StringField::Null)));
         }
         let value = match &found {
-            Found::Null => &[][..],
-            Found::Plain(start, end) => &text[*start..*end],
-            Found::Unescaped(value) => value,
+            StringField::Null => &[][..],
+            StringField::Plain(start, end) => &text[*start..*end],
+            StringField::Unescaped(value) => value,
         };
-        if value.len() > n || (value.is_empty() && !matches!(found, Found::Null)) {
+        if value.len() > n || (value.is_empty() && !matches!(found, StringField::Null)) {
             return Err(row);
         }
         if n == 1 {
@@ -212,45 +215,45 @@ pub fn fixed_strings<'a, C: Cells<'a>>(
 }
 
 /// A number of 8 or 16 bits as its bytes.
-pub trait Code: Copy {
+pub trait EnumCode: Copy {
     fn put(value: i16, out: &mut Vec<u8>);
 }
 
-impl Code for i8 {
+impl EnumCode for i8 {
     fn put(value: i16, out: &mut Vec<u8>) {
         out.push(value as u8);
     }
 }
 
-impl Code for i16 {
+impl EnumCode for i16 {
     fn put(value: i16, out: &mut Vec<u8>) {
         out.extend_from_slice(&value.to_le_bytes());
     }
 }
 
 /// Enums by their names only: their numbers are declined, as rowfall reads names.
-pub fn enums<'a, C: Cells<'a>, T: Code>(
+pub fn enums<'a, C: Fields<'a>, T: EnumCode>(
     column: &mut Column,
-    cells: &C,
+    fields: &C,
     elements: &[(Vec<u8>, i16)],
 ) -> Result<(), usize> {
-    let nullable = column.kind.nullable;
-    let care = Care::of(cells, nullable);
+    let nullable = column.data_type.nullable;
+    let checks = Checks::of(fields, nullable);
     let numbers: HashMap<&[u8], i16> = elements.iter().map(|(n, v)| (n.as_slice(), *v)).collect();
-    let text = cells.page().text;
+    let text = fields.batch().text;
     let mut scratch = Vec::new();
-    for row in 0..cells.page().rows {
-        let found = look(cells, row, care, &mut scratch).ok_or(row)?;
+    for row in 0..fields.batch().rows {
+        let found = read_field(fields, row, checks, &mut scratch).ok_or(row)?;
         if nullable {
-            column.nulls.push(u8::from(matches!(found, Found::Null)));
+            column.nulls.push(u8::from(matches!(found, StringField::Null)));
         }
         let value = match &found {
-            Found::Null => {
+            StringField::Null => {
                 T::put(0, &mut column.data);
                 continue;
             }
-            Found::Plain(start, end) => &text[*start..*end],
-            Found::Unescaped(value) => value,
+            StringField::Plain(start, end) => &text[*start..*end],
+            StringField::Unescaped(value) => value,
         };
         T::put(*numbers.get(value).ok_or(row)?, &mut column.data);
     }

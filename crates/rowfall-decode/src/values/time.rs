@@ -1,8 +1,8 @@
 //! Dates and points in time: ten or nineteen bytes checked and joined in registers.
 
-use crate::types::Shape;
+use crate::types::TimeShape;
 use crate::types::zone::Zone;
-use crate::values::fixed_width::Fixed;
+use crate::values::fixed_width::FixedWidth;
 use crate::values::integer::{all_digits, load8};
 
 /// Days since 1970-01-01 of a date that exists; None otherwise. Years 0 to 9999.
@@ -22,12 +22,12 @@ pub fn days(year: u32, month: u32, day: u32) -> Option<i32> {
 
 /// Remembers the last date: neighbouring rows often have the same one.
 #[derive(Default)]
-pub struct Days {
+pub struct DateCache {
     text: [u64; 2],
     value: Option<i32>,
 }
 
-impl Days {
+impl DateCache {
     /// `YYYY-MM-DD` at `start`; ten bytes of text are there.
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize) -> Option<i32> {
@@ -64,9 +64,9 @@ fn seconds(text: &[u8], start: usize) -> Option<u32> {
 }
 
 #[derive(Default)]
-pub struct Date(Days);
+pub struct Date(DateCache);
 
-impl Fixed for Date {
+impl FixedWidth for Date {
     type Out = u16;
     const ZERO: u16 = 0;
 
@@ -80,13 +80,13 @@ impl Fixed for Date {
 }
 
 #[derive(Default)]
-pub struct Date32(Days);
+pub struct Date32(DateCache);
 
 /// 1900-01-01 and 2299-12-31, the ends of Date32 and DateTime64.
 const FIRST: i32 = -25_567;
 const LAST: i32 = 120_529;
 
-impl Fixed for Date32 {
+impl FixedWidth for Date32 {
     type Out = i32;
     const ZERO: i32 = 0;
 
@@ -100,35 +100,35 @@ impl Fixed for Date32 {
 }
 
 /// Byte between date and time, and whether a Z has to follow.
-fn marks(shape: Shape) -> (u8, bool) {
+fn separators(shape: TimeShape) -> (u8, bool) {
     match shape {
-        Shape::Plain => (b' ', false),
-        Shape::T => (b'T', false),
-        Shape::Z => (b'T', true),
+        TimeShape::Plain => (b' ', false),
+        TimeShape::T => (b'T', false),
+        TimeShape::Z => (b'T', true),
     }
 }
 
 pub struct DateTime {
-    days: Days,
-    mark: u8,
+    days: DateCache,
+    separator: u8,
     zulu: bool,
 }
 
 impl DateTime {
-    pub fn new(shape: Shape) -> DateTime {
-        let (mark, zulu) = marks(shape);
-        DateTime { days: Days::default(), mark, zulu }
+    pub fn new(shape: TimeShape) -> DateTime {
+        let (separator, zulu) = separators(shape);
+        DateTime { days: DateCache::default(), separator, zulu }
     }
 }
 
-impl Fixed for DateTime {
+impl FixedWidth for DateTime {
     type Out = u32;
     const ZERO: u32 = 0;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<u32> {
         if end.wrapping_sub(start) != 19 + usize::from(self.zulu)
-            || text[start + 10] != self.mark
+            || text[start + 10] != self.separator
             || (self.zulu && text[end - 1] != b'Z')
         {
             return None;
@@ -140,20 +140,20 @@ impl Fixed for DateTime {
 }
 
 pub struct DateTime64 {
-    days: Days,
-    mark: u8,
+    days: DateCache,
+    separator: u8,
     zulu: bool,
     digits: usize,
 }
 
 impl DateTime64 {
-    pub fn new(digits: u8, shape: Shape) -> DateTime64 {
-        let (mark, zulu) = marks(shape);
-        DateTime64 { days: Days::default(), mark, zulu, digits: usize::from(digits) }
+    pub fn new(digits: u8, shape: TimeShape) -> DateTime64 {
+        let (separator, zulu) = separators(shape);
+        DateTime64 { days: DateCache::default(), separator, zulu, digits: usize::from(digits) }
     }
 }
 
-impl Fixed for DateTime64 {
+impl FixedWidth for DateTime64 {
     type Out = i64;
     const ZERO: i64 = 0;
 
@@ -162,7 +162,7 @@ impl Fixed for DateTime64 {
         let len = end.wrapping_sub(start).wrapping_sub(usize::from(self.zulu));
         if len.wrapping_sub(19) > self.digits + 1
             || len == 20
-            || text[start + 10] != self.mark
+            || text[start + 10] != self.separator
             || (self.zulu && text[end - 1] != b'Z')
         {
             return None;
@@ -194,14 +194,14 @@ impl Fixed for DateTime64 {
 }
 
 /// Types whose values count units since 1970.
-pub trait Moment: Fixed {
+pub trait TimePoint: FixedWidth {
     /// Units of a second.
     fn units(&self) -> i64;
     fn count(value: Self::Out) -> i64;
     fn value(count: i64) -> Option<Self::Out>;
 }
 
-impl Moment for DateTime {
+impl TimePoint for DateTime {
     fn units(&self) -> i64 {
         1
     }
@@ -215,7 +215,7 @@ impl Moment for DateTime {
     }
 }
 
-impl Moment for DateTime64 {
+impl TimePoint for DateTime64 {
     fn units(&self) -> i64 {
         10i64.pow(self.digits as u32)
     }
@@ -230,12 +230,12 @@ impl Moment for DateTime64 {
 }
 
 /// Points in time of another zone: read as if they were UTC, then moved.
-pub struct Local<P> {
+pub struct LocalTime<P> {
     pub parser: P,
     pub zone: Zone,
 }
 
-impl<P: Moment> Fixed for Local<P> {
+impl<P: TimePoint> FixedWidth for LocalTime<P> {
     type Out = P::Out;
     const ZERO: P::Out = P::ZERO;
 

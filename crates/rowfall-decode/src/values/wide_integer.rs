@@ -1,11 +1,11 @@
 //! Integers of 128 and 256 bits, as limbs of 64 bits, the lowest first.
 
-use crate::values::fixed_width::Fixed;
-use crate::values::integer::upto8;
+use crate::values::fixed_width::FixedWidth;
+use crate::values::integer::up_to_8_digits;
 
 /// `limbs * factor + more`; false when it does not fit.
 #[inline(always)]
-fn grow<const N: usize>(limbs: &mut [u64; N], factor: u64, more: u64) -> bool {
+fn multiply_add<const N: usize>(limbs: &mut [u64; N], factor: u64, more: u64) -> bool {
     let mut carry = u128::from(more);
     for limb in limbs {
         let product = u128::from(*limb) * u128::from(factor) + carry;
@@ -24,10 +24,10 @@ pub fn magnitude<const N: usize>(text: &[u8], start: usize, end: usize) -> Optio
     }
     let mut limbs = [0u64; N];
     let head = (len - 1) % 8 + 1;
-    limbs[0] = upto8(text, start, head)?;
+    limbs[0] = up_to_8_digits(text, start, head)?;
     let mut at = start + head;
     while at < end {
-        if !grow(&mut limbs, 100_000_000, upto8(text, at, 8)?) {
+        if !multiply_add(&mut limbs, 100_000_000, up_to_8_digits(text, at, 8)?) {
             return None;
         }
         at += 8;
@@ -39,7 +39,7 @@ pub fn magnitude<const N: usize>(text: &[u8], start: usize, end: usize) -> Optio
 pub fn scale<const N: usize>(mut limbs: [u64; N], mut power: usize) -> Option<[u64; N]> {
     while power > 0 {
         let step = power.min(19);
-        if !grow(&mut limbs, 10u64.pow(step as u32), 0) {
+        if !multiply_add(&mut limbs, 10u64.pow(step as u32), 0) {
             return None;
         }
         power -= step;
@@ -59,7 +59,7 @@ pub fn negate<const N: usize>(limbs: &mut [u64; N]) {
 fn signed<const N: usize>(text: &[u8], start: usize, end: usize, signed: bool) -> Option<[u64; N]> {
     let minus = signed && text[start] == b'-';
     let at = start + usize::from(minus);
-    // The engine's text of the number is compared with the cell: no leading zeros, no -0.
+    // The engine's text of the number is compared with the field: no leading zeros, no -0.
     if text[at] == b'0' && (minus || end.wrapping_sub(at) != 1) {
         return None;
     }
@@ -75,10 +75,10 @@ pub struct Int128 {
     pub signed: bool,
 }
 
-impl Fixed for Int128 {
+impl FixedWidth for Int128 {
     type Out = [u64; 2];
     const ZERO: [u64; 2] = [0; 2];
-    const BARE: bool = true;
+    const UNQUOTED: bool = true;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<[u64; 2]> {
@@ -90,10 +90,10 @@ pub struct Int256 {
     pub signed: bool,
 }
 
-impl Fixed for Int256 {
+impl FixedWidth for Int256 {
     type Out = [u64; 4];
     const ZERO: [u64; 4] = [0; 4];
-    const BARE: bool = true;
+    const UNQUOTED: bool = true;
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<[u64; 4]> {

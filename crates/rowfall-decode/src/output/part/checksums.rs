@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::column::strings::{append_number, append_text};
-use crate::output::compressed::{Codec, Frames, sum};
+use crate::output::compressed::{Codec, CompressedBlocks, city_hash};
 
 /// Hash of bytes that come one after the other, as the engine makes it: CityHash128 (1.0.2) of
 /// every 2,048 bytes, each with the one before as its seed.
-pub struct Hash {
+pub struct FileHash {
     /// The state, hidden in what makes the hash's own seed, and behind it the bytes that wait.
     block: Box<[u8; SEED + BLOCK]>,
     filled: usize,
@@ -19,17 +19,17 @@ const SEED: usize = 16;
 /// k3 of CityHash.
 const K3: u64 = 0xc949_d7c7_509e_6557;
 
-impl Default for Hash {
-    fn default() -> Hash {
-        let mut hash = Hash { block: Box::new([0; SEED + BLOCK]), filled: 0, bytes: 0 };
+impl Default for FileHash {
+    fn default() -> FileHash {
+        let mut hash = FileHash { block: Box::new([0; SEED + BLOCK]), filled: 0, bytes: 0 };
         hash.seed(0);
         hash
     }
 }
 
-impl Hash {
-    pub fn of(bytes: &[u8]) -> Hash {
-        let mut hash = Hash::default();
+impl FileHash {
+    pub fn of(bytes: &[u8]) -> FileHash {
+        let mut hash = FileHash::default();
         hash.add(bytes);
         hash
     }
@@ -47,7 +47,7 @@ impl Hash {
             self.filled += now.len();
             bytes = rest;
             if self.filled == BLOCK {
-                self.seed(sum(&self.block[..]));
+                self.seed(city_hash(&self.block[..]));
                 self.filled = 0;
             }
         }
@@ -57,7 +57,7 @@ impl Hash {
     pub fn found(&self) -> (u64, [u8; 16]) {
         let sum = match self.filled {
             0 => self.state(),
-            _ => sum(&self.block[..SEED + self.filled]),
+            _ => city_hash(&self.block[..SEED + self.filled]),
         };
         (self.bytes, sum.to_le_bytes())
     }
@@ -77,16 +77,16 @@ impl Hash {
 
 /// The files of a part, in the order of their names.
 #[derive(Default)]
-pub struct Sums {
+pub struct Checksums {
     files: BTreeMap<String, (Sum, Option<Sum>)>,
 }
 
 type Sum = (u64, [u8; 16]);
 
-impl Sums {
+impl Checksums {
     /// Add a file: what is in it and, if that is compressed, what it stands for.
-    pub fn add(&mut self, name: String, stored: &Hash, text: Option<&Hash>) {
-        self.files.insert(name, (stored.found(), text.map(Hash::found)));
+    pub fn add(&mut self, name: String, stored: &FileHash, text: Option<&FileHash>) {
+        self.files.insert(name, (stored.found(), text.map(FileHash::found)));
     }
 
     /// The file itself.
@@ -95,19 +95,19 @@ impl Sums {
         append_number(&mut list, self.files.len());
         for (name, (stored, text)) in &self.files {
             append_text(&mut list, name.as_bytes());
-            put_sum(&mut list, stored);
+            append_sum(&mut list, stored);
             list.push(u8::from(text.is_some()));
             if let Some(text) = text {
-                put_sum(&mut list, text);
+                append_sum(&mut list, text);
             }
         }
-        let mut frames = Frames::default();
-        frames.append(&list, Codec::Lz4);
-        [b"checksums format version: 4\n", frames.bytes()].concat()
+        let mut blocks = CompressedBlocks::default();
+        blocks.append(&list, Codec::Lz4);
+        [b"checksums format version: 4\n", blocks.bytes()].concat()
     }
 }
 
-fn put_sum(out: &mut Vec<u8>, (bytes, hash): &Sum) {
+fn append_sum(out: &mut Vec<u8>, (bytes, hash): &Sum) {
     append_number(out, *bytes as usize);
     out.extend_from_slice(hash);
 }

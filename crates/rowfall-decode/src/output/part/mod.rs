@@ -14,25 +14,25 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::column::reorder::{self, Rows, Sink, repeats};
+use crate::column::reorder::{self, ByteSink, RowSelection, all_equal};
 use crate::column::strings::starts_of;
 use crate::column::{Column, Values};
 use crate::output::low_cardinality;
-use crate::output::part::checksums::{Hash, Sums};
+use crate::output::part::checksums::{Checksums, FileHash};
 use crate::output::part::stream::Stream;
-use crate::output::part::strings::{Texts, text_of};
-use crate::types::Base;
+use crate::output::part::strings::{StringLayout, text_span};
+use crate::types::BaseType;
 
 /// Rows of a granule, and its bytes where rows are long: index_granularity and
 /// index_granularity_bytes as the engine has them.
-const GRANULE: usize = 8192;
+const GRANULE_ROWS: usize = 8192;
 const GRANULE_BYTES: usize = 10 << 20;
 
 /// Keys of a dictionary that a whole column shares: low_cardinality_max_dictionary_size.
-const DICTIONARY: usize = 8192;
+const MAX_SHARED_KEYS: usize = 8192;
 /// What stands before the numbers of a granule: whether their keys are the column's or its own.
-const SHARED: u64 = 1 << 8;
-const OWN: u64 = 1 << 9;
+const SHARED_KEYS: u64 = 1 << 8;
+const OWN_KEYS: u64 = 1 << 9;
 
 /// Writes the parts of one worker, as folders `0`, `1`, ... in a folder of its own.
 pub struct Output {
@@ -61,11 +61,11 @@ impl Output {
         let folder = self.folder.join(self.parts.to_string());
         self.parts += 1;
         std::fs::create_dir(&folder)?;
-        let block = Block { rows, granule: granule(columns, rows), order };
-        let mut sums = Sums::default();
+        let block = PartBlock { rows, granule: granule_rows(columns, rows), order };
+        let mut checksums = Checksums::default();
         let (mut kinds, mut streams) = (Vec::new(), String::new());
         for (name, column) in names.iter().zip(columns) {
-            let found = block.column(name, column, &folder, &mut self.stream, &mut sums)?;
+            let found = block.column(name, column, &folder, &mut self.stream, &mut checksums)?;
             if let Some(defaults) = found.defaults {
                 kinds.push((name, defaults));
             }
@@ -74,7 +74,12 @@ impl Output {
         }
         let keys: Vec<Values<'_>> = self.keys.iter().map(|&key| columns[key].values()).collect();
         if !keys.is_empty() {
-            self.stream.small_file(&folder, "primary.cidx", &block.key(&keys), &mut sums)?;
+            self.stream.small_file(
+                &folder,
+                "primary.cidx",
+                &block.primary_index(&keys),
+                &mut checksums,
+            )?;
         }
         kinds.sort_unstable();
         let kinds: Vec<_> = kinds
@@ -89,28 +94,28 @@ impl Output {
             "types_serialization_versions": {"string": 1}, "version": 1,
         });
         let listed: String = (names.iter().zip(columns))
-            .map(|(name, column)| format!("`{name}` {}\n", column.kind.name))
+            .map(|(name, column)| format!("`{name}` {}\n", column.data_type.name))
             .collect();
         let count = columns.len();
-        plain_file(&folder, "serialization.json", &kinds.to_string(), Some(&mut sums))?;
-        plain_file(&folder, "count.txt", &rows.to_string(), Some(&mut sums))?;
-        plain_file(&folder, "uuid.txt", &uuid()?, Some(&mut sums))?;
+        write_file(&folder, "serialization.json", &kinds.to_string(), Some(&mut checksums))?;
+        write_file(&folder, "count.txt", &rows.to_string(), Some(&mut checksums))?;
+        write_file(&folder, "uuid.txt", &uuid()?, Some(&mut checksums))?;
         let text = format!("columns format version: 1\n{count} columns:\n{listed}");
-        plain_file(&folder, "columns.txt", &text, None)?;
+        write_file(&folder, "columns.txt", &text, None)?;
         let text = format!("columns substreams version: 1\n{count} columns:\n{streams}");
-        plain_file(&folder, "columns_substreams.txt", &text, None)?;
-        plain_file(&folder, "default_compression_codec.txt", "CODEC(LZ4)", None)?;
-        plain_file(&folder, "metadata_version.txt", "0", None)?;
-        std::fs::write(folder.join("checksums.txt"), sums.text())
+        write_file(&folder, "columns_substreams.txt", &text, None)?;
+        write_file(&folder, "default_compression_codec.txt", "CODEC(LZ4)", None)?;
+        write_file(&folder, "metadata_version.txt", "0", None)?;
+        std::fs::write(folder.join("checksums.txt"), checksums.text())
     }
 }
 
 /// Rows of a granule, as the engine has them for an INSERT: as many as fit into its bytes, or, of
 /// a longer block, so many that the last granule is about as long as the others.
-fn granule(columns: &[Column], rows: usize) -> usize {
+fn granule_rows(columns: &[Column], rows: usize) -> usize {
     // In the engine's memory a string has eight bytes besides its text, here one or two.
-    let more = |column: &Column| match column.kind.width() {
-        0 if !column.kind.low => 7 * rows,
+    let more = |column: &Column| match column.data_type.width() {
+        0 if !column.data_type.low_cardinality => 7 * rows,
         _ => 0,
     };
     let bytes: usize = columns.iter().map(|c| c.nulls.len() + c.data.len() + more(c)).sum();
@@ -118,35 +123,37 @@ fn granule(columns: &[Column], rows: usize) -> usize {
         0 => GRANULE_BYTES / (bytes / rows).max(1),
         granules => rows / granules,
     };
-    found.clamp(1, GRANULE)
+    found.clamp(1, GRANULE_ROWS)
 }
 
 /// As many rows, in the order of memory where all are the `same`.
-fn any(same: bool, rows: Rows<'_>) -> Rows<'_> {
-    if same { Rows::From(0, rows.len()) } else { rows }
+fn in_any_order(same: bool, rows: RowSelection<'_>) -> RowSelection<'_> {
+    if same { RowSelection::Range(0, rows.len()) } else { rows }
 }
 
 /// What one part is made of.
-struct Block<'a> {
+struct PartBlock<'a> {
     rows: usize,
     granule: usize,
     order: Option<&'a [u32]>,
 }
 
 /// What was written of a column.
-struct Found {
+struct WrittenColumn {
     streams: Vec<String>,
     /// Rows that hold the type's default value; None where the engine does not count them.
     defaults: Option<usize>,
 }
 
-impl Block<'_> {
+impl PartBlock<'_> {
     /// The rows of each granule.
-    fn granules(&self) -> impl Iterator<Item = Rows<'_>> {
+    fn granules(&self) -> impl Iterator<Item = RowSelection<'_>> {
         let starts = (0..self.rows).step_by(self.granule);
         starts.map(move |from| {
             let to = self.rows.min(from + self.granule);
-            self.order.map_or(Rows::From(from, to), |order| Rows::Order(&order[from..to]))
+            self.order.map_or(RowSelection::Range(from, to), |order| {
+                RowSelection::Order(&order[from..to])
+            })
         })
     }
 
@@ -156,11 +163,12 @@ impl Block<'_> {
         column: &Column,
         folder: &Path,
         stream: &mut Stream,
-        sums: &mut Sums,
-    ) -> io::Result<Found> {
+        checksums: &mut Checksums,
+    ) -> io::Result<WrittenColumn> {
         let mut streams = Vec::new();
         let mut write =
-            |suffix: &str, fill: &mut dyn FnMut(Rows<'_>, &mut Stream) -> io::Result<()>| {
+            |suffix: &str,
+             fill: &mut dyn FnMut(RowSelection<'_>, &mut Stream) -> io::Result<()>| {
                 let name = format!("{name}{suffix}");
                 stream.begin(folder, name.clone())?;
                 for rows in self.granules() {
@@ -168,74 +176,75 @@ impl Block<'_> {
                     fill(rows, stream)?;
                 }
                 streams.push(name);
-                stream.end(folder, sums)
+                stream.end(folder, checksums)
             };
-        let kind = &column.kind;
-        if kind.low {
-            return Ok(Found {
-                streams: self.low(name, column, folder, stream, sums)?,
+        let data_type = &column.data_type;
+        if data_type.low_cardinality {
+            return Ok(WrittenColumn {
+                streams: self.low_cardinality_column(name, column, folder, stream, checksums)?,
                 defaults: None,
             });
         }
-        if kind.nullable {
-            let same = repeats(&column.nulls, 1);
+        if data_type.nullable {
+            let same = all_equal(&column.nulls, 1);
             write(".null", &mut |rows, out| {
-                reorder::fixed(&column.nulls, 1, any(same, rows), out)
+                reorder::gather_fixed(&column.nulls, 1, in_any_order(same, rows), out)
             })?;
         }
         let mut defaults = None;
-        match kind.width() {
+        match data_type.width() {
             0 => {
-                let texts = Texts::of(column.values(), self.rows);
-                write(".size", &mut |rows, out| texts.sizes(rows, out))?;
-                write("", &mut |rows, out| texts.texts(&column.data, rows, out))?;
-                if !kind.nullable {
-                    defaults = Some(texts.empty(self.rows));
+                let texts = StringLayout::new(column.values(), self.rows);
+                write(".size", &mut |rows, out| texts.write_sizes(rows, out))?;
+                write("", &mut |rows, out| texts.write_texts(&column.data, rows, out))?;
+                if !data_type.nullable {
+                    defaults = Some(texts.count_empty(self.rows));
                 }
             }
             width => {
-                let same = repeats(&column.data, width);
+                let same = all_equal(&column.data, width);
                 write("", &mut |rows, out| {
-                    reorder::fixed(&column.data, width, any(same, rows), out)
+                    reorder::gather_fixed(&column.data, width, in_any_order(same, rows), out)
                 })?;
-                if !kind.nullable {
+                if !data_type.nullable {
                     let zeros =
                         column.data.chunks_exact(width).filter(|v| v.iter().all(|b| *b == 0));
                     defaults = Some(zeros.count());
                 }
             }
         }
-        Ok(Found { streams, defaults })
+        Ok(WrittenColumn { streams, defaults })
     }
 
     /// A column of LowCardinality: one dictionary for all of it where the engine would have one,
     /// otherwise each granule has its own keys.
-    fn low(
+    fn low_cardinality_column(
         &self,
         name: &str,
         column: &Column,
         folder: &Path,
         stream: &mut Stream,
-        sums: &mut Sums,
+        checksums: &mut Checksums,
     ) -> io::Result<Vec<String>> {
-        let nullable = column.kind.nullable;
-        let found = low_cardinality::number(low_cardinality::values(column), nullable, true);
-        let shared = found.count as usize <= DICTIONARY;
+        let nullable = column.data_type.nullable;
+        let found =
+            low_cardinality::build_dictionary(low_cardinality::values(column), nullable, true);
+        let shared = found.count as usize <= MAX_SHARED_KEYS;
         let names = vec![format!("{name}.dict"), name.to_owned()];
         stream.begin(folder, names[0].clone())?;
-        stream.room(8)?.extend_from_slice(&low_cardinality::VERSION);
+        stream.buffer_for(8)?.extend_from_slice(&low_cardinality::VERSION);
         for rows in self.granules() {
             stream.mark(rows.len())?;
         }
         if shared {
-            let out = stream.room(8 + found.keys.len())?;
+            let out = stream.buffer_for(8 + found.keys.len())?;
             out.extend_from_slice(&u64::from(found.count).to_le_bytes());
             out.extend_from_slice(&found.keys);
         }
-        stream.end(folder, sums)?;
+        stream.end(folder, checksums)?;
         let starts = if shared { Vec::new() } else { starts_of(column.values(), self.rows) };
         let value = |row: usize| {
-            let (from, size) = text_of(&starts, row);
+            let (from, size) = text_span(&starts, row);
             let null = column.nulls.get(row) == Some(&1);
             (!null).then(|| &column.data[from as usize..][..size as usize])
         };
@@ -245,34 +254,36 @@ impl Block<'_> {
             let own = if shared {
                 None
             } else {
-                Some(low_cardinality::number(rows.map(value), nullable, false))
+                Some(low_cardinality::build_dictionary(rows.map(value), nullable, false))
             };
-            let out =
-                stream.room(24 + 4 * rows.len() + own.as_ref().map_or(0, |o| o.keys.len()))?;
+            let out = stream
+                .buffer_for(24 + 4 * rows.len() + own.as_ref().map_or(0, |o| o.keys.len()))?;
             match &own {
-                None => out.extend_from_slice(&(SHARED | found.code()).to_le_bytes()),
+                None => {
+                    out.extend_from_slice(&(SHARED_KEYS | found.index_width_code()).to_le_bytes())
+                }
                 Some(own) => {
-                    out.extend_from_slice(&(OWN | own.code()).to_le_bytes());
+                    out.extend_from_slice(&(OWN_KEYS | own.index_width_code()).to_le_bytes());
                     out.extend_from_slice(&u64::from(own.count).to_le_bytes());
                     out.extend_from_slice(&own.keys);
                 }
             }
             out.extend_from_slice(&(rows.len() as u64).to_le_bytes());
             match &own {
-                None => found.put(rows.map(|row| found.rows[row]), out),
-                Some(own) => own.put(own.rows.iter().copied(), out),
+                None => found.write_indexes(rows.map(|row| found.indexes[row]), out),
+                Some(own) => own.write_indexes(own.indexes.iter().copied(), out),
             }
         }
-        stream.end(folder, sums)?;
+        stream.end(folder, checksums)?;
         Ok(names)
     }
 
     /// The key of the first row of each granule, and of the last row.
-    fn key(&self, keys: &[Values<'_>]) -> Vec<u8> {
+    fn primary_index(&self, keys: &[Values<'_>]) -> Vec<u8> {
         let starts: Vec<_> = keys
             .iter()
-            .map(|key| match key.kind.base {
-                Base::String => starts_of(*key, self.rows),
+            .map(|key| match key.data_type.base {
+                BaseType::String => starts_of(*key, self.rows),
                 _ => Vec::new(),
             })
             .collect();
@@ -281,7 +292,7 @@ impl Block<'_> {
             let row = self.order.map_or(row, |order| order[row] as usize);
             for (key, starts) in keys.iter().zip(&starts) {
                 let (from, to) = match starts[..] {
-                    [] => (row * key.kind.width(), (row + 1) * key.kind.width()),
+                    [] => (row * key.data_type.width(), (row + 1) * key.data_type.width()),
                     _ => (starts[row] as usize, starts[row + 1] as usize),
                 };
                 out.extend_from_slice(&key.data[from..to]);
@@ -291,9 +302,14 @@ impl Block<'_> {
     }
 }
 
-fn plain_file(folder: &Path, name: &str, text: &str, sums: Option<&mut Sums>) -> io::Result<()> {
-    if let Some(sums) = sums {
-        sums.add(name.to_owned(), &Hash::of(text.as_bytes()), None);
+fn write_file(
+    folder: &Path,
+    name: &str,
+    text: &str,
+    checksums: Option<&mut Checksums>,
+) -> io::Result<()> {
+    if let Some(checksums) = checksums {
+        checksums.add(name.to_owned(), &FileHash::of(text.as_bytes()), None);
     }
     std::fs::write(folder.join(name), text)
 }

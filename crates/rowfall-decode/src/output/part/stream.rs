@@ -5,16 +5,16 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::column::reorder::Sink;
-use crate::output::compressed::{Codec, Frames};
-use crate::output::part::checksums::{Hash, Sums};
+use crate::column::reorder::ByteSink;
+use crate::output::compressed::{Codec, CompressedBlocks};
+use crate::output::part::checksums::{Checksums, FileHash};
 
-/// A block ends with the granule that makes it so long, or when it is as long as `MOST`: the
+/// A block ends with the granule that makes it so long, or when it is as long as `MAX_BLOCK`: the
 /// engine's own defaults for min_compress_block_size and max_compress_block_size.
-const LEAST: usize = 64 << 10;
-const MOST: usize = 1 << 20;
+const MIN_BLOCK: usize = 64 << 10;
+const MAX_BLOCK: usize = 1 << 20;
 /// Compressed bytes that are written at once.
-const PIECE: usize = 256 << 10;
+const WRITE_BYTES: usize = 256 << 10;
 
 /// The buffers of a stream, kept for the next one.
 #[derive(Default)]
@@ -22,18 +22,18 @@ pub struct Stream {
     name: String,
     file: Option<File>,
     text: Vec<u8>,
-    packed: Frames,
-    small: Frames,
+    packed: CompressedBlocks,
+    small: CompressedBlocks,
     /// Compressed bytes in the file and in `packed`.
     stored: u64,
-    text_sum: Hash,
-    stored_sum: Hash,
+    text_sum: FileHash,
+    stored_sum: FileHash,
     marks: Vec<u8>,
 }
 
-impl Sink for Stream {
-    fn room(&mut self, more: usize) -> io::Result<&mut Vec<u8>> {
-        if self.text.len() + more > MOST {
+impl ByteSink for Stream {
+    fn buffer_for(&mut self, more: usize) -> io::Result<&mut Vec<u8>> {
+        if self.text.len() + more > MAX_BLOCK {
             self.pack()?;
         }
         self.text.reserve(more);
@@ -55,7 +55,7 @@ impl Stream {
 
     /// A granule of so many rows starts here.
     pub fn mark(&mut self, rows: usize) -> io::Result<()> {
-        if self.text.len() >= LEAST {
+        if self.text.len() >= MIN_BLOCK {
             self.pack()?;
         }
         for number in [self.stored, self.text.len() as u64, rows as u64] {
@@ -65,15 +65,15 @@ impl Stream {
     }
 
     /// Write what is left, and the marks.
-    pub fn end(&mut self, folder: &Path, sums: &mut Sums) -> io::Result<()> {
+    pub fn end(&mut self, folder: &Path, checksums: &mut Checksums) -> io::Result<()> {
         self.pack()?;
         self.write()?;
         self.mark(0)?;
         self.file = None;
-        sums.add(format!("{}.bin", self.name), &self.stored_sum, Some(&self.text_sum));
+        checksums.add(format!("{}.bin", self.name), &self.stored_sum, Some(&self.text_sum));
         let name = format!("{}.cmrk2", self.name);
         let marks = std::mem::take(&mut self.marks);
-        self.small_file(folder, &name, &marks, sums)?;
+        self.small_file(folder, &name, &marks, checksums)?;
         self.marks = marks;
         Ok(())
     }
@@ -85,10 +85,10 @@ impl Stream {
         }
         let before = self.packed.bytes().len();
         self.text_sum.add(&self.text);
-        self.packed.append_one(&self.text, Codec::Lz4);
+        self.packed.append_block(&self.text, Codec::Lz4);
         self.stored += (self.packed.bytes().len() - before) as u64;
         self.text.clear();
-        if self.packed.bytes().len() >= PIECE { self.write() } else { Ok(()) }
+        if self.packed.bytes().len() >= WRITE_BYTES { self.write() } else { Ok(()) }
     }
 
     fn write(&mut self) -> io::Result<()> {
@@ -104,11 +104,15 @@ impl Stream {
         folder: &Path,
         name: &str,
         text: &[u8],
-        sums: &mut Sums,
+        checksums: &mut Checksums,
     ) -> io::Result<()> {
         self.small.clear();
-        text.chunks(LEAST).for_each(|block| self.small.append_one(block, Codec::Zstd));
-        sums.add(name.to_owned(), &Hash::of(self.small.bytes()), Some(&Hash::of(text)));
+        text.chunks(MIN_BLOCK).for_each(|block| self.small.append_block(block, Codec::Zstd));
+        checksums.add(
+            name.to_owned(),
+            &FileHash::of(self.small.bytes()),
+            Some(&FileHash::of(text)),
+        );
         std::fs::write(folder.join(name), self.small.bytes())
     }
 }

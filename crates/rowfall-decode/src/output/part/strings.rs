@@ -4,53 +4,53 @@
 use std::io;
 
 use crate::column::Values;
-use crate::column::reorder::{Rows, Sink, copy, prefetch, repeats, words};
+use crate::column::reorder::{ByteSink, RowSelection, all_equal, copy_bytes, copy_spans, prefetch};
 use crate::column::strings::starts_of;
 
 /// Where the strings of a column are.
-pub enum Texts {
+pub enum StringLayout {
     /// Each takes as many bytes, its length included.
-    Even(u32),
+    SameSize(u32),
     /// Each starts here, length included, and the last one ends.
-    Apart(Vec<u32>),
+    Starts(Vec<u32>),
 }
 
-impl Texts {
-    pub fn of(values: Values<'_>, rows: usize) -> Texts {
+impl StringLayout {
+    pub fn new(values: Values<'_>, rows: usize) -> StringLayout {
         match values.sizes {
-            [size, ..] if *size > 0 && values.sizes.len() == rows && repeats(values.sizes, 1) => {
-                Texts::Even(u32::from(*size))
+            [size, ..] if *size > 0 && values.sizes.len() == rows && all_equal(values.sizes, 1) => {
+                StringLayout::SameSize(u32::from(*size))
             }
-            _ => Texts::Apart(starts_of(values, rows)),
+            _ => StringLayout::Starts(starts_of(values, rows)),
         }
     }
 
     /// Strings without a byte.
-    pub fn empty(&self, rows: usize) -> usize {
+    pub fn count_empty(&self, rows: usize) -> usize {
         match self {
-            Texts::Even(stride) => rows * usize::from(*stride == 1),
-            Texts::Apart(starts) => starts.windows(2).filter(|w| w[1] - w[0] == 1).count(),
+            StringLayout::SameSize(stride) => rows * usize::from(*stride == 1),
+            StringLayout::Starts(starts) => starts.windows(2).filter(|w| w[1] - w[0] == 1).count(),
         }
     }
 
     /// Append their sizes, eight bytes each.
-    pub fn sizes(&self, rows: Rows<'_>, out: &mut impl Sink) -> io::Result<()> {
+    pub fn write_sizes(&self, rows: RowSelection<'_>, out: &mut impl ByteSink) -> io::Result<()> {
         let bytes = 8 * rows.len();
-        let out = out.room(bytes)?;
+        let out = out.buffer_for(bytes)?;
         let used = out.len();
         let room = out.spare_capacity_mut()[..bytes].as_chunks_mut::<8>().0;
         let size = |start: u32, end: u32| {
-            let (_, size) = text_between(start, end);
+            let (_, size) = text_in(start, end);
             u64::from(size).to_le_bytes().map(std::mem::MaybeUninit::new)
         };
         match (self, rows) {
-            (Texts::Even(stride), _) => room.fill(size(0, *stride)),
-            (Texts::Apart(starts), Rows::From(from, to)) => {
+            (StringLayout::SameSize(stride), _) => room.fill(size(0, *stride)),
+            (StringLayout::Starts(starts), RowSelection::Range(from, to)) => {
                 for (place, ends) in room.iter_mut().zip(starts[from..=to].windows(2)) {
                     *place = size(ends[0], ends[1]);
                 }
             }
-            (Texts::Apart(starts), Rows::Order(order)) => {
+            (StringLayout::Starts(starts), RowSelection::Order(order)) => {
                 for (place, &row) in room.iter_mut().zip(order) {
                     let row = row as usize;
                     prefetch(starts, row + 16);
@@ -64,28 +64,35 @@ impl Texts {
     }
 
     /// Append strings without their lengths.
-    pub fn texts(&self, data: &[u8], rows: Rows<'_>, out: &mut impl Sink) -> io::Result<()> {
+    pub fn write_texts(
+        &self,
+        data: &[u8],
+        rows: RowSelection<'_>,
+        out: &mut impl ByteSink,
+    ) -> io::Result<()> {
         match (self, rows) {
-            (Texts::Even(stride), Rows::From(from, to)) => {
-                let (used, size) = text_between(0, *stride);
+            (StringLayout::SameSize(stride), RowSelection::Range(from, to)) => {
+                let (used, size) = text_in(0, *stride);
                 let span = |row: usize| (row as u32 * stride + used, size);
-                copy(data, (from..to).map(span), out)
+                copy_spans(data, (from..to).map(span), out)
             }
-            (Texts::Even(stride), Rows::Order(order)) => match text_between(0, *stride).1 {
-                0 => Ok(()),
-                1..=16 => even::<16>(data, *stride, order, out),
-                17..=32 => even::<32>(data, *stride, order, out),
-                33..=64 => even::<64>(data, *stride, order, out),
-                _ => even::<256>(data, *stride, order, out),
-            },
-            (Texts::Apart(starts), Rows::From(from, to)) => {
-                copy(data, (from..to).map(|row| text_of(starts, row)), out)
+            (StringLayout::SameSize(stride), RowSelection::Order(order)) => {
+                match text_in(0, *stride).1 {
+                    0 => Ok(()),
+                    1..=16 => copy_same_size::<16>(data, *stride, order, out),
+                    17..=32 => copy_same_size::<32>(data, *stride, order, out),
+                    33..=64 => copy_same_size::<64>(data, *stride, order, out),
+                    _ => copy_same_size::<256>(data, *stride, order, out),
+                }
             }
-            (Texts::Apart(starts), Rows::Order(order)) => copy(
+            (StringLayout::Starts(starts), RowSelection::Range(from, to)) => {
+                copy_spans(data, (from..to).map(|row| text_span(starts, row)), out)
+            }
+            (StringLayout::Starts(starts), RowSelection::Order(order)) => copy_spans(
                 data,
                 order.iter().map(|row| {
                     prefetch(starts, *row as usize + 16);
-                    text_of(starts, *row as usize)
+                    text_span(starts, *row as usize)
                 }),
                 out,
             ),
@@ -94,16 +101,16 @@ impl Texts {
 }
 
 /// Append strings of up to N bytes that all take as many, by copies of N.
-fn even<const N: usize>(
+fn copy_same_size<const N: usize>(
     data: &[u8],
     stride: u32,
     order: &[u32],
-    out: &mut impl Sink,
+    out: &mut impl ByteSink,
 ) -> io::Result<()> {
-    let (used, size) = text_between(0, stride);
+    let (used, size) = text_in(0, stride);
     let (stride, used, size) = (stride as usize, used as usize, size as usize);
     for rows in order.chunks(64) {
-        let out = out.room(rows.len() * size + N)?;
+        let out = out.buffer_for(rows.len() * size + N)?;
         let mut at = out.len();
         for &row in rows {
             let start = row as usize * stride + used;
@@ -115,7 +122,7 @@ fn even<const N: usize>(
                 if start + N > data.len() {
                     std::ptr::copy_nonoverlapping(from, to, size);
                 } else {
-                    words::<0, N>(from, to);
+                    copy_bytes::<0, N>(from, to);
                 }
             }
             at += size;
@@ -128,12 +135,12 @@ fn even<const N: usize>(
 
 /// Where the text of a string starts behind its length, and its size.
 #[inline(always)]
-pub fn text_of(starts: &[u32], row: usize) -> (u32, u32) {
-    text_between(starts[row], starts[row + 1])
+pub fn text_span(starts: &[u32], row: usize) -> (u32, u32) {
+    text_in(starts[row], starts[row + 1])
 }
 
 #[inline(always)]
-fn text_between(start: u32, end: u32) -> (u32, u32) {
+fn text_in(start: u32, end: u32) -> (u32, u32) {
     let whole = end - start;
     // A length takes one byte up to 127, two up to 16,383, three up to 2,097,151; no string is as
     // long as what takes five.
@@ -163,22 +170,24 @@ mod tests {
                     let whole = size + 1 + usize::from(size > 127);
                     column.sizes.push(u8::try_from(whole).unwrap_or(0));
                 }
-                let even = Texts::of(column.values(), rows);
-                assert_eq!(matches!(even, Texts::Even(_)), size < 254, "{size}");
+                let same_size = StringLayout::new(column.values(), rows);
+                assert_eq!(matches!(same_size, StringLayout::SameSize(_)), size < 254, "{size}");
                 column.sizes.clear();
-                let apart = Texts::of(column.values(), rows);
-                assert!(matches!(apart, Texts::Apart(_)));
+                let apart = StringLayout::new(column.values(), rows);
+                assert!(matches!(apart, StringLayout::Starts(_)));
                 let order: Vec<u32> = (0..rows as u32).rev().collect();
-                for (which, back) in [(Rows::From(0, rows), false), (Rows::Order(&order), true)] {
+                for (which, back) in
+                    [(RowSelection::Range(0, rows), false), (RowSelection::Order(&order), true)]
+                {
                     let place = |n: usize| if back { rows - 1 - n } else { n };
                     let wanted: Vec<u8> = (0..rows).flat_map(|n| text(place(n))).collect();
-                    for texts in [&even, &apart] {
+                    for texts in [&same_size, &apart] {
                         let (mut sizes, mut found) = (Vec::new(), Vec::new());
-                        texts.sizes(which, &mut sizes).expect("memory");
-                        texts.texts(&column.data, which, &mut found).expect("memory");
+                        texts.write_sizes(which, &mut sizes).expect("memory");
+                        texts.write_texts(&column.data, which, &mut found).expect("memory");
                         assert_eq!(sizes, (size as u64).to_le_bytes().repeat(rows), "{size}");
                         assert!(found == wanted, "{size} {rows}");
-                        assert_eq!(texts.empty(rows), if size == 0 { rows } else { 0 });
+                        assert_eq!(texts.count_empty(rows), if size == 0 { rows } else { 0 });
                     }
                 }
             }

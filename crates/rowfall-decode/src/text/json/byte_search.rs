@@ -2,7 +2,7 @@
 //! two texts are the same.
 
 /// A bit of each result stands for a byte.
-pub trait Look {
+pub trait ByteSearch {
     /// The bytes that two texts have in common.
     ///
     /// SAFETY: 32 bytes are readable at both, and the CPU has the instructions; so for the others.
@@ -14,17 +14,17 @@ pub trait Look {
     /// Bytes of no number and no word.
     ///
     /// SAFETY: as for `equal`.
-    unsafe fn strange(at: *const u8) -> u32;
+    unsafe fn non_word(at: *const u8) -> u32;
 }
 
 /// The first quote, backslash or control character from `at` on; the text ends with a line end.
 ///
-/// SAFETY: the CPU has the instructions of `L`.
+/// SAFETY: the CPU has the instructions of `S`.
 #[inline(always)]
-pub unsafe fn special<L: Look>(text: &[u8], mut at: usize) -> usize {
+pub unsafe fn find_special<S: ByteSearch>(text: &[u8], mut at: usize) -> usize {
     while at + 32 <= text.len() {
         // SAFETY: 32 bytes are left, and the caller's promise.
-        let mask = unsafe { L::special(text.as_ptr().add(at)) };
+        let mask = unsafe { S::special(text.as_ptr().add(at)) };
         if mask != 0 {
             return at + mask.trailing_zeros() as usize;
         }
@@ -35,12 +35,12 @@ pub unsafe fn special<L: Look>(text: &[u8], mut at: usize) -> usize {
 
 /// The first line end from `at` on, with which the text ends.
 ///
-/// SAFETY: the CPU has the instructions of `L`.
+/// SAFETY: the CPU has the instructions of `S`.
 #[inline(always)]
-pub unsafe fn line_end<L: Look>(text: &[u8], mut at: usize) -> usize {
+pub unsafe fn find_line_end<S: ByteSearch>(text: &[u8], mut at: usize) -> usize {
     while at + 32 <= text.len() {
         // SAFETY: 32 bytes are left, and the caller's promise.
-        let mask = unsafe { L::equal(text.as_ptr().add(at), [b'\n'; 32].as_ptr()) };
+        let mask = unsafe { S::equal(text.as_ptr().add(at), [b'\n'; 32].as_ptr()) };
         if mask != 0 {
             return at + mask.trailing_zeros() as usize;
         }
@@ -51,12 +51,12 @@ pub unsafe fn line_end<L: Look>(text: &[u8], mut at: usize) -> usize {
 
 /// The first byte from `at` on that is of no number and no word; the text ends with a line end.
 ///
-/// SAFETY: the CPU has the instructions of `L`.
+/// SAFETY: the CPU has the instructions of `S`.
 #[inline(always)]
-pub unsafe fn bare<L: Look>(text: &[u8], mut at: usize) -> usize {
+pub unsafe fn find_non_word<S: ByteSearch>(text: &[u8], mut at: usize) -> usize {
     while at + 32 <= text.len() {
         // SAFETY: 32 bytes are left, and the caller's promise.
-        let mask = unsafe { L::strange(text.as_ptr().add(at)) };
+        let mask = unsafe { S::non_word(text.as_ptr().add(at)) };
         if mask != 0 {
             return at + mask.trailing_zeros() as usize;
         }
@@ -78,7 +78,7 @@ impl Portable {
 }
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
-impl Look for Portable {
+impl ByteSearch for Portable {
     unsafe fn equal(a: *const u8, b: *const u8) -> u32 {
         // SAFETY: the caller's promise.
         Self::mask(|n| unsafe { *a.add(n) == *b.add(n) })
@@ -89,7 +89,7 @@ impl Look for Portable {
         Self::mask(|n| matches!(unsafe { *at.add(n) }, b'"' | b'\\' | 0..0x20))
     }
 
-    unsafe fn strange(at: *const u8) -> u32 {
+    unsafe fn non_word(at: *const u8) -> u32 {
         let plain = |c| matches!(c, b'0'..=b'9' | b'-' | b'+' | b'.' | b'a'..=b'z' | b'E');
         // SAFETY: the caller's promise.
         Self::mask(|n| !plain(unsafe { *at.add(n) }))
@@ -98,13 +98,13 @@ impl Look for Portable {
 
 /// What every CPU has.
 #[cfg(target_arch = "x86_64")]
-pub type Plain = x86::Sse2;
+pub type Baseline = x86::Sse2;
 #[cfg(not(target_arch = "x86_64"))]
-pub type Plain = Portable;
+pub type Baseline = Portable;
 
 #[cfg(target_arch = "x86_64")]
 pub mod x86 {
-    use super::Look;
+    use super::ByteSearch;
     use std::arch::x86_64::*;
 
     /// 16 bytes twice: part of every x86-64 CPU.
@@ -112,12 +112,12 @@ pub mod x86 {
 
     /// The bits of both halves of 32 bytes.
     #[inline(always)]
-    fn halves(look: impl Fn(usize) -> __m128i) -> u32 {
+    fn halves(masks: impl Fn(usize) -> __m128i) -> u32 {
         // SAFETY: SSE2 is part of x86-64.
-        unsafe { _mm_movemask_epi8(look(0)) as u32 | (_mm_movemask_epi8(look(16)) as u32) << 16 }
+        unsafe { _mm_movemask_epi8(masks(0)) as u32 | (_mm_movemask_epi8(masks(16)) as u32) << 16 }
     }
 
-    impl Look for Sse2 {
+    impl ByteSearch for Sse2 {
         #[inline(always)]
         unsafe fn equal(a: *const u8, b: *const u8) -> u32 {
             halves(|n| {
@@ -144,7 +144,7 @@ pub mod x86 {
         }
 
         #[inline(always)]
-        unsafe fn strange(at: *const u8) -> u32 {
+        unsafe fn non_word(at: *const u8) -> u32 {
             !halves(|n| {
                 // SAFETY: the caller's promise.
                 unsafe {
@@ -170,7 +170,7 @@ pub mod x86 {
     const LOW: [u8; 16] = [18, 26, 26, 26, 26, 30, 26, 26, 26, 26, 24, 9, 8, 9, 9, 8];
     const HIGH: [u8; 16] = [0, 0, 1, 2, 4, 0, 8, 16, 0, 0, 0, 0, 0, 0, 0, 0];
 
-    impl Look for Avx2 {
+    impl ByteSearch for Avx2 {
         #[inline(always)]
         unsafe fn equal(a: *const u8, b: *const u8) -> u32 {
             // SAFETY: the caller's promise.
@@ -196,7 +196,7 @@ pub mod x86 {
         }
 
         #[inline(always)]
-        unsafe fn strange(at: *const u8) -> u32 {
+        unsafe fn non_word(at: *const u8) -> u32 {
             // SAFETY: the caller's promise; the tables are 16 bytes each.
             unsafe {
                 let bytes = _mm256_loadu_si256(at.cast());
@@ -221,17 +221,17 @@ mod tests {
     /// Every byte at every place, among bytes that end nothing.
     #[test]
     fn all_instructions_see_the_same() {
-        fn seen<L: Look>(text: &[u8; 32], other: &[u8; 32]) -> [u32; 3] {
+        fn seen<S: ByteSearch>(text: &[u8; 32], other: &[u8; 32]) -> [u32; 3] {
             let (a, b) = (text.as_ptr(), other.as_ptr());
             // SAFETY: 32 bytes each; the instructions are looked for below.
-            unsafe { [L::equal(a, b), L::special(a), L::strange(a)] }
+            unsafe { [S::equal(a, b), S::special(a), S::non_word(a)] }
         }
         for (byte, place) in (0..=255).flat_map(|byte| (0..32).map(move |n| (byte, n))) {
             let other = *b"0123456789abcdefghijklmnopqrstuv";
             let mut text = other;
             text[place] = byte;
             let wanted = seen::<Portable>(&text, &other);
-            assert_eq!(seen::<Plain>(&text, &other), wanted, "{byte} at {place}");
+            assert_eq!(seen::<Baseline>(&text, &other), wanted, "{byte} at {place}");
             #[cfg(target_arch = "x86_64")]
             if std::arch::is_x86_feature_detected!("avx2") {
                 assert_eq!(seen::<x86::Avx2>(&text, &other), wanted, "{byte} at {place}");

@@ -1,50 +1,50 @@
 //! The values of JSON objects as the fields of a column.
 
-use crate::text::fields::{Cells, Null, Page, Span, Style};
+use crate::text::fields::{Fields, NullMatch, RowBatch, Span, Syntax};
 
 /// The values of one column.
-pub struct Objects<'a> {
-    pub page: Page<'a>,
+pub struct ObjectFields<'a> {
+    pub batch: RowBatch<'a>,
     pub spans: &'a [Span],
     pub column: usize,
 }
 
-impl<'a> Cells<'a> for Objects<'a> {
-    const STYLE: Style = Style::Json;
+impl<'a> Fields<'a> for ObjectFields<'a> {
+    const SYNTAX: Syntax = Syntax::Json;
 
     #[inline(always)]
-    fn page(&self) -> &Page<'a> {
-        &self.page
+    fn batch(&self) -> &RowBatch<'a> {
+        &self.batch
     }
 
-    fn page_mut(&mut self) -> &mut Page<'a> {
-        &mut self.page
+    fn batch_mut(&mut self) -> &mut RowBatch<'a> {
+        &mut self.batch
     }
 
-    fn choose(&mut self, column: usize) {
+    fn select_column(&mut self, column: usize) {
         self.column = column;
     }
 
     #[inline(always)]
-    fn get(&self, number: usize) -> (usize, usize) {
-        let (start, end) = self.spans[self.page.row(number) * self.page.width + self.column];
+    fn bounds(&self, number: usize) -> (usize, usize) {
+        let (start, end) = self.spans[self.batch.row(number) * self.batch.width + self.column];
         (start as usize, end as usize)
     }
 
     #[inline(always)]
-    fn unquote(&self, from: usize, to: usize) -> (usize, usize) {
+    fn unquoted(&self, from: usize, to: usize) -> (usize, usize) {
         // A missing value is at 0, where no text ever is.
-        let quoted = usize::from(self.page.text[from] == b'"' && from > 0);
+        let quoted = usize::from(self.batch.text[from] == b'"' && from > 0);
         (from + quoted, to - quoted)
     }
 
-    fn null(&self, from: usize, to: usize) -> Null {
-        let missing = from == 0 || &self.page.text[from..to] == b"null";
-        if missing { Null::Yes } else { Null::No }
+    fn null_match(&self, from: usize, to: usize) -> NullMatch {
+        let missing = from == 0 || &self.batch.text[from..to] == b"null";
+        if missing { NullMatch::Yes } else { NullMatch::No }
     }
 
-    fn span(&self) -> usize {
-        let mine = self.spans.iter().skip(self.column).step_by(self.page.width);
+    fn text_bytes(&self) -> usize {
+        let mine = self.spans.iter().skip(self.column).step_by(self.batch.width);
         mine.map(|s| (s.1 - s.0) as usize).sum()
     }
 }

@@ -6,27 +6,30 @@ use crate::simd::Simd;
 use crate::text::fields::Span;
 #[cfg(target_arch = "x86_64")]
 use crate::text::json::byte_search::x86::Avx2;
-use crate::text::json::byte_search::{Look, Plain, line_end};
-use crate::text::json::value::{Found, Wrong, blanks, expect, sound, string, value_by, wrong};
+use crate::text::json::byte_search::{Baseline, ByteSearch, find_line_end};
+use crate::text::json::value::{
+    JsonError, JsonResult, expect_byte, is_scalar, json_error, skip_blanks, string_end,
+    value_end_with,
+};
 
 /// What is known about the keys, kept from line to line.
-pub struct Keys {
+pub struct ObjectReader {
     numbers: HashMap<Vec<u8>, usize>,
     nullable: Vec<bool>,
     /// What stands before each value, as the last lines had it.
-    before: Vec<Before>,
+    before: Vec<KeyText>,
     skip_unknown: bool,
     /// Lines to take one by one, as two at once were not alike.
-    alone: u32,
+    one_by_one: u32,
 }
 
 /// Lines that are taken one by one after two that were not alike: where no two are, trying it costs
 /// a sixteenth of a line.
-const ALONE: u32 = 32;
+const ONE_BY_ONE: u32 = 32;
 
 /// Spans of all columns of the rows of a chunk.
 #[derive(Default)]
-pub struct Rows {
+pub struct ObjectRows {
     pub spans: Vec<Span>,
     pub count: usize,
     /// Where the first row that was not taken starts.
@@ -34,33 +37,33 @@ pub struct Rows {
     pub escapes: bool,
 }
 
-impl Keys {
-    pub fn new(names: &[String], nullable: Vec<bool>, skip_unknown: bool) -> Keys {
+impl ObjectReader {
+    pub fn new(names: &[String], nullable: Vec<bool>, skip_unknown: bool) -> ObjectReader {
         let bytes = |name: &String| name.as_bytes().to_vec();
-        Keys {
+        ObjectReader {
             numbers: names.iter().enumerate().map(|(n, name)| (bytes(name), n)).collect(),
             nullable,
             before: Vec::new(),
             skip_unknown,
-            alone: 1, // the first line says what stands before each value
+            one_by_one: 1, // the first line says what stands before each value
         }
     }
 
     /// Find the values of whole lines of `text[from..to]`, up to the first line that is declined.
     /// 64 bytes follow `to`, and the byte before it is a line end.
-    pub fn rows(
+    pub fn read_rows(
         &mut self,
         simd: Simd,
         text: &[u8],
         range: (usize, usize),
-        out: &mut Rows,
-    ) -> Found<()> {
-        // SAFETY: `Simd::choose` has found AVX2, which is part of both; all have `Plain`.
+        out: &mut ObjectRows,
+    ) -> JsonResult<()> {
+        // SAFETY: `Simd::choose` has found AVX2, which is part of both; all have `Baseline`.
         unsafe {
             match simd {
-                Simd::Scalar => self.all::<Plain>(text, range, out),
+                Simd::Scalar => self.read_all::<Baseline>(text, range, out),
                 #[cfg(target_arch = "x86_64")]
-                Simd::Avx2 | Simd::Avx512 => self.all_avx2(text, range, out),
+                Simd::Avx2 | Simd::Avx512 => self.read_all_avx2(text, range, out),
             }
         }
     }
@@ -68,45 +71,51 @@ impl Keys {
     /// SAFETY: on a CPU with AVX2 and BMI1.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1")]
-    unsafe fn all_avx2(&mut self, text: &[u8], range: (usize, usize), out: &mut Rows) -> Found<()> {
+    unsafe fn read_all_avx2(
+        &mut self,
+        text: &[u8],
+        range: (usize, usize),
+        out: &mut ObjectRows,
+    ) -> JsonResult<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.all::<Avx2>(text, range, out) }
+        unsafe { self.read_all::<Avx2>(text, range, out) }
     }
 
-    /// SAFETY: the CPU has the instructions of `L`.
+    /// SAFETY: the CPU has the instructions of `S`.
     #[inline(always)]
-    unsafe fn all<L: Look>(
+    unsafe fn read_all<S: ByteSearch>(
         &mut self,
         text: &[u8],
         (from, to): (usize, usize),
-        out: &mut Rows,
-    ) -> Found<()> {
+        out: &mut ObjectRows,
+    ) -> JsonResult<()> {
         assert!(to + 64 <= text.len() && from <= to);
         let width = self.nullable.len();
         out.spans.clear();
         (out.count, out.end, out.escapes) = (0, from, false);
         while out.end < to {
             let first = out.count * width;
-            if self.alone == 0 {
+            if self.one_by_one == 0 {
                 out.spans.resize(first + 2 * width, (0, 0));
                 let (spans, escapes) = (&mut out.spans[first..], &mut out.escapes);
                 // SAFETY: the caller's promise.
-                if let Some(end) = unsafe { self.pair::<L>(text, (out.end, to), spans, escapes) } {
+                let two = unsafe { self.read_two::<S>(text, (out.end, to), spans, escapes) };
+                if let Some(end) = two {
                     (out.end, out.count) = (end, out.count + 2);
                     continue;
                 }
                 out.spans.truncate(first);
-                self.alone = ALONE;
+                self.one_by_one = ONE_BY_ONE;
             }
-            self.alone -= 1;
+            self.one_by_one -= 1;
             out.spans.resize(first + width, (0, 0));
             let (spans, escapes) = (&mut out.spans[first..], &mut out.escapes);
             // SAFETY: the caller's promise.
-            match unsafe { self.line::<L>(text, out.end, spans, escapes) } {
+            match unsafe { self.read_one::<S>(text, out.end, spans, escapes) } {
                 Ok(next) => out.end = next,
-                Err(wrong) => {
+                Err(error) => {
                     out.spans.truncate(first);
-                    return Err(wrong);
+                    return Err(error);
                 }
             }
             out.count += 1;
@@ -120,9 +129,9 @@ impl Keys {
     /// follows two lines at once in little more time than one. Taxi (51 keys): 3.8 CPU-seconds of the
     /// decoder for 2 million rows, 4.1 line by line.
     ///
-    /// SAFETY: the CPU has the instructions of `L`.
+    /// SAFETY: the CPU has the instructions of `S`.
     #[inline(always)]
-    unsafe fn pair<L: Look>(
+    unsafe fn read_two<S: ByteSearch>(
         &self,
         text: &[u8],
         (at, to): (usize, usize),
@@ -130,7 +139,7 @@ impl Keys {
         escapes: &mut bool,
     ) -> Option<usize> {
         // SAFETY: the caller's promise.
-        let other = unsafe { line_end::<L>(text, at) } + 1;
+        let other = unsafe { find_line_end::<S>(text, at) } + 1;
         if other >= to {
             return None;
         }
@@ -140,12 +149,12 @@ impl Keys {
         for before in &self.before {
             // SAFETY: the caller's promise.
             let (end, other_end) = unsafe {
-                if !before.stands::<L>(text, one) || !before.stands::<L>(text, two) {
+                if !before.matches::<S>(text, one) || !before.matches::<S>(text, two) {
                     return None;
                 }
                 (one, two) = (one + before.len, two + before.len);
-                let end = value_by::<L>(text, one, escapes).ok()?;
-                (end, value_by::<L>(text, two, escapes).ok()?)
+                let end = value_end_with::<S>(text, one, escapes).ok()?;
+                (end, value_end_with::<S>(text, two, escapes).ok()?)
             };
             match (first.get_mut(before.column), second.get_mut(before.column)) {
                 // Not a key that is there twice.
@@ -154,7 +163,7 @@ impl Keys {
                     *second = (two as u32, other_end as u32);
                     known += 1;
                 }
-                (None, None) if sound(&text[one..end]) && sound(&text[two..other_end]) => {}
+                (None, None) if is_scalar(&text[one..end]) && is_scalar(&text[two..other_end]) => {}
                 _ => return None,
             }
             (one, two) = (end, other_end);
@@ -162,26 +171,26 @@ impl Keys {
         let ends = |end: usize, next: usize| text[end] == b'}' && end + 2 == next;
         let whole = known == first.len() || self.missing(at, first).is_ok();
         // SAFETY: the caller's promise.
-        let next = unsafe { line_end::<L>(text, two) } + 1;
+        let next = unsafe { find_line_end::<S>(text, two) } + 1;
         (whole && ends(one, other) && ends(two, next)).then_some(next)
     }
 
     /// One object and its line end; the start of the next line.
     ///
-    /// SAFETY: the CPU has the instructions of `L`.
+    /// SAFETY: the CPU has the instructions of `S`.
     #[inline(always)]
-    unsafe fn line<L: Look>(
+    unsafe fn read_one<S: ByteSearch>(
         &mut self,
         text: &[u8],
         at: usize,
         spans: &mut [Span],
         escapes: &mut bool,
-    ) -> Found<usize> {
+    ) -> JsonResult<usize> {
         let (mut place, mut number, mut known) = (at, 0, 0);
         loop {
             let (column, start) = match self.before.get(number) {
                 // SAFETY: the caller's promise.
-                Some(before) if unsafe { before.stands::<L>(text, place) } => {
+                Some(before) if unsafe { before.matches::<S>(text, place) } => {
                     (before.column, place + before.len)
                 }
                 _ => match self.key(text, place, number)? {
@@ -190,15 +199,15 @@ impl Keys {
                 },
             };
             // SAFETY: the caller's promise.
-            let end = unsafe { value_by::<L>(text, start, escapes)? };
+            let end = unsafe { value_end_with::<S>(text, start, escapes)? };
             if let Some(span) = spans.get_mut(column) {
                 if *span != (0, 0) {
-                    return Err(wrong(place, start, "a key that the line has twice"));
+                    return Err(json_error(place, start, "a key that the line has twice"));
                 }
                 *span = (start as u32, end as u32);
                 known += 1;
-            } else if !sound(&text[start..end]) {
-                return Err(wrong(start, end, "not surely a value"));
+            } else if !is_scalar(&text[start..end]) {
+                return Err(json_error(start, end, "not surely a value"));
             }
             number += 1;
             place = end;
@@ -206,46 +215,46 @@ impl Keys {
         if known < spans.len() {
             self.missing(at, spans)?;
         }
-        place = blanks(text, place);
+        place = skip_blanks(text, place);
         place += usize::from(text[place] == b'\r');
-        expect(text, place, b'\n', "the end of the line")
+        expect_byte(text, place, b'\n', "the end of the line")
     }
 
-    fn missing(&self, at: usize, spans: &[Span]) -> Found<()> {
+    fn missing(&self, at: usize, spans: &[Span]) -> JsonResult<()> {
         let lacks = |n: &usize| spans[*n] == (0, 0) && !self.nullable[*n];
         match (0..spans.len()).find(lacks) {
             None => Ok(()),
-            column => Err(Wrong { at, end: at, column, message: "the line lacks this key" }),
+            column => Err(JsonError { at, end: at, column, message: "the line lacks this key" }),
         }
     }
 
     /// The `number`-th key, which stands behind a value that ends at `at`, or the end of the object.
     #[inline(never)]
-    fn key(&mut self, text: &[u8], at: usize, number: usize) -> Found<Next> {
-        let mark = blanks(text, at);
-        let key = blanks(text, mark + 1);
+    fn key(&mut self, text: &[u8], at: usize, number: usize) -> JsonResult<Next> {
+        let mark = skip_blanks(text, at);
+        let key = skip_blanks(text, mark + 1);
         match (text[mark], number) {
             (b'{', 0) if text[key] == b'}' => return Ok(Next::End(key + 1)),
             (b'{', 0) => {}
-            (_, 0) => return Err(wrong(mark, mark + 20, "an object")),
+            (_, 0) => return Err(json_error(mark, mark + 20, "an object")),
             (b',', _) => {}
             (b'}', _) => return Ok(Next::End(mark + 1)),
-            _ => return Err(wrong(at, mark + 1, "no comma or brace behind a value")),
+            _ => return Err(json_error(at, mark + 1, "no comma or brace behind a value")),
         }
         let mut escaped = false;
-        expect(text, key, b'"', "a key")?;
+        expect_byte(text, key, b'"', "a key")?;
         // SAFETY: every CPU has the instructions.
-        let end = unsafe { string::<Plain>(text, key, &mut escaped)? };
+        let end = unsafe { string_end::<Baseline>(text, key, &mut escaped)? };
         if escaped {
-            return Err(wrong(key, end, "a key with escapes"));
+            return Err(json_error(key, end, "a key with escapes"));
         }
         let column = self.numbers.get(&text[key + 1..end - 1]).copied();
         if column.is_none() && !self.skip_unknown {
-            return Err(wrong(key, end, "a key that the table lacks"));
+            return Err(json_error(key, end, "a key that the table lacks"));
         }
-        let column = column.unwrap_or(NOBODY);
-        let start = blanks(text, expect(text, blanks(text, end), b':', "a colon")?);
-        let before = Before::new(&text[at..start], column);
+        let column = column.unwrap_or(UNKNOWN);
+        let start = skip_blanks(text, expect_byte(text, skip_blanks(text, end), b':', "a colon")?);
+        let before = KeyText::new(&text[at..start], column);
         match self.before.get_mut(number) {
             Some(place) => *place = before,
             None => self.before.push(before),
@@ -256,49 +265,49 @@ impl Keys {
 
 /// What stands behind a value.
 enum Next {
-    /// The column of a key, [`NOBODY`] where nobody wants it, and where its value starts.
+    /// The column of a key, [`UNKNOWN`] where nobody wants it, and where its value starts.
     Value(usize, usize),
     /// The end of the object, behind its brace.
     End(usize),
 }
 
 /// The column of a key that nobody wants.
-const NOBODY: usize = usize::MAX;
+const UNKNOWN: usize = usize::MAX;
 
-/// Bytes of [`Before`]: a longer name is looked up in each line.
-const LONGEST: usize = 64;
+/// Bytes of [`KeyText`]: a longer name is looked up in each line.
+const MAX_KEY_TEXT: usize = 64;
 
 /// What stands before a value: the comma behind the last one, the key, the colon and blanks among
 /// them. It is the same in nearly every line, and is compared as a whole: 10 instructions up to 32
 /// bytes, where looking for each of its parts took 60.
-struct Before {
-    text: [u8; LONGEST],
+struct KeyText {
+    text: [u8; MAX_KEY_TEXT],
     /// The bits of its bytes; none of those that are too many.
     mask: u64,
     len: usize,
     column: usize,
 }
 
-impl Before {
-    fn new(text: &[u8], column: usize) -> Before {
-        let mut kept = [0; LONGEST];
+impl KeyText {
+    fn new(text: &[u8], column: usize) -> KeyText {
+        let mut kept = [0; MAX_KEY_TEXT];
         let len = text.len();
         if let Some(place) = kept.get_mut(..len) {
             place.copy_from_slice(text);
         }
-        let mask = if len > LONGEST { 0 } else { u64::MAX >> (LONGEST - len) };
-        Before { text: kept, mask, len, column }
+        let mask = if len > MAX_KEY_TEXT { 0 } else { u64::MAX >> (MAX_KEY_TEXT - len) };
+        KeyText { text: kept, mask, len, column }
     }
 
     /// Whether it stands at `at`.
     ///
-    /// SAFETY: the CPU has the instructions of `L`.
+    /// SAFETY: the CPU has the instructions of `S`.
     #[inline(always)]
-    unsafe fn stands<L: Look>(&self, text: &[u8], at: usize) -> bool {
-        let Some(here) = text.get(at..at + LONGEST) else { return false };
+    unsafe fn matches<S: ByteSearch>(&self, text: &[u8], at: usize) -> bool {
+        let Some(here) = text.get(at..at + MAX_KEY_TEXT) else { return false };
         // SAFETY: 32 bytes from 0 and from 32 of 64 each, and the caller's promise.
         let other =
-            |n: usize| unsafe { !L::equal(here.as_ptr().add(n), self.text.as_ptr().add(n)) };
+            |n: usize| unsafe { !S::equal(here.as_ptr().add(n), self.text.as_ptr().add(n)) };
         let (low, high) = (self.mask as u32, (self.mask >> 32) as u32);
         low != 0 && low & other(0) == 0 && (high == 0 || high & other(32) == 0)
     }
@@ -338,10 +347,10 @@ mod tests {
     /// Spans and what ended them, of lines that are looked at by twos or one by one.
     fn found(text: &[u8], to: usize, skip: bool, apart: bool, simd: Simd) -> (Vec<Span>, String) {
         let names = ["n", "s", "m"].map(String::from);
-        let mut keys = Keys::new(&names, vec![false, false, true], skip);
-        keys.alone = if apart { u32::MAX } else { keys.alone };
-        let mut rows = Rows::default();
-        let ended = keys.rows(simd, text, (64, to), &mut rows);
+        let mut keys = ObjectReader::new(&names, vec![false, false, true], skip);
+        keys.one_by_one = if apart { u32::MAX } else { keys.one_by_one };
+        let mut rows = ObjectRows::default();
+        let ended = keys.read_rows(simd, text, (64, to), &mut rows);
         assert_eq!(rows.spans.len(), 3 * rows.count);
         let ended = ended.map_err(|w| (w.at, w.end, w.column, w.message));
         (rows.spans, format!("{} {} {ended:?}", rows.count, rows.end))
@@ -362,13 +371,14 @@ mod tests {
     /// What stands before the values of a shorter line is followed by what a longer one had there.
     #[test]
     fn a_key_twice_is_seen_in_two_lines_at_once() {
-        for short in 1..3 * ALONE as usize {
+        for short in 1..3 * ONE_BY_ONE as usize {
             let lines = ["{\"n\":1,\"m\":2}\n", &"{\"m\":2}\n".repeat(short)].concat();
             let lines = lines + &"{\"m\":2,\"m\":3}\n".repeat(2);
             let text = ["\n".repeat(64), lines.clone(), " ".repeat(128)].concat();
-            let mut keys = Keys::new(&["n", "m"].map(String::from), vec![true; 2], false);
-            let mut rows = Rows::default();
-            let ended = keys.rows(Simd::Scalar, text.as_bytes(), (64, 64 + lines.len()), &mut rows);
+            let mut keys = ObjectReader::new(&["n", "m"].map(String::from), vec![true; 2], false);
+            let mut rows = ObjectRows::default();
+            let ended =
+                keys.read_rows(Simd::Scalar, text.as_bytes(), (64, 64 + lines.len()), &mut rows);
             assert_eq!((rows.count, ended.is_err()), (1 + short, true), "{short}");
         }
     }
@@ -377,10 +387,10 @@ mod tests {
     fn usual_lines_are_taken_by_twos() {
         let line = "{\"n\":1,\"s\":\"x\",\"m\":2}\n";
         let text = ["\n".repeat(64), line.repeat(5), " ".repeat(128)].concat();
-        let mut keys = Keys::new(&["n", "s", "m"].map(String::from), vec![false; 3], false);
-        let mut rows = Rows::default();
+        let mut keys = ObjectReader::new(&["n", "s", "m"].map(String::from), vec![false; 3], false);
+        let mut rows = ObjectRows::default();
         let range = (64, 64 + 5 * line.len());
-        keys.rows(Simd::Scalar, text.as_bytes(), range, &mut rows).expect("sound");
-        assert_eq!((rows.count, rows.end, keys.alone), (5, range.1, 0));
+        keys.read_rows(Simd::Scalar, text.as_bytes(), range, &mut rows).expect("sound");
+        assert_eq!((rows.count, rows.end, keys.one_by_one), (5, range.1, 0));
     }
 }

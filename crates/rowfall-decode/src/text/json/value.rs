@@ -1,25 +1,25 @@
 //! Where a JSON value ends: its bounds and its look, not its meaning, which the types know.
 
-use crate::text::json::byte_search::{Look, Plain, bare, special};
+use crate::text::json::byte_search::{Baseline, ByteSearch, find_non_word, find_special};
 use crate::text::number;
 
 /// Why a line is declined, where, and of which column.
 #[derive(Debug)]
-pub struct Wrong {
+pub struct JsonError {
     pub at: usize,
     pub end: usize,
     pub column: Option<usize>,
     pub message: &'static str,
 }
 
-pub type Found<T> = Result<T, Wrong>;
+pub type JsonResult<T> = Result<T, JsonError>;
 
-pub fn wrong(at: usize, end: usize, message: &'static str) -> Wrong {
-    Wrong { at, end, column: None, message }
+pub fn json_error(at: usize, end: usize, message: &'static str) -> JsonError {
+    JsonError { at, end, column: None, message }
 }
 
 #[inline(always)]
-pub fn blanks(text: &[u8], mut at: usize) -> usize {
+pub fn skip_blanks(text: &[u8], mut at: usize) -> usize {
     // Most values have none before or behind them.
     while text[at] <= b' ' && matches!(text[at], b' ' | b'\t') {
         at += 1;
@@ -28,29 +28,33 @@ pub fn blanks(text: &[u8], mut at: usize) -> usize {
 }
 
 #[inline(always)]
-pub fn expect(text: &[u8], at: usize, byte: u8, what: &'static str) -> Found<usize> {
-    if text[at] == byte { Ok(at + 1) } else { Err(wrong(at, at + 20, what)) }
+pub fn expect_byte(text: &[u8], at: usize, byte: u8, what: &'static str) -> JsonResult<usize> {
+    if text[at] == byte { Ok(at + 1) } else { Err(json_error(at, at + 20, what)) }
 }
 
 /// The end of the value at `at`. Bare ones are checked to be words or numbers by their look only:
 /// the types' parsers take nothing else.
-pub fn value(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
+pub fn value_end(text: &[u8], at: usize, escapes: &mut bool) -> JsonResult<usize> {
     // SAFETY: every CPU has the instructions.
-    unsafe { value_by::<Plain>(text, at, escapes) }
+    unsafe { value_end_with::<Baseline>(text, at, escapes) }
 }
 
-/// SAFETY: the CPU has the instructions of `L`.
+/// SAFETY: the CPU has the instructions of `S`.
 #[inline(always)]
-pub unsafe fn value_by<L: Look>(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
+pub unsafe fn value_end_with<S: ByteSearch>(
+    text: &[u8],
+    at: usize,
+    escapes: &mut bool,
+) -> JsonResult<usize> {
     if text[at] == b'"' {
         // SAFETY: the caller's promise.
-        return unsafe { string::<L>(text, at, escapes) };
+        return unsafe { string_end::<S>(text, at, escapes) };
     }
     if matches!(text[at], b'[' | b'{') {
         return nested(text, at, escapes);
     }
     // SAFETY: the caller's promise.
-    let end = unsafe { bare::<L>(text, at) };
+    let end = unsafe { find_non_word::<S>(text, at) };
     // A number starts with a digit or a minus, and with a zero only before a point or at its end.
     let digits = &text[at + usize::from(text[at] == b'-')..end];
     let fine = match digits {
@@ -58,23 +62,23 @@ pub unsafe fn value_by<L: Look>(text: &[u8], at: usize, escapes: &mut bool) -> F
         [b'0'..=b'9', ..] => true,
         _ => matches!(&text[at..end], b"true" | b"false" | b"null"),
     };
-    if fine { Ok(end) } else { Err(wrong(at, end.max(at + 1), "not surely a value")) }
+    if fine { Ok(end) } else { Err(json_error(at, end.max(at + 1), "not surely a value")) }
 }
 
 /// The end of the array or object at `at`, by its brackets only: `values/nested.rs` looks at the rest.
-fn nested(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
+fn nested(text: &[u8], at: usize, escapes: &mut bool) -> JsonResult<usize> {
     let (mut place, mut depth) = (at, 0);
     loop {
         match text[place] {
             b'"' => {
                 // SAFETY: every CPU has the instructions.
-                place = unsafe { string::<Plain>(text, place, escapes)? };
+                place = unsafe { string_end::<Baseline>(text, place, escapes)? };
                 continue;
             }
             b'[' | b'{' => depth += 1,
             b']' | b'}' => depth -= 1,
             0..0x20 => {
-                return Err(wrong(at, place, "a line break or control character in a value"));
+                return Err(json_error(at, place, "a line break or control character in a value"));
             }
             _ => {}
         }
@@ -86,35 +90,41 @@ fn nested(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
 }
 
 /// Whether a value that nobody parses is a string, a word or a number.
-pub fn sound(value: &[u8]) -> bool {
+pub fn is_scalar(value: &[u8]) -> bool {
     match value {
         [b'"', ..] | b"true" | b"false" | b"null" => true,
-        _ => number::ordinary(value),
+        _ => number::is_plain_number(value),
     }
 }
 
 /// The end of the string whose opening quote is at `at`.
 ///
-/// SAFETY: the CPU has the instructions of `L`.
+/// SAFETY: the CPU has the instructions of `S`.
 #[inline(always)]
-pub unsafe fn string<L: Look>(text: &[u8], at: usize, escapes: &mut bool) -> Found<usize> {
+pub unsafe fn string_end<S: ByteSearch>(
+    text: &[u8],
+    at: usize,
+    escapes: &mut bool,
+) -> JsonResult<usize> {
     let mut place = at + 1;
     loop {
         // SAFETY: the caller's promise.
-        place = unsafe { special::<L>(text, place) };
+        place = unsafe { find_special::<S>(text, place) };
         match text[place] {
             b'"' => return Ok(place + 1),
             b'\\' => {
                 *escapes = true;
                 if text[place + 1] < 0x20 {
-                    return Err(wrong(at, place + 1, "a control character in a string"));
+                    return Err(json_error(at, place + 1, "a control character in a string"));
                 }
                 place += 2;
             }
-            _ => return Err(wrong(at, place, "a line break or control character in a string")),
+            _ => {
+                return Err(json_error(at, place, "a line break or control character in a string"));
+            }
         }
         if place + 64 > text.len() {
-            return Err(wrong(at, at + 1, "a string that never ends"));
+            return Err(json_error(at, at + 1, "a string that never ends"));
         }
     }
 }
