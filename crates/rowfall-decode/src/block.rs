@@ -1,4 +1,5 @@
-//! Rows into columns: one column after the other, in the order of the table's key or of the file.
+//! Builds blocks: decodes batches of rows into columns, one column after the other, and sorts the
+//! rows by the table's key. Finding rows is left to `text`, writing blocks to `output`.
 
 use crate::column::reorder::gather;
 use crate::column::{Column, ColumnEnd, Values};
@@ -12,36 +13,37 @@ use crate::text::scan::Scan;
 use crate::types::BaseType;
 use crate::values;
 
-/// A value that is declined: where it stands, quotes included.
+/// A value that is declined, and where it stands in the text, quotes included.
 pub struct BadValue {
     pub row: usize,
-    /// Index of the column; None where it is one that nobody wants.
+    /// Index of the column; None for a field that belongs to no column.
     pub column: Option<usize>,
     pub start: usize,
     pub end: usize,
 }
 
-/// How blocks are sorted before they are sent, and the memory for it.
+/// The way in which blocks are sorted, and the memory for it.
 #[derive(Default)]
 pub struct Sorting {
-    /// Columns of the table's key; none to leave the rows as they come.
+    /// Indices of the key's columns; none to leave the rows as they come.
     keys: Vec<usize>,
-    /// Sort the rows of each window before their other columns are decoded.
+    /// Sort the rows of each batch before their other columns are decoded.
     sort_batches: bool,
-    /// All columns can be put in place where the key has few values.
+    /// All columns can be reordered by the counting sort, where the key has few values.
     may_count: bool,
     sorter: Sorter,
     scratch: Vec<u8>,
 }
 
 /// Columns beside the key from which on rows are sorted twice. The order of a block jumps over all
-/// of it; where each window is in order already, it follows some thousand places that move on
+/// of it; where each batch is in order already, it follows some thousand places that move on
 /// slowly and stay in the cache. Taxi (51 columns): 0.5 CPU-seconds for
 /// 2 million rows, 0.9 with one sort only. Sorting twice costs more than
 /// that where a row has few values: trips (3 columns) 0.8 CPU-seconds, 1.15 with it.
 const MANY_COLUMNS: usize = 8;
 
 impl Sorting {
+    /// Choose the way for blocks of these columns.
     pub fn new(keys: &[usize], columns: &mut [Column]) -> Sorting {
         let sort_batches = !keys.is_empty() && columns.len() >= keys.len() + MANY_COLUMNS;
         for (number, column) in columns.iter_mut().enumerate() {
@@ -51,7 +53,8 @@ impl Sorting {
         Sorting { keys: keys.to_vec(), sort_batches, may_count, ..Sorting::default() }
     }
 
-    /// The numbers of a block's rows in their order; None where they are in it, by now or already.
+    /// Sort a block: the numbers of its rows in their order, or None where the columns are in order
+    /// already or were brought into it.
     pub fn sort(&mut self, columns: &mut [Column], rows: usize) -> Option<&[u32]> {
         if self.keys.is_empty() {
             return None;
@@ -70,21 +73,22 @@ impl Sorting {
     }
 }
 
-/// Have strings that will be gathered keep their sizes.
+/// Let columns of strings keep the sizes of their values where the rows will be reordered.
 fn keep_sizes(column: &mut Column, gathered: bool) {
     column.keeps_sizes =
         gathered && column.data_type.base == BaseType::String && !column.data_type.low_cardinality;
     column.children.iter_mut().for_each(|child| keep_sizes(child, gathered));
 }
 
-/// What decoding needs besides the index.
+/// A text, where its fields are, and how to read them.
 pub struct ScannedText<'a> {
     pub text: &'a [u8],
     pub scan: &'a Scan,
     pub options: &'a ReadOptions,
 }
 
-/// Append `count` rows from row `first` on to the columns, or say which value is the first bad one.
+/// Append `count` rows of CSV or TSV, from row `first` on, to the columns, or return the first
+/// value that is declined.
 pub fn decode_delimited<const CSV: bool>(
     columns: &mut [Column],
     layout: &Layout,
@@ -126,13 +130,15 @@ pub fn decode_delimited<const CSV: bool>(
     bad.map_or(Ok(()), Err)
 }
 
-/// A field of TSV whose last backslash would take the delimiter with it.
+/// True for a field of TSV that ends with an odd number of backslashes: the last one would take the
+/// delimiter with it.
 fn dangling<const CSV: bool>(fields: &DelimitedFields<'_, CSV>, row: usize) -> bool {
     let (start, end) = fields.bounds(row);
     fields.batch.text[start..end].iter().rev().take_while(|c| **c == b'\\').count() % 2 == 1
 }
 
-/// Append `count` rows from row `first` on to the columns, or say which value is the first bad one.
+/// Append `count` rows of JSON, from row `first` on, to the columns, or return the first value that
+/// is declined.
 pub fn decode_objects(
     columns: &mut [Column],
     rows: &objects::ObjectRows,
@@ -155,7 +161,7 @@ pub fn decode_objects(
     decode(columns, &mut ObjectFields { batch, spans, column: 0 }, sorting)
 }
 
-/// Append rows to all columns, or say which value is the first bad one.
+/// Append a batch of rows to all columns, or return the first value that is declined.
 fn decode<'a, C: Fields<'a>>(
     columns: &mut [Column],
     fields: &mut C,

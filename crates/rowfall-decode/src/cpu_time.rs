@@ -1,4 +1,4 @@
-//! What a run has cost so far.
+//! Asks the system how much CPU time a thread or the process has taken.
 
 /// CPU time of this thread in nanoseconds.
 pub fn thread_nanoseconds() -> u64 {

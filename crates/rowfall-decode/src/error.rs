@@ -1,4 +1,4 @@
-//! Why a run ended early, as one JSON line and an exit status.
+//! Says why a run failed: as one JSON line and an exit status.
 
 use std::io;
 
@@ -7,18 +7,26 @@ use serde_json::{Value, json};
 /// Longest piece of a value that a message repeats, in characters.
 const SHOWN: usize = 100;
 
-/// A value, row or header that is declined, and where it is.
+/// A value, row or header that is declined, and where it stands.
 #[derive(Debug, Clone)]
 pub struct Decline {
+    /// The name of the input.
     pub uri: String,
+    /// The line in the decompressed text, from 1 on.
     pub line: u64,
+    /// The offset in the decompressed text, in bytes.
     pub offset: u64,
+    /// The name of the column; empty where it is not about one.
     pub column: String,
+    /// The text, shortened to 100 characters.
     pub value: String,
+    /// The type of the column; empty where it is not about one.
     pub expected: String,
+    /// What is wrong.
     pub message: String,
 }
 
+/// The reason why a run failed.
 #[derive(Debug)]
 pub enum Fail {
     /// The spec cannot be followed at all: exit status 2.
@@ -26,25 +34,34 @@ pub enum Fail {
     /// The text is not what was promised, or is unusual: exit status 3.
     Value(Box<Decline>),
     /// Reading, decompressing or writing failed: exit status 4.
-    Io { uri: String, message: String },
+    Io {
+        /// The name of the input or the path of the output.
+        uri: String,
+        /// What the system or the decompressor said.
+        message: String,
+    },
     /// The reader of the output went away: exit status 5.
     Pipe,
 }
 
 impl Fail {
+    /// One reason against the spec.
     pub fn spec(reason: impl Into<String>) -> Fail {
         Fail::Spec(vec![reason.into()])
     }
 
+    /// An error about the input `uri`.
     pub fn io(uri: &str, error: &io::Error) -> Fail {
         Fail::Io { uri: uri.to_owned(), message: error.to_string() }
     }
 
-    /// Writing failed: a closed pipe is no error worth a word.
+    /// An error of writing to `path`; a closed pipe is [`Fail::Pipe`], about which nothing is
+    /// printed.
     pub fn output(path: &str, error: &io::Error) -> Fail {
         if error.kind() == io::ErrorKind::BrokenPipe { Fail::Pipe } else { Fail::io(path, error) }
     }
 
+    /// The exit status of the program.
     pub fn status(&self) -> i32 {
         match self {
             Fail::Spec(_) => 2,

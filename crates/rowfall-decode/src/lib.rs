@@ -22,6 +22,7 @@
 //! | `simd` | chooses AVX-512, AVX2 or portable code |
 //! | `error` | says why a run failed, as a JSON line and an exit status |
 
+#![warn(missing_docs)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 mod block;

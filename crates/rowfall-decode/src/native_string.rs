@@ -1,4 +1,5 @@
-//! A spec as `executable()` of a server hands it over: a Native block of one string on stdin.
+//! Reads one string out of a Native block: a server's `executable()` passes the spec like that on
+//! stdin.
 
 /// The one string of a Native block of one column and one row; None where it is something else.
 pub fn read(block: &[u8]) -> Option<&str> {

@@ -1,4 +1,5 @@
-//! A run: one worker a thread and output takes inputs from the shared list until none is left.
+//! Runs a spec: one worker, with a thread and an output of its own, takes inputs from the shared
+//! queue until none is left; and sums up.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use crate::simd::Simd;
 use crate::spec::Spec;
 use crate::worker::{InputSummary, Progress, Worker};
 
-/// What the workers share.
+/// The state that all workers share.
 struct Shared<'a> {
     spec: &'a Spec,
     simd: Simd,
@@ -23,11 +24,11 @@ struct Shared<'a> {
     stop: AtomicBool,
     progress: Progress,
     done: Mutex<Vec<Option<InputSummary>>>,
-    /// Of the first input that failed, in the order of the spec.
+    /// The failure of the first input that failed, in the order of the spec, and its number.
     failed: Mutex<Option<(usize, Fail)>>,
 }
 
-/// Do what the spec asks for; the summary on success.
+/// Do what the spec asks for. Returns the summary that is printed, as JSON.
 pub fn run(spec: &Spec) -> Result<Value, Fail> {
     let simd = spec.simd.as_deref().unwrap_or("auto");
     let shared = Shared {
@@ -89,7 +90,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Print how far the run is, until it is over.
+    /// Print the progress every `progress_ms` milliseconds until the run is over.
     fn report_progress(&self, over: &AtomicBool) {
         let mut reported = 0;
         while self.spec.progress_ms > 0 && !over.load(Ordering::Relaxed) {

@@ -1,17 +1,20 @@
 //! Chooses the SIMD instructions of a run: the best that the CPU has, or those that a test names.
 
-/// Which instructions are used. All give the same result.
+/// A set of instructions. All give the same result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Simd {
+    /// Portable code; SSE2 on x86-64, which every such CPU has.
     Scalar,
+    /// AVX2 with PCLMULQDQ, BMI1 and POPCNT.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// AVX-512 BW and VBMI2, with all of the above and BMI2.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
 impl Simd {
-    /// The named one, or the best that this CPU has; None when it has not what was named.
+    /// The named set, `auto` for the best that this CPU has; None where the CPU lacks it.
     pub fn choose(name: &str) -> Option<Simd> {
         #[cfg(target_arch = "x86_64")]
         {

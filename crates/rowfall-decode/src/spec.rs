@@ -1,4 +1,4 @@
-//! What a run is asked to do: the JSON document of `--spec`, checked.
+//! Reads and checks the JSON document of `--spec`, which says what a run has to do.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,59 +8,71 @@ use serde::Deserialize;
 use crate::error::Fail;
 use crate::types::{BaseType, Type};
 
+/// The document. Fields with a default may be left out, unknown ones are an error.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
+    /// 1.
     pub version: u32,
+    /// What to read, in this order.
     pub inputs: Vec<Input>,
+    /// The compression of all inputs.
     #[serde(default)]
     pub compression: Compression,
+    /// The format of all inputs.
     pub format: Format,
+    /// One ASCII character between the fields of CSV; TSV has tabs.
     #[serde(default = "comma")]
     pub delimiter: String,
     /// Text of CSV that means NULL where it is not quoted: nothing, or `\N`.
     #[serde(default)]
     pub null: String,
-    /// The engine's reader would cut blanks around strings: such strings are declined.
+    /// The engine's reader would cut blanks off around strings: such strings are declined.
     #[serde(default = "yes")]
     pub trim: bool,
-    /// How CSV has the elements of Tuple columns.
+    /// Where CSV has the elements of Tuple columns.
     #[serde(default)]
     pub tuples: Tuples,
-    /// Strings may hold line breaks; otherwise one is taken for a quote never closed.
+    /// Strings may hold line breaks; otherwise a line break is taken for a quote that is never
+    /// closed.
     #[serde(default)]
     pub breaks: bool,
-    /// What to do with columns of the file that are not in `columns`: `skip` or `error`, which is
-    /// what the engine does as rowfall asks it.
+    /// What to do with columns and keys of the file that are not in `columns`.
     #[serde(default)]
     pub unknown: UnknownColumns,
-    /// Columns in the file, for formats without names where not all of them are wanted.
+    /// How many columns the file has, for formats without names where not all of them are wanted.
     #[serde(default)]
     pub file_columns: Option<usize>,
-    /// Time zone of `DateTime` columns that name none; only `UTC` can be read.
+    /// Time zone of `DateTime` columns that name none: UTC or one of `types/zone.rs`.
     #[serde(default)]
     pub timezone: Option<String>,
+    /// The columns to write, in this order.
     pub columns: Vec<ColumnSpec>,
+    /// Rows of a block at most; up to an eighth more where the input ends with them.
     #[serde(default = "million")]
     pub block_rows: usize,
+    /// Bytes of a block in memory, about which it ends.
     #[serde(default = "quarter_gib")]
     pub block_bytes: usize,
+    /// Indices of the columns by which each block is sorted; none to leave the rows as they come.
     #[serde(default)]
     pub sort_by: Option<Vec<usize>>,
+    /// Pipes, files, `-` for stdout, or folders (`parts`): one for each thread.
     pub outputs: Vec<String>,
-    /// A line about the progress on stderr every so often, in milliseconds; 0 for none.
+    /// Milliseconds between lines about the progress on stderr; 0 for none.
     #[serde(default)]
     pub progress_ms: u64,
-    /// Unpack in threads of their own: there are fewer inputs than cores.
+    /// Decompress in threads of their own: there are fewer inputs than cores.
     #[serde(default)]
     pub ahead: bool,
+    /// The compression of Native blocks.
     #[serde(default)]
     pub output_compression: OutputCompression,
     /// Outputs are folders that are made, and each block becomes a part of a MergeTree table that
     /// is sorted by `sort_by`.
     #[serde(default)]
     pub parts: bool,
-    /// Bytes of text looked at together; for tests.
+    /// Bytes of text that are decoded together; for tests.
     #[serde(default = "chunk")]
     pub chunk_bytes: usize,
     /// `auto`, `scalar`, `avx2` or `avx512`; for tests and measurements.
@@ -73,48 +85,53 @@ pub struct Spec {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
+    /// The file, `-`, or the address.
     pub path: String,
+    /// The name in messages and the summary; `path` where there is none.
     #[serde(default)]
     pub uri: Option<String>,
+    /// Offset of the first byte to read.
     #[serde(default)]
     pub start: u64,
+    /// Offset behind the last byte to read; none to read to the end.
     #[serde(default)]
     pub stop: Option<u64>,
-    /// Where HTTP gets it; may hold a signature.
+    /// Its address; may hold a signature.
     #[serde(default)]
     pub url: Option<Secret>,
-    /// Of the requests: who asks.
+    /// Headers of the requests, which say who asks.
     #[serde(default)]
     pub headers: BTreeMap<String, Secret>,
-    /// What the listing said about it; another object is an error.
+    /// Its size in bytes by the listing; another size is an error.
     #[serde(default)]
     pub size: Option<u64>,
-    /// Its ETag, without quotes.
+    /// Its ETag by the listing, without quotes; another one is an error.
     #[serde(default)]
     pub version: Option<String>,
 }
 
 impl Input {
+    /// The name in messages.
     pub fn name(&self) -> &str {
         self.uri.as_deref().unwrap_or(&self.path)
     }
 
-    /// It is a range with more behind it, so it has to end with a line.
+    /// True for a range with more bytes behind it: it has to end with a line.
     pub fn is_cut(&self) -> bool {
         matches!((self.stop, self.size), (Some(stop), Some(size)) if stop < size)
     }
 
-    /// Offset of the end of what is wanted; None where nobody knows.
+    /// Offset behind the last byte to read; None where it is unknown.
     pub fn end(&self) -> Option<u64> {
         self.stop.into_iter().chain(self.size).min()
     }
 
-    /// Stored bytes to read; None where nobody knows.
+    /// Stored bytes to read; None where the size is unknown.
     pub fn bytes(&self) -> Option<u64> {
         self.end().map(|end| end.saturating_sub(self.start))
     }
 
-    /// Where HTTP gets it; None for files.
+    /// Its address; None for files.
     pub fn url(&self) -> Option<Secret> {
         let plain = ["http://", "https://"].iter().any(|s| self.path.starts_with(s));
         self.url.clone().or_else(|| plain.then(|| Secret(self.path.clone())))
@@ -126,6 +143,7 @@ impl Input {
 pub struct Secret(String);
 
 impl Secret {
+    /// The text itself.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -137,63 +155,85 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// A column to write.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnSpec {
+    /// Its name in the blocks.
     pub name: String,
+    /// Its name in the header or its key in JSON; `name` where there is none.
     #[serde(default)]
     pub source: Option<String>,
+    /// Which column of the file it is, from 0 on; for formats without names.
     #[serde(default)]
     pub position: Option<usize>,
+    /// Its ClickHouse type.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// How times are written: nothing for `2020-01-31 23:59:59`, `T`, `Z`.
+    /// Notation of points in time, see [`crate::types::TimeShape`]: nothing, `T` or `Z`.
     #[serde(default)]
     pub shape: String,
 }
 
 impl ColumnSpec {
+    /// Its name in the header or its key in JSON.
     pub fn source(&self) -> &str {
         self.source.as_deref().unwrap_or(&self.name)
     }
 }
 
+/// The compression of inputs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
+    /// No compression.
     #[default]
     None,
+    /// gzip, one or more members.
     Gzip,
+    /// zstd, windows of up to 128 MiB.
     Zstd,
+    /// LZ4 frames.
     Lz4,
+    /// xz.
     Xz,
+    /// bzip2.
     Bz2,
 }
 
+/// The format of inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Format {
+    /// CSV without a header.
     #[serde(rename = "CSV")]
     Csv,
+    /// CSV whose first line names the columns.
     #[serde(rename = "CSVWithNames")]
     CsvWithNames,
+    /// TSV without a header.
     #[serde(rename = "TSV")]
     Tsv,
+    /// TSV whose first line names the columns.
     #[serde(rename = "TSVWithNames")]
     TsvWithNames,
+    /// JSONEachRow: an object a line.
     #[serde(rename = "JSONEachRow")]
     Json,
 }
 
 impl Format {
+    /// True where the first line names the columns.
     pub fn has_names(self) -> bool {
         matches!(self, Format::CsvWithNames | Format::TsvWithNames)
     }
 
+    /// True for CSV with or without names.
     pub fn is_csv(self) -> bool {
         matches!(self, Format::Csv | Format::CsvWithNames)
     }
 }
 
+/// Where CSV has the elements of Tuple columns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tuples {
@@ -204,19 +244,25 @@ pub enum Tuples {
     Whole,
 }
 
+/// What to do with columns and keys that the spec does not name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UnknownColumns {
+    /// Skip them.
     Skip,
+    /// Decline the file, as the engine does where rowfall asks it.
     #[default]
     Error,
 }
 
+/// The compression of Native blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputCompression {
+    /// No compression.
     #[default]
     None,
+    /// Blocks with checksums, for `decompress=1`.
     Lz4,
 }
 

@@ -1,4 +1,5 @@
-//! One worker: reads inputs one after the other, and writes their rows to its output as blocks.
+//! Reads inputs one after the other and writes their rows to one output as blocks: the loop of one
+//! thread. Turns positions in the text into lines and offsets of error messages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,20 +20,22 @@ use crate::text::json::objects;
 use crate::text::layout::{self, Layout};
 use crate::text::scan::{Scan, scan};
 
-/// A block takes the last rows of its input, too, where they are about this part of it or less: a
+/// A block takes the last rows of its input, too, where they are about an eighth of it or less: a
 /// part costs the same files and merges whatever it holds. 2 M taxi rows in 4 files, blocks of
 /// 495,251 rows: 4 parts instead of 6, 1,000 files instead of 1,500.
 const TAIL_FRACTION: u64 = 8;
 
-/// What became of one input.
+/// The size of an input that was read to its end.
 #[derive(Debug, Clone, Default)]
 pub struct InputSummary {
     pub rows: u64,
+    /// Stored bytes, as the file has them.
     pub bytes_read: u64,
+    /// Bytes of decompressed text.
     pub bytes_raw: u64,
 }
 
-/// Rows that have gone into the outputs, and bytes of the inputs that they were.
+/// The progress of all workers together: rows that were written, and stored bytes read for them.
 #[derive(Default)]
 pub struct Progress {
     pub rows: AtomicU64,
@@ -63,10 +66,10 @@ pub struct Worker<'a> {
     objects: objects::ObjectRows,
 }
 
-/// Where a worker is in its input.
+/// The position of a worker in its input.
 struct InputPosition<'a> {
     input: &'a Input,
-    /// Lines before `window.start`.
+    /// Lines before `buffer.start`.
     lines: u64,
     rows: u64,
     layout: Option<Layout>,
@@ -108,7 +111,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Write the block that has been gathered.
+    /// Write the rows that have been decoded as a block.
     pub fn flush(&mut self) -> Result<(), Fail> {
         if self.rows == 0 {
             return Ok(());
@@ -190,7 +193,7 @@ impl<'a> Worker<'a> {
         scan(self.simd, style, delimiter, self.buffer.text(), range, &mut self.scan);
     }
 
-    /// Decode all whole records of the window.
+    /// Decode all whole records of the buffer.
     fn decode_records(&mut self, position: &mut InputPosition<'_>) -> Result<(), Fail> {
         if self.buffer.offset(self.buffer.start) == 0 {
             let (at, text) = (self.buffer.start, self.buffer.text());
@@ -199,7 +202,7 @@ impl<'a> Worker<'a> {
             }
         }
         if self.spec.format == Format::Json {
-            return self.decode_lines_of_json(position);
+            return self.decode_json(position);
         }
         self.scan();
         if position.layout.is_none() {
@@ -209,12 +212,12 @@ impl<'a> Worker<'a> {
             self.scan();
         }
         let layout = position.layout.take().expect("found above");
-        let result = self.decode_rows(position, &layout);
+        let result = self.decode_delimited(position, &layout);
         position.layout = Some(layout);
         result
     }
 
-    /// Find the columns by the first line; false when it is not there as a whole.
+    /// Find the columns by the header; false where its line is not in the buffer as a whole.
     fn read_header(&mut self, position: &mut InputPosition<'_>) -> Result<bool, Fail> {
         let at = self.buffer.start;
         let text = self.buffer.text();
@@ -253,7 +256,7 @@ impl<'a> Worker<'a> {
         Ok(true)
     }
 
-    fn decode_rows(
+    fn decode_delimited(
         &mut self,
         position: &mut InputPosition<'_>,
         layout: &Layout,
@@ -300,7 +303,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Say when the block is full, from how many bytes its input has `left` (None: nobody knows).
+    /// Set the rows and bytes of a full block by the stored bytes that its input has `left` (None
+    /// where that is unknown).
     fn set_block_limits(&mut self, left: Option<u64>) -> Result<(), Fail> {
         let (rows, bytes) = (self.spec.block_rows, self.spec.block_bytes);
         let ending = left.is_some_and(|left| left <= self.unwritten / TAIL_FRACTION);
@@ -319,8 +323,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Decode all whole lines of the window as JSON objects.
-    fn decode_lines_of_json(&mut self, position: &mut InputPosition<'_>) -> Result<(), Fail> {
+    /// Decode all whole lines of the buffer as JSON objects.
+    fn decode_json(&mut self, position: &mut InputPosition<'_>) -> Result<(), Fail> {
         let (start, end) = (self.buffer.start, self.buffer.end);
         let lines = &self.buffer.text()[start..end];
         let Some(last) = lines.iter().rposition(|c| *c == b'\n') else {
@@ -352,7 +356,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// The failure about `text[span]`, of a column or (None) of a whole row.
+    /// The failure about `text[start..end]`, of a column or (None) of a whole row.
     fn decline(
         &self,
         position: &InputPosition<'_>,

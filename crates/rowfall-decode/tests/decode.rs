@@ -505,7 +505,8 @@ fn ranges_end_with_a_line() {
     }
 }
 
-/// A block takes the last rows of its file, too, if they are few; the next file's are in another one.
+/// A block takes the last rows of its file, too, if they are few; the next file's are in another
+/// one.
 #[test]
 fn a_block_takes_the_last_rows_of_its_file() {
     // Rows of a file, and those of the blocks that become of two such files in blocks of 80.

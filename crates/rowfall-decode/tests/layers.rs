@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What stands directly in `src`, from the bottom to the top: each layer may import those before it.
-/// The same list, with what each layer does, is in the doc comment of `src/lib.rs`.
+/// What stands directly in `src`, from the bottom to the top: each layer may import those before
+/// it. The same list, with what each layer does, is in the doc comment of `src/lib.rs`.
 const LAYERS: &[&str] = &[
     "error",
     "simd",

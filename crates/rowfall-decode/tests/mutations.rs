@@ -92,7 +92,8 @@ fn count() -> usize {
     given.map_or(600, |n| n.parse().expect("a number"))
 }
 
-/// A sound file of up to 40 rows, now and then 160, of one type, its first two bytes those that `trial` looks at.
+/// A sound file of up to 40 rows, now and then 160, of one type, its first two bytes those that
+/// `trial` looks at.
 fn sound(random: &mut Random, line: impl Fn(&str, &str) -> String) -> Vec<u8> {
     let (kind, values) = ROWS[random.below(ROWS.len())];
     let mut data = vec![kind, random.below(32) as u8];

@@ -1,4 +1,5 @@
-//! Columns of the block that is being built, in the layout of the Native format.
+//! Holds the columns of the block that is being built, in the layout of the Native format. Filling
+//! them is left to `values`, writing them to `output`.
 
 pub mod reorder;
 pub mod strings;
@@ -9,20 +10,20 @@ use crate::types::{BaseType, Type};
 #[derive(Debug)]
 pub struct Column {
     pub data_type: Type,
-    /// One byte a row in Nullable columns: 1 is NULL.
+    /// One byte a row in Nullable columns, 1 for NULL; empty in others.
     pub nulls: Vec<u8>,
-    /// Values of fixed width, or strings, each behind its length.
+    /// Values of fixed width, or strings with their lengths before them; of arrays and maps, eight
+    /// bytes a row: how many elements there are up to the end of the row.
     pub data: Vec<u8>,
-    /// Columns of what the values of a nested type are made of; the data of arrays and maps are the
-    /// numbers of elements up to the end of each row.
+    /// Columns of the elements of a nested type, in the order of [`Type::children`].
     pub children: Vec<Column>,
-    /// Bytes that each string takes in the data, 0 for more than 255: where `keeps_sizes`.
+    /// Bytes that each string takes in `data`, 0 for more than 255; empty without `keeps_sizes`.
     pub sizes: Vec<u8>,
-    /// Strings will be gathered: finding each one by the one before takes 6 ns, by its size 1.
+    /// The strings will be reordered: finding one by the one before takes 6 ns, by its size 1.
     pub keeps_sizes: bool,
 }
 
-/// Where the next value of a column will be.
+/// The lengths of a column at some time, to come back to.
 #[derive(Default)]
 pub struct ColumnEnd {
     nulls: usize,
@@ -32,18 +33,20 @@ pub struct ColumnEnd {
 }
 
 impl Column {
+    /// An empty column.
     pub fn new(data_type: Type) -> Column {
         let (nulls, data, sizes) = Default::default();
         let children = data_type.children().iter().cloned().map(Column::new).collect();
         Column { data_type, nulls, data, children, sizes, keeps_sizes: false }
     }
 
+    /// Bytes in memory of all values.
     pub fn bytes(&self) -> usize {
         let children: usize = self.children.iter().map(Column::bytes).sum();
         self.nulls.len() + self.data.len() + self.sizes.len() + children
     }
 
-    /// How many values its parts have for the column's `rows`.
+    /// How many values the children have, where the column has `rows`.
     pub fn elements(&self, rows: usize) -> usize {
         match self.data_type.base {
             BaseType::Array(_) | BaseType::Map(_) => {
@@ -53,6 +56,7 @@ impl Column {
         }
     }
 
+    /// Drop all values and keep the memory.
     pub fn clear(&mut self) {
         self.nulls.clear();
         self.data.clear();
@@ -60,7 +64,7 @@ impl Column {
         self.children.iter_mut().for_each(Column::clear);
     }
 
-    /// Take back what came after a place that `end` has given.
+    /// Drop the values that were appended after `end` was taken.
     pub fn truncate(&mut self, end: &ColumnEnd) {
         self.nulls.truncate(end.nulls);
         self.data.truncate(end.data);
@@ -68,6 +72,7 @@ impl Column {
         self.children.iter_mut().zip(&end.children).for_each(|(child, end)| child.truncate(end));
     }
 
+    /// The present lengths.
     pub fn end(&self) -> ColumnEnd {
         ColumnEnd {
             nulls: self.nulls.len(),
@@ -77,7 +82,7 @@ impl Column {
         }
     }
 
-    /// The values from a place on that `end` has given; of types that are not nested.
+    /// The values that were appended after `end` was taken, of a type that is not nested.
     pub fn values_from(&self, end: &ColumnEnd) -> Values<'_> {
         Values {
             data_type: &self.data_type,
@@ -87,13 +92,13 @@ impl Column {
         }
     }
 
-    /// All values.
+    /// All values, of a type that is not nested.
     pub fn values(&self) -> Values<'_> {
         self.values_from(&ColumnEnd::default())
     }
 }
 
-/// Some neighbouring values of a column.
+/// Some neighbouring values of a column; the fields are those of [`Column`].
 #[derive(Clone, Copy)]
 pub struct Values<'a> {
     pub data_type: &'a Type,

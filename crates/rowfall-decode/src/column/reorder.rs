@@ -1,14 +1,15 @@
-//! Values of a column in another order, a piece at a time: what is written out need never be in
-//! memory as a whole once more.
+//! Copies the values of a column in another order, piece by piece into a sink, so that the
+//! reordered column is never in memory as a whole. How the order is found is in `sort`.
 
 use std::io;
 
 use crate::column::Values;
 use crate::column::strings::starts_of;
 
-/// Where bytes go: memory, or a buffer that is written out when it is full.
+/// Takes bytes: memory, or a buffer that is written out when it is full.
 pub trait ByteSink {
-    /// The bytes so far that are still here, with room for `more`.
+    /// The buffer to append to, with room for `more` bytes; writes out first what it holds where
+    /// that is too much. Errors are those of writing.
     fn buffer_for(&mut self, more: usize) -> io::Result<&mut Vec<u8>>;
 }
 
@@ -19,10 +20,10 @@ impl ByteSink for Vec<u8> {
     }
 }
 
-/// Rows that are gathered between two looks at the room that is left.
+/// Rows that are copied for each call of [`ByteSink::buffer_for`].
 const STEP: usize = 1024;
 
-/// Some rows of a column: a run of neighbours, or those of an order.
+/// Some rows of a column: neighbours from the first to the second number, or those of an order.
 #[derive(Clone, Copy)]
 pub enum RowSelection<'a> {
     Range(usize, usize),
@@ -30,6 +31,7 @@ pub enum RowSelection<'a> {
 }
 
 impl RowSelection<'_> {
+    /// How many rows they are.
     pub fn len(&self) -> usize {
         match self {
             RowSelection::Range(from, to) => to - from,
@@ -37,7 +39,7 @@ impl RowSelection<'_> {
         }
     }
 
-    /// Something of each row.
+    /// The results of `each` for the number of each row.
     pub fn map<T>(self, each: impl FnMut(usize) -> T) -> impl Iterator<Item = T> {
         let (run, order) = match self {
             RowSelection::Range(from, to) => (from..to, &[][..]),
@@ -47,7 +49,7 @@ impl RowSelection<'_> {
     }
 }
 
-/// Append the marks of NULL (if there are any) and the values, in an order that has each row once.
+/// Append the NULL marks (of a Nullable column) and the values in an order that has each row once.
 pub fn gather(values: Values<'_>, order: &[u32], out: &mut impl ByteSink) -> io::Result<()> {
     let rows = RowSelection::Order(order);
     if values.data_type.nullable {
@@ -59,7 +61,7 @@ pub fn gather(values: Values<'_>, order: &[u32], out: &mut impl ByteSink) -> io:
     }
 }
 
-/// Append values of `width` bytes.
+/// Append some values of `width` bytes.
 pub fn gather_fixed(
     data: &[u8],
     width: usize,
@@ -85,12 +87,12 @@ pub fn gather_fixed(
     }
 }
 
-/// Whether all values of so many bytes are the same; the first that differs ends the comparison.
+/// True where all values of `width` bytes are the same; the first that differs ends the comparison.
 pub fn all_equal(data: &[u8], width: usize) -> bool {
     data.len() >= width && data[width..] == data[..data.len() - width]
 }
 
-/// Values of N bytes.
+/// Append values of N bytes.
 fn gather_bytes<const N: usize>(
     data: &[u8],
     order: &[u32],
@@ -111,7 +113,8 @@ fn gather_bytes<const N: usize>(
     Ok(())
 }
 
-/// Where the rows of an array end when they are in another order, and the order of their elements.
+/// Append the offsets of arrays in another order, and add the order of their elements to
+/// `elements`.
 pub fn gather_offsets(
     offsets: &[u8],
     order: &[u32],
@@ -128,7 +131,7 @@ pub fn gather_offsets(
     Ok(())
 }
 
-/// Values of a width that is rare.
+/// Append values of a rare width.
 fn gather_any_width(
     data: &[u8],
     width: usize,
@@ -141,7 +144,7 @@ fn gather_any_width(
     Ok(())
 }
 
-/// Strings with their lengths before them.
+/// Append strings with their lengths before them.
 fn gather_strings(values: Values<'_>, order: &[u32], out: &mut impl ByteSink) -> io::Result<()> {
     let starts = starts_of(values, order.len());
     let span = |row: &u32| {
@@ -156,7 +159,7 @@ fn gather_strings(values: Values<'_>, order: &[u32], out: &mut impl ByteSink) ->
 /// how long a short string is.
 const SHORT: usize = 64;
 
-/// Append pieces of the data, given by where they start and how long they are.
+/// Append pieces of `data`, given by (start, length) in bytes.
 pub fn copy_spans(
     data: &[u8],
     mut spans: impl Iterator<Item = (u32, u32)>,
@@ -213,8 +216,8 @@ pub unsafe fn copy_bytes<const AT: usize, const N: usize>(from: *const u8, to: *
     unsafe { to.add(AT).cast::<[u8; N]>().write(from.add(AT).cast::<[u8; N]>().read()) };
 }
 
-/// Have a later place of the data on its way: an order walks through many runs of rows side by
-/// side, more of them than the processor follows by itself.
+/// Load a later position of the data into the cache: an order walks through many runs of rows side
+/// by side, more of them than the processor follows by itself.
 #[inline(always)]
 pub fn prefetch<T>(data: &[T], at: usize) {
     #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,5 @@
-//! Strings as the Native format has them, each behind its length: written, found again, counted.
+//! Writes and finds strings in the layout of the Native format: each behind its length, which is a
+//! LEB128 number.
 
 use crate::column::Values;
 
@@ -24,7 +25,7 @@ pub unsafe fn put_length(to: *mut u8, mut len: usize) -> usize {
     }
 }
 
-/// Append a number in groups of seven bits, the least ones first.
+/// Append a number as LEB128: groups of seven bits, the lowest ones first.
 pub fn append_number(data: &mut Vec<u8>, value: usize) {
     data.reserve(10);
     // SAFETY: ten bytes were reserved, and `put_length` says how many it wrote.
@@ -41,7 +42,7 @@ pub fn append_text(data: &mut Vec<u8>, value: &[u8]) {
     data.extend_from_slice(value);
 }
 
-/// The length before a string and how many bytes it takes.
+/// Read the length before a string: the length, and the bytes that it takes itself.
 #[inline(always)]
 fn read_length(data: &[u8]) -> (usize, usize) {
     if data[0] < 128 {
@@ -58,7 +59,7 @@ fn read_length(data: &[u8]) -> (usize, usize) {
     }
 }
 
-/// The strings of a column's data.
+/// The strings of a column's data, without their lengths.
 pub fn strings_of(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = data;
     std::iter::from_fn(move || {
@@ -72,7 +73,7 @@ pub fn strings_of(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Where each string starts, length included, and where the last one ends.
+/// Positions in the data at which each string starts with its length, and where the last one ends.
 pub fn starts_of(values: Values<'_>, rows: usize) -> Vec<u32> {
     let mut starts = vec![0; rows + 1];
     let mut at = 0;

@@ -1,4 +1,5 @@
-//! The text that is looked at: a buffer that slides over the decompressed input.
+//! Holds the text that is being decoded: a buffer that slides over the decompressed input, 256 KiB
+//! at a time, so that the text stays in the cache.
 
 use std::io;
 
@@ -12,13 +13,16 @@ pub const PAD: usize = 128;
 /// A single record longer than this is declined.
 pub const MAX_RECORD_BYTES: usize = 48 << 20;
 
-/// `text()[start..end]` has not been taken yet.
+/// Some text of an input, of which `text()[start..end]` has not been decoded yet.
 pub struct TextBuffer {
     bytes: Vec<u8>,
+    /// Position of the first byte that is not decoded.
     pub start: usize,
+    /// Position behind the last byte.
     pub end: usize,
-    /// Offset in the (decompressed) input of `buffer[0]`, plus `FRONT`.
+    /// Offset in the decompressed input of `bytes[0]`, plus `FRONT`.
     base: u64,
+    /// The input has no more text.
     pub ended: bool,
 }
 
@@ -29,7 +33,7 @@ impl Default for TextBuffer {
 }
 
 impl TextBuffer {
-    /// Forget everything, for the next input.
+    /// Forget everything, for the next input, which starts at the offset `base`.
     pub fn reset(&mut self, base: u64) {
         (self.start, self.end, self.base, self.ended) = (FRONT, FRONT, base, false);
     }
@@ -39,12 +43,13 @@ impl TextBuffer {
         &self.bytes
     }
 
-    /// Offset in the input of a position in the buffer.
+    /// Offset in the decompressed input of a position in the buffer.
     pub fn offset(&self, position: usize) -> u64 {
         self.base + position as u64 - FRONT as u64
     }
 
-    /// Slide past what was taken and read `chunk` more bytes; `ended` is set when there are none.
+    /// Slide past the text before `start` and read `chunk` more bytes; sets `ended` where there are
+    /// fewer. The 32 KiB before the end are kept, as gzip refers to them.
     pub fn advance(&mut self, source: &mut TextSource, chunk: usize) -> io::Result<()> {
         let keep = self.start.min(self.end.saturating_sub(HISTORY)).max(FRONT);
         if keep > FRONT {
@@ -63,7 +68,7 @@ impl TextBuffer {
         Ok(())
     }
 
-    /// Put a line end behind the last line when it lacks one.
+    /// Put a line end behind the last line where that is `needed`.
     pub fn end_last_line(&mut self, needed: bool) {
         if needed {
             self.bytes[self.end] = b'\n';

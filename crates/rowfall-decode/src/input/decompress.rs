@@ -1,4 +1,5 @@
-//! Compressions other than gzip, each by a well-kept crate; an input cut short is an error in all.
+//! Decompresses zstd, LZ4, xz and bzip2, each by a well-kept crate; an input cut short is an error
+//! in all of them. gzip has a decompressor of its own, see `inflate`.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -8,6 +9,7 @@ const BUFFER_BYTES: usize = 128 << 10;
 
 type Bytes = Box<dyn Read + Send>;
 
+/// A reader of the decompressed bytes; of those bytes themselves where there is no compression.
 pub fn reader(raw: Bytes, compression: Compression) -> io::Result<Bytes> {
     Ok(match compression {
         // gzip is written straight into the text, see inflate.
@@ -27,7 +29,7 @@ pub fn reader(raw: Bytes, compression: Compression) -> io::Result<Bytes> {
     })
 }
 
-/// LZ4 frames one after the other.
+/// Reads LZ4 frames one after the other.
 struct Lz4Reader {
     decoder: lz4_flex::frame::FrameDecoder<Lz4FrameTracker>,
     done: bool,
@@ -61,12 +63,12 @@ impl Read for Lz4Reader {
     }
 }
 
-/// The bytes of LZ4 frames, followed as they pass: the crate takes any end of its input for the
-/// end of the frame, so an end inside one is made an error here.
+/// Follows the structure of LZ4 frames as their bytes pass: the crate takes any end of its input
+/// for the end of a frame, so an end inside one is made an error here.
 struct Lz4FrameTracker {
     raw: BufReader<Bytes>,
     part: FramePart,
-    /// The first bytes of the part, and how many of it have passed.
+    /// The first bytes of the part of the frame that passes, and how many bytes of it have passed.
     field: [u8; 8],
     have: usize,
     flags: u8,

@@ -1,4 +1,4 @@
-//! An object behind a URL, read like a file: threads fetch ranges of it ahead of the reader.
+//! Reads an object behind a URL like a file: threads fetch ranges of it ahead of the reader.
 //!
 //! Threads that wait for sockets are cheaper here than an async runtime: the decoder takes all the
 //! CPU there is, and a piece of 4 MiB costs one wake-up.
@@ -23,10 +23,10 @@ const PIECES_AHEAD: u64 = 4;
 /// Requests in a row that may fail, with pauses of 0.1, 0.4, 1.6 and 3 s; one that timed out counts
 /// twice. A longer outage is rowfall's business: the engine reads, or another attempt does.
 const MAX_FAILURES: u32 = 5;
-/// A request that brought so much before it failed has not failed in vain.
+/// A request that brought so many bytes before it failed does not count as failed in a row.
 const ENOUGH_BYTES: usize = 64 << 10;
 
-/// The reader's end of an object.
+/// Reads an object; dropping it ends the threads that fetch.
 pub struct HttpReader {
     download: Arc<Download>,
     piece: Vec<u8>,
@@ -34,7 +34,7 @@ pub struct HttpReader {
 }
 
 impl HttpReader {
-    /// Start fetching; errors come with the bytes.
+    /// Start fetching. Errors of requests come when the bytes are read.
     pub fn open(agent: &Agent, input: &Input) -> io::Result<HttpReader> {
         let missing = || io::Error::other("it has no address");
         let all = input.stop.is_none();
@@ -52,8 +52,8 @@ impl HttpReader {
         Ok(HttpReader { download, piece: Vec::new(), at: 0 })
     }
 
-    /// Bytes that an object holds in memory while it is fetched.
-    pub fn room(input: &Input) -> u64 {
+    /// Bytes that an object holds in memory at most while it is fetched.
+    pub fn memory_bytes(input: &Input) -> u64 {
         input.size.map_or(PIECE_BYTES * PIECES_AHEAD, |size| size.min(PIECE_BYTES * PIECES_AHEAD))
     }
 }
@@ -81,16 +81,17 @@ impl Drop for HttpReader {
     }
 }
 
+/// An object that is being fetched; shared by its reader and the threads that fetch.
 struct Download {
     address: ObjectAddress,
-    /// No range of it is wanted.
+    /// The whole object is wanted, not a range of it.
     all: bool,
-    /// The wanted range; no end where nobody knows the size.
+    /// The wanted range in bytes; no end where the size is unknown.
     start: u64,
     stop: Option<u64>,
     state: Mutex<State>,
     changed: Condvar,
-    /// The server knows ranges: from then on several threads fetch.
+    /// Called once the server has answered with a range: from then on several threads fetch.
     ranges: Once,
 }
 
@@ -101,13 +102,14 @@ struct State {
     first: u64,
     /// How many pieces there are, as soon as it is known.
     end: Option<u64>,
-    /// From `first` on; None while it is fetched.
+    /// The pieces from `first` on; None while one is fetched.
     ready: VecDeque<Option<io::Result<Vec<u8>>>>,
-    /// Buffers to use again.
+    /// Buffers of pieces that were read, to be filled again.
     spare: Vec<Vec<u8>>,
     closed: bool,
 }
 
+/// The reason why a thread stops without a piece.
 enum Stop {
     Failed(io::Error),
     /// All has been delivered, or nobody wants it any more.
@@ -121,7 +123,7 @@ impl Download {
 
     // --- the reader's side
 
-    /// The next piece; None at the end. `used` is filled again.
+    /// Wait for the next piece; None at the end. The buffer `used` is filled again.
     fn take(&self, used: Vec<u8>) -> Option<io::Result<Vec<u8>>> {
         let mut state = self.state();
         if used.capacity() > 0 {
@@ -151,7 +153,7 @@ impl Download {
             .map(|_| ())
     }
 
-    /// What each thread does: piece after piece, until there are none.
+    /// Fetch piece after piece until there are none: the work of each thread.
     fn fetch_pieces(self: &Arc<Self>) {
         while let Some((piece, buffer)) = self.claim_piece() {
             let from = self.start + piece * PIECE_BYTES;
@@ -164,7 +166,7 @@ impl Download {
         }
     }
 
-    /// The next piece and a buffer for it, when there is room.
+    /// Wait for room; the number of the next piece and a buffer for it. None when all are taken.
     fn claim_piece(&self) -> Option<(u64, Vec<u8>)> {
         let mut state = self.state();
         loop {
@@ -182,6 +184,7 @@ impl Download {
         }
     }
 
+    /// Give a piece, or the error in its place, to the reader.
     fn deliver(&self, piece: u64, result: io::Result<Vec<u8>>) {
         let mut state = self.state();
         let place = (piece - state.first) as usize;
@@ -189,7 +192,7 @@ impl Download {
         self.changed.notify_all();
     }
 
-    /// `[from, to)`, in as many requests as it takes.
+    /// Fetch the bytes `from..to`, in as many requests as it takes.
     fn fetch_range(
         self: &Arc<Self>,
         from: u64,
@@ -236,16 +239,16 @@ impl Download {
         }
     }
 
-    /// The server knows ranges: so many threads as there are pieces at a time.
+    /// Start a thread for each piece that may be fetched at a time.
     fn start_others(self: &Arc<Self>) {
         let pieces = self.state().end.unwrap_or(1);
         // This thread goes on alone where there are no more threads to be had.
         let _ = (1..pieces.min(PIECES_AHEAD)).try_for_each(|_| self.start_thread());
     }
 
-    /// The object from one answer: the server knows no ranges, or its size is unknown.
+    /// Read the object from one answer: the server knows no ranges, or the size is unknown.
     ///
-    /// What of it has been read cannot be asked for again, so the first trouble is the last.
+    /// What has been read cannot be asked for again, so the first error ends it.
     fn stream(&self, mut body: Body, promised: Option<u64>) {
         self.state().end = None;
         let mut reader = body.as_reader();
@@ -273,7 +276,7 @@ impl Download {
         }
     }
 
-    /// Room for another piece of a stream; false when nobody wants it any more.
+    /// Wait for room for another piece of a stream; false when its reader is gone.
     fn wait_for_room(&self) -> bool {
         let mut state = self.state();
         while !state.closed && state.next >= state.first + PIECES_AHEAD {
@@ -285,6 +288,7 @@ impl Download {
     }
 }
 
+/// Sleep before the next request, the longer the more have failed in a row.
 fn pause(failed: u32) {
     let longest = Duration::from_millis(100 * 4u64.pow(failed - 1)).min(Duration::from_secs(3));
     // Threads that were refused together do not come back together.

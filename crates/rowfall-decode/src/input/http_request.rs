@@ -1,4 +1,5 @@
-//! One HTTP request for an object or a range of it, and whether the answer is about that object.
+//! Makes one HTTP request for an object or a range of it, and checks that the answer is about the
+//! object that was listed. Retries are left to `http.rs`.
 
 use std::io::{self, Read};
 use std::sync::Mutex;
@@ -11,14 +12,14 @@ use ureq::{Agent, Body};
 
 use crate::spec::{Input, Secret};
 
-/// Nothing for so long is a stall: stores answer within a second, or say 503.
+/// A connection without a byte for so long has stalled: stores answer within a second, or say 503.
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
-/// Hosts that do not answer at all; a packet lost twice takes 3 s.
+/// Time to connect: a packet lost twice takes 3 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections that wait for their next request: all that a run uses, on 32 cores.
+/// Connections kept open for their next request: all that a run uses on 32 cores.
 const MAX_IDLE_CONNECTIONS: usize = 256;
 
-/// Connections for all objects of a run.
+/// The client with the connections of all objects of a run.
 pub fn agent() -> Agent {
     // What the machine trusts, as all its programs: stores inside companies have their own roots.
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
@@ -36,14 +37,16 @@ pub fn agent() -> Agent {
     config.into()
 }
 
-/// Why a request failed. Messages never hold the address, which may be signed.
+/// The reason why a request failed. Messages never hold the address, which may be signed.
 pub enum RequestError {
-    /// Worth another try.
+    /// Another request may succeed.
     Temporary(io::Error),
+    /// Another request would fail in the same way.
     Permanent(io::Error),
 }
 
 impl RequestError {
+    /// The server does not keep to HTTP.
     pub fn broken(what: &str) -> RequestError {
         RequestError::Permanent(io::Error::other(format!("the server sent {what}")))
     }
@@ -54,7 +57,7 @@ impl RequestError {
     }
 }
 
-/// What tells two versions of an object apart.
+/// The headers that tell two versions of an object apart.
 #[derive(Clone, PartialEq)]
 struct ObjectVersion {
     etag: Option<String>,
@@ -62,26 +65,28 @@ struct ObjectVersion {
     size: Option<u64>,
 }
 
-/// Where an object is, and what is known about it.
+/// The address of an object, and what is known about the object.
 pub struct ObjectAddress {
     agent: Agent,
     url: Secret,
     headers: Vec<(String, Secret)>,
-    /// What the listing knew.
+    /// Size in bytes and ETag that the listing gave.
     size: Option<u64>,
     version: Option<String>,
-    /// What the first answer said.
+    /// The headers of the first answer: all others have to have the same.
     first_seen: Mutex<Option<ObjectVersion>>,
 }
 
+/// The body of a successful answer.
 pub enum Answer {
+    /// The range that was asked for.
     Range(Body),
-    /// All of the object, and how long it should be: the server knows no ranges.
+    /// All of the object and its Content-Length: the server knows no ranges.
     Whole(Body, Option<u64>),
 }
 
 impl ObjectAddress {
-    /// None for files.
+    /// The address of an input; None for files.
     pub fn new(agent: &Agent, input: &Input) -> Option<ObjectAddress> {
         Some(ObjectAddress {
             agent: agent.clone(),
@@ -93,7 +98,7 @@ impl ObjectAddress {
         })
     }
 
-    /// Ask for `[from, to)`, or for everything.
+    /// Ask for the bytes `from..to`, or for the whole object.
     pub fn ask(&self, range: Option<(u64, u64)>) -> Result<Answer, RequestError> {
         let mut request = self.agent.get(self.url.reveal()).header("Accept-Encoding", "identity");
         for (name, value) in &self.headers {
@@ -129,7 +134,7 @@ impl ObjectAddress {
         Ok(Answer::Range(answer.into_body()))
     }
 
-    /// All answers have to be about the object of the listing.
+    /// Fail where an answer is about another version than the listing or the first answer.
     fn check(&self, headers: &HeaderMap, size: Option<u64>) -> Result<(), RequestError> {
         let text = |name| Some(headers.get(name)?.to_str().ok()?.to_owned());
         let tag: Option<String> = text("etag");
@@ -147,12 +152,12 @@ impl ObjectAddress {
     }
 }
 
-/// Both are known, and not the same.
+/// True where both are known and not the same.
 fn differ<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
     one.is_some() && other.is_some() && one != other
 }
 
-/// Append exactly `want` bytes of an answer; what came before a trouble is kept.
+/// Append exactly `want` bytes of an answer; the bytes that came before an error are kept.
 pub fn receive(mut body: Body, want: u64, bytes: &mut Vec<u8>) -> Result<(), RequestError> {
     let had = bytes.len();
     // One byte more, so that the end is seen and the connection can be used again.
@@ -165,12 +170,13 @@ pub fn receive(mut body: Body, want: u64, bytes: &mut Vec<u8>) -> Result<(), Req
     if got < want { Err(RequestError::Temporary(connection_lost(want - got))) } else { Ok(()) }
 }
 
+/// The error of a body that ends too soon.
 pub fn connection_lost(missing: u64) -> io::Error {
     let message = format!("the connection broke {missing} bytes before the end");
     io::Error::new(io::ErrorKind::UnexpectedEof, message)
 }
 
-/// An error in the middle of a body.
+/// The error in the middle of a body, timeouts in words of their own.
 pub fn interrupted(error: io::Error) -> io::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>());
     if matches!(inner, Some(ureq::Error::Timeout(_))) || error.kind() == io::ErrorKind::TimedOut {
@@ -189,7 +195,7 @@ fn status_error(code: u16) -> io::Error {
     io::Error::other(format!("the server answered {code} {}", reason.unwrap_or("")))
 }
 
-/// A request that got no answer.
+/// Sort the error of a request that got no answer.
 fn unanswered(error: ureq::Error) -> RequestError {
     use ureq::Error::{BadUri, Http, InvalidProxyUrl, Io, Rustls, Timeout, Tls};
     match error {
@@ -204,7 +210,7 @@ fn unanswered(error: ureq::Error) -> RequestError {
     }
 }
 
-/// First byte and size of the whole object (None: `*`) of a `Content-Range`.
+/// First byte of the range, and size of the whole object (None: `*`), by `Content-Range`.
 fn content_range(headers: &HeaderMap) -> Option<(u64, Option<u64>)> {
     let text = headers.get("content-range")?.to_str().ok()?.strip_prefix("bytes ")?;
     let (span, size) = text.split_once('/')?;

@@ -1,10 +1,10 @@
-//! Bytes in: files, stdin and HTTP objects, decompressed into a buffer of text.
+//! Reads files, stdin and HTTP objects, and decompresses them into a buffer of text.
 
-pub mod buffer;
+pub(crate) mod buffer;
 mod decompress;
 mod http;
 mod http_request;
 pub mod inflate;
-pub mod queue;
-pub mod read_ahead;
-pub mod source;
+pub(crate) mod queue;
+pub(crate) mod read_ahead;
+pub(crate) mod source;

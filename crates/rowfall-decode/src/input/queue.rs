@@ -1,4 +1,5 @@
-//! The inputs of a run: workers take them in order, and those behind a URL are fetched before that.
+//! Hands the inputs of a run to its workers, in order, and starts to fetch those behind a URL
+//! before their turn comes.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,15 +12,18 @@ use crate::input::http::HttpReader;
 use crate::input::http_request;
 use crate::spec::Input;
 
-/// Bytes for each worker that may be fetched of objects whose turn has not come: small objects
-/// then arrive several at a time, and of big ones the beginning is there.
+/// Bytes for each worker that may be fetched of objects whose turn has not come: then several small
+/// objects arrive at a time, and the beginning of big ones is there.
 const AHEAD_BYTES: u64 = 16 << 20;
-/// Such objects for each worker: requests of 30 ms for objects of 100 KB keep a core busy then.
+/// Objects for each worker that are fetched before their turn: requests of 30 ms for objects of 100
+/// KB keep a core busy then.
 const AHEAD_OBJECTS: usize = 8;
 
-/// The stored bytes of an input.
+/// Reads the stored bytes of an input, compressed ones as they are.
 pub enum InputReader {
+    /// A file, stdin, or a range of a file.
     File(Take<File>),
+    /// An object behind a URL.
     Http(HttpReader),
 }
 
@@ -43,6 +47,7 @@ impl InputReader {
     }
 }
 
+/// The inputs of a run that no worker has taken yet.
 pub struct InputQueue<'a> {
     list: &'a [Input],
     agent: Agent,
@@ -54,11 +59,12 @@ pub struct InputQueue<'a> {
 #[derive(Default)]
 struct State {
     next: usize,
-    /// Of the inputs from `next` on, and the room they take.
+    /// Readers of the inputs from `next` on, and the bytes of memory they may take.
     opened: VecDeque<(HttpReader, u64)>,
 }
 
 impl<'a> InputQueue<'a> {
+    /// The inputs of `list` in their order, for so many workers.
     pub fn new(list: &'a [Input], workers: usize) -> InputQueue<'a> {
         let (max_bytes, max_objects) = (AHEAD_BYTES * workers as u64, AHEAD_OBJECTS * workers);
         InputQueue {
@@ -70,7 +76,8 @@ impl<'a> InputQueue<'a> {
         }
     }
 
-    /// The next input that nobody has taken, opened; None when there is none left.
+    /// The number of the next input and its reader; None when there is none left. The error of an
+    /// input that cannot be opened comes in place of its reader.
     pub fn take(&self) -> Option<(usize, io::Result<InputReader>)> {
         let mut state = self.state.lock().expect("no worker panics");
         let index = state.next;
@@ -90,7 +97,7 @@ impl<'a> InputQueue<'a> {
     fn open_ahead(&self, state: &mut State) {
         let mut held: u64 = state.opened.iter().map(|(_, room)| room).sum();
         while let Some(input) = self.list.get(state.next + state.opened.len()) {
-            let room = HttpReader::room(input);
+            let room = HttpReader::memory_bytes(input);
             let full = held + room > self.max_bytes || state.opened.len() >= self.max_objects;
             if input.url().is_none() || full {
                 return;

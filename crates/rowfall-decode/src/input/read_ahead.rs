@@ -1,5 +1,5 @@
-//! Unpacking in a thread of its own, for runs with fewer inputs than cores: the text of one huge
-//! compressed file is ready when its parser asks for it.
+//! Decompresses ahead in a thread of its own, for runs with fewer inputs than cores: the text of
+//! one huge compressed file is ready when its parser asks for it.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Messages that wait at most: 2 MiB of text, 2 ms of parsing.
 const MESSAGES: usize = 8;
 
-/// Unpack the rest of a source in a thread of its own.
+/// Decompress a source in a thread of its own from now on.
 pub fn read_ahead(source: TextSource) -> TextSource {
     let bytes = Arc::new(AtomicU64::new(0));
     let reader = ReadAhead::start(source, bytes.clone());
     TextSource::from_reader(Box::new(reader), bytes)
 }
 
-/// Reads what the thread has unpacked.
+/// Reads the text that the thread has decompressed.
 struct ReadAhead {
     text: Receiver<io::Result<Vec<u8>>>,
     chunk: Vec<u8>,
@@ -30,20 +30,20 @@ struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Start unpacking; `bytes` follows how much of the file has been read.
+    /// Start the thread; `bytes` is set to how many stored bytes it has read.
     fn start(mut source: TextSource, bytes: Arc<AtomicU64>) -> ReadAhead {
         let (send, text) = sync_channel(MESSAGES);
         thread::spawn(move || {
             let mut buffer = TextBuffer::default();
             loop {
-                // What was sent has been taken; the window keeps what gzip still refers to.
+                // What was sent is done with; the buffer keeps what gzip still refers to.
                 buffer.start = buffer.end;
                 let result = buffer.advance(&mut source, CHUNK_BYTES).map(|()| {
                     bytes.store(source.bytes_read(), Ordering::Relaxed);
                     buffer.text()[buffer.start..buffer.end].to_vec()
                 });
                 let last = buffer.ended || result.is_err();
-                // Nobody listens any more once a run has failed.
+                // The receiver is gone once a run has failed.
                 if send.send(result).is_err() || last {
                     return;
                 }

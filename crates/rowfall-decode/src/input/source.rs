@@ -1,4 +1,5 @@
-//! The text of one input: its stored bytes, decompressed and counted.
+//! Reads the text of one input: opens the decompressor and counts the stored bytes. gzip is written
+//! straight into the buffer, other compressions are read through [`Read`].
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ enum Reader {
     Gzip(Box<Gzip<InputReader>>),
 }
 
-/// What counts bytes that pass.
+/// Counts the bytes that pass through a reader.
 struct Counted<R> {
     reader: R,
     bytes: Arc<AtomicU64>,
@@ -28,13 +29,14 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// A source and the bytes of the file that it has read.
+/// The decompressed text of an input, and how many stored bytes were read for it.
 pub struct TextSource {
     source: Reader,
     bytes: Arc<AtomicU64>,
 }
 
 impl TextSource {
+    /// Decompress what a reader gives.
     pub fn new(raw: InputReader, compression: Compression) -> io::Result<TextSource> {
         let bytes = Arc::new(AtomicU64::new(0));
         if compression == Compression::Gzip {
@@ -45,6 +47,7 @@ impl TextSource {
         Ok(TextSource { source: Reader::Plain(reader), bytes })
     }
 
+    /// Stored (compressed) bytes read so far.
     pub fn bytes_read(&self) -> u64 {
         match &self.source {
             Reader::Gzip(gzip) => gzip.bytes_read(),
@@ -52,12 +55,13 @@ impl TextSource {
         }
     }
 
-    /// Text that a reader gives; it counts the bytes of the file itself.
+    /// Take text from a reader that counts the stored bytes itself.
     pub fn from_reader(reader: Box<dyn Read + Send>, bytes: Arc<AtomicU64>) -> TextSource {
         TextSource { source: Reader::Plain(reader), bytes }
     }
 
-    /// More text to `out[from..]`, about up to `limit`; returns the new end, `from` at the end.
+    /// Read text into `out[from..]`, about up to `limit`; returns the new end, `from` itself at the
+    /// end of the input.
     pub fn fill(&mut self, out: &mut [u8], from: usize, limit: usize) -> io::Result<usize> {
         let reader = match &mut self.source {
             Reader::Gzip(gzip) => return gzip.fill(out, from, limit),

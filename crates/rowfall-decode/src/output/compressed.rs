@@ -1,20 +1,22 @@
-//! ClickHouse's compressed blocks: a checksum (CityHash 1.0.2), two sizes, and the compressed bytes.
-//! What the files of its tables consist of, and what an HTTP insert takes with `decompress=1`.
+//! Makes ClickHouse's compressed blocks: a checksum (CityHash 1.0.2), two sizes, and the compressed
+//! bytes. The files of tables consist of them, and HTTP inserts take them with `decompress=1`.
 
 use lz4_flex::block::{compress_into, get_maximum_output_size};
 use zstd::bulk::Compressor;
 
-/// Bytes of a frame's text: the engine keeps one of each size in memory.
+/// Uncompressed bytes of a block: the engine keeps a whole one in memory.
 pub const MAX_BLOCK: usize = 1 << 20;
 
-/// The method's number, the compressed size with these nine bytes, the size of the text.
+/// Bytes of the header behind the checksum: the codec's number, the compressed size with these nine
+/// bytes, the uncompressed size.
 const HEADER: usize = 9;
 
-/// How a block is compressed; the number is the engine's.
+/// The compression of a block, with the engine's number for it.
 #[derive(Debug, Clone, Copy)]
 pub enum Codec {
+    /// LZ4.
     Lz4 = 0x82,
-    /// Level 3.
+    /// zstd, level 3.
     Zstd = 0x90,
 }
 
@@ -23,8 +25,8 @@ pub fn city_hash(bytes: &[u8]) -> u128 {
     cityhash_rs::cityhash_102_128(bytes).rotate_right(64)
 }
 
-/// Frames that are being made. The memory is kept: filling it with zeros for each frame took a tenth
-/// as long as compressing.
+/// A buffer of compressed blocks. Its memory is kept: filling it with zeros for each block took a
+/// tenth as long as compressing.
 #[derive(Default)]
 pub struct CompressedBlocks {
     buffer: Vec<u8>,
@@ -33,12 +35,12 @@ pub struct CompressedBlocks {
 }
 
 impl CompressedBlocks {
-    /// Append the frames of some text.
+    /// Compress bytes into blocks of at most [`MAX_BLOCK`] and append them.
     pub fn append(&mut self, text: &[u8], codec: Codec) {
         text.chunks(MAX_BLOCK).for_each(|text| self.append_block(text, codec));
     }
 
-    /// Append all of a text as one frame; it is below 1 GiB.
+    /// Compress bytes, less than 1 GiB, into one block and append it.
     pub fn append_block(&mut self, text: &[u8], codec: Codec) {
         let head = self.used + 16;
         let most = match codec {
@@ -58,19 +60,21 @@ impl CompressedBlocks {
             }
         };
         let size = HEADER + packed.expect("it has the most room");
-        let frame = &mut self.buffer[self.used..head + size];
-        frame[16] = codec as u8;
-        frame[17..21].copy_from_slice(&(size as u32).to_le_bytes());
-        frame[21..25].copy_from_slice(&(text.len() as u32).to_le_bytes());
-        let sum = city_hash(&frame[16..]);
-        frame[..16].copy_from_slice(&sum.to_le_bytes());
+        let block = &mut self.buffer[self.used..head + size];
+        block[16] = codec as u8;
+        block[17..21].copy_from_slice(&(size as u32).to_le_bytes());
+        block[21..25].copy_from_slice(&(text.len() as u32).to_le_bytes());
+        let sum = city_hash(&block[16..]);
+        block[..16].copy_from_slice(&sum.to_le_bytes());
         self.used = head + size;
     }
 
+    /// All blocks so far.
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[..self.used]
     }
 
+    /// Drop all blocks.
     pub fn clear(&mut self) {
         self.used = 0;
     }
@@ -81,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_hold_the_text() {
+    fn blocks_hold_the_text() {
         for text in [&b""[..], b"x", &vec![b'a'; MAX_BLOCK + 1], &(0..=255).collect::<Vec<u8>>()] {
             let (mut out, mut back) = (CompressedBlocks::default(), Vec::new());
             out.append(text, Codec::Lz4);

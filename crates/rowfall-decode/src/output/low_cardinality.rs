@@ -1,4 +1,4 @@
-//! LowCardinality columns: each block has a dictionary of its own and numbers into it.
+//! Encodes LowCardinality columns: a dictionary of the values, and for each row an index into it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -6,7 +6,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use crate::column::Column;
 use crate::column::strings::{append_text, strings_of};
 
-/// Multiplies eight bytes at once; the keys are no secrets and live as long as one block.
+/// Hashes eight bytes by one multiplication. Nobody gains from collisions: a dictionary lives as
+/// long as one block.
 #[derive(Default)]
 struct MultiplyHasher(u64);
 
@@ -25,25 +26,24 @@ impl Hasher for MultiplyHasher {
     }
 }
 
-/// Version 1 of the layout: what stands before all data of a column, once for each dictionary.
+/// Version 1 of the layout, which stands before all data of a column, once for each dictionary.
 pub const VERSION: [u8; 8] = 1u64.to_le_bytes();
 
-/// Keys of a block's own, and that they are to be taken over: as the engine has it in Native.
+/// Flags of a dictionary in a Native block: its keys are the block's own, and are to be added.
 const OWN_KEYS: u64 = 0x600;
 
-/// Values by their numbers in a dictionary.
+/// A dictionary, and the indexes of some rows into it.
 pub struct Dictionary {
     /// The dictionary's keys, each behind its length.
     pub keys: Vec<u8>,
+    /// How many keys there are.
     pub count: u32,
-    /// Of each row.
+    /// For each row the number of its key.
     pub indexes: Vec<u32>,
 }
 
-/// Number the values of some rows, None being NULL.
-///
-/// Args: `nullable`: the first key stands for NULL, whatever it says; `default`: the empty string
-/// comes first of the others, whether it is among the values or not.
+/// Build the dictionary of some values, None being NULL. Where `nullable`, the first key stands for
+/// NULL; with `default`, the empty string is the first of the others, whether it is a value or not.
 pub fn build_dictionary<'a>(
     values: impl Iterator<Item = Option<&'a [u8]>>,
     nullable: bool,
@@ -83,7 +83,7 @@ pub fn values(column: &Column) -> impl Iterator<Item = Option<&[u8]>> {
 }
 
 impl Dictionary {
-    /// The code of the width that the numbers are written in.
+    /// The engine's code for the width of the indexes: 0, 1, 2 for 1, 2, 4 bytes.
     pub fn index_width_code(&self) -> u64 {
         match self.count {
             0..=0x100 => 0,
@@ -92,7 +92,7 @@ impl Dictionary {
         }
     }
 
-    /// Append the numbers of some rows.
+    /// Append indexes in that width.
     pub fn write_indexes(&self, rows: impl Iterator<Item = u32>, out: &mut Vec<u8>) {
         match self.index_width_code() {
             0 => out.extend(rows.map(|n| n as u8)),
@@ -102,8 +102,8 @@ impl Dictionary {
     }
 }
 
-/// The column's data in the layout of LowCardinality; `column` holds plain strings. The rows come
-/// in `order`, if there is one.
+/// The data of a column of plain strings in the layout of LowCardinality, its rows in `order` where
+/// there is one.
 pub fn encode(column: &Column, rows: usize, order: Option<&[u32]>) -> Vec<u8> {
     if rows == 0 {
         return Vec::new(); // of arrays that are all empty

@@ -1,4 +1,4 @@
-//! Where a worker's blocks go.
+//! Writes the blocks of a worker: in the Native format, or as parts of a table.
 
 mod compressed;
 mod low_cardinality;
@@ -10,15 +10,17 @@ use std::io;
 use crate::column::Column;
 use crate::spec::{OutputCompression, Spec};
 
+/// The output of one worker.
 pub struct Output {
+    /// The path in the spec, for messages.
     pub path: String,
     to: To,
 }
 
 enum To {
-    /// One after the other into a pipe, a file or stdout.
+    /// Blocks one after the other into a pipe, a file or stdout.
     Native(native::Output),
-    /// Each as a part of a table, into a folder.
+    /// Each block as a part of a table, into a folder.
     Parts(Box<part::Output>),
 }
 

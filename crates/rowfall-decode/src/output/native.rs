@@ -1,4 +1,4 @@
-//! Blocks in the Native format, as it is in files and HTTP bodies (revision 0).
+//! Writes blocks in the Native format of files and HTTP bodies (revision 0), compressed or not.
 
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
@@ -11,7 +11,8 @@ use crate::output::compressed::{Codec, CompressedBlocks};
 use crate::output::low_cardinality;
 use crate::types::{BaseType, Type};
 
-/// Bytes before the data of each column: its name and type, and of the first one the block's size.
+/// The bytes before the data of a column: its name and type; before the first one the block's
+/// numbers of columns and rows.
 fn column_header(
     first: bool,
     columns: usize,
@@ -30,7 +31,7 @@ fn column_header(
     head
 }
 
-/// The versions of all dictionaries in a column stand before its data.
+/// Append the versions of all dictionaries in a column, which stand before its data.
 fn put_versions(out: &mut Vec<u8>, data_type: &Type) {
     if data_type.low_cardinality {
         out.extend_from_slice(&low_cardinality::VERSION);
@@ -38,7 +39,7 @@ fn put_versions(out: &mut Vec<u8>, data_type: &Type) {
     data_type.children().iter().for_each(|child| put_versions(out, child));
 }
 
-/// The data of a column, in the order in which it is written.
+/// Add the pieces of a column's data in the order in which they are written.
 fn add_pieces<'a>(column: &'a Column, rows: usize, out: &mut Vec<Cow<'a, [u8]>>) {
     if column.data_type.low_cardinality {
         out.push(Cow::Owned(low_cardinality::encode(column, rows, None)));
@@ -50,7 +51,7 @@ fn add_pieces<'a>(column: &'a Column, rows: usize, out: &mut Vec<Cow<'a, [u8]>>)
     column.children.iter().for_each(|child| add_pieces(child, rows, out));
 }
 
-/// The same with its rows in another order.
+/// Write the data of a column with its rows in another order.
 fn gather_column(column: &Column, rows: usize, order: &[u32], out: &mut Output) -> io::Result<()> {
     if column.data_type.low_cardinality {
         let data = low_cardinality::encode(column, rows, Some(order));
@@ -71,15 +72,15 @@ fn gather_column(column: &Column, rows: usize, order: &[u32], out: &mut Output) 
     column.children.iter().try_for_each(|child| gather_column(child, rows, order, out))
 }
 
-/// Where blocks go: a pipe, a file or stdout.
+/// Writes blocks to a pipe, a file or stdout.
 pub struct Output {
     file: File,
     buffer: Vec<u8>,
-    /// Frames of compressed bytes; None to write them as they are.
+    /// The buffer of compressed blocks; None to write blocks as they are.
     compressed: Option<CompressedBlocks>,
 }
 
-/// Bytes that are gathered before they are written: they stay in the cache.
+/// Bytes that are buffered before they are written: so few stay in the cache.
 const BUFFER_BYTES: usize = 256 << 10;
 
 impl ByteSink for Output {
@@ -93,7 +94,7 @@ impl ByteSink for Output {
 }
 
 impl Output {
-    /// Open for writing; of a named pipe this waits for its reader.
+    /// Open for writing, compressed where `packed`; of a named pipe this waits for its reader.
     pub fn open(path: &str, packed: bool) -> io::Result<Output> {
         let file = if path == "-" {
             use std::os::fd::AsFd;

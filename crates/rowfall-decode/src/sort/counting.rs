@@ -1,6 +1,7 @@
-//! Blocks whose key has few values: rows are counted by it, and every value goes to its place.
+//! Sorts blocks whose key has few values by counting: rows are counted by their key, then every
+//! value is copied to its place.
 //!
-//! Nothing as long as the block is made but a number of two bytes a row. Trips (50 M rows, keys of
+//! The only memory as long as the block are two bytes a row. Trips (50 M rows, keys of
 //! 100 values, blocks of 5 M): 0.35 CPU-seconds, 0.95 with keys of eight bytes and a place for each
 //! row.
 
@@ -8,17 +9,19 @@ use crate::column::{Column, Values};
 use crate::sort::keys::{KeyRange, pack_keys};
 use crate::types::BaseType;
 
-/// Bits of a key, and of a pass of a radix sort: as many counters as fit into the nearest cache.
+/// Bits of a packed key, and of a pass of a radix sort: as many counters as fit into the nearest
+/// cache.
 pub const BITS: u32 = 12;
+/// Counters for so many bits.
 pub const KEYS: usize = 1 << BITS;
 /// Rows that are counted while their keys are in the cache.
 const STEP: usize = 8 << 10;
 
-/// Rows by their keys; the memory is kept from block to block.
+/// The rows of a block counted by their keys. The memory is kept from block to block.
 pub struct CountingSort {
     keys: Vec<u16>,
     counts: Box<[u32; KEYS]>,
-    /// A row of each key.
+    /// The number of one row of each key.
     samples: Box<[u32; KEYS]>,
 }
 
@@ -29,7 +32,7 @@ impl Default for CountingSort {
 }
 
 impl CountingSort {
-    /// Count the rows of each key; false when they are in order already.
+    /// Count the rows of each key; false where the rows are in order already.
     pub fn count(&mut self, keys: &[Values<'_>], ranges: &[KeyRange], rows: usize) -> bool {
         self.keys.resize(rows, 0);
         self.counts.fill(0);
@@ -51,12 +54,11 @@ impl CountingSort {
         !sorted
     }
 
-    /// Bring a column into the order of the keys, rows of equal keys in the order they have.
-    ///
-    /// Args: `key`: it is one of those that were counted.
+    /// Reorder a column by the keys; rows of equal keys stay in the order they have. `is_key` says
+    /// that the column is one of the key.
     ///
     /// # Panics
-    /// Where values of its width do not scatter.
+    /// Panics where [`can_scatter`] is false for the width of its values.
     pub fn reorder(&self, column: &mut Column, is_key: bool, scratch: &mut Vec<u8>) {
         let (width, float_order) = (
             column.data_type.width(),
@@ -81,7 +83,7 @@ impl CountingSort {
         }
     }
 
-    /// A column of the key: as many times each value as there are rows.
+    /// Fill a column of the key: each value as many times as it has rows.
     fn fill<const N: usize>(&self, data: &mut [u8]) {
         let values = data.as_chunks_mut::<N>().0;
         let there: Vec<_> = self
@@ -99,8 +101,8 @@ impl CountingSort {
         }
     }
 
-    /// Put each value into its place: these are a few thousand that move on slowly, so that all of
-    /// them stay in the cache.
+    /// Copy each value to its place: a few thousand places that move on slowly, so that all of them
+    /// stay in the cache.
     fn scatter<const N: usize>(&self, data: &mut Vec<u8>, scratch: &mut Vec<u8>) {
         let mut positions = start_positions(*self.counts);
         assert_eq!(data.len(), self.keys.len() * N);
@@ -119,7 +121,7 @@ impl CountingSort {
     }
 }
 
-/// Where the rows of each key start, by how many there are.
+/// For each key the position of its first row, by how many rows each key has.
 pub fn start_positions(mut counts: [u32; KEYS]) -> [u32; KEYS] {
     let mut sum = 0;
     for count in &mut counts {
@@ -128,7 +130,7 @@ pub fn start_positions(mut counts: [u32; KEYS]) -> [u32; KEYS] {
     counts
 }
 
-/// Whether values of this many bytes can be put in place.
+/// True for values of as many bytes as [`CountingSort::reorder`] can move.
 pub fn can_scatter(width: usize) -> bool {
     matches!(width, 1 | 2 | 4 | 8 | 16)
 }

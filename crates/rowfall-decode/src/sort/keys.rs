@@ -1,9 +1,11 @@
-//! Key columns as numbers in the order of their types, joined into one number a row.
+//! Packs the columns of a key into one number a row, so that the numbers are in the order of the
+//! rows.
 
 use crate::column::Values;
 use crate::types::BaseType;
 
-/// The values of a key column: how to read one, and its number in the order of the type.
+/// Visits the values of a key column, with functions that read one and that turn it into a number
+/// of the same order.
 trait VisitValues {
     type Found;
     fn values<const N: usize, T: Ord + Copy>(
@@ -14,7 +16,7 @@ trait VisitValues {
     ) -> Self::Found;
 }
 
-/// None for types that are wider than 64 bits.
+/// Visit the values of a column; None for types wider than 64 bits.
 fn visit<V: VisitValues>(column: &Values<'_>, visitor: V) -> Option<V::Found> {
     let data = column.data;
     let signed = |n: i64| (n as u64) ^ (1 << 63);
@@ -54,16 +56,18 @@ fn visit<V: VisitValues>(column: &Values<'_>, visitor: V) -> Option<V::Found> {
     })
 }
 
-/// The numbers of a key column, less the lowest: NULLs come last, one more than the greatest.
+/// The range of the numbers of a key column. Packed numbers count from the lowest; NULLs come last,
+/// one more than the greatest.
 #[derive(Clone, Copy)]
 pub struct KeyRange {
     low: u64,
     last: u64,
-    /// Of the greatest.
+    /// Bits of the greatest packed number.
     pub bits: u32,
 }
 
-/// None for types that are wider, or when NULLs do not fit behind the greatest.
+/// Find the range of a column; None for types wider than 64 bits, and where NULLs do not fit behind
+/// the greatest number.
 pub fn key_range(column: &Values<'_>) -> Option<KeyRange> {
     visit(column, FindRange { nulls: column.nulls })?
 }
@@ -112,7 +116,7 @@ fn min_max<const N: usize, T: Ord + Copy>(
     min_max_of(data.iter().map(|value| read(*value)))
 }
 
-/// The same, 32 bytes at once.
+/// [`min_max_of`], 32 bytes at once.
 ///
 /// # Safety
 /// The machine has to have AVX2.
@@ -125,13 +129,15 @@ fn min_max_avx2<const N: usize, T: Ord + Copy>(
     min_max_of(data.iter().map(|value| read(*value)))
 }
 
-/// What keys are put together in.
+/// A number that keys are packed into.
 pub trait PackedKey: Copy {
+    /// The number with `bits` more at its lower end.
     fn append(self, bits: u32, number: u64) -> Self;
 }
 
 impl PackedKey for u64 {
     #[inline(always)]
+    /// The number with `bits` more at its lower end.
     fn append(self, bits: u32, number: u64) -> u64 {
         self << bits | number
     }
@@ -139,6 +145,7 @@ impl PackedKey for u64 {
 
 impl PackedKey for u16 {
     #[inline(always)]
+    /// The number with `bits` more at its lower end.
     fn append(self, bits: u32, number: u64) -> u16 {
         self << bits | number as u16
     }
@@ -180,7 +187,7 @@ impl<K: PackedKey> VisitValues for PackKeys<'_, K> {
     }
 }
 
-/// Floats in the order of their values; NaN is never read. -0 and 0 are equal.
+/// A number in the order of the floats; -0 and 0 are equal, NaN is never read.
 pub fn float_order(value: f64) -> u64 {
     let bits = if value == 0.0 { 0 } else { value.to_bits() };
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }

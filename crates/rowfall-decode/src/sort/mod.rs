@@ -1,8 +1,8 @@
-//! Blocks sorted by the table's key before they are sent, so that the engine need not sort them.
+//! Sorts the rows of a block by the table's key, so that the engine need not.
 //!
-//! The key columns become one number a row where they fit into 64 bits with the row's number:
-//! then a radix sort of plain numbers does it, 12 bits a pass. Otherwise rows are compared. Keys of
-//! few values are counted instead, see [`counting`].
+//! The key columns are packed into one number a row where they fit into 64 bits with the row's
+//! number; then a radix sort of plain numbers does it, 12 bits a pass. Keys of few values are
+//! counted instead, see [`counting`]. All others are compared row by row.
 
 pub mod counting;
 mod keys;
@@ -15,16 +15,17 @@ use crate::sort::counting::{BITS, CountingSort, KEYS};
 use crate::sort::keys::{KeyRange, float_order, key_range, pack_keys};
 use crate::types::BaseType;
 
-/// What a sort has found.
+/// The result of a sort.
 pub enum SortOrder<'a> {
+    /// The rows are in order already.
     Sorted,
     /// The numbers of the rows in their order.
     Rows(&'a [u32]),
-    /// Nothing yet: each column is put in place by itself.
+    /// The rows are counted by their keys: each column has to be reordered by this.
     Counted(&'a CountingSort),
 }
 
-/// Memory that is kept from block to block: fresh pages cost more than the sorting.
+/// Sorts blocks. Its memory is kept from block to block: fresh pages cost more than the sorting.
 #[derive(Default)]
 pub struct Sorter {
     keys: Vec<u64>,
@@ -34,9 +35,8 @@ pub struct Sorter {
 }
 
 impl Sorter {
-    /// Sort rows by their keys, those with equal keys in the order they have.
-    ///
-    /// Args: `few`: keys of few values may be counted.
+    /// Sort rows by their keys; rows with equal keys stay in the order they have. With `counting`
+    /// keys of few values may be counted.
     pub fn sort(&mut self, keys: &[Values<'_>], rows: usize, counting: bool) -> SortOrder<'_> {
         let row_bits = usize::BITS - rows.saturating_sub(1).leading_zeros();
         let ranges: Option<Vec<KeyRange>> = keys.iter().map(key_range).collect();
@@ -91,7 +91,7 @@ impl Sorter {
     }
 }
 
-/// Where the rows of each digit start.
+/// For each digit the position of its first row.
 #[inline(always)]
 fn digit_starts(keys: &[u64], digit: impl Fn(u64) -> usize) -> [u32; KEYS] {
     let mut digit_starts = [0; KEYS];
@@ -99,7 +99,8 @@ fn digit_starts(keys: &[u64], digit: impl Fn(u64) -> usize) -> [u32; KEYS] {
     counting::start_positions(digit_starts)
 }
 
-/// The same for keys that are wider; false when the rows are sorted already.
+/// Sort rows by comparing their keys, where these are too wide to pack; false where the rows are in
+/// order already.
 fn by_comparison(keys: &[Values<'_>], rows: usize, order: &mut Vec<u32>) -> bool {
     let values: Vec<_> = keys.iter().map(|key| (key, split(*key))).collect();
     let compare = |a: &u32, b: &u32| {
@@ -123,7 +124,7 @@ fn by_comparison(keys: &[Values<'_>], rows: usize, order: &mut Vec<u32>) -> bool
     true
 }
 
-/// The values one by one.
+/// Each value as its bytes.
 fn split(values: Values<'_>) -> Vec<&[u8]> {
     match values.data_type.base {
         BaseType::String => strings_of(values.data).collect(),
@@ -131,7 +132,7 @@ fn split(values: Values<'_>) -> Vec<&[u8]> {
     }
 }
 
-/// Two values as the Native format has them.
+/// Compare two values by their bytes in the Native format.
 fn compare_values(base: &BaseType, a: &[u8], b: &[u8]) -> Ordering {
     let signed = match base {
         BaseType::String | BaseType::FixedString(_) | BaseType::Ipv6 => return a.cmp(b),

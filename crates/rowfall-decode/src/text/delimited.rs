@@ -1,15 +1,17 @@
-//! Checks the rows of CSV and TSV as a whole: as many fields as the file has columns, no stray quotes.
+//! Checks the rows of CSV and TSV as a whole: as many fields as the file has columns, no stray
+//! quotes.
 
 use crate::text::scan::Scan;
 
-/// Something wrong with a row as a whole.
+/// A row that is declined as a whole.
 pub struct BadRow {
-    /// Where the row starts.
+    /// Position of the row's first byte in the text.
     pub at: usize,
     pub message: String,
 }
 
-/// How many rows, from the first one, are whole and clean, and what is wrong with the next one.
+/// Count the rows, from the first one, that are whole and have `width` fields; and say what is
+/// wrong with the row behind them, if anything is.
 pub fn check_rows(text: &[u8], scan: &Scan, width: usize) -> (usize, Option<BadRow>) {
     let index = &scan.index[..];
     let mut rows = scan.lines;
@@ -37,7 +39,7 @@ fn line_is_empty(text: &[u8], before: u32, end: u32) -> bool {
     matches!(&text[before as usize + 1..end as usize], b"" | b"\r")
 }
 
-/// Go through the rows one by one up to the first with another number of fields.
+/// Go through the rows one by one up to the first empty one or with another number of fields.
 fn count_rows(text: &[u8], scan: &Scan, width: usize) -> (usize, Option<BadRow>) {
     let index = &scan.index[..];
     let (mut rows, mut first) = (0, 0);

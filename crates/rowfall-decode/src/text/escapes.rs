@@ -1,8 +1,9 @@
-//! Undoes escapes: doubled quotes of CSV, backslashes of TSV, JSON and quoted elements.
+//! Undoes escapes: doubled quotes of CSV, backslashes of TSV, JSON and elements of arrays.
 
 use crate::text::fields::Syntax;
 
-/// Undo the escapes of a field's content into `out`; None for one that is not surely understood.
+/// Append a field's content to `out` without its escapes; None for escapes that readers do not
+/// agree on.
 pub fn unescape(style: Syntax, content: &[u8], out: &mut Vec<u8>) -> Option<()> {
     match style {
         Syntax::Csv => unescape_csv(content, out),
@@ -25,7 +26,8 @@ fn unescape_csv(content: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// The backslashes of TSV, and of texts in single quotes where `"` may have one, too.
+/// Undo the backslashes of TSV; with `quoted` those of strings in single quotes, where `\"` is one,
+/// too.
 fn unescape_slashes(content: &[u8], quoted: bool, out: &mut Vec<u8>) -> Option<()> {
     let mut rest = content;
     while let Some(at) = rest.iter().position(|c| *c == b'\\') {
@@ -47,7 +49,7 @@ fn unescape_slashes(content: &[u8], quoted: bool, out: &mut Vec<u8>) -> Option<(
     Some(())
 }
 
-/// The escapes of a JSON string.
+/// Undo the escapes of a JSON string.
 fn unescape_json(content: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut rest = content;
     while let Some(at) = rest.iter().position(|c| *c == b'\\') {
@@ -74,7 +76,7 @@ fn unescape_json(content: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// `\u0041`, or a pair of surrogates; the character and the bytes it takes.
+/// Read `\u0041` or a pair of surrogates: the character, and the bytes of text that it takes.
 fn unicode(text: &[u8]) -> Option<(char, usize)> {
     let unit = |at: usize| {
         let digits = text.get(at + 2..at + 6).filter(|d| d.iter().all(u8::is_ascii_hexdigit))?;

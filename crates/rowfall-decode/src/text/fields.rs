@@ -1,14 +1,15 @@
-//! Where the values of one column stand in the text: one trait for delimited text, JSON and elements
-//! of nested values. What the values are is no business of this module.
+//! Describes where the values of one column stand in the text: the trait [`Fields`], and the fields
+//! of CSV and TSV. Fields of JSON are in `json/fields.rs`, elements of arrays in
+//! `values/nested.rs`. Parsing the values is left to `values`.
 
 use crate::simd::Simd;
 
-/// Whether a field means NULL in a Nullable column.
+/// How surely a field means NULL in a Nullable column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NullMatch {
-    /// It is written as the spec's `null`.
+    /// The field is written as the spec's `null`.
     Yes,
-    /// It is the other of nothing and `\N`: NULL too, but not for strings and floats.
+    /// The field is the other one of nothing and `\N`: NULL too, but not for strings and floats.
     OtherSpelling,
     No,
 }
@@ -19,21 +20,22 @@ pub enum Syntax {
     Csv,
     Tsv,
     Json,
-    /// As an element of an array in CSV or TSV: in single quotes, numbers without.
+    /// An element of an array in CSV or TSV: strings in single quotes, numbers without.
     Quoted,
 }
 
-/// Where a value stands: start and end, quotes included; `(0, 0)` where the key is missing.
+/// Start and end of a value in the text, in bytes, quotes included; `(0, 0)` where the key is
+/// missing.
 pub type Span = (u32, u32);
 
-/// What the columns of some rows have in common.
+/// Some neighbouring rows of the text: what the fields of all their columns have in common.
 #[derive(Clone, Copy)]
 pub struct RowBatch<'a> {
     pub text: &'a [u8],
     pub rows: usize,
-    /// Fields in a row of the index.
+    /// How many fields a row has.
     pub width: usize,
-    /// The rows in the order in which to read them; empty for the one they have.
+    /// Numbers of the rows in the order in which they are read; empty to read them as they come.
     pub order: &'a [u32],
     /// Some field holds an escape: `""` in CSV, `\` in TSV and JSON.
     pub escapes: bool,
@@ -50,39 +52,42 @@ impl RowBatch<'_> {
     }
 }
 
-/// The fields of one column. Every position is inside the text, with 64 bytes behind it.
+/// The fields of one column. Every position is inside the text, and 64 readable bytes follow it.
 pub trait Fields<'a> {
     const SYNTAX: Syntax;
-    /// They are elements of nested values.
+    /// The fields are elements of nested values.
     const ELEMENTS: bool = false;
     fn batch(&self) -> &RowBatch<'a>;
     fn batch_mut(&mut self) -> &mut RowBatch<'a>;
-    /// Turn to another column.
+    /// Read the fields of another column from now on.
     fn select_column(&mut self, column: usize);
     /// Start and end of the `number`-th field that is read, quotes included.
     fn bounds(&self, number: usize) -> (usize, usize);
-    /// The same without quotes.
+    /// Start and end of the content of the field `from..to`, without quotes.
     fn unquoted(&self, from: usize, to: usize) -> (usize, usize);
+    /// How surely the field `from..to` means NULL.
     fn null_match(&self, from: usize, to: usize) -> NullMatch;
-    /// Where the fields are in their order, without quotes and CRs: an index, the place of the first
-    /// one and the step to the next. Each field is between one position and the one behind it.
+    /// For fields without quotes and CRs that are read in their order: an index, the entry before
+    /// the first field, and the step to the next one. A field stands between two neighbouring
+    /// entries.
     fn unquoted_index(&self) -> Option<(&'a [u32], usize, usize)> {
         None
     }
-    /// The fields so many places behind these; None where there are no places.
+    /// The fields that stand so many field numbers to the right in each line; None but for CSV.
     fn fields_after(&self, _: usize) -> Option<DelimitedFields<'a, true>> {
         None
     }
-    /// Bytes of text that all fields together stand in, at least.
+    /// An upper bound for the bytes of all fields of the column together.
     fn text_bytes(&self) -> usize;
 }
 
-/// What the spec says of texts and of how to read them.
+/// The options of the spec that decide how fields are read.
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
     pub simd: Simd,
     /// NULL is written as nothing (otherwise as `\N`).
     pub null_is_empty: bool,
+    /// Strings with blanks around them are declined, as the engine would cut them off.
     pub trim: bool,
     /// Strings may hold line breaks.
     pub line_breaks: bool,
@@ -96,29 +101,29 @@ pub struct ReadOptions {
 pub struct DelimitedFields<'a, const CSV: bool> {
     pub batch: RowBatch<'a>,
     pub index: &'a [u32],
-    /// Where the columns stand in a line.
+    /// For each column, the number of its field in a line.
     pub field_numbers: &'a [usize],
     /// Lines end with CR LF.
     pub has_cr: bool,
     /// Some field is in quotes.
     pub has_quotes: bool,
-    /// The place that is read, and whether a CR may end its fields.
+    /// The number of the field that is read, and whether a CR may stand behind it.
     pub field_number: usize,
     pub cr: bool,
 }
 
 impl<const CSV: bool> DelimitedFields<'_, CSV> {
-    /// What reading fields without checks relies on.
+    /// Check once what [`Fields::bounds`] then relies on without checks.
     ///
     /// # Panics
-    /// Where the index is no index of these rows of the text.
+    /// Panics where the index does not have the entries of these rows, or points beyond the text.
     pub fn check(&self) {
         assert_eq!(self.index.len(), self.batch.rows * self.batch.width + 1);
         let last = self.index[self.index.len() - 1] as usize;
         assert!(last + 64 <= self.batch.text.len(), "positions rise: the last is the greatest");
     }
 
-    /// Turn to a place of the lines, of a column or not.
+    /// Read the fields with this number from now on, whether they belong to a column or not.
     pub fn select_field(&mut self, field_number: usize) {
         assert!(field_number < self.batch.width);
         self.field_number = field_number;
@@ -147,9 +152,9 @@ impl<'a, const CSV: bool> Fields<'a> for DelimitedFields<'a, CSV> {
         let row = self.batch.row(number);
         debug_assert!(row < self.batch.rows && self.field_number < self.batch.width);
         let at = row * self.batch.width + self.field_number;
-        // SAFETY: `delimited::decode`, which alone makes these, calls `check` first: the index holds
-        // rows x width + 1 positions; row < rows (an order holds each row once) and place < width,
-        // so at + 1 is one of them. Checked access costs 8 of 60 instructions a value.
+        // SAFETY: `delimited::decode`, which alone makes these, calls `check` first: the index
+        // holds rows x width + 1 positions; row < rows (an order holds each row once) and place <
+        // width, so at + 1 is one of them. Checked access costs 8 of 60 instructions a value.
         let (before, end) =
             unsafe { (*self.index.get_unchecked(at), *self.index.get_unchecked(at + 1)) };
         let (start, mut end) = (before as usize + 1, end as usize);

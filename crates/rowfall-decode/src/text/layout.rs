@@ -1,4 +1,4 @@
-//! Which column stands where in the lines of a file: by the spec, or by the file's header.
+//! Maps columns to fields of a line: by the positions in the spec, or by the file's header.
 
 use crate::error::shorten;
 use crate::spec::{Format, Spec, UnknownColumns};
@@ -6,19 +6,19 @@ use crate::text::escapes::unescape;
 use crate::text::fields::Syntax;
 use crate::text::scan::Scan;
 
-/// Where the columns stand in the lines of a file.
+/// The fields of a line and the columns that they belong to.
 #[derive(Debug, Clone)]
 pub struct Layout {
-    /// Columns in the file.
+    /// Fields in a line; a Tuple column of CSV may have several.
     pub width: usize,
-    /// For each wanted column its place in the file.
+    /// For each column of the spec, the number of its first field.
     pub field_numbers: Vec<usize>,
-    /// The places that nobody wants.
+    /// The numbers of fields that belong to no column of the spec.
     pub skipped: Vec<usize>,
 }
 
 impl Layout {
-    /// The columns of lines of so many columns, `positions` being theirs among them.
+    /// The layout of lines of so many columns, of which the spec's columns have `positions`.
     fn new(spec: &Spec, columns: usize, positions: &[usize]) -> Layout {
         let mut widths = vec![1; columns];
         if spec.apart() {
@@ -35,7 +35,7 @@ impl Layout {
     }
 }
 
-/// The layout that the spec gives; None where the file's header or keys tell it.
+/// The layout that the spec gives; None for files with a header and for JSON.
 pub fn from_positions(spec: &Spec) -> Option<Layout> {
     if spec.format.has_names() || spec.format == Format::Json {
         return None;
@@ -45,8 +45,8 @@ pub fn from_positions(spec: &Spec) -> Option<Layout> {
     Some(Layout::new(spec, spec.file_columns.unwrap_or(most).max(most), &field_numbers))
 }
 
-/// The layout that the header at the start of the index tells, and the number of its fields; a
-/// message and the name in question otherwise.
+/// The layout that the header at the start of the index gives; the name in question and a message
+/// where the header does not fit the spec.
 pub fn from_header(text: &[u8], scan: &Scan, spec: &Spec) -> Result<Layout, (String, String)> {
     let names = header_names(text, scan, spec.format.is_csv())
         .ok_or_else(|| (String::new(), "a header that is not plain names".to_owned()))?;
@@ -88,7 +88,8 @@ fn header_names(text: &[u8], scan: &Scan, csv: bool) -> Option<Vec<Vec<u8>>> {
     None
 }
 
-/// A name of a header without quotes and escapes; None for one that is empty or unusual.
+/// A name of a header without quotes and escapes; None for one that is empty, begins or ends with a
+/// blank, or holds a line break.
 fn plain_name(field: &[u8], csv: bool) -> Option<Vec<u8>> {
     let quoted = csv && field.first() == Some(&b'"');
     let content = if quoted { field.get(1..field.len() - 1)? } else { field };

@@ -1,4 +1,4 @@
-//! Text to fields: where values stand, without what they are.
+//! Finds the fields of CSV, TSV and JSON text. What their values are is left to `values`.
 
 pub mod delimited;
 pub mod escapes;

@@ -1,6 +1,7 @@
-//! Whether a text is a number in the notation that all readers agree on.
+//! Checks that a text is a number in the notation that all readers agree on.
 
-/// Whether fast-float2 and the engine surely agree: digits, one point, an exponent.
+/// True for digits with at most one point, digits on both sides of it, and an exponent: what
+/// fast-float2 and the engine read alike.
 pub fn is_plain_number(text: &[u8]) -> bool {
     let digits = |text: &[u8]| text.iter().take_while(|c| c.is_ascii_digit()).count();
     let mut at = usize::from(text.first() == Some(&b'-'));

@@ -1,17 +1,17 @@
-//! Stage 1: find every delimiter and line end outside quotes, 64 bytes at a time.
+//! Scans CSV and TSV: finds every delimiter and line end outside quotes, 64 bytes at a time.
 //!
 //! For each 64 bytes one 64-bit mask per special byte is made; a carry-less product turns the mask
-//! of quotes into one of what is quoted. Whatever is no clean CSV shows up in `bad`.
+//! of quotes into one of what is quoted. Quotes and CRs in wrong places are found on the way.
 
 use crate::simd::Simd;
 use crate::text::fields::Syntax;
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// The byte before the text, then each structural byte.
+    /// Position of the byte before the text, then of each delimiter and line end.
     pub index: Vec<u32>,
-    /// How many of them are line ends.
+    /// How many of the positions are line ends.
     pub lines: usize,
     /// First byte of text that is no clean CSV or TSV.
     pub first_bad: Option<usize>,
@@ -27,7 +27,7 @@ pub struct Scan {
     pub has_line_breaks: bool,
 }
 
-/// What is carried from one 64 bytes to the next.
+/// State carried from one group of 64 bytes to the next.
 #[derive(Default)]
 struct Carry {
     quoted: u64,
@@ -43,8 +43,10 @@ struct Carry {
     crs: u64,
 }
 
-/// One 64-byte step of a kind of instruction.
+/// One 64-byte step, for one set of instructions.
 trait Kernel {
+    /// For each of four bytes the mask of where it stands in the 64 bytes at `at`.
+    ///
     /// SAFETY: 64 bytes are readable at `at`, and the CPU has the instructions.
     unsafe fn masks(at: *const u8, bytes: [u8; 4]) -> [u64; 4];
     /// Bit n = parity of bits 0 to n.

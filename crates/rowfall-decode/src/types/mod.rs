@@ -1,52 +1,73 @@
-//! Types of columns: what ClickHouse calls them and how wide their values are. How values are read
-//! is in [`crate::values`].
+//! Describes the types of columns: ClickHouse's names for them, and the width of their values.
+//! Parsing values is left to `values`.
 
 pub mod parse;
 pub mod zone;
 
+/// A type without Nullable and LowCardinality.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BaseType {
-    /// Bytes and whether it is signed.
+    /// Integer: bytes, and true where it is signed.
     Int(u8, bool),
+    /// 4 bytes.
     Float32,
+    /// 8 bytes.
     Float64,
-    /// Bytes, digits, digits behind the point.
+    /// Decimal: bytes, digits, digits behind the point.
     Decimal(u8, u8, u8),
+    /// 1 byte, 0 or 1.
     Bool,
+    /// Any number of bytes.
     String,
+    /// So many bytes.
     FixedString(usize),
+    /// Days since 1970 in 2 bytes.
     Date,
+    /// Days since 1970 in 4 bytes, signed.
     Date32,
-    /// Its zone, None for UTC.
+    /// Its time zone, None for UTC.
     DateTime(Option<String>),
+    /// Digits of its fractions of seconds, and its time zone, None for UTC.
     DateTime64(u8, Option<String>),
+    /// 16 bytes.
     Uuid,
+    /// 4 bytes.
     Ipv4,
+    /// 16 bytes.
     Ipv6,
-    /// Bytes (1 or 2), and the elements.
+    /// Enum: bytes (1 or 2), and the elements with their numbers.
     Enum(u8, Vec<(Vec<u8>, i16)>),
+    /// Array: type of its elements.
     Array(Box<Type>),
-    /// Types of keys and of values.
+    /// Map: types of its keys and values.
     Map(Box<[Type; 2]>),
-    /// Types, and their names if they have any.
+    /// Tuple: types of its elements, and their names if they have any.
     Tuple(Vec<Type>, Vec<Vec<u8>>),
 }
 
-/// How points in time are written.
+/// The notation of points in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeShape {
+    /// `2020-01-31 23:59:59`
     Plain,
+    /// `2020-01-31T23:59:59`
     T,
+    /// `2020-01-31T23:59:59Z`
     Z,
 }
 
+/// The type of a column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Type {
-    /// As given: what the header of a Native column says.
+    /// The name as it was given: the header of a Native column repeats it.
     pub name: String,
+    /// The type inside of Nullable and LowCardinality.
     pub base: BaseType,
+    /// Values may be NULL.
     pub nullable: bool,
+    /// The column is LowCardinality: values are written as a dictionary and indexes.
     pub low_cardinality: bool,
+    /// How points in time are written in the text; `Plain` for all other types.
     pub shape: TimeShape,
 }
 
@@ -65,7 +86,7 @@ impl Type {
         }
     }
 
-    /// Fields of CSV that its values take where the elements of tuples have their own.
+    /// How many fields of CSV a value takes where the elements of tuples have fields of their own.
     pub fn fields(&self) -> usize {
         match &self.base {
             BaseType::Tuple(elements, _) => elements.iter().map(Type::fields).sum(),
@@ -73,7 +94,7 @@ impl Type {
         }
     }
 
-    /// The types of what its values are made of; none for a type that is not nested.
+    /// The types of the elements of a nested type; none for others.
     pub fn children(&self) -> &[Type] {
         match &self.base {
             BaseType::Array(element) => std::slice::from_ref(element),

@@ -1,8 +1,8 @@
-//! Names of types, as ClickHouse writes them, taken apart.
+//! Parses the names of types as ClickHouse writes them.
 
 use crate::types::{BaseType, TimeShape, Type, zone};
 
-/// What `--types` prints.
+/// The supported types, as `--types` prints them.
 pub const SUPPORTED: &[&str] = &[
     "Int8",
     "Int16",
@@ -48,7 +48,7 @@ pub const SUPPORTED: &[&str] = &[
     "Tuple(name T, ...)",
 ];
 
-/// `Name(args)` taken apart; None when the brackets do not match.
+/// Take `Name(args)` apart; None where the brackets do not match.
 fn call(text: &str) -> Option<(&str, &str)> {
     let text = text.trim();
     match text.find('(') {
@@ -63,6 +63,8 @@ fn number(text: &str) -> Option<usize> {
 }
 
 impl Type {
+    /// Parse the name of a type. `shape` is the spec's notation of times, `zone` the time zone of
+    /// types that name none. The error is the reason why the type is not supported.
     pub fn parse(name: &str, shape: &str, zone: Option<&str>) -> Result<Type, String> {
         let unsupported = || format!("type {name} is not supported");
         let (mut nullable, mut low_cardinality) = (false, false);
@@ -105,7 +107,8 @@ impl Type {
 
 type Parsed = Option<Result<BaseType, String>>;
 
-/// None: unknown; an error: known, but not this one.
+/// Parse a type without Nullable and LowCardinality. None where its name is unknown, an error where
+/// it is known, but not supported like this.
 fn parse_base(base: &str, args: &str, zone: Option<&str>) -> Parsed {
     let plain = |base| args.is_empty().then_some(Ok(base));
     match base {
@@ -148,7 +151,7 @@ fn parse_base(base: &str, args: &str, zone: Option<&str>) -> Parsed {
     }
 }
 
-/// A list cut at its commas, but for those inside of brackets and quotes.
+/// Split a list at its commas, but not at those in brackets and quotes.
 fn split(args: &str) -> Option<Vec<&str>> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0usize, 0);
     let mut bytes = args.bytes().enumerate();
@@ -186,7 +189,7 @@ fn parse_map(args: &str, zone: Option<&str>) -> Parsed {
     }
 }
 
-/// Most elements of a tuple: the names found in an object are the bits of a number.
+/// Elements of a tuple at most: the names found in an object are the bits of a number.
 const ELEMENTS: usize = 64;
 
 fn parse_tuple(args: &str, zone: Option<&str>) -> Parsed {
@@ -224,7 +227,7 @@ fn element(text: &str) -> Option<(Option<Vec<u8>>, &str)> {
     }
 }
 
-/// The zone that a type names, or else the spec; None for UTC.
+/// The time zone that a type names, or else that of the spec; None for UTC.
 fn zone_of(own: &str, zone: Option<&str>) -> Result<Option<String>, String> {
     let own = own.trim();
     let name = if own.is_empty() { zone.unwrap_or("") } else { own.trim_matches('\'') };
@@ -252,7 +255,7 @@ fn decimal_of(digits: usize, scale: usize) -> Parsed {
     (scale <= digits).then_some(Ok(BaseType::Decimal(bytes, digits as u8, scale as u8)))
 }
 
-/// `'a' = 1, 'b' = 2` with `\'`, `\\` and `''` in the names.
+/// Parse `'a' = 1, 'b' = 2` with `\'`, `\\` and `''` in the names.
 fn parse_enum(args: &str, bytes: u8) -> Parsed {
     let (least, greatest) = if bytes == 1 { (-128, 127) } else { (-32768, 32767) };
     let mut rest = args.trim().as_bytes();

@@ -1,9 +1,10 @@
-//! Local times of zones other than UTC, where they mean one point in time and always have.
+//! Converts local times of other time zones to UTC, where a local time means exactly one point in
+//! time.
 
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
-/// Zones whose options have not changed for years, so that engines of every age agree on them; of
+/// Zones whose rules have not changed for years, so that engines of every age agree on them; of
 /// each, every quarter of an hour from 1970 to 2037 is compared with the engine's.
 pub const ZONES: &[&str] = &[
     "Africa/Johannesburg",
@@ -64,7 +65,7 @@ pub const ZONES: &[&str] = &[
     "Pacific/Honolulu",
 ];
 
-/// 1970-01-02 and 2037-12-31: before, zones have offsets of odd seconds; after, options are guesses.
+/// 1970-01-02 and 2037-12-31: before, zones have offsets of odd seconds; after, rules are guesses.
 const FIRST: i64 = 86_400;
 const LAST: i64 = 2_145_830_400;
 
@@ -72,22 +73,23 @@ const LAST: i64 = 2_145_830_400;
 const QUARTER: i64 = 900;
 const SLOTS: usize = 256;
 
-/// A zone, and offsets that were found lately.
+/// A time zone, and a cache of its offsets.
 pub struct Zone {
     zone: TimeZone,
-    /// Quarter and offset in seconds, None where the quarter comes twice or never.
+    /// Quarter of an hour and its offset in seconds, None where the quarter comes twice or never.
     found: Vec<(i64, Option<i64>)>,
 }
 
 impl Zone {
-    /// None for zones that are not among [`ZONES`].
+    /// The zone of a name; None for names that are not in [`ZONES`].
     pub fn new(name: &str) -> Option<Zone> {
         let name = ZONES.iter().find(|known| **known == name)?;
         // Quarter -1 is before FIRST: nothing was found.
         Some(Zone { zone: TimeZone::get(name).ok()?, found: vec![(-1, None); SLOTS] })
     }
 
-    /// Seconds since 1970 in UTC of local ones; None where they come twice or never.
+    /// Convert local seconds since 1970 to UTC; None for local times that come twice or never, and
+    /// before 1970-01-02 or after 2037-12-31.
     #[inline(always)]
     pub fn utc(&mut self, local: i64) -> Option<i64> {
         if !(FIRST..LAST).contains(&local) {

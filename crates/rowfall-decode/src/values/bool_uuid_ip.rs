@@ -1,11 +1,12 @@
-//! Bool, UUID and addresses.
+//! Parses Bool, UUID, IPv4 and IPv6.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::values::fixed_width::FixedWidth;
 
+/// Parses Bool.
 pub struct Bool {
-    /// 1 and 0 are taken, too.
+    /// Accept 1 and 0, too.
     pub digits: bool,
 }
 
@@ -27,6 +28,7 @@ impl FixedWidth for Bool {
     }
 }
 
+/// Parses UUID.
 pub struct Uuid;
 
 impl FixedWidth for Uuid {
@@ -78,6 +80,7 @@ fn utf8(text: &[u8], start: usize, end: usize) -> Option<&str> {
     std::str::from_utf8(text.get(start..end)?).ok()
 }
 
+/// Parses IPv4.
 pub struct Ipv4;
 
 impl FixedWidth for Ipv4 {
@@ -90,6 +93,7 @@ impl FixedWidth for Ipv4 {
     }
 }
 
+/// Parses IPv6.
 pub struct Ipv6;
 
 impl FixedWidth for Ipv6 {

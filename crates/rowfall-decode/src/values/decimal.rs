@@ -1,4 +1,4 @@
-//! Decimals: the digits without their point, filled up with zeros to the type's scale.
+//! Parses decimals: the digits without their point, filled up with zeros to the type's scale.
 
 use std::marker::PhantomData;
 
@@ -6,15 +6,15 @@ use crate::values::fixed_width::FixedWidth;
 use crate::values::integer::{Integer, up_to_20_digits};
 use crate::values::wide_integer::{magnitude, negate, scale};
 
-/// A number taken apart: where its digits before and behind the point are.
+/// The sign of a number, and the positions of its digits before and behind the point.
 struct Parts {
     minus: bool,
     before: (usize, usize),
     behind: (usize, usize),
 }
 
-/// Plain notation with digits on both sides of the point, if there is one; zeros at the end that
-/// go beyond the scale are left out.
+/// Take apart a number in plain notation, with digits on both sides of the point if there is one;
+/// zeros at the end that go beyond the scale are left out.
 #[inline(always)]
 fn parts(text: &[u8], start: usize, end: usize, scale: usize) -> Option<Parts> {
     let minus = text[start] == b'-';
@@ -36,10 +36,10 @@ fn parts(text: &[u8], start: usize, end: usize, scale: usize) -> Option<Parts> {
     Some(Parts { minus, before: (start, start + point), behind: (from, to) })
 }
 
-/// Decimals of 4 and 8 bytes.
+/// Parses decimals of 4 and 8 bytes.
 pub struct SmallDecimal<T> {
     scale: usize,
-    /// 10^precision: what no value reaches.
+    /// 10^precision: all values are less.
     limit: i64,
     kind: PhantomData<T>,
 }
@@ -72,7 +72,7 @@ impl<T: TryFrom<i64> + Copy + Integer> FixedWidth for SmallDecimal<T> {
     }
 }
 
-/// Decimals of N x 8 bytes.
+/// Parses decimals of N x 8 bytes.
 pub struct WideDecimal<const N: usize> {
     scale: usize,
     limit: [u64; N],

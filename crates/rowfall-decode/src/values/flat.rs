@@ -1,4 +1,5 @@
-//! Decodes the fields of a column whose type is not nested: one loop for each type, compiled for it.
+//! Decodes the fields of columns whose type is not nested: chooses the parser of the type, with
+//! which one generic loop is compiled. The parsers are in the other modules.
 
 use crate::column::Column;
 use crate::text::fields::{Fields, NullMatch, Syntax};
@@ -7,7 +8,8 @@ use crate::values::fixed_width::FixedWidth;
 use crate::values::short_integers::{self, GROUP};
 use crate::values::{bool_uuid_ip, decimal, float, integer, string, time, wide_integer};
 
-/// Decode all fields of a column; the row of the first that is declined otherwise.
+/// Append the values of all fields to a column. The error is the row of the first field that is
+/// declined.
 pub fn decode<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), usize> {
     let data_type = column.data_type.clone();
     match &data_type.base {
@@ -82,7 +84,7 @@ fn decode_fixed<'a, C: Fields<'a>, P: FixedWidth>(
     }
 }
 
-/// Points in time of UTC, or of a zone; a `Z` behind them says UTC whatever the zone is.
+/// Decode points in time of UTC or of a time zone; a `Z` behind them says UTC whatever the zone is.
 fn decode_times<'a, C: Fields<'a>, P: FixedWidth + time::TimePoint>(
     column: &mut Column,
     fields: &C,
@@ -98,7 +100,7 @@ fn decode_times<'a, C: Fields<'a>, P: FixedWidth + time::TimePoint>(
     }
 }
 
-/// The loop of all types of fixed width: find the field, drop its quotes, parse, store.
+/// Decode values of fixed width: find the field, drop its quotes, parse, store.
 #[inline(always)]
 fn decode_all<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
     column: &mut Column,
@@ -162,7 +164,7 @@ fn decode_all<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
     Ok(())
 }
 
-/// The value of a field and its mark of NULL.
+/// Decode one field: its value, and its NULL mark.
 #[inline(always)]
 fn decode_one<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
     fields: &C,

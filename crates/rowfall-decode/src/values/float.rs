@@ -1,4 +1,4 @@
-//! Floats: exact by one division where the number is short, else by fast-float2.
+//! Parses floats: exactly by one division where the number is short, else by fast-float2.
 
 use crate::text::number::is_plain_number;
 use crate::values::fixed_width::FixedWidth;
@@ -29,7 +29,7 @@ struct ShortNumber {
     places: usize,
 }
 
-/// Sixteen bytes from the n-th on keep the last n lanes of a register.
+/// Masks: the sixteen bytes from the n-th on keep the last n lanes of a register.
 #[cfg(target_arch = "x86_64")]
 static LAST: [u8; 32] = {
     let mut table = [0; 32];
@@ -41,9 +41,9 @@ static LAST: [u8; 32] = {
     table
 };
 
-/// Plain notation (`-12.5`, `7`) of at most 16 digits. The last 16 bytes are in a register; what
-/// stands before the point is moved up by one, so that the digits stand without it, and they are
-/// joined in pairs, fours and eights. No branch depends on where the point is.
+/// Parse plain notation (`-12.5`, `7`) of at most 16 digits. The last 16 bytes are in a register;
+/// what stands before the point is moved up by one, so that the digits stand without it, and they
+/// are joined in pairs, fours and eights. No branch depends on where the point is.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn short(text: &[u8], start: usize, end: usize) -> Option<ShortNumber> {
@@ -92,7 +92,7 @@ fn short(text: &[u8], start: usize, end: usize) -> Option<ShortNumber> {
 #[cfg(not(target_arch = "x86_64"))]
 use short_portable as short;
 
-/// The value of the `len` (0 to 16) digits at `at`.
+/// Parse the `len` (0 to 16) digits at `at`.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline(always)]
 fn digits(text: &[u8], at: usize, len: usize) -> Option<u64> {
@@ -112,7 +112,7 @@ fn digits(text: &[u8], at: usize, len: usize) -> Option<u64> {
     (all_digits(high) && all_digits(low)).then_some(whole)
 }
 
-/// The same by eight bytes at a time, of at most 8 digits before the point.
+/// Parse the same notation by eight bytes at a time, with at most 8 digits before the point.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline(always)]
 fn short_portable(text: &[u8], mut start: usize, end: usize) -> Option<ShortNumber> {
@@ -141,7 +141,7 @@ fn short_portable(text: &[u8], mut start: usize, end: usize) -> Option<ShortNumb
     Some(ShortNumber { minus, mantissa: before * POW10_INT[places] + behind, places })
 }
 
-/// The nearest f64 (Clinger): both are exact, and a division rounds once.
+/// The nearest f64 (Clinger's fast path): both numbers are exact, and a division rounds once.
 #[inline(always)]
 fn nearest(found: &ShortNumber) -> Option<f64> {
     let value = found.mantissa as i64 as f64 / POW10.get(found.places)?;
@@ -150,6 +150,7 @@ fn nearest(found: &ShortNumber) -> Option<f64> {
     (found.mantissa <= 1 << 53).then(|| f64::from_bits(value.to_bits() | sign))
 }
 
+/// Parses Float64.
 pub struct F64;
 
 impl FixedWidth for F64 {
@@ -178,6 +179,7 @@ fn slow64(text: &[u8], start: usize, end: usize) -> Option<f64> {
     fast_float2::parse::<f64, _>(text).ok().filter(|v| v.is_finite())
 }
 
+/// Parses Float32.
 pub struct F32;
 
 impl FixedWidth for F32 {
@@ -214,7 +216,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A number in the middle of a text, as the window has them.
+    /// A number in the middle of a text, as the buffer has them.
     fn framed(number: &str) -> (Vec<u8>, usize, usize) {
         let text = [&b"1.5,9.25,7,-3.0,\"123.45"[..], number.as_bytes(), &[b','; 64]].concat();
         (text, 23, 23 + number.len())

@@ -1,10 +1,10 @@
-//! Integers up to 64 bits: eight digits by three multiplications.
+//! Parses integers of up to 64 bits: eight digits by three multiplications.
 
 use std::marker::PhantomData;
 
 use crate::values::fixed_width::FixedWidth;
 
-/// Eight bytes from `at`; `at + 8 <= text.len()` by the padding of the text.
+/// Load eight bytes from `at`; `at + 8 <= text.len()` by the padding of the text.
 #[inline(always)]
 pub fn load8(text: &[u8], at: usize) -> u64 {
     debug_assert!(at + 8 <= text.len());
@@ -12,6 +12,7 @@ pub fn load8(text: &[u8], at: usize) -> u64 {
     unsafe { u64::from_le(text.as_ptr().add(at).cast::<u64>().read_unaligned()) }
 }
 
+/// Eight digits `0`.
 pub const ZEROS: u64 = 0x3030_3030_3030_3030;
 
 /// The value of eight bytes of 0 to 9, the first one the most significant.
@@ -23,12 +24,13 @@ pub fn join_8_digits(v: u64) -> u64 {
     v.wrapping_mul(10_000).wrapping_add(v >> 32) & 0xffff_ffff
 }
 
+/// True where all eight bytes are 0 to 9.
 #[inline(always)]
 pub fn all_digits(v: u64) -> bool {
     (v.wrapping_add(0x7676_7676_7676_7676) | v) & 0x8080_8080_8080_8080 == 0
 }
 
-/// The digits of `text[start..start + len]`, 1 <= len <= 8.
+/// Parse the digits `text[start..start + len]`, 1 <= len <= 8.
 #[inline(always)]
 pub fn up_to_8_digits(text: &[u8], start: usize, len: usize) -> Option<u64> {
     // The bytes behind the digits are shifted out, and the zeros shifted in lead the number.
@@ -36,7 +38,7 @@ pub fn up_to_8_digits(text: &[u8], start: usize, len: usize) -> Option<u64> {
     all_digits(v).then(|| join_8_digits(v))
 }
 
-/// Any number of digits below 2^64, at most 20.
+/// Parse any number of digits, at most 20; None from 2^64 on.
 #[inline(always)]
 pub fn up_to_20_digits(text: &[u8], mut start: usize, end: usize) -> Option<u64> {
     let len = end.wrapping_sub(start);
@@ -61,6 +63,7 @@ fn long(text: &[u8], start: &mut usize, len: usize) -> Option<u64> {
     Some(value)
 }
 
+/// Parses UInt8 to UInt64.
 #[derive(Default)]
 pub struct Unsigned<T>(PhantomData<T>);
 
@@ -81,6 +84,7 @@ impl<T: TryFrom<u64> + Copy + Default + Integer> FixedWidth for Unsigned<T> {
     }
 }
 
+/// Parses Int8 to Int64.
 #[derive(Default)]
 pub struct Signed<T>(PhantomData<T>);
 
@@ -108,11 +112,12 @@ impl<T: TryFrom<i64> + Copy + Default + Integer> FixedWidth for Signed<T> {
     }
 }
 
+/// An integer of up to 64 bits.
 pub trait Integer {
     const ZERO: Self;
     /// The greatest value, or the greatest u32 if that is less.
     const MAX_SHORT: u32;
-    /// One that is not greater.
+    /// Convert a number that is not greater than `MAX_SHORT`.
     fn from_short(number: u32) -> Self;
 }
 

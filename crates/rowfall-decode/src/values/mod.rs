@@ -1,4 +1,4 @@
-//! Values out of the fields of a column: [`decode`] appends them to the column.
+//! Parses the fields of a column into values: [`decode`] appends them to the column.
 
 mod bool_uuid_ip;
 mod decimal;

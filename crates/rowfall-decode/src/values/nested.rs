@@ -1,5 +1,5 @@
-//! Arrays, tuples and maps: the fields are taken apart first, then all elements of one kind are
-//! decoded at once, as if they were the fields of a column.
+//! Decodes columns of any type. Fields of arrays, tuples and maps are taken apart here; then all
+//! elements of one type are decoded together, as if they were the fields of a column, by `flat.rs`.
 
 use crate::column::Column;
 use crate::input::buffer::{FRONT, PAD};
@@ -9,7 +9,7 @@ use crate::text::json::value::value_end;
 use crate::types::BaseType;
 use crate::values::flat;
 
-/// Where the elements of a column stand; those of nested types are in its parts.
+/// The positions of the elements of a column; those of nested types are in its children.
 struct ElementSpans {
     spans: Vec<Span>,
     children: Vec<ElementSpans>,
@@ -24,7 +24,8 @@ impl ElementSpans {
     }
 }
 
-/// Decode all fields of a column; the row of the first that is declined otherwise.
+/// Append the values of all fields to a column. The error is the row of the first field that is
+/// declined.
 pub fn decode<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), usize> {
     match column.data_type.base {
         BaseType::Array(_) | BaseType::Map(_) | BaseType::Tuple(..) => {
@@ -53,7 +54,7 @@ fn decode_nested<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(
         return parser.parse_all(column, batch, &mut ends, content);
     }
     if C::SYNTAX == Syntax::Csv && batch.escapes {
-        // The doubled quotes of CSV stand for one each, before anybody looks at the array.
+        // The doubled quotes of CSV stand for one each, before the array is parsed.
         let mut text = vec![0; FRONT];
         let mut starts = Vec::with_capacity(batch.rows + 1);
         for row in 0..batch.rows {
@@ -70,8 +71,8 @@ fn decode_nested<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(
     parser.parse_all(column, batch, &mut ends, content)
 }
 
-/// Decode tuples of CSV whose elements are fields of their own; the first row with one that is
-/// declined otherwise.
+/// Decode tuples of CSV whose elements are fields of their own. The error is the first row with an
+/// element that is declined.
 fn decode_tuple_fields<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), usize> {
     let (mut at, mut bad) = (0, None::<usize>);
     for child in &mut column.children {
@@ -87,7 +88,7 @@ fn decode_tuple_fields<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Re
     bad.map_or(Ok(()), Err)
 }
 
-/// The first row whose field the engine reads in another way as an element than as a column.
+/// The first row whose field the engine reads differently as an element and as a column.
 fn first_unlike_column(child: &Column, fields: &DelimitedFields<'_, true>) -> Option<usize> {
     (0..fields.batch.rows).find(|&row| {
         let (from, to) = fields.bounds(row);
@@ -104,7 +105,7 @@ fn first_unlike_column(child: &Column, fields: &DelimitedFields<'_, true>) -> Op
     })
 }
 
-/// A look at one field after the other: `text[at..end]` is what is left of it.
+/// Takes one field after the other apart: `text[at..end]` is what is left of it.
 struct NestedParser<'a, const JSON: bool> {
     text: &'a [u8],
     at: usize,
@@ -113,8 +114,8 @@ struct NestedParser<'a, const JSON: bool> {
 }
 
 impl<const JSON: bool> NestedParser<'_, JSON> {
-    /// Take all fields apart and decode their elements. Rows of ends behind the first bad one are
-    /// not looked at.
+    /// Take all fields apart up to the first bad one, and decode their elements. The end of each
+    /// field is added to `ends`.
     fn parse_all(
         mut self,
         column: &mut Column,
@@ -122,12 +123,12 @@ impl<const JSON: bool> NestedParser<'_, JSON> {
         ends: &mut Vec<u32>,
         content: impl Fn(usize) -> (usize, usize),
     ) -> Result<(), usize> {
-        let mut spans_of = ElementSpans::of(column);
+        let mut element_spans = ElementSpans::of(column);
         let mut bad = None;
         for row in 0..batch.rows {
             (self.at, self.end) = content(row);
             ends.push(self.end as u32);
-            if self.value(column, &mut spans_of).is_none() || self.at != self.end {
+            if self.value(column, &mut element_spans).is_none() || self.at != self.end {
                 bad = Some(row);
                 break;
             }
@@ -135,19 +136,21 @@ impl<const JSON: bool> NestedParser<'_, JSON> {
         let batch =
             RowBatch { text: self.text, escapes: self.escapes, width: 1, order: &[], ..*batch };
         // A field that could not be taken apart may stand behind one whose element is wrong.
-        match (decode_elements::<JSON>(column, spans_of, &batch, ends), bad) {
+        match (decode_elements::<JSON>(column, element_spans, &batch, ends), bad) {
             (Some(row), Some(other)) => Err(row.min(other)),
             (None, None) => Ok(()),
             (row, other) => Err(row.or(other).unwrap_or(0)),
         }
     }
 
-    fn value(&mut self, column: &mut Column, spans_of: &mut ElementSpans) -> Option<()> {
+    /// Take one value apart: add the offsets and positions of its elements; None where it is
+    /// declined.
+    fn value(&mut self, column: &mut Column, element_spans: &mut ElementSpans) -> Option<()> {
         let Column { data_type, children, data, .. } = column;
-        match (&data_type.base, &mut children[..], &mut spans_of.children[..]) {
-            (BaseType::Array(_), [child], [span_of]) => {
+        match (&data_type.base, &mut children[..], &mut element_spans.children[..]) {
+            (BaseType::Array(_), [child], [child_spans]) => {
                 self.byte(b'[')?;
-                let count = self.list(b']', |parser| parser.value(child, span_of))?;
+                let count = self.list(b']', |parser| parser.value(child, child_spans))?;
                 add_offset(data, count);
             }
             (BaseType::Map(_), [key, value], [at_key, at_value]) => {
@@ -162,16 +165,16 @@ impl<const JSON: bool> NestedParser<'_, JSON> {
                 })?;
                 add_offset(data, count);
             }
-            (BaseType::Tuple(_, names), children, spans_of) if JSON && !names.is_empty() => {
-                self.object(names, children, spans_of)?;
+            (BaseType::Tuple(_, names), children, element_spans) if JSON && !names.is_empty() => {
+                self.object(names, children, element_spans)?;
             }
-            (BaseType::Tuple(..), children, spans_of) => {
+            (BaseType::Tuple(..), children, element_spans) => {
                 let (open, close) = if JSON { (b'[', b']') } else { (b'(', b')') };
                 self.byte(open)?;
-                let mut next = children.iter_mut().zip(spans_of);
+                let mut next = children.iter_mut().zip(element_spans);
                 self.list(close, |parser| {
-                    let (child, span_of) = next.next()?;
-                    parser.value(child, span_of)
+                    let (child, child_spans) = next.next()?;
+                    parser.value(child, child_spans)
                 })?;
                 if next.next().is_some() {
                     return None;
@@ -180,18 +183,18 @@ impl<const JSON: bool> NestedParser<'_, JSON> {
             _ => {
                 let start = self.at;
                 self.scalar()?;
-                spans_of.spans.push((start as u32, self.at as u32));
+                element_spans.spans.push((start as u32, self.at as u32));
             }
         }
         Some(())
     }
 
-    /// A named tuple in JSON: each key once, in any order.
+    /// Take a named tuple of JSON apart: each key once, in any order.
     fn object(
         &mut self,
         names: &[Vec<u8>],
         children: &mut [Column],
-        spans_of: &mut [ElementSpans],
+        element_spans: &mut [ElementSpans],
     ) -> Option<()> {
         let (mut next, mut seen) = (0, 0u64);
         self.byte(b'{')?;
@@ -213,12 +216,12 @@ impl<const JSON: bool> NestedParser<'_, JSON> {
             }
             seen |= 1 << found;
             parser.colon()?;
-            parser.value(&mut children[found], &mut spans_of[found])
+            parser.value(&mut children[found], &mut element_spans[found])
         })?;
         (count == names.len() as u64).then_some(())
     }
 
-    /// What stands between two brackets, the first of which has been read; the number of elements.
+    /// Read a list up to its closing bracket, the opening one having been read: how many elements.
     #[inline(always)]
     fn list(&mut self, close: u8, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<u64> {
         let mut count = 0;
@@ -243,7 +246,7 @@ impl<const JSON: bool> NestedParser<'_, JSON> {
         }
     }
 
-    /// An element that is not nested: its end is found, its type looks at the rest.
+    /// Find the end of an element that is not nested; its text is checked when it is decoded.
     #[inline(always)]
     fn scalar(&mut self) -> Option<()> {
         if JSON {
@@ -308,20 +311,22 @@ fn add_offset(offsets: &mut Vec<u8>, count: u64) {
     offsets.extend_from_slice(&(last + count).to_le_bytes());
 }
 
-/// Decode what was found, kind by kind; the first row of which some element is declined.
+/// Decode the elements of all types; the first row of which an element is declined.
 fn decode_elements<const JSON: bool>(
     column: &mut Column,
-    spans_of: ElementSpans,
+    element_spans: ElementSpans,
     batch: &RowBatch<'_>,
     ends: &[u32],
 ) -> Option<usize> {
     if !column.children.is_empty() {
-        let children = column.children.iter_mut().zip(spans_of.children);
+        let children = column.children.iter_mut().zip(element_spans.children);
         return children
-            .filter_map(|(child, spans_of)| decode_elements::<JSON>(child, spans_of, batch, ends))
+            .filter_map(|(child, element_spans)| {
+                decode_elements::<JSON>(child, element_spans, batch, ends)
+            })
             .min();
     }
-    let spans = &spans_of.spans[..];
+    let spans = &element_spans.spans[..];
     let fields = ElementFields::<JSON> { batch: RowBatch { rows: spans.len(), ..*batch }, spans };
     let wrong = flat::decode(column, &fields).err()?;
     let row = ends.partition_point(|end| *end <= spans[wrong].0);
@@ -329,7 +334,7 @@ fn decode_elements<const JSON: bool>(
     Some(row.min(ends.len() - 1))
 }
 
-/// The elements of one kind as fields.
+/// The elements of one type as fields.
 struct ElementFields<'a, const JSON: bool> {
     batch: RowBatch<'a>,
     spans: &'a [Span],

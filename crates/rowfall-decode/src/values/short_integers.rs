@@ -1,18 +1,18 @@
-//! Short whole numbers, many fields at once: a field costs its look-up and eight bytes that are put
-//! aside, then the digits of eight numbers are joined by seven instructions.
+//! Parses short integers, 64 fields at once: eight bytes of each field are put aside, then the
+//! digits of eight numbers are joined by seven instructions.
 
 use crate::simd::Simd;
 use crate::text::fields::Fields;
 use crate::values::integer::{ZEROS, all_digits, join_8_digits, load8};
 
-/// Fields that are looked at together: as many as the bits of a mask.
+/// Fields that are parsed together: as many as a mask has bits.
 pub const GROUP: usize = 64;
 
-/// Digits of fields, right-aligned: each byte 0 to 9, or greater where the field is something else.
+/// The digits of each field, right-aligned: each byte 0 to 9, or greater where it is no digit.
 type Words = [u64; GROUP];
 
-/// The numbers of `GROUP` fields from row `first` on to `out`, and a bit for each field that is
-/// something else than one to eight digits, or greater than `most`.
+/// Parse `GROUP` fields from row `first` on into `out`. Returns a bit for each field that is not
+/// one to eight digits, or is greater than `most`: its number is not valid.
 #[inline(always)]
 pub fn decode_group<'a, C: Fields<'a>>(
     fields: &C,
@@ -48,7 +48,7 @@ pub fn decode_group<'a, C: Fields<'a>>(
     }
 }
 
-/// The bytes of a field, zeros before them; all ones where it is empty or longer.
+/// The bytes of a field less `0`, zeros before them; all ones where it is empty or longer.
 #[inline(always)]
 fn digits(text: &[u8], start: usize, end: usize) -> u64 {
     let len = end.wrapping_sub(start);

@@ -1,4 +1,4 @@
-//! Strings, fixed strings and enums: bytes as they are, without quotes and escapes.
+//! Decodes strings, fixed strings and enums: bytes as they are, without quotes and escapes.
 
 use std::collections::HashMap;
 
@@ -7,20 +7,20 @@ use crate::column::strings::put_length;
 use crate::text::escapes::unescape;
 use crate::text::fields::{Fields, Syntax};
 
-/// What a text field turned out to be.
+/// The content of a field of text.
 enum StringField<'a> {
     Null,
     Plain(usize, usize),
     Unescaped(&'a [u8]),
 }
 
-/// What fields of a column have to be looked at for.
+/// The checks that the fields of a column need.
 #[derive(Clone, Copy)]
 struct Checks {
     nullable: bool,
-    /// Without quotes they may be NULL or have blanks around them.
+    /// Fields without quotes may be NULL or have blanks around them.
     bare: bool,
-    /// They may hold escapes, or line breaks where none may be.
+    /// Fields may hold escapes, or line breaks where none are allowed.
     inside: bool,
 }
 
@@ -35,7 +35,7 @@ impl Checks {
     }
 }
 
-/// Look at a field in every way that text can be unusual.
+/// Read a field with the checks that its column needs; None where it is declined.
 #[inline(always)]
 fn read_field<'a, 't, C: Fields<'t>>(
     fields: &C,
@@ -96,7 +96,8 @@ fn blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// Strings: each one copied behind its length, 16 bytes at once where it is short.
+/// Append strings, each behind its length: 16 bytes at once where it is short. The error is the row
+/// of the first one that is declined.
 pub fn strings<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), usize> {
     let nullable = column.data_type.nullable;
     let checks = Checks::of(fields, nullable);
@@ -180,7 +181,7 @@ unsafe fn copy64(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Strings of `n` bytes, filled up with zero bytes; longer ones are declined.
+/// Append strings of `n` bytes, filled up with zero bytes; longer ones are declined.
 pub fn fixed_strings<'a, C: Fields<'a>>(
     column: &mut Column,
     fields: &C,
@@ -214,8 +215,9 @@ pub fn fixed_strings<'a, C: Fields<'a>>(
     Ok(())
 }
 
-/// A number of 8 or 16 bits as its bytes.
+/// The number of an enum's element, of 8 or 16 bits.
 pub trait EnumCode: Copy {
+    /// Append the number as its bytes.
     fn put(value: i16, out: &mut Vec<u8>);
 }
 
@@ -231,7 +233,7 @@ impl EnumCode for i16 {
     }
 }
 
-/// Enums by their names only: their numbers are declined, as rowfall reads names.
+/// Append enums by the names of their elements; numbers are declined, as rowfall reads names.
 pub fn enums<'a, C: Fields<'a>, T: EnumCode>(
     column: &mut Column,
     fields: &C,

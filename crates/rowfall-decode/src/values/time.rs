@@ -1,4 +1,4 @@
-//! Dates and points in time: ten or nineteen bytes checked and joined in registers.
+//! Parses dates and points in time: ten or nineteen bytes checked and joined in registers.
 
 use crate::types::TimeShape;
 use crate::types::zone::Zone;
@@ -20,7 +20,7 @@ pub fn days(year: u32, month: u32, day: u32) -> Option<i32> {
     Some(of_era as i32 - 719_468 - 146_097)
 }
 
-/// Remembers the last date: neighbouring rows often have the same one.
+/// Parses dates and remembers the last one: neighbouring rows often have the same one.
 #[derive(Default)]
 pub struct DateCache {
     text: [u64; 2],
@@ -28,7 +28,7 @@ pub struct DateCache {
 }
 
 impl DateCache {
-    /// `YYYY-MM-DD` at `start`; ten bytes of text are there.
+    /// Parse `YYYY-MM-DD` at `start`: days since 1970.
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize) -> Option<i32> {
         let (head, tail) = (load8(text, start), load8(text, start + 8) & 0xffff);
@@ -50,7 +50,7 @@ fn parse_date(text: &[u8], start: usize) -> Option<i32> {
     days(at(0) * 1000 + at(1) * 100 + at(2) * 10 + at(3), at(5) * 10 + at(6), at(8) * 10 + at(9))
 }
 
-/// `hh:mm:ss` as seconds.
+/// Parse `hh:mm:ss` as seconds of the day.
 #[inline(always)]
 fn seconds(text: &[u8], start: usize) -> Option<u32> {
     // With the colons turned into zeros, all eight bytes are digits.
@@ -63,6 +63,7 @@ fn seconds(text: &[u8], start: usize) -> Option<u32> {
     (hour < 24 && minute < 60 && second < 60).then_some((hour * 3600 + minute * 60 + second) as u32)
 }
 
+/// Parses Date.
 #[derive(Default)]
 pub struct Date(DateCache);
 
@@ -79,6 +80,7 @@ impl FixedWidth for Date {
     }
 }
 
+/// Parses Date32.
 #[derive(Default)]
 pub struct Date32(DateCache);
 
@@ -99,7 +101,7 @@ impl FixedWidth for Date32 {
     }
 }
 
-/// Byte between date and time, and whether a Z has to follow.
+/// The byte between date and time, and true where a Z has to follow.
 fn separators(shape: TimeShape) -> (u8, bool) {
     match shape {
         TimeShape::Plain => (b' ', false),
@@ -108,6 +110,7 @@ fn separators(shape: TimeShape) -> (u8, bool) {
     }
 }
 
+/// Parses DateTime in UTC.
 pub struct DateTime {
     days: DateCache,
     separator: u8,
@@ -139,6 +142,7 @@ impl FixedWidth for DateTime {
     }
 }
 
+/// Parses DateTime64 in UTC.
 pub struct DateTime64 {
     days: DateCache,
     separator: u8,
@@ -193,11 +197,13 @@ impl FixedWidth for DateTime64 {
     }
 }
 
-/// Types whose values count units since 1970.
+/// A parser whose values count units since 1970.
 pub trait TimePoint: FixedWidth {
-    /// Units of a second.
+    /// How many units a second has.
     fn units(&self) -> i64;
+    /// A value as a number of units.
     fn count(value: Self::Out) -> i64;
+    /// The value of a number of units; None where it is out of range.
     fn value(count: i64) -> Option<Self::Out>;
 }
 
@@ -229,7 +235,7 @@ impl TimePoint for DateTime64 {
     }
 }
 
-/// Points in time of another zone: read as if they were UTC, then moved.
+/// Parses points in time of another time zone: as if they were UTC, then shifted by the offset.
 pub struct LocalTime<P> {
     pub parser: P,
     pub zone: Zone,

@@ -1,9 +1,9 @@
-//! Integers of 128 and 256 bits, as limbs of 64 bits, the lowest first.
+//! Parses integers of 128 and 256 bits, as limbs of 64 bits, the lowest first.
 
 use crate::values::fixed_width::FixedWidth;
 use crate::values::integer::up_to_8_digits;
 
-/// `limbs * factor + more`; false when it does not fit.
+/// Make `limbs` to `limbs * factor + more`; false where it does not fit.
 #[inline(always)]
 fn multiply_add<const N: usize>(limbs: &mut [u64; N], factor: u64, more: u64) -> bool {
     let mut carry = u128::from(more);
@@ -15,7 +15,7 @@ fn multiply_add<const N: usize>(limbs: &mut [u64; N], factor: u64, more: u64) ->
     carry == 0
 }
 
-/// The digits of `text[start..end]`, at least one.
+/// Parse the digits `text[start..end]`, at least one; None where the number does not fit.
 #[inline(always)]
 pub fn magnitude<const N: usize>(text: &[u8], start: usize, end: usize) -> Option<[u64; N]> {
     let len = end.wrapping_sub(start);
@@ -35,7 +35,7 @@ pub fn magnitude<const N: usize>(text: &[u8], start: usize, end: usize) -> Optio
     Some(limbs)
 }
 
-/// `limbs * 10^power`; None when it does not fit.
+/// `limbs * 10^power`; None where it does not fit.
 pub fn scale<const N: usize>(mut limbs: [u64; N], mut power: usize) -> Option<[u64; N]> {
     while power > 0 {
         let step = power.min(19);
@@ -47,6 +47,7 @@ pub fn scale<const N: usize>(mut limbs: [u64; N], mut power: usize) -> Option<[u
     Some(limbs)
 }
 
+/// Negate a number (two's complement).
 pub fn negate<const N: usize>(limbs: &mut [u64; N]) {
     let mut carry = true;
     for limb in limbs {
@@ -71,6 +72,7 @@ fn signed<const N: usize>(text: &[u8], start: usize, end: usize, signed: bool) -
     (!signed || negative == minus).then_some(limbs)
 }
 
+/// Parses Int128 and UInt128.
 pub struct Int128 {
     pub signed: bool,
 }
@@ -86,6 +88,7 @@ impl FixedWidth for Int128 {
     }
 }
 
+/// Parses Int256 and UInt256.
 pub struct Int256 {
     pub signed: bool,
 }

@@ -1,4 +1,4 @@
-//! The compressed side of a DEFLATE stream: a buffer of bytes and 64 bits taken from it.
+//! Reads the bits of a DEFLATE stream: a buffer of compressed bytes, and 64 bits taken from it.
 
 use std::io::{self, Read};
 

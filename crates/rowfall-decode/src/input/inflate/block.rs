@@ -1,4 +1,5 @@
-//! One Huffman-coded DEFLATE block: its codes and the loop that nearly all time is spent in.
+//! Decodes Huffman-coded DEFLATE blocks: reads their codes, and has the loop that nearly all time
+//! is spent in.
 
 use std::io::Read;
 
@@ -7,7 +8,8 @@ use crate::input::inflate::table::*;
 
 /// How far back DEFLATE refers.
 pub const HISTORY: usize = 32 << 10;
-/// Room that must be left behind the limit of [`super::Gzip::fill`]: the longest match and its overshoot.
+/// Room that must be left behind the limit of [`super::Gzip::fill`]: the longest match and its
+/// overshoot.
 pub const SLACK: usize = 320;
 
 pub struct Codes {
@@ -106,8 +108,8 @@ pub fn decode<R: Read>(
     unsafe { run(codes, bits, out, bounds) }
 }
 
-/// SAFETY: as for [`run`], on a CPU with BMI2 (shifts by a register without touching flags) and AVX2
-/// (copies of 32 bytes).
+/// SAFETY: as for [`run`], on a CPU with BMI2 (shifts by a register without touching flags) and
+/// AVX2 (copies of 32 bytes).
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn run_avx2<R: Read>(
@@ -159,7 +161,8 @@ unsafe fn run<R: Read>(
     // Take what one look-up found: the literals are written as four bytes, whatever their number.
     macro_rules! put {
         ($run:expr) => {
-            // SAFETY: a round writes at most 9 literals and 3 bytes more behind limit: SLACK is more.
+            // SAFETY: a round writes at most 9 literals and 3 bytes more behind limit: SLACK is
+            // more.
             unsafe { text.add(to).cast::<u32>().write_unaligned((($run >> 32) as u32).to_le()) };
             to += ($run >> 56) as usize;
             consume!($run as u32);

@@ -1,4 +1,5 @@
-//! Decode tables of DEFLATE: canonical Huffman codes as one lookup, long codes by a second one.
+//! Builds the decode tables of DEFLATE: canonical Huffman codes by one lookup, long ones by a
+//! second.
 
 /// Bits looked up at once; longer codes go through a second table.
 pub const LITLEN_BITS: usize = 11;

@@ -1,11 +1,11 @@
-//! `checksums.txt` of a part: size and hash of its files, which the engine compares.
+//! Makes `checksums.txt` of a part: size and hash of its files, which the engine compares.
 
 use std::collections::BTreeMap;
 
 use crate::column::strings::{append_number, append_text};
 use crate::output::compressed::{Codec, CompressedBlocks, city_hash};
 
-/// Hash of bytes that come one after the other, as the engine makes it: CityHash128 (1.0.2) of
+/// The engine's hash of a file, whose bytes come one after the other: CityHash128 (1.0.2) of
 /// every 2,048 bytes, each with the one before as its seed.
 pub struct FileHash {
     /// The state, hidden in what makes the hash's own seed, and behind it the bytes that wait.
@@ -28,17 +28,20 @@ impl Default for FileHash {
 }
 
 impl FileHash {
+    /// The hash of bytes that are all there.
     pub fn of(bytes: &[u8]) -> FileHash {
         let mut hash = FileHash::default();
         hash.add(bytes);
         hash
     }
 
+    /// Begin another file.
     pub fn clear(&mut self) {
         (self.filled, self.bytes) = (0, 0);
         self.seed(0);
     }
 
+    /// Add bytes of the file.
     pub fn add(&mut self, mut bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
         while !bytes.is_empty() {
@@ -53,8 +56,8 @@ impl FileHash {
         }
     }
 
-    /// Bytes so far, and their hash.
-    pub fn found(&self) -> (u64, [u8; 16]) {
+    /// Number of bytes so far, and their hash.
+    pub fn sum(&self) -> (u64, [u8; 16]) {
         let sum = match self.filled {
             0 => self.state(),
             _ => city_hash(&self.block[..SEED + self.filled]),
@@ -75,7 +78,7 @@ impl FileHash {
     }
 }
 
-/// The files of a part, in the order of their names.
+/// The sizes and hashes of the files of a part, in the order of their names.
 #[derive(Default)]
 pub struct Checksums {
     files: BTreeMap<String, (Sum, Option<Sum>)>,
@@ -84,12 +87,12 @@ pub struct Checksums {
 type Sum = (u64, [u8; 16]);
 
 impl Checksums {
-    /// Add a file: what is in it and, if that is compressed, what it stands for.
+    /// Add a file: the hash of its bytes and, where these are compressed, of the uncompressed ones.
     pub fn add(&mut self, name: String, stored: &FileHash, text: Option<&FileHash>) {
-        self.files.insert(name, (stored.found(), text.map(FileHash::found)));
+        self.files.insert(name, (stored.sum(), text.map(FileHash::sum)));
     }
 
-    /// The file itself.
+    /// The bytes of `checksums.txt`.
     pub fn text(&self) -> Vec<u8> {
         let mut list = Vec::new();
         append_number(&mut list, self.files.len());

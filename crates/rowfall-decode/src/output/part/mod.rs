@@ -1,9 +1,9 @@
-//! A block of rows as a part of a MergeTree table: a folder with the files that the engine itself
-//! would write for an INSERT of the block, so that it only has to be attached.
+//! Writes a block as a part of a MergeTree table: a folder with the files that the engine itself
+//! would write for an INSERT of the block, so that the part has only to be attached.
 //!
-//! The part is a wide one of a table without partitions, sorted by the key's columns; its strings
-//! have their sizes in a stream of their own: what `MergeTreeDataPartWriterWide` and
-//! `MergedBlockOutputStream` of ClickHouse write.
+//! It is a wide part of a table without partitions, sorted by the key's columns; strings have their
+//! sizes in a stream of their own. The engine's code for the same files is in
+//! `MergeTreeDataPartWriterWide` and `MergedBlockOutputStream`.
 
 mod checksums;
 mod stream;
@@ -23,34 +23,35 @@ use crate::output::part::stream::Stream;
 use crate::output::part::strings::{StringLayout, text_span};
 use crate::types::BaseType;
 
-/// Rows of a granule, and its bytes where rows are long: index_granularity and
-/// index_granularity_bytes as the engine has them.
+/// Rows and bytes of a granule at most: the engine's defaults for index_granularity and
+/// index_granularity_bytes.
 const GRANULE_ROWS: usize = 8192;
 const GRANULE_BYTES: usize = 10 << 20;
 
-/// Keys of a dictionary that a whole column shares: low_cardinality_max_dictionary_size.
+/// Keys at most of a dictionary that a whole column shares: low_cardinality_max_dictionary_size.
 const MAX_SHARED_KEYS: usize = 8192;
-/// What stands before the numbers of a granule: whether their keys are the column's or its own.
+/// Flags before the indexes of a granule: their keys are those of the column, or the granule's own.
 const SHARED_KEYS: u64 = 1 << 8;
 const OWN_KEYS: u64 = 1 << 9;
 
 /// Writes the parts of one worker, as folders `0`, `1`, ... in a folder of its own.
 pub struct Output {
     folder: PathBuf,
-    /// Columns of the table's key.
+    /// Indices of the columns of the table's key.
     keys: Vec<usize>,
     parts: usize,
     stream: Stream,
 }
 
 impl Output {
+    /// Make the folder `path`, which must not be there yet.
     pub fn open(path: &str, keys: &[usize]) -> io::Result<Output> {
         std::fs::create_dir(path)?;
         let (folder, keys) = (path.into(), keys.to_vec());
         Ok(Output { folder, keys, parts: 0, stream: Stream::default() })
     }
 
-    /// Write a part of all columns, its rows in `order` if there is one.
+    /// Write one block of all columns as a part, its rows in `order` if there is one.
     pub fn write(
         &mut self,
         names: &[String],
@@ -126,22 +127,22 @@ fn granule_rows(columns: &[Column], rows: usize) -> usize {
     found.clamp(1, GRANULE_ROWS)
 }
 
-/// As many rows, in the order of memory where all are the `same`.
+/// As many rows, as neighbours where all values are the `same`: copying neighbours is cheaper.
 fn in_any_order(same: bool, rows: RowSelection<'_>) -> RowSelection<'_> {
     if same { RowSelection::Range(0, rows.len()) } else { rows }
 }
 
-/// What one part is made of.
+/// The rows of one part.
 struct PartBlock<'a> {
     rows: usize,
     granule: usize,
     order: Option<&'a [u32]>,
 }
 
-/// What was written of a column.
+/// The streams of a column that was written.
 struct WrittenColumn {
     streams: Vec<String>,
-    /// Rows that hold the type's default value; None where the engine does not count them.
+    /// How many rows hold the type's default value; None where the engine does not count them.
     defaults: Option<usize>,
 }
 
@@ -157,6 +158,7 @@ impl PartBlock<'_> {
         })
     }
 
+    /// Write a column as its streams.
     fn column(
         &self,
         name: &str,
@@ -216,8 +218,8 @@ impl PartBlock<'_> {
         Ok(WrittenColumn { streams, defaults })
     }
 
-    /// A column of LowCardinality: one dictionary for all of it where the engine would have one,
-    /// otherwise each granule has its own keys.
+    /// Write a LowCardinality column: with one dictionary for all of it where the engine would have
+    /// one, otherwise each granule has its own keys.
     fn low_cardinality_column(
         &self,
         name: &str,
@@ -278,7 +280,7 @@ impl PartBlock<'_> {
         Ok(names)
     }
 
-    /// The key of the first row of each granule, and of the last row.
+    /// The primary index: the key of the first row of each granule, and of the last row.
     fn primary_index(&self, keys: &[Values<'_>]) -> Vec<u8> {
         let starts: Vec<_> = keys
             .iter()
@@ -314,7 +316,7 @@ fn write_file(
     std::fs::write(folder.join(name), text)
 }
 
-/// A random one, as the engine gives to its parts.
+/// A random UUID, as the engine gives to its parts.
 fn uuid() -> io::Result<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/uuid")?;
     Ok(text.trim_end().to_owned())

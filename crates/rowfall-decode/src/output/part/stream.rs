@@ -1,5 +1,5 @@
-//! One stream of a column: compressed blocks in a `.bin`, and where its granules start in a
-//! `.cmrk2`.
+//! Writes one stream of a column: compressed blocks into a `.bin` file, and marks, which say where
+//! its granules start, into a `.cmrk2` file.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,14 +9,14 @@ use crate::column::reorder::ByteSink;
 use crate::output::compressed::{Codec, CompressedBlocks};
 use crate::output::part::checksums::{Checksums, FileHash};
 
-/// A block ends with the granule that makes it so long, or when it is as long as `MAX_BLOCK`: the
-/// engine's own defaults for min_compress_block_size and max_compress_block_size.
+/// Bytes of a block: it ends with the granule that makes it `MIN_BLOCK` long, or at `MAX_BLOCK`;
+/// the engine's defaults for min_compress_block_size and max_compress_block_size.
 const MIN_BLOCK: usize = 64 << 10;
 const MAX_BLOCK: usize = 1 << 20;
 /// Compressed bytes that are written at once.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// The buffers of a stream, kept for the next one.
+/// A stream that is being written; its buffers are kept for the next one.
 #[derive(Default)]
 pub struct Stream {
     name: String,
@@ -53,7 +53,7 @@ impl Stream {
         Ok(())
     }
 
-    /// A granule of so many rows starts here.
+    /// Start a granule of so many rows.
     pub fn mark(&mut self, rows: usize) -> io::Result<()> {
         if self.text.len() >= MIN_BLOCK {
             self.pack()?;
@@ -78,7 +78,7 @@ impl Stream {
         Ok(())
     }
 
-    /// End the block.
+    /// Compress what the block holds, and begin another one.
     fn pack(&mut self) -> io::Result<()> {
         if self.text.is_empty() {
             return Ok(());
@@ -98,7 +98,7 @@ impl Stream {
         Ok(())
     }
 
-    /// A small file of compressed blocks: marks, or the primary key.
+    /// Write a small file of compressed blocks: marks, or the primary index.
     pub fn small_file(
         &mut self,
         folder: &Path,

@@ -1,5 +1,5 @@
-//! Strings of a column in another order, their sizes apart from their bytes: what the streams of a
-//! finished part hold.
+//! Writes the strings of a column in another order, their sizes apart from their bytes: the two
+//! streams of a String column in a part.
 
 use std::io;
 
@@ -7,15 +7,16 @@ use crate::column::Values;
 use crate::column::reorder::{ByteSink, RowSelection, all_equal, copy_bytes, copy_spans, prefetch};
 use crate::column::strings::starts_of;
 
-/// Where the strings of a column are.
+/// The positions of the strings of a column.
 pub enum StringLayout {
-    /// Each takes as many bytes, its length included.
+    /// Every string takes so many bytes, its length included.
     SameSize(u32),
-    /// Each starts here, length included, and the last one ends.
+    /// Where each string starts with its length, and where the last one ends.
     Starts(Vec<u32>),
 }
 
 impl StringLayout {
+    /// The positions of these values; without their sizes all strings are walked through.
     pub fn new(values: Values<'_>, rows: usize) -> StringLayout {
         match values.sizes {
             [size, ..] if *size > 0 && values.sizes.len() == rows && all_equal(values.sizes, 1) => {
@@ -25,7 +26,7 @@ impl StringLayout {
         }
     }
 
-    /// Strings without a byte.
+    /// How many strings are empty.
     pub fn count_empty(&self, rows: usize) -> usize {
         match self {
             StringLayout::SameSize(stride) => rows * usize::from(*stride == 1),
@@ -33,7 +34,7 @@ impl StringLayout {
         }
     }
 
-    /// Append their sizes, eight bytes each.
+    /// Append the sizes of some strings, eight bytes each.
     pub fn write_sizes(&self, rows: RowSelection<'_>, out: &mut impl ByteSink) -> io::Result<()> {
         let bytes = 8 * rows.len();
         let out = out.buffer_for(bytes)?;
@@ -63,7 +64,7 @@ impl StringLayout {
         Ok(())
     }
 
-    /// Append strings without their lengths.
+    /// Append some strings without their lengths.
     pub fn write_texts(
         &self,
         data: &[u8],
@@ -100,7 +101,7 @@ impl StringLayout {
     }
 }
 
-/// Append strings of up to N bytes that all take as many, by copies of N.
+/// Append strings of one size, up to N bytes, by copies of N bytes.
 fn copy_same_size<const N: usize>(
     data: &[u8],
     stride: u32,
@@ -133,7 +134,7 @@ fn copy_same_size<const N: usize>(
     Ok(())
 }
 
-/// Where the text of a string starts behind its length, and its size.
+/// Position and size of a string's text, behind its length.
 #[inline(always)]
 pub fn text_span(starts: &[u32], row: usize) -> (u32, u32) {
     text_in(starts[row], starts[row + 1])

@@ -1,17 +1,17 @@
-//! Looks at 32 bytes of JSON at once: what ends a string, what ends a number or a word, and whether
-//! two texts are the same.
+//! Searches JSON 32 bytes at a time: for the end of a string, of a number or a word, of a line; and
+//! compares texts.
 
-/// A bit of each result stands for a byte.
+/// The searches for one set of instructions; bit n of a result stands for byte n.
 pub trait ByteSearch {
-    /// The bytes that two texts have in common.
+    /// The bytes in which two texts are equal.
     ///
-    /// SAFETY: 32 bytes are readable at both, and the CPU has the instructions; so for the others.
+    /// SAFETY: 32 bytes are readable at both, and the CPU has the instructions.
     unsafe fn equal(a: *const u8, b: *const u8) -> u32;
-    /// Quotes, backslashes and control characters.
+    /// The quotes, backslashes and control characters.
     ///
     /// SAFETY: as for `equal`.
     unsafe fn special(at: *const u8) -> u32;
-    /// Bytes of no number and no word.
+    /// The bytes that belong to no number and no word.
     ///
     /// SAFETY: as for `equal`.
     unsafe fn non_word(at: *const u8) -> u32;
@@ -65,7 +65,7 @@ pub unsafe fn find_non_word<S: ByteSearch>(text: &[u8], mut at: usize) -> usize 
     text.len() - 1
 }
 
-/// By one byte at a time.
+/// One byte at a time, for other CPUs and to compare with in tests.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 pub struct Portable;
 
@@ -96,7 +96,7 @@ impl ByteSearch for Portable {
     }
 }
 
-/// What every CPU has.
+/// The instructions that every CPU of the architecture has.
 #[cfg(target_arch = "x86_64")]
 pub type Baseline = x86::Sse2;
 #[cfg(not(target_arch = "x86_64"))]
@@ -107,7 +107,7 @@ pub mod x86 {
     use super::ByteSearch;
     use std::arch::x86_64::*;
 
-    /// 16 bytes twice: part of every x86-64 CPU.
+    /// SSE2, 16 bytes twice.
     pub struct Sse2;
 
     /// The bits of both halves of 32 bytes.
@@ -163,10 +163,12 @@ pub mod x86 {
         }
     }
 
+    /// AVX2, 32 bytes at once.
     pub struct Avx2;
 
-    /// Columns of the ASCII table in which a byte with this lower half is of numbers and words, a bit
-    /// for each: 1 for 0x2_ (+ - .), 2 for 0x3_ (digits), 4 for 0x4_ (E), 8 and 16 for 0x6_ and 0x7_.
+    /// Columns of the ASCII table in which a byte with this lower half is of numbers and words, a
+    /// bit for each: 1 for 0x2_ (+ - .), 2 for 0x3_ (digits), 4 for 0x4_ (E), 8 and 16 for 0x6_ and
+    /// 0x7_.
     const LOW: [u8; 16] = [18, 26, 26, 26, 26, 30, 26, 26, 26, 26, 24, 9, 8, 9, 9, 8];
     const HIGH: [u8; 16] = [0, 0, 1, 2, 4, 0, 8, 16, 0, 0, 0, 0, 0, 0, 0, 0];
 

@@ -1,8 +1,8 @@
-//! The values of JSON objects as the fields of a column.
+//! Presents the values of JSON objects as the fields of a column.
 
 use crate::text::fields::{Fields, NullMatch, RowBatch, Span, Syntax};
 
-/// The values of one column.
+/// The values of one key, found by `objects.rs`.
 pub struct ObjectFields<'a> {
     pub batch: RowBatch<'a>,
     pub spans: &'a [Span],

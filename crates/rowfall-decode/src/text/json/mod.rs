@@ -1,4 +1,4 @@
-//! JSONEachRow: finds the values of objects, one object a line.
+//! Finds the values of JSONEachRow, one object a line.
 
 mod byte_search;
 pub mod fields;

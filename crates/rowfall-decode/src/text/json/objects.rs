@@ -1,4 +1,5 @@
-//! Objects, one a line, their keys expected in the order of the line before.
+//! Reads JSON objects, one a line: finds the value of each column by its key. Keys are expected in
+//! the order of the line before.
 
 use std::collections::HashMap;
 
@@ -12,27 +13,27 @@ use crate::text::json::value::{
     value_end_with,
 };
 
-/// What is known about the keys, kept from line to line.
+/// Finds the values of objects; what is known about the keys is kept from line to line.
 pub struct ObjectReader {
     numbers: HashMap<Vec<u8>, usize>,
     nullable: Vec<bool>,
-    /// What stands before each value, as the last lines had it.
+    /// The text before each value, as the last lines had it.
     before: Vec<KeyText>,
     skip_unknown: bool,
-    /// Lines to take one by one, as two at once were not alike.
+    /// How many lines to read one by one, as two at once were not alike.
     one_by_one: u32,
 }
 
-/// Lines that are taken one by one after two that were not alike: where no two are, trying it costs
+/// Lines that are read one by one after two that were not alike: where no two are, trying it costs
 /// a sixteenth of a line.
 const ONE_BY_ONE: u32 = 32;
 
-/// Spans of all columns of the rows of a chunk.
+/// The values of all columns of some rows.
 #[derive(Default)]
 pub struct ObjectRows {
     pub spans: Vec<Span>,
     pub count: usize,
-    /// Where the first row that was not taken starts.
+    /// Position of the first line that was not read.
     pub end: usize,
     pub escapes: bool,
 }
@@ -123,11 +124,12 @@ impl ObjectReader {
         Ok(())
     }
 
-    /// Two objects whose keys stand as in the line before, and their line ends; None for all others.
+    /// Two objects whose keys stand as in the line before, and their line ends; None for all
+    /// others.
     ///
     /// A value starts where the one before it ends, so the processor waits for each in turn; it
-    /// follows two lines at once in little more time than one. Taxi (51 keys): 3.8 CPU-seconds of the
-    /// decoder for 2 million rows, 4.1 line by line.
+    /// follows two lines at once in little more time than one. Taxi (51 keys): 3.8 CPU-seconds of
+    /// the decoder for 2 million rows, 4.1 line by line.
     ///
     /// SAFETY: the CPU has the instructions of `S`.
     #[inline(always)]
@@ -228,7 +230,8 @@ impl ObjectReader {
         }
     }
 
-    /// The `number`-th key, which stands behind a value that ends at `at`, or the end of the object.
+    /// The `number`-th key, which stands behind a value that ends at `at`, or the end of the
+    /// object.
     #[inline(never)]
     fn key(&mut self, text: &[u8], at: usize, number: usize) -> JsonResult<Next> {
         let mark = skip_blanks(text, at);
@@ -263,26 +266,26 @@ impl ObjectReader {
     }
 }
 
-/// What stands behind a value.
+/// The result of reading on behind a value.
 enum Next {
-    /// The column of a key, [`UNKNOWN`] where nobody wants it, and where its value starts.
+    /// The column of a key, [`UNKNOWN`] where the spec has none, and where its value starts.
     Value(usize, usize),
     /// The end of the object, behind its brace.
     End(usize),
 }
 
-/// The column of a key that nobody wants.
+/// The column of a key that the spec does not ask for.
 const UNKNOWN: usize = usize::MAX;
 
-/// Bytes of [`KeyText`]: a longer name is looked up in each line.
+/// Bytes of a [`KeyText`]; a longer one is looked up in each line.
 const MAX_KEY_TEXT: usize = 64;
 
-/// What stands before a value: the comma behind the last one, the key, the colon and blanks among
+/// The text before a value: the comma behind the last one, the key, the colon and blanks among
 /// them. It is the same in nearly every line, and is compared as a whole: 10 instructions up to 32
 /// bytes, where looking for each of its parts took 60.
 struct KeyText {
     text: [u8; MAX_KEY_TEXT],
-    /// The bits of its bytes; none of those that are too many.
+    /// A bit for each of its bytes; 0 where it is too long to be kept.
     mask: u64,
     len: usize,
     column: usize,
@@ -299,7 +302,7 @@ impl KeyText {
         KeyText { text: kept, mask, len, column }
     }
 
-    /// Whether it stands at `at`.
+    /// True where this text stands at `at`.
     ///
     /// SAFETY: the CPU has the instructions of `S`.
     #[inline(always)]

@@ -1,9 +1,9 @@
-//! Where a JSON value ends: its bounds and its look, not its meaning, which the types know.
+//! Finds where a JSON value ends, and declines what is no JSON. Values are parsed in `values`.
 
 use crate::text::json::byte_search::{Baseline, ByteSearch, find_non_word, find_special};
 use crate::text::number;
 
-/// Why a line is declined, where, and of which column.
+/// The reason why a line is declined, where it shows, and the column where there is one.
 #[derive(Debug)]
 pub struct JsonError {
     pub at: usize,
@@ -12,12 +12,15 @@ pub struct JsonError {
     pub message: &'static str,
 }
 
+/// A result, or the reason why the line is declined.
 pub type JsonResult<T> = Result<T, JsonError>;
 
+/// A reason that belongs to `text[at..end]`, not to a column.
 pub fn json_error(at: usize, end: usize, message: &'static str) -> JsonError {
     JsonError { at, end, column: None, message }
 }
 
+/// The first position from `at` on that is neither a blank nor a tab.
 #[inline(always)]
 pub fn skip_blanks(text: &[u8], mut at: usize) -> usize {
     // Most values have none before or behind them.
@@ -27,18 +30,22 @@ pub fn skip_blanks(text: &[u8], mut at: usize) -> usize {
     at
 }
 
+/// The position behind `byte`, which has to stand at `at`; `what` says what is missing otherwise.
 #[inline(always)]
 pub fn expect_byte(text: &[u8], at: usize, byte: u8, what: &'static str) -> JsonResult<usize> {
     if text[at] == byte { Ok(at + 1) } else { Err(json_error(at, at + 20, what)) }
 }
 
-/// The end of the value at `at`. Bare ones are checked to be words or numbers by their look only:
-/// the types' parsers take nothing else.
+/// The end of the value at `at`. Values without quotes are only checked to consist of the
+/// characters of a word or a number: the types' parsers take nothing else. `escapes` is set where
+/// there is one.
 pub fn value_end(text: &[u8], at: usize, escapes: &mut bool) -> JsonResult<usize> {
     // SAFETY: every CPU has the instructions.
     unsafe { value_end_with::<Baseline>(text, at, escapes) }
 }
 
+/// [`value_end`] with the instructions of `S`.
+///
 /// SAFETY: the CPU has the instructions of `S`.
 #[inline(always)]
 pub unsafe fn value_end_with<S: ByteSearch>(
@@ -65,7 +72,8 @@ pub unsafe fn value_end_with<S: ByteSearch>(
     if fine { Ok(end) } else { Err(json_error(at, end.max(at + 1), "not surely a value")) }
 }
 
-/// The end of the array or object at `at`, by its brackets only: `values/nested.rs` looks at the rest.
+/// The end of the array or object at `at`, by its brackets only: `values/nested.rs` looks at the
+/// rest.
 fn nested(text: &[u8], at: usize, escapes: &mut bool) -> JsonResult<usize> {
     let (mut place, mut depth) = (at, 0);
     loop {
@@ -89,7 +97,7 @@ fn nested(text: &[u8], at: usize, escapes: &mut bool) -> JsonResult<usize> {
     }
 }
 
-/// Whether a value that nobody parses is a string, a word or a number.
+/// True for strings, words and numbers: a value of an unknown key, which no type parses.
 pub fn is_scalar(value: &[u8]) -> bool {
     match value {
         [b'"', ..] | b"true" | b"false" | b"null" => true,
