@@ -15,6 +15,7 @@ use crate::values;
 
 /// A value that is declined, and where it stands in the text, quotes included.
 pub struct BadValue {
+    /// Row of the batch, from 0 on.
     pub row: usize,
     /// Index of the column; None for a field that belongs to no column.
     pub column: Option<usize>,
@@ -35,11 +36,11 @@ pub struct Sorting {
     scratch: Vec<u8>,
 }
 
-/// Columns beside the key from which on rows are sorted twice. The order of a block jumps over all
-/// of it; where each batch is in order already, it follows some thousand places that move on
-/// slowly and stay in the cache. Taxi (51 columns): 0.5 CPU-seconds for
-/// 2 million rows, 0.9 with one sort only. Sorting twice costs more than
-/// that where a row has few values: trips (3 columns) 0.8 CPU-seconds, 1.15 with it.
+/// Columns beside the key from which on rows are sorted twice: each batch, then the block. The order
+/// of a whole block jumps over all of it; where each batch is in order already, it follows some
+/// thousand positions that move on slowly and stay in the cache. Taxi (51 columns): 0.5 CPU-seconds
+/// for 2 million rows, 0.9 with one sort only. Sorting twice costs more than that where a row has few
+/// values: trips (3 columns) 0.8 CPU-seconds, 1.15 with it.
 const MANY_COLUMNS: usize = 8;
 
 impl Sorting {
@@ -172,7 +173,7 @@ fn decode<'a, C: Fields<'a>>(
         if decode_sorted(columns, fields, sorting, &ends).is_some() {
             return Ok(());
         }
-        // The first bad value is the first one of the file: look for it there.
+        // The first bad value is the first one in the order of the file: decode again in that order.
         columns.iter_mut().zip(ends).for_each(|(column, end)| column.truncate(&end));
         fields.batch_mut().order = &[];
     }

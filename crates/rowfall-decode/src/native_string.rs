@@ -4,19 +4,19 @@
 /// The one string of a Native block of one column and one row; None where it is something else.
 pub fn read(block: &[u8]) -> Option<&str> {
     let mut rest = block;
-    if (number(&mut rest)?, number(&mut rest)?) != (1, 1) {
+    if (read_varint(&mut rest)?, read_varint(&mut rest)?) != (1, 1) {
         return None;
     }
-    let _name = string(&mut rest)?;
-    if string(&mut rest)? != b"String" {
+    let _name = read_string(&mut rest)?;
+    if read_string(&mut rest)? != b"String" {
         return None;
     }
-    let text = string(&mut rest)?;
+    let text = read_string(&mut rest)?;
     if rest.is_empty() { std::str::from_utf8(text).ok() } else { None }
 }
 
 /// A number in groups of seven bits, the least ones first.
-fn number(rest: &mut &[u8]) -> Option<usize> {
+fn read_varint(rest: &mut &[u8]) -> Option<usize> {
     let mut value = 0usize;
     for shift in (0..63).step_by(7) {
         let (&byte, tail) = rest.split_first()?;
@@ -29,8 +29,8 @@ fn number(rest: &mut &[u8]) -> Option<usize> {
     None
 }
 
-fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = number(rest)?;
+fn read_string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = read_varint(rest)?;
     let (text, tail) = rest.split_at_checked(length)?;
     *rest = tail;
     Some(text)

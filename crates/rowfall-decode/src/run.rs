@@ -75,8 +75,8 @@ fn summary(spec: &Spec, done: &[InputSummary], progress: &Progress) -> Value {
         "bytes_read": done.iter().map(|d| d.bytes_read).sum::<u64>(),
         "bytes_raw": done.iter().map(|d| d.bytes_raw).sum::<u64>(),
         "cpu_seconds": seconds(cpu_time::process_seconds()),
-        "writing_seconds": seconds(progress.making.load(Ordering::Relaxed) as f64 / 1e9),
-        "waited_seconds": seconds(progress.waited.load(Ordering::Relaxed) as f64 / 1e9),
+        "writing_seconds": seconds(progress.part_nanoseconds.load(Ordering::Relaxed) as f64 / 1e9),
+        "waited_seconds": seconds(progress.waited_nanoseconds.load(Ordering::Relaxed) as f64 / 1e9),
         "inputs": inputs,
     })
 }
@@ -120,6 +120,8 @@ impl Shared<'_> {
         if let Err(fail) = worker.flush() {
             self.fail(last, fail);
         }
-        self.progress.waited.fetch_add(cpu_time::waited_nanoseconds(), Ordering::Relaxed);
+        self.progress
+            .waited_nanoseconds
+            .fetch_add(cpu_time::waited_nanoseconds(), Ordering::Relaxed);
     }
 }

@@ -16,7 +16,7 @@ use crate::simd::Simd;
 use crate::spec::{Compression, Format, Input, Spec, UnknownColumns};
 use crate::text::delimited::{self, BadRow};
 use crate::text::fields::{ReadOptions, Syntax};
-use crate::text::json::objects;
+use crate::text::json::objects::{ObjectReader, ObjectRows};
 use crate::text::layout::{self, Layout};
 use crate::text::scan::{Scan, scan};
 
@@ -40,9 +40,10 @@ pub struct InputSummary {
 pub struct Progress {
     pub rows: AtomicU64,
     pub bytes: AtomicU64,
-    /// CPU time of making parts, and time without a core, in nanoseconds.
-    pub making: AtomicU64,
-    pub waited: AtomicU64,
+    /// CPU time of writing parts.
+    pub part_nanoseconds: AtomicU64,
+    /// Time in which threads were ready to run, but had no core.
+    pub waited_nanoseconds: AtomicU64,
 }
 
 /// One thread's state; its buffers are kept from block to block and file to file.
@@ -57,13 +58,13 @@ pub struct Worker<'a> {
     /// Rows and bytes that fill a block: more where its input ends soon.
     block_limits: (usize, usize),
     /// Bytes of inputs read since a block was written.
-    unwritten: u64,
+    unwritten_bytes: u64,
     options: ReadOptions,
     buffer: TextBuffer,
     scan: Scan,
     sorting: Sorting,
-    reader: objects::ObjectReader,
-    objects: objects::ObjectRows,
+    reader: ObjectReader,
+    object_rows: ObjectRows,
 }
 
 /// The position of a worker in its input.
@@ -83,18 +84,14 @@ impl<'a> Worker<'a> {
         let mut columns: Vec<Column> = types.into_iter().map(Column::new).collect();
         let sorting = Sorting::new(spec.sort_by.as_deref().unwrap_or(&[]), &mut columns);
         Worker {
-            reader: objects::ObjectReader::new(
-                &sources,
-                nullable,
-                spec.unknown == UnknownColumns::Skip,
-            ),
-            objects: objects::ObjectRows::default(),
+            reader: ObjectReader::new(&sources, nullable, spec.unknown == UnknownColumns::Skip),
+            object_rows: ObjectRows::default(),
             spec,
             simd,
             output,
             progress,
             block_limits: (spec.block_rows, spec.block_bytes),
-            unwritten: 0,
+            unwritten_bytes: 0,
             names: spec.columns.iter().map(|c| c.name.clone()).collect(),
             columns,
             rows: 0,
@@ -122,11 +119,11 @@ impl<'a> Worker<'a> {
         result.map_err(|error| Fail::output(&self.output.path, &error))?;
         if self.spec.parts {
             self.progress
-                .making
+                .part_nanoseconds
                 .fetch_add(cpu_time::thread_nanoseconds() - began, Ordering::Relaxed);
         }
         self.columns.iter_mut().for_each(Column::clear);
-        let bytes = std::mem::take(&mut self.unwritten);
+        let bytes = std::mem::take(&mut self.unwritten_bytes);
         self.progress.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.progress.rows.fetch_add(self.rows as u64, Ordering::Relaxed);
         self.rows = 0;
@@ -150,7 +147,7 @@ impl<'a> Worker<'a> {
         loop {
             let read = source.bytes_read();
             self.buffer.advance(&mut source, chunk).map_err(|e| io(&e))?;
-            self.unwritten += source.bytes_read() - read;
+            self.unwritten_bytes += source.bytes_read() - read;
             let left = input.bytes().map(|bytes| bytes.saturating_sub(source.bytes_read()));
             self.set_block_limits(left)?;
             if self.buffer.ended {
@@ -307,7 +304,7 @@ impl<'a> Worker<'a> {
     /// where that is unknown).
     fn set_block_limits(&mut self, left: Option<u64>) -> Result<(), Fail> {
         let (rows, bytes) = (self.spec.block_rows, self.spec.block_bytes);
-        let ending = left.is_some_and(|left| left <= self.unwritten / TAIL_FRACTION);
+        let ending = left.is_some_and(|left| left <= self.unwritten_bytes / TAIL_FRACTION);
         let more = |size: usize| if ending { size + size / TAIL_FRACTION as usize } else { size };
         self.block_limits = (more(rows), more(bytes));
         self.add_rows(0)
@@ -332,14 +329,14 @@ impl<'a> Worker<'a> {
         };
         let text = self.buffer.text();
         let range = (start, start + last + 1);
-        let found = self.reader.read_rows(self.simd, text, range, &mut self.objects);
+        let found = self.reader.read_rows(self.simd, text, range, &mut self.object_rows);
         let mut taken = 0;
-        while taken < self.objects.count {
-            let count = (self.objects.count - taken).min(self.block_limits.0 - self.rows);
+        while taken < self.object_rows.count {
+            let count = (self.object_rows.count - taken).min(self.block_limits.0 - self.rows);
             let text = self.buffer.text();
             let (columns, sorting, rows) = (&mut self.columns, &mut self.sorting, (taken, count));
             let decoded =
-                decode_objects(columns, &self.objects, text, &self.options, rows, sorting);
+                decode_objects(columns, &self.object_rows, text, &self.options, rows, sorting);
             if let Err(BadValue { column, start, end, .. }) = decoded {
                 return Err(self.decline(position, (start, end), column, ""));
             }
@@ -352,7 +349,7 @@ impl<'a> Worker<'a> {
         }
         position.lines += taken as u64;
         position.rows += taken as u64;
-        self.buffer.start = self.objects.end;
+        self.buffer.start = self.object_rows.end;
         Ok(())
     }
 

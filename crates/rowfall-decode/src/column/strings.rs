@@ -7,7 +7,7 @@ use crate::column::Values;
 ///
 /// SAFETY: ten bytes are writable at `to`.
 #[inline(always)]
-pub unsafe fn put_length(to: *mut u8, mut len: usize) -> usize {
+pub unsafe fn write_varint(to: *mut u8, mut len: usize) -> usize {
     // SAFETY: a 64-bit number takes at most ten bytes.
     unsafe {
         if len < 128 {
@@ -26,25 +26,25 @@ pub unsafe fn put_length(to: *mut u8, mut len: usize) -> usize {
 }
 
 /// Append a number as LEB128: groups of seven bits, the lowest ones first.
-pub fn append_number(data: &mut Vec<u8>, value: usize) {
+pub fn append_varint(data: &mut Vec<u8>, value: usize) {
     data.reserve(10);
-    // SAFETY: ten bytes were reserved, and `put_length` says how many it wrote.
+    // SAFETY: ten bytes were reserved, and `write_varint` says how many it wrote.
     unsafe {
-        let used = put_length(data.as_mut_ptr().add(data.len()), value);
+        let used = write_varint(data.as_mut_ptr().add(data.len()), value);
         data.set_len(data.len() + used);
     }
 }
 
 /// Append one string behind its length.
-pub fn append_text(data: &mut Vec<u8>, value: &[u8]) {
+pub fn append_string(data: &mut Vec<u8>, value: &[u8]) {
     data.reserve(value.len() + 10);
-    append_number(data, value.len());
+    append_varint(data, value.len());
     data.extend_from_slice(value);
 }
 
 /// Read the length before a string: the length, and the bytes that it takes itself.
 #[inline(always)]
-fn read_length(data: &[u8]) -> (usize, usize) {
+fn read_varint(data: &[u8]) -> (usize, usize) {
     if data[0] < 128 {
         return (usize::from(data[0]), 1);
     }
@@ -66,7 +66,7 @@ pub fn strings_of(data: &[u8]) -> impl Iterator<Item = &[u8]> {
         if rest.is_empty() {
             return None;
         }
-        let (len, used) = read_length(rest);
+        let (len, used) = read_varint(rest);
         let (value, more) = rest[used..].split_at(len);
         rest = more;
         Some(value)
@@ -81,7 +81,7 @@ pub fn starts_of(values: Values<'_>, rows: usize) -> Vec<u32> {
         *start = at as u32;
         at += match values.sizes.get(row) {
             None | Some(0) => {
-                let (len, used) = read_length(&values.data[at..]);
+                let (len, used) = read_varint(&values.data[at..]);
                 len + used
             }
             Some(&size) => usize::from(size),

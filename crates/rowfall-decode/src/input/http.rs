@@ -18,7 +18,7 @@ use crate::spec::Input;
 /// Bytes of a request: at 30 ms to the first byte and 80 MB/s a connection most of the time goes
 /// into bytes, and a lost request loses little.
 const PIECE_BYTES: u64 = 4 << 20;
-/// Pieces of an object that are fetched or ready at a time: 16 MiB, about 200 MB/s in that place.
+/// Pieces of an object that are fetched or ready at a time: 16 MiB, about 200 MB/s with such requests.
 const PIECES_AHEAD: u64 = 4;
 /// Requests in a row that may fail, with pauses of 0.1, 0.4, 1.6 and 3 s; one that timed out counts
 /// twice. A longer outage is rowfall's business: the engine reads, or another attempt does.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::column::Column;
-use crate::column::strings::{append_text, strings_of};
+use crate::column::strings::{append_string, strings_of};
 
 /// Hashes eight bytes by one multiplication. Nobody gains from collisions: a dictionary lives as
 /// long as one block.
@@ -67,7 +67,7 @@ pub fn build_dictionary<'a>(
             continue;
         };
         let number = *numbers.entry(value).or_insert_with(|| {
-            append_text(&mut found.keys, value);
+            append_string(&mut found.keys, value);
             found.count += 1;
             found.count - 1
         });

@@ -6,7 +6,7 @@ use std::io::{self, IoSlice, Write};
 
 use crate::column::Column;
 use crate::column::reorder::{ByteSink, gather, gather_offsets};
-use crate::column::strings::{append_number, append_text};
+use crate::column::strings::{append_string, append_varint};
 use crate::output::compressed::{Codec, CompressedBlocks};
 use crate::output::low_cardinality;
 use crate::types::{BaseType, Type};
@@ -22,11 +22,11 @@ fn column_header(
 ) -> Vec<u8> {
     let mut head = Vec::with_capacity(32 + name.len() + data_type.name.len());
     if first {
-        append_number(&mut head, columns);
-        append_number(&mut head, rows);
+        append_varint(&mut head, columns);
+        append_varint(&mut head, rows);
     }
-    append_text(&mut head, name.as_bytes());
-    append_text(&mut head, data_type.name.as_bytes());
+    append_string(&mut head, name.as_bytes());
+    append_string(&mut head, data_type.name.as_bytes());
     put_versions(&mut head, data_type);
     head
 }

@@ -153,8 +153,8 @@ impl<'a, const CSV: bool> Fields<'a> for DelimitedFields<'a, CSV> {
         debug_assert!(row < self.batch.rows && self.field_number < self.batch.width);
         let at = row * self.batch.width + self.field_number;
         // SAFETY: `delimited::decode`, which alone makes these, calls `check` first: the index
-        // holds rows x width + 1 positions; row < rows (an order holds each row once) and place <
-        // width, so at + 1 is one of them. Checked access costs 8 of 60 instructions a value.
+        // holds rows x width + 1 positions; row < rows (an order holds each row once) and
+        // field_number < width, so at + 1 is one of them. Checked access costs 8 of 60 instructions a value.
         let (before, end) =
             unsafe { (*self.index.get_unchecked(at), *self.index.get_unchecked(at + 1)) };
         let (start, mut end) = (before as usize + 1, end as usize);

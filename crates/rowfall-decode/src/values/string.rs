@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::column::Column;
-use crate::column::strings::put_length;
+use crate::column::strings::write_varint;
 use crate::text::escapes::unescape;
 use crate::text::fields::{Fields, Syntax};
 
@@ -126,7 +126,7 @@ pub fn strings<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(),
             match found {
                 Some(StringField::Plain(from, end)) => {
                     let len = end - from;
-                    at += put_length(base.add(at), len);
+                    at += write_varint(base.add(at), len);
                     let from = text.as_ptr().add(from);
                     debug_assert!(at + len + 16 <= limit && end + 16 <= text.len());
                     if len <= 16 {
@@ -148,7 +148,7 @@ pub fn strings<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(),
                     }
                 }
                 Some(StringField::Unescaped(value)) => {
-                    at += put_length(base.add(at), value.len());
+                    at += write_varint(base.add(at), value.len());
                     debug_assert!(at + value.len() <= limit);
                     std::ptr::copy_nonoverlapping(value.as_ptr(), base.add(at), value.len());
                     at += value.len();

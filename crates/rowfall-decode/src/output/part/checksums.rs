@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::column::strings::{append_number, append_text};
+use crate::column::strings::{append_string, append_varint};
 use crate::output::compressed::{Codec, CompressedBlocks, city_hash};
 
 /// The engine's hash of a file, whose bytes come one after the other: CityHash128 (1.0.2) of
@@ -95,9 +95,9 @@ impl Checksums {
     /// The bytes of `checksums.txt`.
     pub fn text(&self) -> Vec<u8> {
         let mut list = Vec::new();
-        append_number(&mut list, self.files.len());
+        append_varint(&mut list, self.files.len());
         for (name, (stored, text)) in &self.files {
-            append_text(&mut list, name.as_bytes());
+            append_string(&mut list, name.as_bytes());
             append_sum(&mut list, stored);
             list.push(u8::from(text.is_some()));
             if let Some(text) = text {
@@ -111,6 +111,6 @@ impl Checksums {
 }
 
 fn append_sum(out: &mut Vec<u8>, (bytes, hash): &Sum) {
-    append_number(out, *bytes as usize);
+    append_varint(out, *bytes as usize);
     out.extend_from_slice(hash);
 }

@@ -198,7 +198,7 @@ impl PartBlock<'_> {
             0 => {
                 let texts = StringLayout::new(column.values(), self.rows);
                 write(".size", &mut |rows, out| texts.write_sizes(rows, out))?;
-                write("", &mut |rows, out| texts.write_texts(&column.data, rows, out))?;
+                write("", &mut |rows, out| texts.write_strings(&column.data, rows, out))?;
                 if !data_type.nullable {
                     defaults = Some(texts.count_empty(self.rows));
                 }

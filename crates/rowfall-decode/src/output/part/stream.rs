@@ -21,23 +21,26 @@ const WRITE_BYTES: usize = 256 << 10;
 pub struct Stream {
     name: String,
     file: Option<File>,
-    text: Vec<u8>,
-    packed: CompressedBlocks,
+    /// Uncompressed bytes of the block that is being filled.
+    block: Vec<u8>,
+    /// Compressed blocks that are not written yet.
+    compressed: CompressedBlocks,
     small: CompressedBlocks,
-    /// Compressed bytes in the file and in `packed`.
-    stored: u64,
-    text_sum: FileHash,
-    stored_sum: FileHash,
+    /// Compressed bytes in the file and in `compressed`.
+    compressed_bytes: u64,
+    /// Hash of the uncompressed bytes, and of those of the file.
+    uncompressed_hash: FileHash,
+    file_hash: FileHash,
     marks: Vec<u8>,
 }
 
 impl ByteSink for Stream {
     fn buffer_for(&mut self, more: usize) -> io::Result<&mut Vec<u8>> {
-        if self.text.len() + more > MAX_BLOCK {
-            self.pack()?;
+        if self.block.len() + more > MAX_BLOCK {
+            self.compress_block()?;
         }
-        self.text.reserve(more);
-        Ok(&mut self.text)
+        self.block.reserve(more);
+        Ok(&mut self.block)
     }
 }
 
@@ -46,19 +49,19 @@ impl Stream {
     pub fn begin(&mut self, folder: &Path, name: String) -> io::Result<()> {
         self.file = Some(File::create_new(folder.join(format!("{name}.bin")))?);
         self.name = name;
-        self.stored = 0;
-        self.text_sum.clear();
-        self.stored_sum.clear();
+        self.compressed_bytes = 0;
+        self.uncompressed_hash.clear();
+        self.file_hash.clear();
         self.marks.clear();
         Ok(())
     }
 
     /// Start a granule of so many rows.
     pub fn mark(&mut self, rows: usize) -> io::Result<()> {
-        if self.text.len() >= MIN_BLOCK {
-            self.pack()?;
+        if self.block.len() >= MIN_BLOCK {
+            self.compress_block()?;
         }
-        for number in [self.stored, self.text.len() as u64, rows as u64] {
+        for number in [self.compressed_bytes, self.block.len() as u64, rows as u64] {
             self.marks.extend_from_slice(&number.to_le_bytes());
         }
         Ok(())
@@ -66,11 +69,11 @@ impl Stream {
 
     /// Write what is left, and the marks.
     pub fn end(&mut self, folder: &Path, checksums: &mut Checksums) -> io::Result<()> {
-        self.pack()?;
-        self.write()?;
+        self.compress_block()?;
+        self.write_compressed()?;
         self.mark(0)?;
         self.file = None;
-        checksums.add(format!("{}.bin", self.name), &self.stored_sum, Some(&self.text_sum));
+        checksums.add(format!("{}.bin", self.name), &self.file_hash, Some(&self.uncompressed_hash));
         let name = format!("{}.cmrk2", self.name);
         let marks = std::mem::take(&mut self.marks);
         self.small_file(folder, &name, &marks, checksums)?;
@@ -79,22 +82,22 @@ impl Stream {
     }
 
     /// Compress what the block holds, and begin another one.
-    fn pack(&mut self) -> io::Result<()> {
-        if self.text.is_empty() {
+    fn compress_block(&mut self) -> io::Result<()> {
+        if self.block.is_empty() {
             return Ok(());
         }
-        let before = self.packed.bytes().len();
-        self.text_sum.add(&self.text);
-        self.packed.append_block(&self.text, Codec::Lz4);
-        self.stored += (self.packed.bytes().len() - before) as u64;
-        self.text.clear();
-        if self.packed.bytes().len() >= WRITE_BYTES { self.write() } else { Ok(()) }
+        let before = self.compressed.bytes().len();
+        self.uncompressed_hash.add(&self.block);
+        self.compressed.append_block(&self.block, Codec::Lz4);
+        self.compressed_bytes += (self.compressed.bytes().len() - before) as u64;
+        self.block.clear();
+        if self.compressed.bytes().len() >= WRITE_BYTES { self.write_compressed() } else { Ok(()) }
     }
 
-    fn write(&mut self) -> io::Result<()> {
-        self.stored_sum.add(self.packed.bytes());
-        self.file.as_mut().expect("begun").write_all(self.packed.bytes())?;
-        self.packed.clear();
+    fn write_compressed(&mut self) -> io::Result<()> {
+        self.file_hash.add(self.compressed.bytes());
+        self.file.as_mut().expect("begun").write_all(self.compressed.bytes())?;
+        self.compressed.clear();
         Ok(())
     }
 

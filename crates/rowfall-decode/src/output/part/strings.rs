@@ -65,7 +65,7 @@ impl StringLayout {
     }
 
     /// Append some strings without their lengths.
-    pub fn write_texts(
+    pub fn write_strings(
         &self,
         data: &[u8],
         rows: RowSelection<'_>,
@@ -156,7 +156,7 @@ fn text_in(start: u32, end: u32) -> (u32, u32) {
 mod tests {
     use super::*;
     use crate::column::Column;
-    use crate::column::strings::append_text;
+    use crate::column::strings::append_string;
     use crate::types::Type;
 
     /// Strings that all take as many bytes, by their sizes and without them, in both orders.
@@ -167,7 +167,7 @@ mod tests {
                 let mut column = Column::new(Type::parse("String", "", None).expect("a type"));
                 let text = |row: usize| vec![b'a' + row as u8 % 26; size];
                 for row in 0..rows {
-                    append_text(&mut column.data, &text(row));
+                    append_string(&mut column.data, &text(row));
                     let whole = size + 1 + usize::from(size > 127);
                     column.sizes.push(u8::try_from(whole).unwrap_or(0));
                 }
@@ -185,7 +185,7 @@ mod tests {
                     for texts in [&same_size, &apart] {
                         let (mut sizes, mut found) = (Vec::new(), Vec::new());
                         texts.write_sizes(which, &mut sizes).expect("memory");
-                        texts.write_texts(&column.data, which, &mut found).expect("memory");
+                        texts.write_strings(&column.data, which, &mut found).expect("memory");
                         assert_eq!(sizes, (size as u64).to_le_bytes().repeat(rows), "{size}");
                         assert!(found == wanted, "{size} {rows}");
                         assert_eq!(texts.count_empty(rows), if size == 0 { rows } else { 0 });
