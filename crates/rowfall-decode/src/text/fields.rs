@@ -169,7 +169,7 @@ impl<'a, const CSV: bool> Fields<'a> for DelimitedFields<'a, CSV> {
         if !CSV {
             return (from, to);
         }
-        // Stage 1 has made sure that a field which starts with a quote ends with another one; the
+        // The scan has made sure that a field which starts with a quote ends with another one; the
         // byte at an empty field's start is its delimiter.
         debug_assert!(from < self.batch.text.len());
         // SAFETY: positions of the index are below `text.len() - 64`: the scan made them so.

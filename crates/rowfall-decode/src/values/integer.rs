@@ -8,7 +8,7 @@ use crate::values::fixed_width::FixedWidth;
 #[inline(always)]
 pub fn load8(text: &[u8], at: usize) -> u64 {
     debug_assert!(at + 8 <= text.len());
-    // SAFETY: positions are inside the text, and the window keeps 64 bytes and more behind it.
+    // SAFETY: positions are inside the text, and the buffer keeps 64 bytes and more behind it.
     unsafe { u64::from_le(text.as_ptr().add(at).cast::<u64>().read_unaligned()) }
 }
 
