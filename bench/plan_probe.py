@@ -18,7 +18,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.plan.inputs import Inputs
+from rowfall.plan.facts import LoadFacts, WriterFacts
 from rowfall.plan.planner import make_plan
 from rowfall.targets.table import embedded
 
@@ -73,10 +73,11 @@ def main() -> None:
     listed = time.perf_counter()
     target = embedded(Path("/data"), "default", "t")
     facts = Facts("26.9.2.1", 8, 16 << 30)
-    plan = make_plan(
-        Inputs(source, target, listing, source.encoding(listing), _SCHEMA, facts, Options(),
-               remote=True)
+    known = LoadFacts(
+        source, target, listing, source.encoding(listing), _SCHEMA, (WriterFacts(facts),),
+        remote=True,
     )  # fmt: skip
+    plan = make_plan(known, Options())
     planned = time.perf_counter()
     if sum(len(group.indexes) for group in plan.groups) != count:
         raise SystemExit("the plan does not hold every object once")

@@ -54,15 +54,17 @@ def plan(
     Raises:
         RowfallError: see :mod:`rowfall.core.errors`; the same as for a load.
     """
-    from rowfall.plan.survey import plan_session
+    from rowfall.plan.planner import make_plan
+    from rowfall.plan.survey import survey
     from rowfall.publish.shadow import shadow_name
 
     with open_session(sources, to, table, options or Options(), silent, dry=True,
                   password=password) as session:  # fmt: skip
         anew = session.options.replace or session.options.force
-        if session.options.replace:
-            session.home = shadow_name("plan")  # no such table: it would be made anew
-        made = plan_session(session, set() if anew else None)[0]
+        # No such table: it would be made anew.
+        table = shadow_name("plan") if session.options.replace else ""
+        facts = survey(session, set() if anew else None, table)
+        made = make_plan(facts, session.options)
         refused = refusal(session)
         if refused is not None:
             advice = (*made.forecast.advice, f"It would fail: {refused.message}. {refused.hint}")

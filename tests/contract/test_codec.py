@@ -17,7 +17,7 @@ from lab.clickhouse import ClickHouse
 from rowfall.core import sql
 from rowfall.core.model import Column, Encoding, Schema
 from rowfall.core.sqltext import SqlText
-from rowfall.plan.bodies import for_server
+from rowfall.plan.statements import for_server
 from rowfall.schema.reader_settings import reader_settings
 from unit.memory import Chdb, ChdbError, from_file
 from unit.schema.test_codec import (  # noqa: F401 - the tests themselves, with the fixtures of this file

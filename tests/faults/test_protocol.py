@@ -244,8 +244,9 @@ def _executor(
         staging_name=lambda attempt, number, encoding: f"_rowfall_{attempt}",
     )  # fmt: skip
     plan: Any = nothing(
-        encoding=None, schema=nothing(row_bytes=0.0), groups=(), lanes=1, delivery="push"
-    )
+        encoding=None, schema=nothing(row_bytes=0.0), groups=(), lanes=1,
+        transport=nothing(delivery=nothing(value="push")),
+    )  # fmt: skip
     doctor: Any = nothing(other_types=lambda splits: [])
     means = Means(
         engine=engine,

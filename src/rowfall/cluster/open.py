@@ -44,13 +44,13 @@ class Writer:
 
     Attributes:
         number: of its line in the queue.
-        place: its node, ``host:port``; "" where there is only one engine.
+        node: ``host:port``; "" where there is only one engine.
         target: with the table that gets its rows.
         shard: that it is a replica of; 0 where there is only one engine.
     """
 
     number: int
-    place: str
+    node: str
     engine: Engine
     target: Target
     shard: int = 0

@@ -265,11 +265,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PlannedWriter:
-    """What one shard of a cluster is to do.
+    """What one engine that stores rows of a load is to do.
 
     Attributes:
-        shard: its number; ``node``: the replica that loads, ``host:port``.
-        version, cores, memory: of its server; ``memory`` is what a load may use, in bytes.
+        shard: its number; 0 where the target is no cluster.
+        node: the replica that loads, ``host:port``; "" where there is only one writer.
+        version, cores, memory: of its engine; ``memory`` is what a load may use, in bytes.
         splits: how many it is given, in ``attempts``; ``bytes`` as stored, None when not known.
         settings: for the INSERT of every attempt there.
     """
@@ -286,45 +287,80 @@ class PlannedWriter:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """One decision of a plan, and the reason for it: half a sentence that holds no secrets."""
+
+    value: str
+    reason: str
+
+
+PULL, PUSH, BUILD = "pull", "push", "build"
+"""Values of :attr:`Transport.delivery`."""
+
+ENGINE, HERE, INSIDE = "engine", "here", "inside"
+"""Values of :attr:`Transport.parser`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """How rows travel from the source into staging tables.
+
+    Attributes:
+        delivery: ``pull``: the engine that stores the rows reads the source; ``push``: rows are
+            read here and sent; ``build``: finished parts are made here and attached.
+        parser: who parses text: ``engine``; or rowfall-decode, ``here`` or ``inside`` the server.
+        fallback: how the engine gets what rowfall-decode declines: ``pull`` or ``push``.
+        sort: ``sorted`` where rowfall-decode sorts blocks by ``sorted_by``, else ``unsorted``.
+        parts: who writes parts: ``rowfall-decode`` or ``engine``.
+        compression: of blocks on their way to a server: ``lz4`` or ``none``; "" where none are
+            sent.
+        sharding: how rows get to the shards that a sharding key names: ``filter`` (each shard
+            reads all files and keeps its own rows), ``distributed`` (each sends on what is not its
+            own), or ``any`` where no key says on which shard a row belongs.
+        sorted_by: columns, in the order of the key.
+        streams: connections that rows are pushed over, 0 where they are not pushed.
+        ranges: which large files are loaded in ranges, and why others are not.
+    """
+
+    delivery: Choice
+    parser: Choice
+    fallback: Choice
+    sort: Choice
+    parts: Choice
+    compression: Choice
+    sharding: Choice
+    sorted_by: tuple[str, ...] = ()
+    streams: int = 0
+    ranges: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything a load will do, before it does anything.
 
     Attributes:
         source, target: as typed, without secrets.
         database, table: where rows go; empty for exports and ``null:``.
-        delivery: ``pull``, ``push`` or ``build`` (DESIGN section 2).
-        placement: ``embedded``, ``server``, ``shard N``.
-        why: why this delivery, one sentence; "" where there is only one.
-        views: materialized views that the load feeds, ``database.name``.
+        placement: ``embedded``, ``server``, ``shards``.
+        transport: how rows get into staging tables.
+        views: materialized views that read the rows of the load, ``database.name``.
         promise: what the target guarantees after a crash, one sentence.
         encoding: format and compression, None for generators.
         ddl: CREATE TABLE as it will run, or "" when the table exists or there is none.
         groups: one per attempt, in the order they run.
-        lanes: attempts that run at the same time.
-        streams: connections that rows are pushed over, 0 when they are pulled.
-        decoder: who parses text: ``rowfall-decode``, or ``engine``. ``why_decoder``: if the
-            engine, why.
-        sorted_by: columns that rowfall-decode sorts blocks by before they are sent.
-        why_unbuilt: why parts are not built here; "" where they are.
-        compress: how blocks are compressed on their way to a server: ``lz4`` or ``none``; "" where
-            none are sent. ``why_compress``: why so.
-        settings: for the INSERT of every attempt.
+        lanes: attempts that run at the same time on one writer.
+        settings: for the INSERT of every attempt of the first writer.
         example: the SQL of one attempt, ready to paste (secrets masked).
         landed: splits of the listing that are in the target already.
-        writers: the shards of a cluster, in the order of their numbers in ``groups``; ``settings``
-            are those of the first.
-        spread: how rows get to the shards that a sharding key says: ``filter`` (each reads all
-            files and keeps its own rows) or ``distributed`` (each sends on what is not its own);
-            "" without one. ``why_spread``: what both cost.
-        cutting: which large files are loaded in ranges, and why others are not.
+        writers: in the order of their numbers in ``groups``.
     """
 
     source: str
     target: str
     database: str
     table: str
-    delivery: str
     placement: str
+    transport: Transport
     promise: str
     encoding: Encoding | None
     schema: Schema
@@ -336,17 +372,6 @@ class Plan:
     forecast: Forecast
     facts: Facts
     example: str
+    writers: tuple[PlannedWriter, ...]
     landed: int = 0
-    why: str = ""
-    streams: int = 0
-    decoder: str = "engine"
-    why_decoder: str = ""
-    sorted_by: tuple[str, ...] = ()
-    why_unbuilt: str = ""
-    compress: str = ""
-    why_compress: str = ""
     views: tuple[str, ...] = ()
-    writers: tuple[PlannedWriter, ...] = ()
-    spread: str = ""
-    why_spread: str = ""
-    cutting: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 from rowfall.core import sql
 from rowfall.core.errors import EngineError, RowfallError
@@ -25,15 +25,13 @@ from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Outcome, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.delivery import Delivery, Order
+from rowfall.deliver.delivery import QUIET_SECONDS, Delivery, Order
 from rowfall.engines.base import Engine, Tick
 from rowfall.plan import decoder
 from rowfall.plan.ranges import Ranges, given, ranges
+from rowfall.plan.statements import block_structure, select_blocks
 from rowfall.sources.base import Addressed, HttpAddress, Ranged, Source
 from rowfall.targets.base import Target
-
-if TYPE_CHECKING:
-    from rowfall.engines.server import Server
 
 # How the program ends: it declined, it could not read, or nobody took what it wrote any more.
 DECLINED, BROKEN, LEFT = 3, 4, 5
@@ -189,14 +187,10 @@ class Decode:
     def _feed(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
         """Insert what comes out of the pipes, and return when all of them have ended."""
         columns = order.schema.columns
-        structure = sql.structure((c.name, c.type) for c in columns)
-        names = ", ".join(sql.name(c.name) for c in columns)
         # An array: with a pattern the engine waited for ever.
         files = ", ".join(sql.literal(pipe) for pipe in outputs)
-        text = SqlText.of(
-            "INSERT INTO ", self._given.target.into(order.staging, order.schema), f" ({names})\n",
-            f"SELECT {names}\nFROM file([{files}], 'Native', {sql.literal(structure)})",
-        )  # fmt: skip
+        rows = select_blocks(columns, [f"file([{files}], 'Native', {block_structure(columns)})"])
+        text = sql.insert(self._given.target.into(order.staging, order.schema), columns, rows)
         statement = Statement(text, order.settings, query_id=order.attempt)
         return self._engine.run(statement, lane=lane, on_tick=tick)
 
@@ -245,7 +239,7 @@ class DecodePush(Decode):
     """
 
     def __init__(
-        self, program: str, server: Server, given: Given, streams: int, *, packed: bool = False
+        self, program: str, server: Engine, given: Given, streams: int, *, packed: bool = False
     ) -> None:
         super().__init__(program, server, given)
         self._server = server
@@ -256,14 +250,11 @@ class DecodePush(Decode):
         return self._streams
 
     def _feed(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
-        from rowfall.deliver.push.streams import QUIET_SECONDS  # http.client takes 20 ms
-
-        names = ", ".join(sql.name(c.name) for c in order.schema.columns)
         into = self._given.target.into(order.staging, order.schema)
-        text = SqlText.of("INSERT INTO ", into, f" ({names}) FORMAT Native")
-        known = self._server.facts.settings
+        # Each is a statement of its own, so there is no need of input().
+        text = sql.insert(into, order.schema.columns, SqlText.of("FORMAT Native"))
         # A row that waits in the server's queue would be missing when staging is counted.
-        settings = {k: v for k, v in {**order.settings, "async_insert": 0}.items() if k in known}
+        settings = self._server.facts.known({**order.settings, "async_insert": 0})
         if self._packed:
             settings["decompress"] = 1  # of the HTTP interface
         seen: list[Mapping[str, int]] = [{} for _ in outputs]

@@ -17,14 +17,19 @@ from rowfall.core.sqltext import SqlText
 from rowfall.deliver.watch import WATCH_LANE, stored_bytes
 from rowfall.engines.ask import ask
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
-from rowfall.plan import bodies, planner
+from rowfall.plan import statements
+from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
+from rowfall.plan.transport import sent_as
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
     from rowfall.deliver.push import Pusher
 
+# A body that has nothing to send says so this often: the server ends a silent one after 30 s
+# (its http_receive_timeout, which no setting of a statement changes in 24.10).
+QUIET_SECONDS = 10.0
 # Every stream ticks twice a second; the local engine is asked once for all of them.
 LOOK_SECONDS = 0.4
 
@@ -81,12 +86,11 @@ class Pull:
                 rows = sql.only(rows, columns, order.only)
             text = sql.insert(self._target.into(order.staging, order.schema), columns, rows)
         else:
-            text = planner.statement(
+            text = statements.insert_select(
                 self._source, self._target, order.schema, self._encoding, order.splits,
                 order.staging, order.only,
             )  # fmt: skip
-        known = self._engine.facts.settings
-        settings = {k: v for k, v in order.settings.items() if not known or k in known}
+        settings = self._engine.facts.known(order.settings)
         statement = Statement(text, settings, query_id=order.attempt)
         return self._engine.run(statement, lane=lane, on_tick=on_tick)
 
@@ -97,26 +101,25 @@ class Pull:
 class Push:
     """Rows that only this machine can read are sent over several connections."""
 
-    def __init__(self, pusher: Pusher, session: Session, writer: Writer) -> None:
+    def __init__(self, pusher: Pusher, session: Session, facts: LoadFacts, writer: Writer) -> None:
         self._pusher = pusher
         self._session = session
+        self._facts = facts
         self._writer = writer
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
-        session = self._session
-        on_tick = _Reading(session, order).over(on_tick)
+        session, facts = self._session, self._facts
+        on_tick = _Reading(session.reader, facts, order).over(on_tick)
         into = self._writer.target.into(order.staging, order.schema)
-        known = self._writer.engine.facts.settings
-        settings = {k: v for k, v in order.settings.items() if not known or k in known}
         # A row that waits in the server's queue would be missing when staging is counted.
-        settings |= {"async_insert": 0} if "async_insert" in known else {}
+        settings = self._writer.engine.facts.known({**order.settings, "async_insert": 0})
         if order.select is not None:
-            local = {k: v for k, v in order.settings.items() if k in session.reader.facts.settings}
+            local = session.reader.facts.known(order.settings)
             return self._pusher.insert_selects(
                 [order.select], order.schema.columns, into, settings, local, order.attempt, on_tick
             )
         return self._pusher.insert(
-            order.splits, session.source, session.encoding, order.schema, into, settings,
+            order.splits, facts.source, facts.encoding, order.schema, into, settings,
             order.attempt, on_tick,
         )  # fmt: skip
 
@@ -128,15 +131,15 @@ class _Reading:
     """Adds the source's bytes to the ticks of a push: what was sent of files that go as they are,
     and what the local engine has read of the others."""
 
-    def __init__(self, session: Session, order: Order) -> None:
-        self._session = session
+    def __init__(self, reader: Engine, facts: LoadFacts, order: Order) -> None:
+        self._reader = reader
         self._mark = f"/* {order.attempt}_"
         self._stored: dict[str, int] = {}
         self._looked = 0.0
-        once = not session.source.replayable
+        once = not facts.source.replayable
         raw: Sequence[Split] = ()
         if order.select is None:
-            raw = bodies.deliver(order.splits, session.encoding, order.schema, stream=once).raw
+            raw = sent_as(order.splits, facts.encoding, order.schema, stream=once).raw
         sizes = [split.size for split in raw]
         # Of a stream nobody knows the size: all that is sent counts.
         self._raw = None if None in sizes else sum(size or 0 for size in sizes)
@@ -158,8 +161,6 @@ class _Reading:
             with suppress(RowfallError):
                 self._stored |= {
                     query.split(" */")[0]: int(size)
-                    for query, size in ask(
-                        self._session.reader, stored_bytes(self._mark), lane=WATCH_LANE
-                    )
+                    for query, size in ask(self._reader, stored_bytes(self._mark), lane=WATCH_LANE)
                 }
         return sum(self._stored.values())

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError
@@ -19,18 +18,16 @@ from rowfall.core.model import Outcome, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.decode import DeclinedError, Given
 from rowfall.deliver.delivery import Order
-from rowfall.engines.base import SOURCE_BYTES, Tick
+from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.engines.codes import DATA_CODES
 from rowfall.plan import balance, decoder
 from rowfall.plan.ranges import Ranges, length
-
-if TYPE_CHECKING:
-    from rowfall.engines.server import Server
+from rowfall.plan.statements import block_structure, select_blocks
 
 # The program gives up a store that is silent for shorter than this, and says why; 10 s, the
 # server's default, is less than a retry takes.
 SILENCE_MS = 600_000
-_HOW = (
+_LIMITS = (
     f"SETTINGS check_exit_code = 1, command_read_timeout = {SILENCE_MS}, "
     f"command_write_timeout = {SILENCE_MS}, stderr_reaction = 'none'"
 )
@@ -47,7 +44,7 @@ class DecodeInside:
         row_bytes: stored bytes of a row, about, for progress: the server sees rows only.
     """
 
-    def __init__(self, server: Server, given: Given, row_bytes: float) -> None:
+    def __init__(self, server: Engine, given: Given, row_bytes: float) -> None:
         self._server = server
         self._given = given
         self._row_bytes = row_bytes
@@ -68,7 +65,9 @@ class DecodeInside:
             on_tick({**progress, SOURCE_BYTES: min(seen, most)})
 
         statement = Statement(
-            self._statement(order, list(texts)), self._known(order), query_id=order.attempt
+            self._statement(order, list(texts)),
+            self._server.facts.known(order.settings),
+            query_id=order.attempt,
         )
         try:
             return self._server.run(statement, lane=lane, on_tick=tick, texts=texts)
@@ -81,10 +80,6 @@ class DecodeInside:
     def kill(self, attempt: str) -> None:
         self._server.kill(attempt)
 
-    def _known(self, order: Order) -> dict[str, str | int | float]:
-        known = self._server.facts.settings
-        return {k: v for k, v in order.settings.items() if not known or k in known}
-
     def _spec(self, order: Order, own: Ranges) -> dict[str, object]:
         asked = decoder.spec(
             own.splits, own.encoding, order.schema, order.settings, ["-"], self._given.sort_by,
@@ -94,15 +89,12 @@ class DecodeInside:
 
     def _statement(self, order: Order, tables: Sequence[str]) -> SqlText:
         columns = order.schema.columns
-        names = ", ".join(sql.name(c.name) for c in columns)
-        structure = sql.literal(sql.structure((c.name, c.type) for c in columns))
         program = sql.literal(f"{decoder.PROGRAM} run --spec handed")
-        selects = [
-            f"SELECT {names} FROM executable({program}, 'Native', {structure}, "
-            f"(SELECT text FROM {sql.name(table)}), {_HOW})"
+        rows = select_blocks(columns, [
+            f"executable({program}, 'Native', {block_structure(columns)}, "
+            f"(SELECT text FROM {sql.name(table)}), {_LIMITS})"
             for table in tables
-        ]
-        rows = SqlText.of("\nUNION ALL ".join(selects))
+        ])  # fmt: skip
         if order.only:
             rows = sql.only(rows, columns, order.only)
         return sql.insert(self._given.target.into(order.staging, order.schema), columns, rows)

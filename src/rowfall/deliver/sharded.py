@@ -103,9 +103,9 @@ class Scattered:
             try:
                 ((up,),) = ask(writer.engine, "SELECT uptime()", lane=_ASK_LANE)
             except RowfallError:
-                return writer.place
+                return writer.node
             if up <= seconds + _UPTIME_SECONDS:
-                return writer.place
+                return writer.node
         return ""
 
     def kill(self, attempt: str) -> None:

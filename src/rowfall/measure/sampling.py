@@ -14,7 +14,7 @@ from rowfall.core.results import Report
 from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger
 from rowfall.plan.attempts import core_rate
-from rowfall.plan.session import Session
+from rowfall.plan.session import Session, Writer
 from rowfall.run.loader import load_session
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
@@ -81,7 +81,7 @@ def _load(
     try:
         session = Session(
             (source.text,), target.text, options, source, target, listing, encoding,
-            engine, engine, ledger, silent, target.table,
+            engine, (Writer(0, "", engine, target),), ledger, silent,
         )  # fmt: skip
         return load_session(session)
     finally:

@@ -1,4 +1,8 @@
-"""Attempts: which splits are loaded by one statement, how many at once, and what a core does."""
+"""Attempts: which splits are loaded by one statement, how many at once, and what they take. Pure.
+
+Rates are those of one core; forecasts and the sizes of attempts come from them, never anything that
+has to be exact.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,18 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from rowfall.core.errors import UsageError
-from rowfall.core.model import Encoding, Group, Kind
+from rowfall.core.listing import Listing
+from rowfall.core.model import BUILD, Encoding, Facts, Forecast, Group, Kind, Schema, Transport
+from rowfall.core.options import Options
 from rowfall.core.units import parse_size
 from rowfall.plan import balance
-from rowfall.plan.inputs import Inputs
+from rowfall.plan.decoder import flat_types, zone
+from rowfall.plan.facts import LoadFacts
+from rowfall.plan.settings import ENGINE_BASE, Shape, block, insert_threads
+from rowfall.targets.base import Publish
 
 # Stored bytes that one core turns into table rows per second, by kind of source (measured on
-# trips and taxi data, chDB 26.9; text is compressed or not). Used for forecasts and for cutting
-# attempts, never for anything that has to be exact.
+# trips and taxi data, chDB 26.9; text is compressed or not).
 _RATES: dict[tuple[Kind, bool], float] = {
     (Kind.TEXT, True): 25e6,
     (Kind.TEXT, False): 90e6,
@@ -33,67 +41,107 @@ ATTEMPT_SECONDS = 20.0
 ATTEMPT_ROUNDS = 4
 # The statement names every object of its attempt; beyond this the text is slow to parse.
 MOST_SPLITS = 2_000
+# Raw bytes per stored byte of compressed text (trips 4.6, taxi 2.9).
+_RATIO = 4.0
+# More parts than this in one partition and MergeTree delays inserts (parts_to_delay_insert).
+DELAY_PARTS = 1_000
+
+
+# --- sizes ---------------------------------------------------------------------------------------
 
 
 def core_rate(encoding: Encoding | None) -> float:
-    """Stored bytes (generators: bytes in memory) that one core loads in a second."""
+    """Return the stored bytes (of generators: bytes in memory) that one core loads in a second."""
     if encoding is None:
         return _MADE_RATE
     packed = encoding.compression not in ("none", "auto")
     return _RATES.get((encoding.kind, packed), 30e6)
 
 
-def weight(inputs: Inputs, index: int) -> float:
-    """Bytes of a split in the unit of :func:`core_rate`: stored, or made in memory."""
-    rows = inputs.listing.rows(index)
-    if rows is not None:
-        return rows * inputs.schema.row_bytes
-    return float(inputs.listing.size(index) or 0)
+def weight(listing: Listing, index: int, row_bytes: float) -> float:
+    """Return the bytes of a split in the unit of :func:`core_rate`.
+
+    Args:
+        row_bytes: of a row in memory.
+    """
+    made = listing.rows(index)
+    if made is not None:
+        return made * row_bytes
+    return float(listing.size(index) or 0)
 
 
-def cut(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
-    """Neighbouring splits in equal attempts; what is near by name is often near by key."""
-    if inputs.target.caps.one_file_per_group:
-        return _file_groups(inputs, todo)
-    # Of ranges of rows another count is checked than of files, see landing.
-    both = inputs.listing.apart(todo)
-    return tuple(group for some in both if some for group in _groups(inputs, some))
+def rows(
+    listing: Listing, encoding: Encoding | None, schema: Schema, todo: Sequence[int]
+) -> int | None:
+    """Return about how many rows some splits hold, None when nothing tells."""
+    made = [listing.rows(i) for i in todo]
+    if todo and all(r is not None for r in made):
+        return sum(r or 0 for r in made)
+    if not todo:
+        return 0
+    sizes = [listing.size(i) for i in todo]
+    if encoding is None or any(s is None for s in sizes):
+        return None
+    stored = float(sum(s or 0 for s in sizes))
+    packed = encoding.compression not in ("none", "auto")
+    # Text is about as long as its row in memory and a half; Parquet stores a third of it.
+    raw = stored * (_RATIO if packed else 1.0)
+    if encoding.kind is Kind.TYPED:
+        raw = stored * 3.0
+    return int(raw / max(1.0, schema.row_bytes * 1.2))
 
 
-def _groups(inputs: Inputs, todo: Sequence[int]) -> list[Group]:
-    weights = [weight(inputs, i) for i in todo]
-    if inputs.options.attempt_bytes:
-        most = float(parse_size(inputs.options.attempt_bytes))
-    else:
-        mean = sum(weights) / max(1, len(weights))
-        most = attempt_bytes(core_rate(inputs.encoding), inputs.facts.cores, mean)
-    parts = balance.cut(weights, most, MOST_SPLITS)
-    return [_group(inputs, [todo[n] for n in part]) for part in parts]
+# --- attempts ------------------------------------------------------------------------------------
+
+
+def cut(facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]) -> tuple[Group, ...]:
+    """Put neighbouring splits into equal attempts; what is near by name is often near by key.
+
+    Args:
+        cores: of the engine that loads them.
+        todo: indexes of the splits.
+
+    Raises:
+        UsageError: an export is to have more files than its source has pieces.
+    """
+    if facts.target.caps.one_file_per_group:
+        return _file_groups(facts.listing, options.files or 1, todo)
+    groups: list[Group] = []
+    # Rows are checked in another way for ranges of files than for files.
+    for some in facts.listing.apart(todo):
+        weights = [weight(facts.listing, i, facts.schema.row_bytes) for i in some]
+        if options.attempt_bytes:
+            most = float(parse_size(options.attempt_bytes))
+        else:
+            mean = sum(weights) / max(1, len(weights))
+            most = attempt_bytes(core_rate(facts.encoding), cores, mean)
+        parts = balance.cut(weights, most, MOST_SPLITS)
+        groups += [_group(facts.listing, [some[n] for n in part]) for part in parts]
+    return tuple(groups)
 
 
 def attempt_bytes(rate: float, cores: int, mean: float) -> float:
-    """Bytes of one attempt.
+    """Return the bytes of one attempt.
 
     Args:
-        rate: bytes a second of one core. ``mean``: bytes of a file.
+        rate: bytes per second of one core. ``mean``: bytes of a file.
     """
     return max(ATTEMPT_SECONDS * rate, ATTEMPT_ROUNDS * mean) * cores
 
 
-def _group(inputs: Inputs, indexes: Sequence[int]) -> Group:
-    sizes = [inputs.listing.size(i) for i in indexes]
+def _group(listing: Listing, indexes: Sequence[int]) -> Group:
+    sizes = [listing.size(i) for i in indexes]
     known = None if any(s is None for s in sizes) else sum(s or 0 for s in sizes)
     # Largest first: the last thread to finish then has little left (longest processing time).
     # Ranges stay in order: neighbours are read as one.
-    if indexes and inputs.listing.rows(0) is None and inputs.listing.part(indexes[0]) is None:
-        indexes = sorted(indexes, key=lambda i: -(inputs.listing.size(i) or 0))
+    if indexes and listing.rows(0) is None and listing.part(indexes[0]) is None:
+        indexes = sorted(indexes, key=lambda i: -(listing.size(i) or 0))
     return Group(tuple(indexes), known)
 
 
-def _file_groups(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
-    """Exports: one group per output file, over the whole listing so that numbers stay."""
-    files = inputs.options.files or 1
-    total = len(inputs.listing)
+def _file_groups(listing: Listing, files: int, todo: Sequence[int]) -> tuple[Group, ...]:
+    """Return one group for each file of an export, over the whole listing so that numbers stay."""
+    total = len(listing)
     if files > total:
         raise UsageError(
             f"--files {files} is more than the {total} pieces of the source",
@@ -102,33 +150,103 @@ def _file_groups(inputs: Inputs, todo: Sequence[int]) -> tuple[Group, ...]:
     wanted = set(todo)
     groups = []
     for start, stop in file_bounds(total, files):
-        # A file whose pieces have all landed keeps its (empty) place, so that n stays n.
+        # A file whose pieces have all landed keeps its (empty) group, so that n stays n.
         missing = [i for i in range(start, stop) if i in wanted]
-        groups.append(_group(inputs, range(start, stop)) if missing else Group((), 0))
+        groups.append(_group(listing, range(start, stop)) if missing else Group((), 0))
     return tuple(groups)
 
 
 def file_bounds(pieces: int, files: int) -> Iterator[tuple[int, int]]:
-    """Half-open ranges of the pieces that go into each file of an export."""
+    """Give the half-open ranges of the pieces that go into each file of an export."""
     return pairwise(pieces * n // files for n in range(files + 1))
 
 
-def lanes(inputs: Inputs, groups: Sequence[Group]) -> int:
-    """Attempts at once. A table is fed by one statement that uses every core; a file is written
-    by one thread (compression is a single stream), so as many files as cores are written."""
-    if not inputs.target.caps.one_file_per_group:
+def lanes(facts: LoadFacts, cores: int, groups: Sequence[Group]) -> int:
+    """Return how many attempts run at once on one writer.
+
+    One statement that uses every core feeds a table; a file is written by one thread (compression
+    is a single stream), so as many files as cores are written.
+    """
+    if not facts.target.caps.one_file_per_group:
         return 1
-    return max(1, min(inputs.facts.cores, sum(1 for g in groups if g.indexes)))
+    return max(1, min(cores, sum(1 for g in groups if g.indexes)))
 
 
-def streams(inputs: Inputs) -> int:
-    """Connections to push over: one a core of the server, where parsing and sorting happen; more
-    than eight fill any network (1.2 GB/s of text at 150 MB/s a core). Where rows are parsed here,
-    two a core of this machine, so that one works while the other waits for the server: with four a
-    core, 4 shards took 4 % more CPU."""
-    if not inputs.source.replayable:
-        return 1
-    # This machine serves the streams of all shards.
-    most = 8 if inputs.undecoded else min(8, 2 * inputs.cores_here)
-    most //= max(1, len(inputs.writers))
-    return inputs.options.streams or max(1, min(most, inputs.facts.cores))
+# --- forecasts -----------------------------------------------------------------------------------
+
+
+def expect(
+    facts: LoadFacts, transport: Transport, engine: Facts, share: Facts, shape: Shape,
+    todo: Sequence[int], groups: Sequence[Group], lanes: int,
+) -> Forecast:  # fmt: skip
+    """Return what the work of one writer is expected to take.
+
+    Args:
+        engine: the writer's. ``share``: what one of its ``lanes`` has of it.
+        shape: of its attempts.
+        todo: indexes of its splits, in ``groups``.
+    """
+    listing, encoding = facts.listing, facts.encoding
+    count = rows(listing, encoding, facts.schema, todo)
+    work = sum(weight(listing, i, facts.schema.row_bytes) for i in todo)
+    unknown = encoding is not None and listing.total_size is None
+    seconds = None if unknown else 0.3 + work / (core_rate(encoding) * engine.cores)
+    block_rows, block_bytes = block(share, shape)
+    threads = insert_threads(share, shape)
+    block_size = min(block_bytes, int(block_rows * shape.row_bytes))
+    if count is not None and groups:
+        block_size = min(block_size, int(count * shape.row_bytes / threads))
+    # A part is made of the only copy of its block.
+    copies = 1 if transport.delivery.value == BUILD else 3
+    memory = ENGINE_BASE + lanes * copies * threads * block_size
+    parts = 0
+    if count is not None and facts.target.caps.publish is Publish.ATTACH:
+        for group in groups:
+            own = count * len(group.indexes) / max(1, len(todo))
+            blocks = max(1, round(own / block_rows + threads / 2))
+            parts += blocks * shape.partitions
+    return Forecast(count, seconds, min(memory, engine.memory), parts, _advice(facts, parts))
+
+
+def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
+    """Return what all writers are expected to take at the same time."""
+    counts = [f.rows for f in forecasts]
+    seconds = [f.seconds for f in forecasts]
+    return Forecast(
+        None if None in counts else sum(r or 0 for r in counts),
+        None if None in seconds else max(s or 0.0 for s in seconds),
+        max(f.memory for f in forecasts),
+        sum(f.parts for f in forecasts),
+        tuple(dict.fromkeys(advice for f in forecasts for advice in f.advice)),
+    )
+
+
+def _advice(facts: LoadFacts, parts: int) -> tuple[str, ...]:
+    advice = _about_zones(facts)
+    partitions = facts.schema.partitions
+    if partitions > 100:
+        advice.append(
+            f"The partition key {facts.schema.partition_by} has about {partitions:,} values: "
+            f"every block is cut into as many parts ({parts:,} in all). A coarser key "
+            "(toYYYYMM of a date) or none loads and reads faster."
+        )
+    if partitions and parts / partitions > DELAY_PARTS:
+        advice.append(
+            f"About {parts // partitions:,} parts per partition are more than MergeTree likes "
+            f"({DELAY_PARTS:,}); give the load more --memory, so that blocks get larger."
+        )
+    return tuple(advice)
+
+
+def _about_zones(facts: LoadFacts) -> list[str]:
+    """Warn that the same text is another moment on another shard: nobody sees that afterwards."""
+    zones = sorted({writer.engine.timezone for writer in facts.writers})
+    if len(zones) < 2 or facts.encoding is None or facts.encoding.kind is Kind.TYPED:
+        return []
+    local = [c.name for c in facts.schema.columns if "" in map(zone, flat_types(c.type))]
+    if not local:
+        return []
+    return [
+        f"The shards are in different time zones ({', '.join(zones)}), and each reads "
+        f"{', '.join(local)} in its own: give such a column a zone, as in DateTime('UTC')."
+    ]

@@ -58,8 +58,10 @@ def program() -> str | None:
     return str(beside) if beside.is_file() else shutil.which(PROGRAM)
 
 
-def refusal(listing: Listing, encoding: Encoding | None, schema: Schema, facts: Facts) -> str:
-    """Why the engine has to parse these objects, as half a sentence; "" when it has not."""
+def refusal(
+    listing: Listing, encoding: Encoding | None, schema: Schema, engine: Facts
+) -> str | None:
+    """Return why the engine has to parse these objects, as half a sentence; None if it need not."""
     if encoding is None or encoding.kind not in (Kind.TEXT, Kind.JSON):
         return "the rows are not text"
     if encoding.format not in _FORMATS or encoding.compression not in _PACKED:
@@ -70,18 +72,18 @@ def refusal(listing: Listing, encoding: Encoding | None, schema: Schema, facts: 
         nested = parse_type(column.type).base in NESTED
         if column.shape is None and not nested:
             return f"only the engine reads the column {column.name} {column.type} strictly"
-        if nested and (why := _refusal_of_nested(column, encoding, facts)):
+        if nested and (why := _refusal_of_nested(column, encoding, engine)):
             return why
         for type_ in flat_types(column.type):
             if zone(type_) not in (None, *_UTC, *ZONES) and not (
-                zone(type_) == "" and facts.timezone in _UTC
+                zone(type_) == "" and engine.timezone in _UTC
             ):
                 return f"{PROGRAM} does not know the time zone of {column.name}"
-    return ""
+    return None
 
 
-def _refusal_of_nested(column: Column, encoding: Encoding, facts: Facts) -> str:
-    """Why the engine has to parse an array, tuple or map, "" when it has not."""
+def _refusal_of_nested(column: Column, encoding: Encoding, engine: Facts) -> str | None:
+    """Return why the engine has to parse an array, tuple or map."""
     named = f"{column.name} {column.type}"
     if parse_type(column.type).base == "Tuple" and encoding.delimiter.isspace():
         return f"the engine skips the delimiter between elements of {named}"
@@ -91,13 +93,9 @@ def _refusal_of_nested(column: Column, encoding: Encoding, facts: Facts) -> str:
             type_.startswith("LowCardinality") and bare.base != "String"
         ):
             return f"only the engine reads {type_} in the column {named}"
-        if bare.base.startswith("Float") and _version(facts) < _EXACT_FLOATS:
+        if bare.base.startswith("Float") and engine.release[:2] < _EXACT_FLOATS:
             return f"this version of the engine rounds floats its own way in the column {named}"
-    return ""
-
-
-def _version(facts: Facts) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", facts.version)[:2])
+    return None
 
 
 def flat_types(type_: str) -> list[str]:

@@ -8,17 +8,17 @@ two processes that decide otherwise at the same moment apart.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 from rowfall.core import units
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import CUT_LEAST, MARK, Listing, Split
-from rowfall.core.model import Encoding, Kind, Schema, Statement
-from rowfall.core.sqltext import SqlText
+from rowfall.core.model import ENGINE, Choice, Encoding, Kind, Schema
+from rowfall.core.options import Options
 from rowfall.plan import balance, ranges, row_groups, text_cuts
+from rowfall.plan.facts import LoadFacts
+from rowfall.plan.reach import source_reader
 from rowfall.plan.session import Session
 from rowfall.schema import fast_path, tuples
 from rowfall.schema.records import header_line, header_names
@@ -44,28 +44,27 @@ def step(size: int) -> int:
     return max(LEAST, 1 << (-(-size // MOST) - 1).bit_length())
 
 
-def cut(
-    session: Session, schema: Schema, known: Collection[str], fed: Sequence[str], undecoded: str
-) -> Cutting:
+def cut(session: Session, facts: LoadFacts, parser: Choice, known: Collection[str]) -> Cutting:
     """Cut what has been begun in ranges, and what would keep shards waiting for each other.
 
     Args:
+        facts: with the whole listing.
+        parser: who parses text.
         known: ids that have landed, with the marks of files of which ranges have.
-        fed: views that the table feeds.
-        undecoded: why rowfall-decode does not parse text; "" if it does.
 
     Raises:
         UsageError: a file has been begun in ranges, and now cannot be cut.
     """
-    begun, wanted = _begun(session, known), _wanted(session, known)
+    key = session.target_key
+    begun, wanted = _begun(facts, known, key), _wanted(facts, known, key)
     if not begun and not wanted:
-        return Cutting(session.listing)
-    why = _obstacle(session, schema, fed, undecoded)
+        return Cutting(facts.listing)
+    why = uncut(facts, session.options, parser)
     cuts: dict[int, list[Split]] = {}
     reasons: dict[str, int] = {}
     for index in sorted(begun | wanted):
         try:
-            found = why or _parts(session, schema, session.listing.split(index, session.into))
+            found = why or _parts(session, facts, facts.listing.split(index, key))
         except SourceError as error:
             if index in begun or not error.transient:
                 raise
@@ -75,56 +74,56 @@ def cut(
             continue
         if index in begun:
             raise UsageError(
-                f"{session.listing.uri(index)} was loaded in part by ranges and cannot be cut now: "
+                f"{facts.listing.uri(index)} was loaded in part by ranges and cannot be cut now: "
                 f"{found}",
                 hint="Load it with the options and tables of that run.",
             )
         reasons[found] = reasons.get(found, 0) + 1
-    notes = [_said(count, reason) for reason, count in reasons.items()]
+    notes = [_kept_whole(count, reason) for reason, count in reasons.items()]
     if cuts:
         total = sum(map(len, cuts.values()))
         files, ranges = units.counted(len(cuts), "file"), units.counted(total, "range")
         notes.insert(0, f"{files} loaded in {ranges}, so that all shards work")
-    return Cutting(_with(session.listing, cuts), tuple(notes))
+    return Cutting(_with(facts.listing, cuts), tuple(notes))
 
 
-def _said(count: int, reason: str) -> str:
+def _kept_whole(count: int, reason: str) -> str:
     files = units.counted(count, "file")
     return f"{files} kept whole, so some shards may be done before others: {reason}"
 
 
-def _begun(session: Session, known: Collection[str]) -> set[int]:
-    """Files of which ranges have landed."""
-    if not known or session.target.server is None:
+def _begun(facts: LoadFacts, known: Collection[str], key: str) -> set[int]:
+    """Return the files of which ranges have landed."""
+    if not known or facts.placement == "embedded":
         return set()
-    listing = session.listing
+    listing = facts.listing
     large = (i for i in range(len(listing)) if (listing.size(i) or 0) >= CUT_LEAST)
     return {
         i for i in large
-        if (id_ := listing.split(i, session.into).id) not in known and f"{MARK}{id_}" in known
+        if (id_ := listing.split(i, key).id) not in known and f"{MARK}{id_}" in known
     }  # fmt: skip
 
 
-def _wanted(session: Session, known: Collection[str]) -> set[int]:
-    """Files that would make some shard work for longer than the others."""
-    if len(session.writers) < 2:
+def _wanted(facts: LoadFacts, known: Collection[str], key: str) -> set[int]:
+    """Return the files that would make some writer work for longer than the others."""
+    if len(facts.writers) < 2:
         return set()
-    splits = session.listing.splits(session.into)
+    splits = facts.listing.splits(key)
     todo = {i: split.size or 0 for i, split in enumerate(splits) if split.id not in known}
-    speeds = [float(writer.engine.facts.cores) for writer in session.writers]
+    speeds = [float(writer.engine.cores) for writer in facts.writers]
     if not todo or balance.assign(todo.values(), speeds).imbalance <= AIM:
         return set()
     # Smaller ones fill what the ranges of the larger leave.
-    share = sum(todo.values()) / len(session.writers)
+    share = sum(todo.values()) / len(facts.writers)
     return {i for i, size in todo.items() if size >= max(CUT_LEAST, AIM * share)}
 
 
-def _obstacle(session: Session, schema: Schema, fed: Sequence[str], undecoded: str) -> str:
-    """Why no file can be cut; "" where it depends on the file."""
-    encoding, options = session.encoding, session.options
-    if session.sharding_key is not None:
+def uncut(facts: LoadFacts, options: Options, parser: Choice) -> str | None:
+    """Return why no file can be cut; None where it depends on the file."""
+    encoding, views = facts.encoding, facts.table.views
+    if facts.sharding is not None:
         return "every file holds rows of all shards, by the sharding key"
-    if encoding is None or session.target.server is None or options.method != "local":
+    if encoding is None or facts.placement == "embedded" or options.method != "local":
         return "there are no files"
     if options.force:
         return "--force loads files as they are"
@@ -132,17 +131,19 @@ def _obstacle(session: Session, schema: Schema, fed: Sequence[str], undecoded: s
         return "bad rows are counted and shown by the lines of whole files"
     if options.direct:
         return "--direct has no staging in which the rows of a range are counted"
-    if fed:
-        return f"the table feeds materialized views ({', '.join(fed)})"
+    if views:
+        return f"the table feeds materialized views ({', '.join(views)})"
     if encoding.format == "Parquet":
-        return ""
-    if session.far:
-        return f"what rowfall-decode declines of a range is sent from here, and {session.far}"
-    return _not_cut(encoding, schema, undecoded)
+        return None
+    if facts.rows_refused:
+        return (
+            f"what rowfall-decode declines of a range is sent from here, and {facts.rows_refused}"
+        )
+    return _not_cut(encoding, facts.schema, parser)
 
 
-def _not_cut(encoding: Encoding, schema: Schema, undecoded: str) -> str:
-    """Why no text file can be cut."""
+def _not_cut(encoding: Encoding, schema: Schema, parser: Choice) -> str | None:
+    """Return why no text file can be cut."""
     if encoding.kind in (Kind.TEXT, Kind.JSON) and encoding.compression != "none":
         return (
             f"{encoding.compression} can be unpacked from its beginning only; several smaller "
@@ -150,23 +151,23 @@ def _not_cut(encoding: Encoding, schema: Schema, undecoded: str) -> str:
         )
     if encoding.kind not in (Kind.TEXT, Kind.JSON):
         return f"{encoding.format} is read from its beginning to its end"
-    if undecoded:
-        return f"only rowfall-decode reads ranges of text, and {undecoded}"
+    if parser.value == ENGINE:
+        return f"only rowfall-decode reads ranges of text, and {parser.reason}"
     if encoding.is_csv and fast_path.holds_breaks(schema.columns):
         return "its fields hold line breaks, so no place shows that a record ends there"
-    return ""
+    return None
 
 
-def _parts(session: Session, schema: Schema, split: Split) -> list[Split] | str:
-    if not isinstance(session.source, Ranged):
+def _parts(session: Session, facts: LoadFacts, split: Split) -> list[Split] | str:
+    """Return the ranges of one file, or why there are none."""
+    encoding, columns = facts.encoding, facts.schema.columns
+    if not isinstance(facts.source, Ranged):
         return "it can be read from its beginning only"
-    if session.encoding is not None and session.encoding.format != "Parquet":
-        return _text_parts(session.source, session.encoding, schema, split)
-    pulls = session.how is not None and session.how.pull
-    engine, asked = (session.scout, session.puller) if pulls else (session.reader, session.source)
-    text = row_groups.question(asked, split, schema.columns)
-    row = _ask(engine.run, text)
-    return row_groups.parts(split, row_groups.footer(row, schema.columns), step(split.size or 0))
+    if encoding is not None and encoding.format != "Parquet":
+        return _text_parts(facts.source, encoding, facts.schema, split)
+    engine, source = source_reader(session, facts.reach)
+    (row,) = engine.ask(row_groups.question(source, split, columns))
+    return row_groups.parts(split, row_groups.footer(row, columns), step(split.size or 0))
 
 
 def _text_parts(
@@ -186,13 +187,6 @@ def _text_parts(
     width = tuples.width(encoding, schema.columns, count)
     every = step(split.size or 0)
     return text_cuts.parts(split, encoding, head, width, every, source.part)
-
-
-def _ask(run: Callable[[Statement], Any], text: SqlText) -> list[Any]:
-    settings = {"output_format_json_quote_64bit_integers": 0}
-    data = run(Statement(text, settings, format="JSONCompactEachRow")).data
-    found: list[Any] = json.loads(data.splitlines()[0])
-    return found
 
 
 def _with(listing: Listing, cuts: dict[int, list[Split]]) -> Listing:

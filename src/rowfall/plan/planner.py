@@ -1,4 +1,4 @@
-"""The planner: a pure function of listing, schema, target facts, engine facts and options."""
+"""The planner: a pure function of what the survey has found and the options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from rowfall.core import sql
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import (
-    Encoding,
+    BUILD,
+    ENGINE,
+    PUSH,
     Facts,
     Forecast,
     Group,
@@ -18,15 +20,16 @@ from rowfall.core.model import (
     PlannedWriter,
     Schema,
     Setting,
+    Transport,
 )
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
-from rowfall.core.sqltext import SqlText
-from rowfall.plan import attempts, balance, bodies, compression, forecast
-from rowfall.plan.inputs import Inputs
-from rowfall.plan.settings import ENGINE_BASE, Shape, tune
+from rowfall.plan import attempts, balance, statements
+from rowfall.plan.facts import LoadFacts
+from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings
+from rowfall.plan.transport import choose_transport, sent_as
 from rowfall.schema import fast_path
-from rowfall.sources.base import Source
 from rowfall.targets.base import Target
+from rowfall.targets.table import Table
 
 FOREGROUND = (
     Setting("distributed_foreground_insert", 1, "rows are on their shards when it ends"),
@@ -38,114 +41,119 @@ FOREGROUND = (
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`""", re.S)
 
 
-def make_plan(inputs: Inputs) -> Plan:
-    """Cut the listing into attempts, compute settings and forecast, write the example SQL.
+def make_plan(facts: LoadFacts, options: Options) -> Plan:
+    """Decide how rows travel, cut attempts, compute settings and forecast, write the example SQL.
 
     Raises:
-        UsageError: options that contradict each other or the target.
+        UsageError: options that contradict each other, the source or the target.
+        TargetError: rows have to be sent from here to a server that takes none.
     """
-    listing, schema = inputs.listing, inputs.schema
-    if not inputs.source.replayable:
-        schema = _once_only(inputs)
-    if inputs.placement != "embedded" and inputs.encoding is not None:
-        schema = bodies.for_server(schema, inputs.encoding, exact=inputs.exact)
-    todo = [i for i in range(len(listing)) if i not in inputs.landed]
-    cuts = [
-        _cut(replace(inputs, facts=facts), schema, number, share)
-        for number, (facts, share) in enumerate(
-            zip(_writers(inputs), _shares(inputs, todo), strict=True)
-        )
+    transport = choose_transport(facts, options)
+    facts = replace(facts, schema=_schema_as_read(facts, options))
+    todo = facts.todo
+    work = [
+        _plan_writer(facts, options, transport, number, share)
+        for number, share in enumerate(_shares(facts, transport, todo))
     ]
-    groups = tuple(group for cut in cuts for group in cut.groups)
-    first = cuts[0]
-    compress, why_compress = _compress(inputs, schema, groups, first.streams)
+    groups = tuple(group for own in work for group in own.groups)
+    first = work[0]
     return Plan(
-        source=inputs.source.text,
-        target=inputs.target.text,
-        database=inputs.target.database,
-        table=inputs.target.table,
-        delivery=inputs.delivery,
-        placement=inputs.placement,
-        promise=_promise(inputs),
-        encoding=inputs.encoding,
-        schema=schema,
-        ddl=_ddl(inputs),
-        listing=listing,
+        source=facts.source.text,
+        target=facts.target.text,
+        database=facts.target.database,
+        table=facts.target.table,
+        placement=facts.placement,
+        transport=transport,
+        promise=_promise(facts, options),
+        encoding=facts.encoding,
+        schema=facts.schema,
+        ddl=_ddl(facts),
+        listing=facts.listing,
         groups=groups,
         lanes=first.lanes,
         settings=first.settings,
-        forecast=forecast.side_by_side([cut.forecast for cut in cuts]),
-        facts=inputs.facts,
-        example=_example(inputs, schema, groups, first.settings),
-        landed=len(inputs.landed),
-        why=_why(inputs, schema, groups),
-        streams=first.streams,
-        writers=_planned(inputs, cuts),
-        decoder="engine" if inputs.undecoded else "rowfall-decode",
-        why_decoder=inputs.undecoded,
-        sorted_by=inputs.sorted_by,
-        why_unbuilt=inputs.unbuilt,
-        compress=compress,
-        why_compress=why_compress,
-        views=inputs.views,
-        spread=inputs.spread,
-        why_spread=inputs.why_spread,
-        cutting=inputs.cutting,
+        forecast=attempts.side_by_side([own.forecast for own in work]),
+        facts=facts.engine,
+        example=_example(facts, transport, groups, first.settings),
+        writers=_planned(facts, transport, work),
+        landed=len(facts.landed),
+        views=facts.table.views,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _Work:
     """What one writer is to do."""
 
     groups: tuple[Group, ...]
     lanes: int
-    streams: int
     settings: tuple[Setting, ...]
     forecast: Forecast
 
 
-def _writers(inputs: Inputs) -> list[Facts]:
-    return [writer.facts for writer in inputs.writers] or [inputs.facts]
+def _schema_as_read(facts: LoadFacts, options: Options) -> Schema:
+    """Return the schema as the writers' engines have to read it.
+
+    Raises:
+        UsageError: bad rows of a source that can be read only once are to be left out.
+    """
+    schema, encoding = facts.schema, facts.encoding
+    if not facts.source.replayable:
+        if options.max_errors or options.max_error_ratio:
+            raise UsageError(
+                "bad rows of stdin cannot be left out: they are found by reading again",
+                hint="Write the data to a file first, or leave out --max-errors.",
+            )
+        if encoding is not None:
+            schema = fast_path.careful(schema, encoding)
+    if facts.placement != "embedded" and encoding is not None:
+        exact = all(writer.exact_floats for writer in facts.writers)
+        schema = statements.for_server(schema, encoding, exact=exact)
+    return schema
 
 
-def _shares(inputs: Inputs, todo: Sequence[int]) -> list[Sequence[int]]:
-    """Which writer gets which splits: by bytes, so that all of them end at the same time."""
-    if len(inputs.writers) < 2:
+def _shares(facts: LoadFacts, transport: Transport, todo: Sequence[int]) -> list[Sequence[int]]:
+    """Return which writer gets which splits: by bytes, so that all end at the same time."""
+    if len(facts.writers) < 2:
         return [todo]
-    if inputs.spread == FILTER:  # the first one's attempts run on all of them at the same time
-        return [todo, *([] for _ in inputs.writers[1:])]
-    speeds = [float(facts.cores) for facts in _writers(inputs)]
-    files, ranges = inputs.listing.apart(todo)
-    found = balance.assign((attempts.weight(inputs, i) or None for i in files), speeds)
-    writers = balance.fill([attempts.weight(inputs, i) for i in ranges], found.loads, speeds)
+    if transport.sharding.value == FILTER:
+        # The first one's attempts run on all of them at the same time.
+        return [todo, *([] for _ in facts.writers[1:])]
+    listing, row_bytes = facts.listing, facts.schema.row_bytes
+    speeds = [float(writer.engine.cores) for writer in facts.writers]
+    files, ranges = listing.apart(todo)
+    found = balance.assign((attempts.weight(listing, i, row_bytes) or None for i in files), speeds)
+    weights = [attempts.weight(listing, i, row_bytes) for i in ranges]
+    owners = balance.fill(weights, found.loads, speeds)
     return [
         [files[at] for at in members]
-        + [i for i, own in zip(ranges, writers, strict=True) if own == n]
+        + [i for i, own in zip(ranges, owners, strict=True) if own == n]
         for n, members in enumerate(found.members())
     ]
 
 
-def _cut(inputs: Inputs, schema: Schema, writer: int, todo: Sequence[int]) -> _Cut:
-    """Attempts, settings and forecast of one writer.
+def _plan_writer(
+    facts: LoadFacts, options: Options, transport: Transport, number: int, todo: Sequence[int]
+) -> _Work:
+    """Return attempts, settings and forecast of one writer.
 
     Args:
-        inputs: with the facts of its engine.
         todo: indexes of its splits.
     """
-    listing, options = inputs.listing, inputs.options
-    groups = tuple(replace(group, writer=writer) for group in attempts.cut(inputs, todo))
-    lanes = attempts.lanes(inputs, groups)
-    facts = inputs.facts
-    streams = attempts.streams(inputs) if inputs.delivery == "push" else 0
-    share = max(lanes, streams)
-    if share > 1:
+    listing, schema = facts.listing, facts.schema
+    engine = facts.writers[number].engine
+    cut = attempts.cut(facts, options, engine.cores, todo)
+    groups = tuple(replace(group, writer=number) for group in cut)
+    lanes = attempts.lanes(facts, engine.cores, groups)
+    share = engine
+    sharing = max(lanes, transport.streams)
+    if sharing > 1:
         # Lanes and streams share the machine: each statement gets its part of cores and memory.
-        facts = Facts(
-            facts.version,
-            max(1, facts.cores // share),
-            ENGINE_BASE + max(0, facts.memory - ENGINE_BASE) // share,
-            facts.settings,
+        share = Facts(
+            engine.version,
+            max(1, engine.cores // sharing),
+            ENGINE_BASE + max(0, engine.memory - ENGINE_BASE) // sharing,
+            engine.settings,
         )
     shape = Shape(
         files=max((len(g.indexes) for g in groups), default=1),
@@ -153,53 +161,39 @@ def _cut(inputs: Inputs, schema: Schema, writer: int, todo: Sequence[int]) -> _C
         row_bytes=schema.row_bytes,
         partitions=schema.partitions,
         columns=schema.columns,
-        encoding=inputs.encoding,
-        remote=inputs.remote,
-        decoded=not inputs.undecoded,
+        encoding=facts.encoding,
+        remote=facts.remote,
+        decoded=transport.parser.value != ENGINE,
     )
-    settings = tune(facts, shape, chosen_settings(options.set))
-    if inputs.placement != "embedded":
+    settings = compute_settings(share, shape, chosen_settings(options.set))
+    if facts.placement != "embedded":
         # The log of a server hides keys, and is the evidence after a lost connection.
         settings = tuple(s for s in settings if s.name != "log_queries" or not s.routine)
-    if inputs.spread == DISTRIBUTED:
+    if transport.sharding.value == DISTRIBUTED:
         settings += FOREGROUND
-    expected = forecast.expect(inputs, todo, groups, facts, shape, lanes)
-    return _Cut(groups, lanes, streams, settings, expected)
+    expected = attempts.expect(facts, transport, engine, share, shape, todo, groups, lanes)
+    return _Work(groups, lanes, settings, expected)
 
 
-def _planned(inputs: Inputs, cuts: Sequence[_Cut]) -> tuple[PlannedWriter, ...]:
+def _planned(
+    facts: LoadFacts, transport: Transport, work: Sequence[_Work]
+) -> tuple[PlannedWriter, ...]:
     found = []
-    for writer, own in zip(inputs.writers, cuts, strict=False):
-        cut = replace(cuts[0], settings=own.settings) if inputs.spread == FILTER else own
-        sizes = [group.size for group in cut.groups]
+    for writer, own in zip(facts.writers, work, strict=True):
+        groups = work[0].groups if transport.sharding.value == FILTER else own.groups
+        sizes = [group.size for group in groups]
+        engine = writer.engine
         found.append(PlannedWriter(
-            writer.shard, writer.node, writer.facts.version, writer.facts.cores,
-            writer.facts.memory,
-            sum(len(group.indexes) for group in cut.groups),
+            writer.shard, writer.node, engine.version, engine.cores, engine.memory,
+            sum(len(group.indexes) for group in groups),
             None if None in sizes else sum(size or 0 for size in sizes),
-            len(cut.groups), cut.settings,
+            len(groups), own.settings,
         ))  # fmt: skip
     return tuple(found)
 
 
-def _once_only(inputs: Inputs) -> Schema:
-    """The schema for a source that cannot be read again: nothing that counts on a second look.
-
-    Raises:
-        UsageError: bad rows are to be left out, which takes a second reading.
-    """
-    if inputs.options.max_errors or inputs.options.max_error_ratio:
-        raise UsageError(
-            "bad rows of stdin cannot be left out: they are found by reading again",
-            hint="Write the data to a file first, or leave out --max-errors.",
-        )
-    if inputs.encoding is None:
-        return inputs.schema
-    return fast_path.careful(inputs.schema, inputs.encoding)
-
-
 def chosen_settings(texts: Sequence[str]) -> dict[str, str | int | float]:
-    """``--set name=value`` as a mapping; numbers become numbers.
+    """Return ``--set name=value`` as a mapping; numbers become numbers.
 
     Raises:
         UsageError: no ``=``, or a name that is not a setting's.
@@ -220,7 +214,7 @@ def chosen_settings(texts: Sequence[str]) -> dict[str, str | int | float]:
 
 
 def check_clauses(options: Options) -> None:
-    """No clause given as text may end its statement and begin another.
+    """Check that no clause given as text ends its statement and begins another.
 
     Raises:
         UsageError: a semicolon outside quotes.
@@ -234,105 +228,68 @@ def check_clauses(options: Options) -> None:
             )
 
 
-def _promise(inputs: Inputs) -> str:
-    if not inputs.source.replayable:
+def _promise(facts: LoadFacts, options: Options) -> str:
+    if not facts.source.replayable:
         return (
             "at most once: the source can be read only once, so nothing is visible until all of "
             "it is staged, and a crash before that means sending it again"
         )
-    if inputs.options.direct:
+    if options.direct:
         return "none: rows go straight into the table, and a crash may lose or repeat them"
-    return inputs.target.caps.promise
+    return facts.target.caps.promise
 
 
-def _ddl(inputs: Inputs) -> str:
-    if inputs.ddl or inputs.writers:
-        return inputs.ddl
-    if inputs.schema.exists or not inputs.target.table:
+def _ddl(facts: LoadFacts) -> str:
+    if facts.table.ddl or facts.placement == "shards":
+        return facts.table.ddl
+    if facts.schema.exists or not facts.target.table:
         return ""
-    return sql.create_table(inputs.target.database, inputs.target.table, inputs.schema)
-
-
-def _sends(inputs: Inputs, schema: Schema, splits: Sequence[Split]) -> bodies.Delivery:
-    once = not inputs.source.replayable
-    return bodies.deliver(splits, inputs.encoding, schema, stream=once)
-
-
-def _why(inputs: Inputs, schema: Schema, groups: Sequence[Group]) -> str:
-    """Why rows are pulled or pushed, and in which form they are sent."""
-    group = next((g for g in groups if g.indexes), None)
-    if inputs.delivery != "push" or group is None:
-        return inputs.why
-    if not inputs.undecoded:
-        return f"{inputs.why}; parsed here and sent as blocks of columns"
-    splits = list(inputs.listing.splits("", group.indexes))
-    return f"{inputs.why}; {_sends(inputs, schema, splits).reason}"
-
-
-def _compress(
-    inputs: Inputs, schema: Schema, groups: Sequence[Group], streams: int
-) -> tuple[str, str]:
-    """How the blocks that are sent are compressed, and why."""
-    group = next((g for g in groups if g.indexes), None)
-    if group is None:
-        return "", ""  # nothing is left to load
-    obstacle = "" if inputs.delivery == "push" else "no rows are sent to a server"
-    if not obstacle and inputs.undecoded:
-        sends = _sends(inputs, schema, list(inputs.listing.splits("", group.indexes)))
-        obstacle = "" if sends.blocks else sends.reason
-    return compression.choose(inputs, obstacle, streams)
+    return sql.create_table(facts.target.database, facts.target.table, facts.schema)
 
 
 def _example(
-    inputs: Inputs, schema: Schema, groups: Sequence[Group], settings: Sequence[Setting]
+    facts: LoadFacts, transport: Transport, groups: Sequence[Group], settings: Sequence[Setting]
 ) -> str:
     group = next((g for g in groups if g.indexes), None)
     if group is None:
         return ""
-    splits = list(map(_readable, inputs.listing.splits("", group.indexes[:3])))
-    staging = inputs.home or inputs.target.table or "staging"
-    if inputs.delivery == "build":
-        table = sql.qualified(inputs.target.database, staging)
+    schema, encoding = facts.schema, facts.encoding
+    splits = list(map(_readable, facts.listing.splits("", group.indexes[:3])))
+    staging = facts.table.name or facts.target.table or "staging"
+    if transport.delivery.value == BUILD:
+        table = sql.qualified(facts.target.database, staging)
         note = "of parts that rowfall-decode has made"
         return f"ALTER TABLE {table} ATTACH PARTITION tuple()\n-- {note}"
     clause = sql.settings_clause({s.name: s.value for s in settings})
-    if inputs.delivery == "push":
-        into = inputs.target.into(staging, schema)
-        raw = inputs.undecoded and _sends(inputs, schema, splits).raw
-        if raw and inputs.encoding is not None:
-            text = bodies.raw_statement(into, inputs.encoding, schema)
+    target, only = _target_and_condition(facts, transport)
+    if transport.delivery.value == PUSH:
+        into = target.into(staging, schema)
+        raw = False
+        if transport.parser.value == ENGINE:
+            once = not facts.source.replayable
+            raw = bool(sent_as(splits, encoding, schema, stream=once).raw)
+        if raw and encoding is not None:
+            text = statements.insert_raw(into, encoding, schema)
         else:
-            text = bodies.blocks_statement(into, schema.columns)
+            text = statements.insert_sent_blocks(into, schema.columns)
         return f"{text}\n-- sent with the rows; settings:{clause.removeprefix(' SETTINGS')}"
-    text = statement(
-        inputs.source, inputs.target, schema, inputs.encoding, splits, staging, inputs.only
-    )
+    source = facts.source_for(transport)
+    text = statements.insert_select(source, target, schema, encoding, splits, staging, only)
     more = len(group.indexes) - len(splits)
     note = f"\n-- and {more} more objects in the same statement" if more > 0 else ""
     return f"{text}\n{clause.strip()}{note}"
 
 
+def _target_and_condition(facts: LoadFacts, transport: Transport) -> tuple[Target, str]:
+    """Return where the first writer inserts, and which rows it keeps ("" for all)."""
+    target, sharding = facts.target, facts.sharding
+    if sharding is not None and transport.sharding.value == FILTER:
+        return target, sharding.key.condition(0)
+    if sharding is not None and isinstance(target, Table):
+        return target.distributed(sharding.key.cluster, sharding.key.expression), ""
+    return target, ""
+
+
 def _readable(split: Split) -> Split:
-    """For an example: a range of text has no SQL, its file has."""
+    """Return the file in place of a range of text, which no SQL names."""
     return replace(split, start=None, stop=None, part=None) if split.of_text else split
-
-
-def statement(
-    source: Source,
-    target: Target,
-    schema: Schema,
-    encoding: Encoding | None,
-    splits: Sequence[Split],
-    staging: str,
-    only: str = "",
-) -> SqlText:
-    """The INSERT SELECT of one attempt.
-
-    Args:
-        only: a condition on the rows that are kept, "" for all of them.
-    """
-    structure = sql.structure((c.source or c.name, c.read_type or c.type) for c in schema.columns)
-    rows = sql.select(schema.columns, source.relation(splits, encoding, structure))
-    if only:
-        rows = sql.only(rows, schema.columns, only)
-    return sql.insert(target.into(staging, schema), schema.columns, rows)

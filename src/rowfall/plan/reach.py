@@ -1,16 +1,16 @@
-"""Whether a server can read the source itself, and what it would tell others if it did.
+"""Questions to servers: can it read the source, can it run rowfall-decode, how fast is the network.
 
-Found out by asking, never by guessing from addresses: the server looks at a few objects, and what
-it sees has to be what this machine sees. Measured (2 cores, all on one machine): 4 to 10 ms for an
+Found out by asking, never by guessing from addresses: the server reads a few objects, and what it
+sees has to be what this machine sees. Measured (2 cores, all on one machine): 4 to 10 ms for an
 object in S3 or a file, 5 to 50 ms for one behind HTTP.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import ipaddress
+import os
 import re
-import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,12 +20,15 @@ from rowfall.core import uri
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret, redact
-from rowfall.core.model import Encoding, Kind
+from rowfall.core.model import Encoding, Kind, Statement, version_numbers
 from rowfall.core.options import Options
-from rowfall.core.sqltext import SqlText
-from rowfall.engines.ask import ask
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.version import __version__
 from rowfall.engines.base import Engine, NoAnswerError
 from rowfall.engines.codes import ACCESS_DENIED
+from rowfall.plan import decoder
+from rowfall.plan.facts import Reach
+from rowfall.plan.session import Session
 from rowfall.sources.base import Pullable, Reader, Source
 
 # s3('{a,b}') asks for each key from here on; older servers leave out what is missing.
@@ -69,24 +72,6 @@ _CAUSES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """How rows get to a server.
-
-    Attributes:
-        pull: the server reads the source itself.
-        reason: why, for the plan; one clause, holds no secrets.
-        source: write the FROM clauses that run on the server with this one: a copy of the source
-            that knows the server's ways. The embedded engine keeps reading the original.
-        seconds: what finding out took.
-    """
-
-    pull: bool
-    reason: str
-    source: Source
-    seconds: float = 0.0
-
-
 def reach(
     server: Engine, source: Source, listing: Listing, encoding: Encoding | None, options: Options,
     *, oldest: str = "",
@@ -124,17 +109,14 @@ def reach(
     return Reach(False, why.text, source, time.monotonic() - started)
 
 
-def same_machine(server: Engine, host: str) -> bool:
-    """Whether the server shares this machine's CPU: a loopback address may also be a tunnel's end
-    or a container's, so it has to have our name, too."""
-    try:
-        near = ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        near = host == "localhost"
-    if not near:
-        return False
-    named = str(ask(server, "SELECT hostName()")[0][0])
-    return named.partition(".")[0] == socket.gethostname().partition(".")[0]
+def source_reader(session: Session, reach: Reach | None) -> tuple[Engine, Source]:
+    """Return which engine is asked about the source, and the source as it names the objects.
+
+    What a server pulls it can be asked about, too: the engine here is then not even started.
+    """
+    if reach is not None and reach.pull and session.source.made is None:
+        return session.source_engine, reach.source
+    return session.reader, session.source
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +128,8 @@ class _Why:
 
 
 def _as_server_reads(source: Pullable, version: str) -> Pullable:
-    numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
     pulled = copy.copy(source)
-    pulled.reader = Reader(bz2=True, exact=numbers >= EXACT, arrays=False)
+    pulled.reader = Reader(bz2=True, exact=version_numbers(version)[:2] >= EXACT, arrays=False)
     return pulled
 
 
@@ -311,3 +292,74 @@ def _folder(name: str) -> str:
 
 def _place(listing: Listing) -> str:
     return _folder(listing.uri(0)) if len(listing) > 1 else listing.uri(0)
+
+
+# --- rowfall-decode inside a server --------------------------------------------------------------
+
+# A program that does not answer must not hold up a plan; it does within milliseconds.
+PROGRAM_MS = 5_000
+
+
+def decoder_refused(server: Engine) -> str | None:
+    """Return why a server cannot run this version of rowfall-decode, as half a sentence."""
+    try:
+        said = _program_version(server, decoder.PROGRAM)
+    except RowfallError:
+        return f"the server has no {decoder.PROGRAM}"
+    if said != f"{decoder.PROGRAM} {__version__}":
+        return f"the server has {said or decoder.PROGRAM}, and this is {__version__}"
+    return None
+
+
+def program_refused(server: Engine, program: str) -> str | None:
+    """Return what a server says when it is to run a program; None when it can."""
+    try:
+        _program_version(server, program)
+    except RowfallError as error:
+        return error.message
+    return None
+
+
+def _program_version(server: Engine, program: str) -> str:
+    relation = f"executable({quote(f'{program} --version')}, 'LineAsString', 'line String', "
+    limits = f"SETTINGS check_exit_code = 1, command_read_timeout = {PROGRAM_MS})"
+    text = SqlText.of(f"SELECT line FROM {relation}{limits}")
+    return server.run(Statement(text, format="TabSeparatedRaw")).data.decode().strip()
+
+
+# --- the network to a server ---------------------------------------------------------------------
+
+# Bytes sent at first, 0.26 s of a network of 1 MB/s, and then, 0.07 s of one of 1 Gbit/s.
+FEW, MANY = 1 << 18, 8 << 20
+# By so much the statements themselves differ on a busy machine.
+NOISE_SECONDS = 0.1
+_INTO_NOTHING = SqlText.of("INSERT INTO FUNCTION null('data UInt64') FORMAT Native")
+# Rows of a block: as the decoder's, they are taken over as they are.
+_BLOCK_ROWS = 1 << 15
+
+
+def network_rate(server: Engine) -> float | None:
+    """Measure the bytes per second that get to a server, with a few inserts into nothing.
+
+    None where its user may not try that.
+    """
+    with contextlib.suppress(RowfallError):
+        # A statement's own time, and that of a new connection.
+        least = min(_send_seconds(server, 0) for _ in range(2))
+        taken = _send_seconds(server, FEW) - least
+        if taken > NOISE_SECONDS:
+            return FEW / taken
+        taken = _send_seconds(server, MANY) - least
+        if taken < 3 * NOISE_SECONDS:
+            taken = min(taken, _send_seconds(server, MANY) - least)
+        return MANY / max(taken, 1e-3)
+    return None
+
+
+def _send_seconds(server: Engine, size: int) -> float:
+    """Return the seconds until the server has got ``size`` bytes and has said so."""
+    # Nothing on the way can make less of them.
+    block = b"\x01\x80\x80\x02\x04data\x06UInt64" + os.urandom(8 * _BLOCK_ROWS)
+    started = time.monotonic()
+    server.run(Statement(_INTO_NOTHING), body=[block] * (size // (8 * _BLOCK_ROWS)))
+    return time.monotonic() - started

@@ -1,13 +1,11 @@
-"""Everything that is open during one load: source, target, writers, ledger."""
+"""What is open during one load: source, target, the engines that store rows, ledger."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from rowfall.cluster.open import OpenCluster, Writer
-from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core import sql
 from rowfall.core.events import Listener
 from rowfall.core.listing import Listing
@@ -16,31 +14,24 @@ from rowfall.core.options import Options
 from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger, target_key
-from rowfall.plan.reach import Reach
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Session", "Writer"]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Session:
-    """One request with everything that had to be opened for it.
+    """One request with everything that was opened for it.
 
     Attributes:
-        engine: stores the rows; of a cluster, the node that keeps the journal. ``reader`` reads
-            the source from here; the same when embedded.
-        writers: every engine that stores rows; ``engine`` is that of the first.
-        shards: the cluster that they are of, None where there is none.
-        sharding_key: which of them a row belongs on, None where any will do.
-        scout: looks at the source where servers read it; of a cluster, one that is reached from
-            here (see :attr:`rowfall.cluster.open.OpenCluster.scout`), otherwise ``engine``.
-        home: the table whose columns count when it exists: the target, or its shadow.
-        cpu_before: :attr:`cpu_here` when the plan was made.
-        how: whether a server reads the source itself, and why; None for the embedded engine.
+        listing: what the source held when it was opened.
+        declared: the encoding by options and file names, None for generators; what the data says
+            besides is in :class:`rowfall.plan.facts.LoadFacts`.
+        reader: the embedded engine that reads the source here; for an embedded target it is the
+            only writer's engine, too.
+        writers: every engine that stores rows; the first one keeps the journal.
+        shards: the cluster that the writers are of, None where there is none.
     """
 
     sources: tuple[str, ...]
@@ -49,40 +40,38 @@ class Session:
     source: Source
     target: Target
     listing: Listing
-    encoding: Encoding | None
-    engine: Engine
+    declared: Encoding | None
     reader: Embedded
+    writers: tuple[Writer, ...]
     ledger: Ledger | None
     emit: Listener
-    home: str = ""
-    how: Reach | None = None
-    cpu_before: float = 0.0
-    writers: tuple[Writer, ...] = ()
     shards: OpenCluster | None = None
-    sharding_key: ShardingKey | None = None
-    scout: Engine = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.writers = self.writers or (Writer(0, "", self.engine, self.target),)
-        self.scout = self.shards.scout if self.shards else self.engine
 
     @property
-    def into(self) -> str:
-        if self.target.table:
-            # Two Distributed tables over one local table are two names of the same rows.
-            return target_key(self.local.database, self.local.table)
-        return target_key(self.target.text)
+    def engine(self) -> Engine:
+        """The first writer's engine."""
+        return self.writers[0].engine
 
     @property
-    def local(self) -> Target:
-        """The target as it is on ``engine``: of a cluster, the first shard's own table."""
+    def first_target(self) -> Target:
+        """The target as it is on the first writer: of a cluster, its local table."""
         return self.writers[0].target
 
     @property
-    def far(self) -> str:
-        """Which node gets statements, but no rows from here; "" when all of them get both."""
-        far = [w for w in self.writers if w.engine.rows_refused is not None]
-        return f"{far[0].place} {far[0].engine.rows_refused}" if far else ""
+    def source_engine(self) -> Engine:
+        """The engine that is asked about the source where servers read it.
+
+        Of a cluster, the oldest of the nodes that are reached from here: such questions hold keys.
+        """
+        return self.shards.scout if self.shards else self.engine
+
+    @property
+    def target_key(self) -> str:
+        """The ledger's key of the target table."""
+        if self.target.table:
+            # Two Distributed tables over one local table are two names of the same rows.
+            return target_key(self.first_target.database, self.first_target.table)
+        return target_key(self.target.text)
 
     @property
     def all_rows(self) -> str:
@@ -98,15 +87,10 @@ class Session:
         return f"{self.target.database}.{self.target.table}" if self.target.table else ""
 
     @property
-    def cpu_here(self) -> float:
-        """CPU seconds of this process and of the engine that reads here."""
-        return self.reader.cpu_seconds() + time.process_time()
-
-    @property
-    def puller(self) -> Source:
-        """The source as the engine that stores has to name it, where it reads it itself."""
-        return self.how.source if self.how is not None and self.how.pull else self.source
-
-    @property
     def remote(self) -> bool:
+        """The source is read over the network."""
         return self.sources[0].startswith(("s3://", "gs://", "az://", "http://", "https://"))
+
+    def cpu_seconds_here(self) -> float:
+        """Return the CPU seconds used so far by this process and the engine that reads here."""
+        return self.reader.cpu_seconds() + time.process_time()

@@ -88,8 +88,10 @@ class Shape:
     decoded: bool = False
 
 
-def tune(facts: Facts, shape: Shape, chosen: dict[str, str | int | float]) -> tuple[Setting, ...]:
-    """Settings of every INSERT; ``chosen`` (``--set``) wins.
+def compute_settings(
+    facts: Facts, shape: Shape, chosen: dict[str, str | int | float]
+) -> tuple[Setting, ...]:
+    """Return the settings of every INSERT; ``chosen`` (``--set``) wins.
 
     Raises:
         UsageError: memory too small, or a chosen setting that this engine does not know.

@@ -1,146 +1,168 @@
-"""The plan of a session: schema, what has landed before, who reads and who parses."""
+"""The survey: every question that is asked before a load. Its answers are what a plan is made of.
+
+Nothing is decided here but what need not be asked; nothing is written.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core import sql
-from rowfall.core.errors import DataError, RowfallError, TargetError, UsageError
+from rowfall.core.errors import DataError, RowfallError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing
-from rowfall.core.model import Plan, Schema, Statement
-from rowfall.core.sqltext import SqlText
-from rowfall.engines.ask import ask, asker, read_rows, table_uuid
+from rowfall.core.model import PUSH, Encoding, Kind, Schema, Statement
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.engines.ask import ask, asker, table_uuid
 from rowfall.engines.codes import DATA_CODES
 from rowfall.engines.machine import usable_cores
-from rowfall.ledger import Ledger
 from rowfall.ledger.journal import Journal
-from rowfall.plan import attempts, building, link, pieces, planner, sharding
-from rowfall.plan.inputs import Inputs, WriterFacts
-from rowfall.plan.parsing import choose, presort, reads_exactly
-from rowfall.plan.session import Session
+from rowfall.plan import attempts, decoder, pieces, transport
+from rowfall.plan.facts import (
+    ExistingTable,
+    LoadFacts,
+    Reach,
+    ShardingFacts,
+    TargetFacts,
+    WriterFacts,
+)
+from rowfall.plan.planner import check_clauses, chosen_settings
+from rowfall.plan.reach import decoder_refused, network_rate, reach, source_reader
+from rowfall.plan.session import Session, Writer
+from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.schema import data_errors, infer
+from rowfall.sources.base import Addressed
 from rowfall.targets import views
 from rowfall.targets.base import Publish
 
+# What a Distributed table takes for a key when it inserts (StorageDistributed::createSelector).
+_INTEGER = re.compile(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
 
-def plan_session(session: Session, known: Collection[str] | None = None) -> tuple[Plan, set[int]]:
-    """The plan, and the indexes of splits that have landed before.
+
+def survey(session: Session, known: Collection[str] | None = None, table: str = "") -> LoadFacts:
+    """Ask everything that a plan depends on.
 
     Args:
-        known: ids of landed splits; None to ask ledger and journal.
-    """
-    planner.check_clauses(session.options)
-    _check_settings(session)
-    schema = _schema(session)
-    if known is None:
-        known = landed_ids(session)
-    fed: tuple[str, ...] = ()
-    if session.target.table and schema.exists and not session.options.direct:
-        database, table = session.local.database, session.local.table
-        fed = views.discover(asker(session.engine), database, table).names
-    parsing = choose(session, schema)
-    session.how = parsing.how
-    _check_streams(session)
-    cutting = pieces.cut(session, schema, known, fed, parsing.engine)
-    session.listing = cutting.listing
-    landed: set[int] = set()
-    if known and session.ledger is not None:
-        splits = session.listing.splits(session.into)
-        landed = {i for i, split in enumerate(splits) if split.id in known}
-        if len(known) > len(landed) and not session.options.force:
-            _warn_of_new_versions(session, session.ledger, landed)
-    if landed and session.target.caps.publish is Publish.RENAME:
-        landed -= _missing_files(session)
-    pulls = session.how is None or session.how.pull
-    inputs = Inputs(
-        source=session.puller,
-        target=session.target,
-        listing=session.listing,
-        encoding=session.encoding,
-        schema=schema,
-        facts=session.engine.facts,
-        options=session.options,
-        landed=frozenset(landed),
-        remote=session.remote,
-        placement=_placement(session),
-        delivery="pull" if pulls else "push",
-        why=session.how.reason if session.how else "",
-        views=fed,
-        undecoded=parsing.engine,
-        sorted_by=presort(session, schema, parsing.engine),
-        exact=reads_exactly(session),
-        writers=_writer_facts(session),
-        home=session.local.table,
-        ddl=_cluster_ddl(session, schema),
-        cutting=cutting.notes,
-        cores_here=usable_cores(),
-        link=link.look(session),
-    )
-    unbuilt = building.choose(session, inputs)
-    delivery = inputs.delivery if unbuilt else "build"
-    inputs = replace(inputs, unbuilt=unbuilt, delivery=delivery)
-    made = planner.make_plan(sharding.spread(session, inputs) if session.sharding_key else inputs)
-    session.cpu_before = session.cpu_here
-    return made, landed
-
-
-def _check_streams(session: Session) -> None:
-    """Rows that are read here go straight to each node.
+        known: ids of splits that have landed; None to ask ledger and journal.
+        table: on the first writer, the table whose columns the rows have to fit; "" for the
+            target's own. ``--replace`` names the one that it fills in its place.
 
     Raises:
-        TargetError: one of them is only reached by way of another server.
+        UsageError: options that contradict each other, the source or the target.
+        TargetError: the table does not fit the source, or rows cannot be brought to it.
+        SourceError: the source cannot be read.
     """
-    if session.how is not None and not session.how.pull and session.far:
-        raise TargetError(
-            f"the rows have to be sent from here ({session.how.reason}), and "
-            f"{session.far}, which passes no rows on",
-            hint="Let the servers read the source, or load from where all of them are reached.",
-        )
+    options = session.options
+    check_clauses(options)
+    _check_settings(session)
+    reached = _ask_reach(session)
+    listed = _ask_table(session, table or session.first_target.table)
+    encoding, schema = _ask_schema(session, reached, _columns(session, listed))
+    if known is None:
+        known = landed_ids(session)
+    facts = LoadFacts(
+        source=session.source,
+        target=session.target,
+        listing=session.listing,
+        encoding=encoding,
+        schema=schema,
+        writers=_ask_writers(session, encoding),
+        table=TargetFacts(
+            session.first_target.table, listed, _ask_views(session, schema), _ddl(session, schema)
+        ),
+        reach=reached,
+        sharding=_ask_sharding(session, schema),
+        remote=session.remote,
+        cores_here=usable_cores(),
+        program=decoder.program(),
+    )
+    facts = _ask_decoders(session, facts)
+    delivery, parser = transport.choose_reading(facts, options)
+    if delivery.value == PUSH:
+        facts = _ask_links(session, facts)
+    cutting = pieces.cut(session, facts, parser, known)
+    facts = replace(facts, listing=cutting.listing, ranges=cutting.notes)
+    return replace(facts, landed=_landed(session, facts, known))
 
 
-def _placement(session: Session) -> str:
-    if session.shards is not None:
-        return "shards"
-    return "server" if session.target.server else "embedded"
-
-
-def _writer_facts(session: Session) -> tuple[WriterFacts, ...]:
-    if session.shards is None:
-        return ()
-    return tuple(WriterFacts(w.shard, w.place, w.engine.facts) for w in session.writers)
-
-
-def _cluster_ddl(session: Session, schema: Schema) -> str:
-    if session.shards is None:
-        return ""
-    return ";\n".join(ddl.on_cluster for ddl in session.shards.missing(schema, session.options))
+# --- what has landed -----------------------------------------------------------------------------
 
 
 def landed_ids(session: Session) -> set[str]:
-    """Ids of the splits that the target holds, as far as ledger and journal know."""
+    """Return the ids of the splits that the target holds, as far as ledger and journal know."""
     if not session.target.caps.remembers:
         return set()
-    known = session.ledger.landed(session.into) if session.ledger is not None else set()
-    if session.target.server is None:
+    known = session.ledger.landed(session.target_key) if session.ledger is not None else set()
+    if not session.engine.shared:
         return known
-    uuid = table_uuid(session.engine, session.local.database, session.local.table)
-    journal = Journal(session.engine, session.local.database, uuid)
+    database = session.first_target.database
+    uuid = table_uuid(session.engine, database, session.first_target.table)
     if not uuid:
         return set()
+    journal = Journal(session.engine, database, uuid)
     if not journal.there():
         return known
     # The journal knows what other machines have landed and forgotten, too.
     return (known | journal.landed_ids()) - journal.forgotten_ids()
 
 
+def _landed(session: Session, facts: LoadFacts, known: Collection[str]) -> frozenset[int]:
+    """Return the indexes of the listing that are in the target already."""
+    if not known or session.ledger is None:
+        return frozenset()
+    splits = facts.listing.splits(session.target_key)
+    landed = {i for i, split in enumerate(splits) if split.id in known}
+    if len(known) > len(landed) and not session.options.force:
+        _warn_of_new_versions(session, facts.listing, landed)
+    if landed and session.target.caps.publish is Publish.RENAME:
+        landed -= _missing_files(session, facts)
+    return frozenset(landed)
+
+
+def _missing_files(session: Session, facts: LoadFacts) -> set[int]:
+    """Return the pieces of exported files that somebody has removed: they are written again."""
+    missing: set[int] = set()
+    bounds = attempts.file_bounds(len(facts.listing), session.options.files or 1)
+    for number, (start, stop) in enumerate(bounds):
+        if not Path(session.target.staging_name("", number, facts.encoding)).exists():
+            missing.update(range(start, stop))
+    return missing
+
+
+def _warn_of_new_versions(session: Session, listing: Listing, landed: set[int]) -> None:
+    """Warn of objects overwritten since they landed: they are other splits, added to the old."""
+    if session.ledger is None:
+        return
+    known, key = session.ledger.landed_uris(session.target_key), session.target_key
+    again = [
+        s.name for i, s in enumerate(listing.splits(key)) if i not in landed and s.name in known
+    ]
+    if again:
+        some = ", ".join(again[:3]) + (f" and {len(again) - 3:,} more" if len(again) > 3 else "")
+        session.emit(
+            Note(
+                "warning",
+                f"changed since an earlier version of it was loaded: {some}; "
+                "the rows of the new version are added, the old ones stay",
+            )
+        )
+
+
+# --- engines -------------------------------------------------------------------------------------
+
+
 def _check_settings(session: Session) -> None:
-    """A value of --set that the engine does not take is said before anything is created."""
-    chosen = planner.chosen_settings(session.options.set)
+    """Check that the engine takes the values of ``--set``, before anything is created.
+
+    Raises:
+        UsageError: it does not.
+    """
+    chosen = chosen_settings(session.options.set)
     known = {name: value for name, value in chosen.items() if name in session.engine.facts.settings}
     if not known:
         return
@@ -154,60 +176,197 @@ def _check_settings(session: Session) -> None:
         ) from None
 
 
-def _missing_files(session: Session) -> set[int]:
-    """Pieces of exported files that somebody has removed since: they are written again."""
-    missing: set[int] = set()
-    bounds = attempts.file_bounds(len(session.listing), session.options.files or 1)
-    for number, (start, stop) in enumerate(bounds):
-        if not Path(session.target.staging_name("", number, session.encoding)).exists():
-            missing.update(range(start, stop))
-    return missing
+def _ask_reach(session: Session) -> Reach | None:
+    """Ask what servers can read of the source; None where the embedded engine stores the rows."""
+    if session.engine.kind == "embedded":
+        return None
+    # FROM clauses that the oldest node understands in full are safe on all of them.
+    oldest = min((w.engine.facts for w in session.writers), key=lambda facts: facts.release)
+    return reach(
+        session.source_engine, session.source, session.listing, session.declared, session.options,
+        oldest=oldest.version,
+    )  # fmt: skip
 
 
-def _warn_of_new_versions(session: Session, ledger: Ledger, landed: set[int]) -> None:
-    """An object that was overwritten since it landed is another split: its rows come on top."""
-    known = ledger.landed_uris(session.into)
-    again = [s.name for i, s in enumerate(session.listing.splits(session.into))
-             if i not in landed and s.name in known]  # fmt: skip
-    if again:
-        some = ", ".join(again[:3]) + (f" and {len(again) - 3:,} more" if len(again) > 3 else "")
-        session.emit(
-            Note(
-                "warning",
-                f"changed since an earlier version of it was loaded: {some}; "
-                "the rows of the new version are added, the old ones stay",
-            )
+def _ask_writers(session: Session, encoding: Encoding | None) -> tuple[WriterFacts, ...]:
+    """Describe the engines that store rows."""
+    text = encoding is not None and encoding.kind is not Kind.TYPED
+
+    def one(writer: Writer) -> WriterFacts:
+        engine = writer.engine
+        server = engine.kind == "server"
+        exact = not (server and text) or _reads_exactly(writer)
+        return WriterFacts(
+            engine.facts, engine.kind, writer.shard, writer.node, engine.rows_refused,
+            exact_floats=exact,
+        )  # fmt: skip
+
+    return tuple(map(one, session.writers))
+
+
+def _reads_exactly(writer: Writer) -> bool:
+    """Ask whether the engine takes floats of text exactly: 24.10, for one, does not."""
+    probe = Statement(SqlText.of(FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV")
+    try:
+        return writer.engine.run(probe).data == b"1\n"
+    except RowfallError:  # a right is missing that a load needs, too
+        return False
+
+
+def _ask_decoders(session: Session, facts: LoadFacts) -> LoadFacts:
+    """Ask where rowfall-decode can run, as far as that matters: a server has to start it."""
+    options, reached = session.options, facts.reach
+    if options.decoder == "never" or reached is None or not reached.pull:
+        return facts
+    if transport.unparsed(facts) is not None:
+        return facts
+    writers = list(facts.writers)
+    if isinstance(reached.source, Addressed):
+        for number, writer in enumerate(session.writers):
+            why = decoder_refused(writer.engine)
+            writers[number] = replace(writers[number], no_decoder=why)
+            if why is not None:
+                break
+        else:
+            return replace(facts, writers=tuple(writers))
+    if facts.program is not None:
+        writers[0] = replace(writers[0], near=session.engine.same_machine())
+    return replace(facts, writers=tuple(writers))
+
+
+def _ask_links(session: Session, facts: LoadFacts) -> LoadFacts:
+    """Measure the network to servers that rows are pushed to, where compression depends on it."""
+    if not transport.measures_link(session.options):
+        return facts
+    near = [writer.engine.same_machine() for writer in session.writers]
+    rates = [
+        None if here else network_rate(writer.engine)
+        for writer, here in zip(session.writers, near, strict=True)
+    ]
+    writers = tuple(
+        replace(known, near=here, rate=rate)
+        for known, here, rate in zip(facts.writers, near, rates, strict=True)
+    )
+    return replace(facts, writers=writers)
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def _ask_table(session: Session, name: str) -> ExistingTable | None:
+    """Ask the first writer for a table's definition; None where it has none."""
+    if not session.target.table:
+        return None
+    database = session.first_target.database
+    at = sql.table_is(database, name)
+    rows = ask(
+        session.engine,
+        "SELECT create_table_query, engine_full, sorting_key, "
+        "(SELECT groupArray((name, type, default_kind)) FROM (SELECT name, type, default_kind "
+        f"FROM system.columns WHERE {at} ORDER BY position)) "
+        f"FROM system.tables WHERE database = {quote(database)} AND name = {quote(name)}",
+    )
+    if not rows:
+        return None
+    create, engine, key, columns = rows[0]
+    return ExistingTable(create, engine, key, tuple((n, t, kind) for n, t, kind in columns))
+
+
+def _columns(session: Session, table: ExistingTable | None) -> list[list[Any]] | None:
+    """Return (name, type, default_kind) of the table's columns; None where no node has it."""
+    if session.target.table and session.shards is not None:
+        like = session.shards.tables.like
+        if like is not None:  # on some node, not only the first
+            return [list(column) for column in like.columns]
+    return [list(column) for column in table.columns] or None if table else None
+
+
+def _ask_views(session: Session, schema: Schema) -> tuple[str, ...]:
+    """Ask for the materialized views that read what is inserted."""
+    if not session.target.table or not schema.exists or session.options.direct:
+        return ()
+    target = session.first_target
+    return views.discover(asker(session.engine), target.database, target.table).names
+
+
+def _ddl(session: Session, schema: Schema) -> str:
+    """Return what makes the tables of a cluster; "" where there is no cluster, or nothing to do."""
+    if session.shards is None:
+        return ""
+    missing = session.shards.missing(schema, session.options)
+    return ";\n".join(ddl.on_cluster for ddl in missing)
+
+
+def _ask_sharding(session: Session, schema: Schema) -> ShardingFacts | None:
+    """Ask which rows belong on which shard; None where any will do.
+
+    Raises:
+        UsageError: the key is none; or options contradict the tables.
+        TargetError: the nodes do not agree on it, or one that it needs is away.
+    """
+    shards = session.shards
+    key = shards.sharding_key(session.options) if shards is not None else None
+    if shards is None or key is None:
+        return None
+    doubled = shards.cluster.replicated and not shards.cluster.internal_replication
+    return ShardingFacts(key, _refused_key(session, schema, key), doubled)
+
+
+def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | None:
+    """Return why the key of an existing table cannot be computed from what is loaded.
+
+    Raises:
+        UsageError: a Distributed table could not have this key.
+    """
+    values = ", ".join(
+        f"defaultValueOfTypeName({quote(c.type)}) AS {sql.name(c.name)}" for c in schema.columns
+    )
+    try:
+        ((kind,),) = ask(
+            session.engine, f"SELECT toTypeName({key.expression}) FROM (SELECT {values})"
         )
+    except RowfallError as error:
+        if schema.exists:
+            return f"{key.expression} cannot be told from the columns that are loaded"
+        raise UsageError(
+            f"--shard-key {key.expression} does not fit the table: {error.message}",
+            hint="Write an expression of its columns, like cityHash64(name).",
+        ) from None
+    if _INTEGER.fullmatch(str(kind)):
+        return None
+    raise UsageError(
+        f"the sharding key {key.expression} is a {kind}, and shards are told by whole numbers",
+        hint=f"Take a hash of it: --shard-key 'cityHash64({key.expression})'.",
+    )
 
 
-def _schema(session: Session) -> Schema:
-    """The existing table's columns, the generator's own, or what the data says."""
+# --- the data ------------------------------------------------------------------------------------
 
-    # What a server pulls it can look at, too: the engine here is then not even started.
-    pulls = session.how is not None and session.how.pull and session.source.made is None
-    engine, source = (session.scout, session.puller) if pulls else (session.reader, session.source)
+
+def _ask_schema(
+    session: Session, reached: Reach | None, existing: Sequence[Sequence[Any]] | None
+) -> tuple[Encoding | None, Schema]:
+    """Return how the source is encoded and what its columns are: those of the existing table, the
+    generator's own, or what the data says."""
+    engine, source = source_reader(session, reached)
 
     def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
-        fixed = {"output_format_json_quote_64bit_integers": 0}
-        known = engine.facts.settings
-        values = {k: v for k, v in {**settings, **fixed}.items() if not known or k in known}
-        statement = Statement(text, values, format="JSONCompactEachRow")
-        return read_rows(engine.run(statement).data)
+        return engine.ask(text, settings)
 
-    listing, existing = session.listing, _existing(session)
+    listing = session.listing
     while True:
         try:
-            session.encoding, schema = infer.schema_for(
-                source, listing, session.encoding, session.options, asks, existing
+            return infer.schema_for(
+                source, listing, session.declared, session.options, asks, existing
             )
-            return schema
         except RowfallError as error:
             listing = _without_broken(listing, error)
 
 
 def _without_broken(listing: Listing, error: RowfallError) -> Listing:
-    """The listing for another sample without the object that cannot be read: its split will fail
-    with a reason of its own, and the others land.
+    """Return the listing for another sample, without the object that cannot be read.
+
+    Its split will fail with a reason of its own, and the others land.
 
     Raises:
         RowfallError: ``error``, in better words where it is about the only object.
@@ -228,18 +387,3 @@ def _without_broken(listing: Listing, error: RowfallError) -> Listing:
     if not 0 < len(rest) < len(listing):
         raise said from None
     return rest
-
-
-def _existing(session: Session) -> list[list[Any]] | None:
-    """Rows of system.columns of the target table, None when it does not exist."""
-    if not session.target.table:
-        return None
-    shards = session.shards
-    if shards is not None and shards.tables.like is not None:  # on some node, not only the first
-        return [list(column) for column in shards.tables.like.columns]
-    where = sql.table_is(session.local.database, session.home)
-    rows = ask(
-        session.engine,
-        f"SELECT name, type, default_kind FROM system.columns WHERE {where} ORDER BY position",
-    )
-    return rows or None

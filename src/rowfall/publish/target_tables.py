@@ -41,9 +41,9 @@ class Homes:
         """They are what stands there now."""
         for writer in self._session.writers:
             self._own[writer.number] = self._uuid(writer)
-            if writer.place:
+            if writer.node:
                 self._ledger.set_table(self._key(writer), self._own[writer.number])
-        self._ledger.set_table(self._session.into, self.first)
+        self._ledger.set_table(self._session.target_key, self.first)
 
     def check(self, writer: Writer) -> None:
         """Rows are only made visible in the table that the load began with: what has landed in it
@@ -66,7 +66,7 @@ class Homes:
         same: list[Writer] = []
         other: list[Writer] = []
         for writer in self._session.writers:
-            known = self._ledger.table_uuid(self._key(writer)) if writer.place else None
+            known = self._ledger.table_uuid(self._key(writer)) if writer.node else None
             if known:
                 (same if self._uuid(writer) == known else other).append(writer)
         if same and other:
@@ -78,7 +78,7 @@ class Homes:
 
     def text(self, writer: Writer) -> str:
         """The table of a writer for people."""
-        place = f" on {writer.place}" if writer.place else ""
+        place = f" on {writer.node}" if writer.node else ""
         return f"{writer.target.database}.{writer.target.table}{place}"
 
     def _uuid(self, writer: Writer) -> str:
@@ -86,7 +86,7 @@ class Homes:
 
     def _key(self, writer: Writer) -> str:
         """The ledger's key of one node's table."""
-        return target_key(self._session.into, writer.place)
+        return target_key(self._session.target_key, writer.node)
 
     # --- what is bound for them ---------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class Homes:
             Whether it had one that is gone.
         """
         session, ledger = self._session, self._ledger
-        uuid = table_uuid(session.engine, session.local.database, name)
+        uuid = table_uuid(session.engine, session.first_target.database, name)
         if uuid and session.target.server is not None:
             self._rescue_all(uuid, key, name)
         known = ledger.table_uuid(key)
@@ -111,7 +111,7 @@ class Homes:
             if old.there():
                 self.rescuers(old).table_gone()
         forgotten = ledger.set_table(key, uuid)
-        if forgotten and key == session.into:
+        if forgotten and key == session.target_key:
             session.emit(
                 Note("info", f"{session.table_text} was dropped since the last load: "
                              f"loading {units.counted(forgotten, 'split')} again")
@@ -138,7 +138,7 @@ class Homes:
         shards = session.shards
         shard_of = {node.address: node.shard for node in shards.cluster.nodes} if shards else {}
         return Journal(
-            session.engine, session.local.database, uuid, self._load_id, self._salt, shard_of
+            session.engine, session.first_target.database, uuid, self._load_id, self._salt, shard_of
         )
 
     def rescuers(self, journal: Journal, check: Callable[[Writer], None] | None = None) -> Rescuers:
@@ -147,7 +147,7 @@ class Homes:
         Args:
             check: raises TargetError when a writer's table has another one in its place.
         """
-        session, ledger, database = self._session, self._ledger, self._session.local.database
+        session, ledger, database = self._session, self._ledger, self._session.first_target.database
         check = check or self.check
 
         def more(place: str) -> Rescue | None:
@@ -164,7 +164,7 @@ class Homes:
             return Rescue(engine, ledger, journal, database, session.emit, place, own)
 
         return Rescuers(journal, [
-            Rescue(writer.engine, ledger, journal, database, session.emit, writer.place,
+            Rescue(writer.engine, ledger, journal, database, session.emit, writer.node,
                    partial(check, writer))
             for writer in session.writers
         ], more)  # fmt: skip

@@ -12,10 +12,12 @@ from rich.text import Text
 
 from rowfall.core import units
 from rowfall.core.listing import Listing
-from rowfall.core.model import Kind, Plan, Setting
+from rowfall.core.model import ENGINE, Kind, Plan, Setting, Transport
+from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.report.layout import WIDTH, facts, grid, render, wrap
 
 PLAN_VERSION = 1
+DECODER = "rowfall-decode"
 _DELIVERIES = {
     "pull": "the engine that stores the rows reads the source itself",
     "push": "rows are read here and sent to the target",
@@ -32,14 +34,16 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
     Splits are listed only when asked for: there may be a million. The engine's list of known
     settings is left out.
     """
-    listing = plan.listing
+    listing, transport = plan.listing, plan.transport
+    decodes, builds = transport.parser.value != ENGINE, transport.parts.value != ENGINE
+    keyed = transport.sharding.value in (FILTER, DISTRIBUTED)
     document: dict[str, Any] = {
         "rowfall_plan": PLAN_VERSION,
         "source": plan.source,
         "target": plan.target,
         "database": plan.database,
         "table": plan.table,
-        "delivery": plan.delivery,
+        "delivery": transport.delivery.value,
         "placement": plan.placement,
         "promise": plan.promise,
         "encoding": None if plan.encoding is None else asdict(plan.encoding),
@@ -63,19 +67,19 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         },
         "example": plan.example,
         "landed": plan.landed,
-        "why": plan.why,
-        "streams": plan.streams,
-        "decoder": plan.decoder,
-        "why_decoder": plan.why_decoder,
-        "sorted_by": list(plan.sorted_by),
-        "why_unbuilt": plan.why_unbuilt,
-        "compress": plan.compress,
-        "why_compress": plan.why_compress,
+        "why": "" if plan.placement == "embedded" else transport.delivery.reason,
+        "streams": transport.streams,
+        "decoder": DECODER if decodes else ENGINE,
+        "why_decoder": "" if decodes else transport.parser.reason,
+        "sorted_by": list(transport.sorted_by),
+        "why_unbuilt": "" if builds else transport.parts.reason,
+        "compress": transport.compression.value,
+        "why_compress": transport.compression.reason if transport.compression.value else "",
         "views": list(plan.views),
-        "writers": [asdict(writer) for writer in plan.writers],
-        "spread": plan.spread,
-        "why_spread": plan.why_spread,
-        "cutting": list(plan.cutting),
+        "writers": [asdict(writer) for writer in plan.writers if writer.shard],
+        "spread": transport.sharding.value if keyed else "",
+        "why_spread": transport.sharding.reason if keyed else "",
+        "cutting": list(transport.ranges),
     }
     if every_split:
         splits = listing.splits(_into(plan))
@@ -131,7 +135,7 @@ def _source(plan: Plan) -> RenderableType:
             ("splits", _split_summary(listing)),
             ("landed", f"{units.exact(plan.landed)} of them are loaded already and are left out"
              if plan.landed else ""),
-            *(("ranges", note) for note in plan.cutting),
+            *(("ranges", note) for note in plan.transport.ranges),
             ("attempts", _attempts(plan)),
         ]
     )  # fmt: skip
@@ -177,7 +181,9 @@ def _every_split(listing: Listing) -> list[RenderableType]:
 
 
 def _target(plan: Plan) -> RenderableType:
-    delivery = f"{plan.delivery}: {_DELIVERIES.get(plan.delivery, '')}".removesuffix(": ")
+    transport = plan.transport
+    delivery = f"{transport.delivery.value}: {_DELIVERIES[transport.delivery.value]}"
+    keyed = transport.sharding.value in (FILTER, DISTRIBUTED)
     machine = (
         f"{plan.placement}, ClickHouse {plan.facts.version}, {plan.facts.cores} cores, "
         f"{units.memory(plan.facts.memory)} to use"
@@ -187,11 +193,11 @@ def _target(plan: Plan) -> RenderableType:
             ("to", plan.target),
             ("runs", machine),
             ("delivery", delivery),
-            *([("because", plan.why)] if plan.why else []),
-            *([("streams", f"{plan.streams} at once")] if plan.streams else []),
+            *([("because", transport.delivery.reason)] if plan.placement != "embedded" else []),
+            *([("streams", f"{transport.streams} at once")] if transport.streams else []),
             *_parser(plan),
-            *([("blocks", _packed(plan))] if plan.compress else []),
-            *([("by key", plan.why_spread)] if plan.why_spread else []),
+            *([("blocks", _packed(transport))] if transport.compression.value else []),
+            *([("by key", transport.sharding.reason)] if keyed else []),
             *([("views", ", ".join(plan.views))] if plan.views else []),
             ("promise", plan.promise),
         ]
@@ -201,7 +207,7 @@ def _target(plan: Plan) -> RenderableType:
 def _shards(plan: Plan) -> list[RenderableType]:
     """What each shard is given, and on what."""
     rows: list[tuple[str, ...]] = []
-    for writer in plan.writers:
+    for writer in plan.writers if plan.placement == "shards" else ():
         share = "nothing is left for it"
         if writer.splits:
             size = "" if writer.bytes is None else f" {units.size(writer.bytes)}"
@@ -218,19 +224,21 @@ def _parser(plan: Plan) -> list[tuple[str, str]]:
     """Who parses text; nothing for formats that nobody parses."""
     if plan.encoding is None or plan.encoding.kind not in (Kind.TEXT, Kind.JSON):
         return []
-    if plan.why_decoder:
-        return [("parser", f"the engine's: {plan.why_decoder}")]
-    order = f", blocks sorted by {', '.join(plan.sorted_by)}" if plan.sorted_by else ""
-    lines = [("parser", plan.decoder + order)]
-    if plan.placement == "embedded" and plan.table and plan.why_unbuilt:
-        lines.append(("parts", f"the engine's: {plan.why_unbuilt}"))
+    transport = plan.transport
+    if transport.parser.value == ENGINE:
+        return [("parser", f"the engine's: {transport.parser.reason}")]
+    names = ", ".join(transport.sorted_by)
+    lines = [("parser", DECODER + (f", blocks sorted by {names}" if names else ""))]
+    if plan.placement == "embedded" and plan.table and transport.parts.value == ENGINE:
+        lines.append(("parts", f"the engine's: {transport.parts.reason}"))
     return lines
 
 
-def _packed(plan: Plan) -> str:
-    """How blocks are sent."""
-    how = "not compressed" if plan.compress == "none" else f"compressed with {plan.compress}"
-    return f"{how}: {plan.why_compress}"
+def _packed(transport: Transport) -> str:
+    """Return how blocks are sent."""
+    method = transport.compression.value
+    how = "not compressed" if method == "none" else f"compressed with {method}"
+    return f"{how}: {transport.compression.reason}"
 
 
 def _table(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:

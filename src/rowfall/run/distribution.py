@@ -37,7 +37,7 @@ def distribution(
         tally = tallies[at]
         cpu, memory, requests, received, busy = _logged(writers[at], load_id, seconds)
         return ShardReport(
-            shards[at], writers[at].place, tally.rows, tally.landed, tally.stored, tally.written,
+            shards[at], writers[at].node, tally.rows, tally.landed, tally.stored, tally.written,
             tally.parts, round(busy, 3), round(cpu, 3), memory, requests, received,
         )  # fmt: skip
 

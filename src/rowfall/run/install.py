@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.events import silent
 from rowfall.core.options import Options
-from rowfall.plan import decoder, parsing
-from rowfall.plan.reach import same_machine
+from rowfall.plan import decoder
+from rowfall.plan.reach import decoder_refused, program_refused
 from rowfall.run.session import connect, shards_of
 from rowfall.targets.base import Target
 
@@ -82,16 +82,16 @@ def _install(server: Server, host: str, text: str, folder: str, program: str) ->
     """Args: text: the server for people. See :func:`install`."""
     folder = folder or _folder(server, text)
     path = Path(folder) / decoder.PROGRAM
-    if not parsing.obstacle_inside(server):
+    if decoder_refused(server) is None:
         return Installed(str(path), changed=False)
-    if not same_machine(server, host) or not os.access(folder, os.W_OK):
+    if not server.same_machine() or not os.access(folder, os.W_OK):
         raise TargetError(
             f"{folder} of {text} cannot be written from here",
             hint=f"Copy {program} there as an administrator, for each server of a cluster, and "
             "make it executable for the server's user; then run this again to check it.",
         )
     _copy(program, path)
-    why = parsing.obstacle_inside(server)
+    why = decoder_refused(server)
     if why:
         raise TargetError(
             f"{path} was written, but {why} that it can run",
@@ -103,7 +103,7 @@ def _install(server: Server, host: str, text: str, folder: str, program: str) ->
 
 def _folder(server: Server, text: str) -> str:
     """The server's ``user_scripts_path``: only its error about a missing program tells."""
-    said = parsing.refusal_inside(server, "rowfall-is-not-there")
+    said = program_refused(server, "rowfall-is-not-there") or ""
     match = _FOLDER.search(said)
     if match is None:
         raise TargetError(

@@ -21,15 +21,17 @@ from rowfall.core.events import Listener, LoadEnded, LoadStarted, Note
 from rowfall.core.model import Plan
 from rowfall.core.options import FILTER
 from rowfall.core.results import Report
-from rowfall.deliver.route import deliver
+from rowfall.deliver.route import open_delivery
 from rowfall.deliver.watch import Together
 from rowfall.engines.ask import asker, table_uuid
 from rowfall.engines.codes import GONE
 from rowfall.ledger import Ledger, target_key
 from rowfall.ledger.journal import Journal
 from rowfall.ledger.leases import Leases, NoLeases
+from rowfall.plan.facts import LoadFacts
+from rowfall.plan.planner import make_plan
 from rowfall.plan.session import Session, Writer
-from rowfall.plan.survey import landed_ids, plan_session
+from rowfall.plan.survey import landed_ids, survey
 from rowfall.publish.pressure import Pressure, Waited
 from rowfall.publish.publisher import Staged
 from rowfall.publish.reconcile import reconcile
@@ -74,14 +76,14 @@ class Load:
         options = session.options
         self._gathers = bool(session.target.table) and (options.atomic or options.replace)
         # Where attempts are published: the target, or the shadow of this load.
-        self.into = target_key(session.into, load_id) if self._gathers else session.into
+        self.into = target_key(session.target_key, load_id) if self._gathers else session.target_key
         self._shadow = Shadow(
             session.engine,
             ledger,
             session.target.database,
             session.target.table,
             load_id,
-            session.into,
+            session.target_key,
             self.into,
         )
         self._pressures = [Pressure(writer.engine, session.emit) for writer in session.writers]
@@ -89,6 +91,8 @@ class Load:
         self._whole: Journal | None = None
         # --replace that a stopped run has brought to its end but for the report.
         self._swapped = False
+        # Where rows gather: the target's table, or the shadow.
+        self._table = session.first_target.table
         self._homes = Homes(session, ledger, load_id, load_id if options.force else "")
 
     def run(self) -> Report:
@@ -108,10 +112,13 @@ class Load:
     def _run(self) -> Report:
         session, ledger = self.session, self.ledger
         self._settle_past()
-        made, landed = plan_session(session, self._known())
+        session = self.session  # as it was settled
+        facts = survey(session, self._known(), self._table)
+        made, landed = make_plan(facts, session.options), facts.landed
+        cpu_here = session.cpu_seconds_here()
         session.emit(
             LoadStarted(
-                self.load_id, made.source, made.target, session.table_text, len(session.listing),
+                self.load_id, made.source, made.target, session.table_text, len(made.listing),
                 len(landed), _todo_bytes(made), _todo_rows(made),
             )
         )  # fmt: skip
@@ -120,12 +127,12 @@ class Load:
         twins = self._create(made)
         _check_files(session, made)
         todo = (i for g in made.groups for i in g.indexes)
-        ledger.add_splits(self.load_id, session.listing.splits(session.into, todo))
+        ledger.add_splits(self.load_id, made.listing.splits(session.target_key, todo))
         with ExitStack() as stack:
             for journal in (self._claims, self._whole):
                 if isinstance(journal, Journal):
                     stack.enter_context(journal)  # renews its lease
-            return self._execute(made, twins, len(landed))
+            return self._execute(facts, made, twins, len(landed), cpu_here)
 
     # --- before -------------------------------------------------------------------------------
 
@@ -141,10 +148,13 @@ class Load:
         if session.options.replace:
             self._swapped = self._shadow.swapped() and self._all_landed()
             if not self._swapped:
-                session.home = self._shadow.name
+                self._table = self._shadow.name
         elif not ledger.landed(self.into):
-            drop_own_empty_table(session, ledger, self.load_id)
-        if self._homes.settle(session.into, session.local.table) and session.options.atomic:
+            self.session = session = drop_own_empty_table(session, ledger, self.load_id)
+        if (
+            self._homes.settle(session.target_key, session.first_target.table)
+            and session.options.atomic
+        ):
             self._shadow.drop()  # made like a table that is gone
         if self._gathers:
             # Only now: the target's journal may say that the shadow's rows are there.
@@ -152,8 +162,8 @@ class Load:
             self._homes.settle(self.into, self._shadow.name)
 
     def _all_landed(self) -> bool:
-        landed = self.ledger.landed(self.session.into)
-        return all(s.id in landed for s in self.session.listing.splits(self.session.into))
+        landed = self.ledger.landed(self.session.target_key)
+        return all(s.id in landed for s in self.session.listing.splits(self.session.target_key))
 
     def _known(self) -> set[str]:
         """Ids of splits that need not be loaded again."""
@@ -162,7 +172,7 @@ class Load:
             return ledger.landed_by(self.load_id)
         if not session.target.caps.remembers:
             return set()
-        gathered = ledger.landed(session.into if self._swapped else self.into)
+        gathered = ledger.landed(session.target_key if self._swapped else self.into)
         if session.options.replace:
             return gathered
         return landed_ids(session) | gathered
@@ -172,7 +182,7 @@ class Load:
     def _create(self, made: Plan) -> list[Twins | None]:
         """Make what is missing: table, shadow, journal. Returns how each writer stages attempts."""
         session = self.session
-        create(session, self.ledger, self.load_id, made)
+        create(session, self.ledger, self.load_id, made, self._table)
         if not session.target.table:
             return [None]
         if not session.options.replace:
@@ -191,9 +201,7 @@ class Load:
         if session.options.direct:
             facts = staging.lookup(asks, [(database, table)]).get((database, table))
         else:
-            facts = staging.facts(
-                asks, database, session.home if session.options.replace else table
-            )
+            facts = staging.facts(asks, database, self._table if session.options.replace else table)
         if facts is None:
             raise dropped(self._homes.text(writer))
         if session.options.direct:
@@ -213,8 +221,8 @@ class Load:
 
     def _open_journals(self) -> None:
         """Which table the rows gather in, in the ledger; and the journals of a shared target."""
-        session, ledger, database = self.session, self.ledger, self.session.local.database
-        home = self._homes.first or table_uuid(session.engine, database, session.local.table)
+        session, ledger, database = self.session, self.ledger, self.session.first_target.database
+        home = self._homes.first or table_uuid(session.engine, database, session.first_target.table)
         if self._gathers and not self._swapped:
             home = table_uuid(session.engine, database, self._shadow.name)
             ledger.set_table(self.into, home)
@@ -226,16 +234,20 @@ class Load:
 
     # --- the load -----------------------------------------------------------------------------
 
-    def _execute(self, made: Plan, twins: Sequence[Twins | None], landed: int) -> Report:
+    def _execute(
+        self, facts: LoadFacts, made: Plan, twins: Sequence[Twins | None], landed: int,
+        cpu_here: float,
+    ) -> Report:  # fmt: skip
         session, options = self.session, self.session.options
         queue = WorkQueue(len(session.writers), self.ledger.attempts(self.load_id))
-        doctor = Doctor(session.source, made, session.reader, options, session.puller)
+        pulled = facts.source_for(made.transport)
+        doctor = Doctor(session.source, made, session.reader, options, pulled)
         progress = Together(session.emit)
         each = [
-            self._means(made, writer, own, doctor, progress.part(writer.number))
+            self._means(facts, made, writer, own, doctor, progress.part(writer.number))
             for writer, own in zip(session.writers, twins, strict=True)
         ]
-        if made.spread:
+        if facts.sharding is not None:
             places = tuple(
                 Place(means, own) for means, own in zip(each, twins, strict=True) if own is not None
             )
@@ -246,30 +258,31 @@ class Load:
                 verify=options.verify, overwrite=options.replace or options.force,
             )
             # What all shards read at the same time, one executor looks after.
-            for means in (each[:1] if made.spread == FILTER else each)
+            for means in (each[:1] if made.transport.sharding.value == FILTER else each)
         ]  # fmt: skip
         executor, tallies = executors[0], [e.tally for e in executors]
         start, cpu = time.monotonic(), session.engine.cpu_seconds()
         outcome, problem, waited = "done", None, None
         if not any(g.indexes for g in made.groups):
-            one = len(session.listing) == 1
-            what = "the split has" if one else f"all {len(session.listing):,} splits have"
+            one = len(made.listing) == 1
+            what = "the split has" if one else f"all {len(made.listing):,} splits have"
             again = f"--force loads {'it' if one else 'them'} again"
             executor.note("info", f"nothing to load: {what} landed before ({again})")
         try:
-            fill(queue, made, session.into)
+            fill(queue, made, session.target_key)
             run_all(executors, queue)
             tally = total(tallies)
             if tally.failures:
                 outcome = "partial" if tally.landed or landed else "failed"
-            self._show(executor, twins[0], bool(tally.failures))
+            self._show(executor, made, twins[0], bool(tally.failures))
             waited = self._wait()
         except RowfallError as error:
             outcome = "interrupted" if isinstance(error, Interrupted) else "failed"
             problem = error
         report = make_report(
             session, made, tallies, load_id=self.load_id, begun=self.begun, outcome=outcome,
-            seconds=time.monotonic() - start, cpu_before=cpu, waited=waited,
+            seconds=time.monotonic() - start, cpu_before=cpu, cpu_here_before=cpu_here,
+            waited=waited,
         )  # fmt: skip
         self.ledger.end(self.load_id, outcome, summary.to_json(report))
         session.emit(LoadEnded(self.load_id, outcome))
@@ -277,21 +290,28 @@ class Load:
             raise problem
         tally = total(tallies)
         if tally.checksum is not None and tally.landed:
-            compare_staged(session, made, tally.checksum, tally.landed_ids, self.load_id)
+            compare_staged(session, facts, made, tally.checksum, tally.landed_ids, self.load_id)
         return report
 
     def _means(
-        self, made: Plan, writer: Writer, twins: Twins | None, doctor: Doctor, emit: Listener
+        self,
+        facts: LoadFacts,
+        made: Plan,
+        writer: Writer,
+        twins: Twins | None,
+        doctor: Doctor,
+        emit: Listener,
     ) -> Means:
         session = self.session
-        settings = made.writers[writer.number].settings if made.writers else made.settings
+        settings = made.writers[writer.number].settings
         return Means(
             engine=writer.engine, source=session.source, target=writer.target, ledger=self.ledger,
-            claims=self._claims, delivery=deliver(session, made, writer), doctor=doctor,
-            twins=twins, into=self.into, identity=session.into, settings=settings, emit=emit,
+            claims=self._claims, delivery=open_delivery(session, facts, made, writer),
+            doctor=doctor, twins=twins, into=self.into, identity=session.target_key,
+            settings=settings, emit=emit,
             allowed=self._allowed(), rescue=self._rescuer(self._claims),
             calm=lambda staged: self._calm(writer, staged),
-            check=lambda: self._homes.check(writer), writer=writer.number, place=writer.place,
+            check=lambda: self._homes.check(writer), writer=writer.number, place=writer.node,
             shard=writer.shard,
         )  # fmt: skip
 
@@ -310,7 +330,7 @@ class Load:
         if self.session.target.server is not None:
             self._pressures[writer.number].calm(staged.moves, staged.parts)
 
-    def _show(self, executor: Executor, twins: Twins | None, failures: bool) -> None:
+    def _show(self, executor: Executor, made: Plan, twins: Twins | None, failures: bool) -> None:
         """Make a gathered load visible, if all of it is there."""
         if not self._gathers or twins is None:
             return
@@ -324,17 +344,19 @@ class Load:
             if not self._swapped:
                 self._shadow.swap()
         elif gathered:
-            self._gather(executor, twins, gathered)
+            self._gather(executor, made, twins, gathered)
         else:
             self._shadow.drop()  # a stopped run had made everything visible
 
-    def _gather(self, executor: Executor, twins: Twins, gathered: set[str]) -> None:
+    def _gather(self, executor: Executor, made: Plan, twins: Twins, gathered: set[str]) -> None:
         session = self.session
-        splits = [s for s in session.listing.splits(session.into) if s.id in gathered]
+        splits = [s for s in made.listing.splits(session.target_key) if s.id in gathered]
         attempt = f"{self.load_id}_whole{self.ledger.attempts(self.load_id) + 1}"
         claims: Leases = self._whole or NoLeases()
         # Before the claim: after a crash the next run's attempt must have another name.
-        self.ledger.attempt_started(attempt, self.load_id, self._shadow.name, session.into, splits)
+        self.ledger.attempt_started(
+            attempt, self.load_id, self._shadow.name, session.target_key, splits
+        )
         claim = claims.lease(attempt, splits)
         if not claim.whole:
             claims.release(attempt)
@@ -392,7 +414,7 @@ def _check_files(session: Session, made: Plan) -> None:
     ):
         return
     for number, group in enumerate(made.groups):
-        final = Path(session.target.staging_name("", number, session.encoding))
+        final = Path(session.target.staging_name("", number, made.encoding))
         if group.indexes and final.exists():
             raise TargetError(
                 f"the file {final} is there already",

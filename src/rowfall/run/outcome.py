@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError
-from rowfall.core.model import Plan
+from rowfall.core.model import PUSH, Plan
 from rowfall.core.results import Report, ShardReport
 from rowfall.core.version import __version__
 from rowfall.engines.ask import ask
@@ -34,7 +34,7 @@ class _Costs:
 def _shards(
     session: Session, made: Plan, tallies: Sequence[Tally], load_id: str, seconds: float
 ) -> tuple[ShardReport, ...]:
-    if not made.writers:
+    if made.placement != "shards":
         return ()
     numbers = [writer.shard for writer in made.writers]
     return distribution(
@@ -43,19 +43,29 @@ def _shards(
 
 
 def _costs(
-    session: Session, made: Plan, tally: Tally, load_id: str, seconds: float, cpu: float
+    session: Session,
+    made: Plan,
+    tally: Tally,
+    load_id: str,
+    seconds: float,
+    cpu: float,
+    cpu_here: float,
 ) -> _Costs:
-    """Args: cpu: what the engine itself has seen."""
+    """Args: cpu: what the engine itself has seen. cpu_here: what was used on this machine."""
     _, peak = session.engine.resident()
     if session.target.server is None:
         return _Costs(cpu + tally.helper_seconds, 0.0, peak)
     here = 0.0
-    if made.delivery == "push":
-        here = max(0.0, session.cpu_here - session.cpu_before) + tally.helper_seconds
+    if _pushes(made):
+        here = cpu_here + tally.helper_seconds
     logged = summary.server_costs(session.engine, load_id, seconds, len(set(tally.query_ids)))
     if logged is not None:  # without the right to flush the log, its last lines may be missing
         return _Costs(max(cpu, logged[0]), here, max(peak, logged[1]))
     return _Costs(cpu if seconds > LONG_SECONDS else 0.0, here, peak)
+
+
+def _pushes(made: Plan) -> bool:
+    return made.transport.delivery.value == PUSH
 
 
 def _limit(
@@ -68,11 +78,11 @@ def _limit(
 ) -> str:
     """Args: waited: seconds without a core of what decodes beside the engine."""
     if session.target.server is not None and not shares:
-        here = costs.here if made.delivery == "push" else None
+        here = costs.here if _pushes(made) else None
         cores = sum(writer.engine.facts.cores for writer in session.writers)
         return summary.limited_on_server(costs.cpu, seconds, cores, here, session.reader.cores)
     most = max((len(g.indexes) for g in made.groups), default=1)
-    made_here = session.encoding is None
+    made_here = made.encoding is None
     return summary.limited_by(
         shares, costs.cpu, seconds, session.engine.facts.cores, remote=session.remote,
         objects=made.facts.cores if made_here else most * made.lanes,
@@ -90,10 +100,12 @@ def make_report(
     outcome: str,
     seconds: float,
     cpu_before: float,
+    cpu_here_before: float,
     waited: Waited | None,
 ) -> Report:
     """The :class:`rowfall.core.results.Report` of one run that took ``seconds``."""
     tally = total(tallies)
+    cpu_here = max(0.0, session.cpu_seconds_here() - cpu_here_before)
     alive = outcome in ("done", "partial", "failed")
     # Less than at the beginning: the engine died and its successor counts from zero.
     cpu = max(0.0, session.engine.cpu_seconds() - cpu_before)
@@ -101,11 +113,11 @@ def make_report(
     shares: dict[str, float] = {}
     shards = _shards(session, made, tallies, load_id, seconds) if alive else ()
     if shards:
-        here = max(0.0, session.cpu_here - session.cpu_before) if made.delivery == "push" else 0.0
+        here = cpu_here if _pushes(made) else 0.0
         costs = _Costs(sum(s.cpu_seconds for s in shards), here, max(s.peak_memory for s in shards))
     elif alive and tally.rows:
         own = tally.query_ids if session.target.server else ()
-        costs = _costs(session, made, tally, load_id, seconds, cpu)
+        costs = _costs(session, made, tally, load_id, seconds, cpu, cpu_here)
         writing = tally.writing_seconds
         built = {"read": tally.helper_seconds - writing, "insert": writing} if writing else {}
         shares = summary.phases(session.engine, tally.publish_seconds, own, built)
@@ -129,7 +141,7 @@ def make_report(
         target=made.target,
         table=session.table_text,
         started=begun,
-        splits=len(session.listing),
+        splits=len(made.listing),
         splits_landed=tally.landed,
         splits_skipped=made.landed + tally.elsewhere,
         splits_failed=len(tally.failures),

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 RIGHTS = (ACCESS_DENIED, READONLY)
 
 
-def create(session: Session, ledger: Ledger, load_id: str, made: Plan) -> None:
+def create(session: Session, ledger: Ledger, load_id: str, made: Plan, table: str) -> None:
     """Make the target where it is missing, on all shards of a cluster.
+
+    Args:
+        table: that rows gather in: the target's, or its shadow.
 
     Raises:
         UsageError: the engine does not take its definition.
@@ -34,7 +37,7 @@ def create(session: Session, ledger: Ledger, load_id: str, made: Plan) -> None:
     if session.shards is not None:
         _on_cluster(session, session.shards, ledger, load_id, made)
         return
-    statements = () if made.schema.exists else target.create(made.schema, session.home)
+    statements = () if made.schema.exists else target.create(made.schema, table)
     if not statements:
         return
     ledger.step(load_id, "create", "started")

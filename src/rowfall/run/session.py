@@ -13,13 +13,11 @@ from rowfall.core.events import Listener
 from rowfall.core.masked import Secret
 from rowfall.core.options import FILTER, METHODS, Options
 from rowfall.core.units import parse_size
-from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.prestart import prestart
 from rowfall.ledger import Ledger
-from rowfall.plan.compression import WISHES
-from rowfall.plan.reach import reach
 from rowfall.plan.session import Session, Writer
+from rowfall.plan.transport import COMPRESSIONS
 from rowfall.sources import open_source
 from rowfall.targets import default_table, open_target, staging
 from rowfall.targets.base import ServerAt, Target
@@ -84,22 +82,14 @@ def open_session(
         if not dry or target.ledger_path.exists():
             ledger = Ledger(target.ledger_path)
             stack.callback(ledger.close)
-        writers: tuple[Writer, ...] = ()
-        sharding_key = None
+        writers: tuple[Writer, ...] = (Writer(0, "", server or reader, target),)
         if shards is not None:
-            sharding_key = shards.sharding_key(options)
+            shards.sharding_key(options)
             writers = shards.writers
-        engine: Engine = writers[0].engine if writers else server or reader
-        session = Session(
-            texts, to, options, source, target, listing, encoding, engine, reader,
-            ledger, emit, writers[0].target.table if writers else target.table, writers=writers,
-            shards=shards, sharding_key=sharding_key,
+        yield Session(
+            texts, to, options, source, target, listing, encoding, reader, writers, ledger, emit,
+            shards,
         )  # fmt: skip
-        if server is not None:
-            # FROM clauses that the oldest node understands in full are safe on all of them.
-            oldest = "" if shards is None else shards.oldest
-            session.how = reach(session.scout, source, listing, encoding, options, oldest=oldest)
-        yield session
 
 
 def shards_of(
@@ -211,8 +201,8 @@ def _check_choices(options: Options) -> None:
     for name in ("presort", "build"):
         if (wish := getattr(options, name)) not in ("auto", "on", "off"):
             raise UsageError(f"--{name} {wish} is not one of auto, on, off")
-    if options.compress not in WISHES:
-        raise UsageError(f"--compress {options.compress} is not one of {', '.join(WISHES)}")
+    if options.compress not in COMPRESSIONS:
+        raise UsageError(f"--compress {options.compress} is not one of {', '.join(COMPRESSIONS)}")
     if options.wait and not all(_WAIT.fullmatch(one) for one in options.wait.split(",")):
         raise UsageError(
             f"--wait {options.wait} is not something to wait for",

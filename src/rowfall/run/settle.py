@@ -33,7 +33,7 @@ def choose_load(session: Session, ledger: Ledger, active: Collection[str]) -> st
     # By absolute paths: rowfall resume knows the load again from any folder.
     sources = [os.path.abspath(s) if "://" not in s and s != "-" else s for s in session.sources]
     # A forced load is another one: it loads what the others have landed.
-    text = json.dumps([sorted(sources), session.into, session.options.force])
+    text = json.dumps([sorted(sources), session.target_key, session.options.force])
     request_print = hashlib.blake2b(
         text.encode("utf-8", "surrogateescape"), digest_size=16
     ).hexdigest()
@@ -54,7 +54,12 @@ def choose_load(session: Session, ledger: Ledger, active: Collection[str]) -> st
         return old.id
     load_id = random.token_hex(5)
     ledger.begin(
-        load_id, request_print, session.source.text, session.target.text, session.into, request
+        load_id,
+        request_print,
+        session.source.text,
+        session.target.text,
+        session.target_key,
+        request,
     )
     return load_id
 
@@ -88,23 +93,27 @@ def _difference(option: str, before: object, now: object) -> str:
     return f"{option} was {was}, now it is {'not given' if now is None else now}"
 
 
-def drop_own_empty_table(session: Session, ledger: Ledger, load_id: str) -> None:
-    """A table that a failed load made and left empty is made anew: its types may be wrong."""
-    database, table = session.local.database, session.local.table
+def drop_own_empty_table(session: Session, ledger: Ledger, load_id: str) -> Session:
+    """Drop a table that a failed load made and left empty: its types may be wrong.
+
+    Returns:
+        The session, with the tables as they are afterwards.
+    """
+    database, table = session.first_target.database, session.first_target.table
     shards = session.shards
     places: dict[str, Engine] = {"": session.engine}
     if shards is not None:
         if len(shards.cluster.up) < len(shards.cluster.nodes):
-            return  # a node that is away would keep its own
+            return session  # a node that is away would keep its own
         places = {node.address: shards.connect(node) for node in shards.cluster.nodes}
     shared = session.target.server is not None
     if not empty_tables.is_untouched(
         places, ledger, database, table, load_id=load_id, journal=shared
     ):
-        return
+        return session
     uuid = table_uuid(session.engine, database, table)
     for place, *name in empty_tables.in_order(places, ledger, database, table, uuid):
         places[place].run(Statement(staging.drop(*name)))
     if shards is not None:
-        session.shards = replace(shards, tables=shards.find_tables())
-        session.sharding_key = session.shards.sharding_key(session.options)
+        return replace(session, shards=replace(shards, tables=shards.find_tables()))
+    return session

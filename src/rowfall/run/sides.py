@@ -9,11 +9,12 @@ from typing import Any
 
 from rowfall.core import sql
 from rowfall.core.listing import Split
-from rowfall.core.model import Plan, Statement
+from rowfall.core.model import PUSH, Plan, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.ask import ask, read_rows
 from rowfall.engines.base import Engine
 from rowfall.plan import attempts
+from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session
 from rowfall.publish.publisher import checksum, row_hash
 
@@ -58,15 +59,15 @@ class Sides:
         made: its plan: how rows are read, and by whom.
     """
 
-    def __init__(self, session: Session, made: Plan) -> None:
-        self._session = session
+    def __init__(self, session: Session, facts: LoadFacts, made: Plan) -> None:
+        self._session, self._encoding = session, made.encoding
         self._columns = made.schema.columns
         # What a server has pulled it can read again; what was pushed only this machine can.
         listing = made.listing
         texts = any(map(listing.of_text, range(len(listing))))
-        pulled = made.delivery != "push" and not texts
-        self._reads: Engine = session.scout if pulled else session.reader
-        self._source = session.puller if pulled else session.source
+        pulled = made.transport.delivery.value != PUSH and not texts
+        self._reads: Engine = session.source_engine if pulled else session.reader
+        self._source = facts.source_for(made.transport) if pulled else session.source
         known = self._reads.facts.settings
         self._settings = {
             s.name: s.value
@@ -154,7 +155,7 @@ class Sides:
             f"AS {sql.name(c.name)}"
             for c in self._columns
         )
-        relation = self._source.relation(splits, self._session.encoding, structure)
+        relation = self._source.relation(splits, self._encoding, structure)
         return SqlText.of(f"(SELECT {typed} FROM ", relation, ")")
 
     def _grouped(self, splits: Sequence[Split], values: str) -> Iterator[list[SqlText]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rowfall.core.errors import UsageError, VerifyError
 from rowfall.core.events import Note
@@ -12,8 +12,10 @@ from rowfall.core.model import Plan
 from rowfall.core.results import Verification, VerifiedSplit
 from rowfall.engines.ask import asker
 from rowfall.ledger import Ledger
+from rowfall.plan.facts import LoadFacts
+from rowfall.plan.planner import make_plan
 from rowfall.plan.session import Session
-from rowfall.plan.survey import plan_session
+from rowfall.plan.survey import survey
 from rowfall.run.sides import MASK64, Sides
 from rowfall.targets import staging
 from rowfall.targets.base import Publish
@@ -32,9 +34,10 @@ def verify_table(session: Session, load_id: str) -> Verification:
             f"load {load_id} kept no table to compare",
             hint="Only loads into a table can be verified afterwards.",
         )
-    made, landed = plan_session(session)
-    splits = _splits(session, landed)
-    sides = Sides(session, made)
+    facts = survey(session)
+    made, landed = make_plan(facts, session.options), facts.landed
+    splits = _splits(session, made, landed)
+    sides = Sides(session, facts, made)
     source = sides.source(splits)
     obstacle = _obstacle(session, ledger, len(landed))
     if obstacle:
@@ -51,8 +54,8 @@ def verify_table(session: Session, load_id: str) -> Verification:
     return _verdict(load_id, splits, source, (rows, total), landed_rows, foreign, scope, start)
 
 
-def _splits(session: Session, indexes: set[int]) -> list[Split]:
-    return [session.listing.split(index, session.into) for index in sorted(indexes)]
+def _splits(session: Session, made: Plan, indexes: Collection[int]) -> list[Split]:
+    return [made.listing.split(index, session.target_key) for index in sorted(indexes)]
 
 
 def _sum(parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -62,10 +65,12 @@ def _sum(parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
 
 def _obstacle(session: Session, ledger: Ledger, landed: int) -> str:
     """Why the table as it is now says nothing about this load, "" if it does."""
-    others = len(ledger.landed(session.into)) - landed
+    others = len(ledger.landed(session.target_key)) - landed
     if others > 0:
         return f"the table also holds {others:,} splits of other loads or older versions"
-    found = staging.facts(asker(session.engine), session.local.database, session.home)
+    found = staging.facts(
+        asker(session.engine), session.first_target.database, session.first_target.table
+    )
     if found is not None and found.collapses:
         return f"{found.engine} makes fewer rows of them when it merges"
     if found is not None and "TTL" in found.create_query:
@@ -81,7 +86,7 @@ def _counted(
     known = {split.id: n for n, split in enumerate(splits)}
     landed: list[int | None] = [None] * len(splits)
     ok, total = True, 0
-    for rows, ids in ledger.landed_attempts(session.into):
+    for rows, ids in ledger.landed_attempts(session.target_key):
         own = [known[i] for i in ids if i in known]
         if len(own) < len(ids):
             continue  # of another load, or a version that is gone
@@ -125,7 +130,12 @@ def _verdict(
 
 
 def compare_staged(
-    session: Session, made: Plan, staged: tuple[int, int], landed: set[str], load_id: str
+    session: Session,
+    facts: LoadFacts,
+    made: Plan,
+    staged: tuple[int, int],
+    landed: set[str],
+    load_id: str,
 ) -> Verification:
     """Compare what the attempts of this run held in staging with their source, read again.
 
@@ -137,8 +147,8 @@ def compare_staged(
         VerifyError: they differ.
     """
     start = time.monotonic()
-    splits = [split for split in session.listing.splits(session.into) if split.id in landed]
-    source = Sides(session, made).source(splits)
+    splits = [split for split in made.listing.splits(session.target_key) if split.id in landed]
+    source = Sides(session, facts, made).source(splits)
     rows = [rows for rows, _ in source]
     found = _verdict(load_id, splits, source, staged, rows, 0, "the rows of this run", start)
     if not found.ok:

@@ -14,7 +14,7 @@ from rowfall.core.formats import find
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Facts, Kind, Schema
 from rowfall.core.sqltext import SqlText
-from rowfall.plan import bodies
+from rowfall.plan import bodies, statements, transport
 from rowfall.plan.bodies import Piece
 from rowfall.schema import records
 from rowfall.schema.codec import codec
@@ -35,8 +35,8 @@ def encoding(format: str, compression: str = "none") -> Encoding:
     return Encoding(format, compression, find(format).kind)
 
 
-def deliver(*splits: Split, how: Encoding | None = CSV, stream: bool = False) -> bodies.Delivery:
-    return bodies.deliver(splits, how, SCHEMA, stream=stream)
+def deliver(*splits: Split, how: Encoding | None = CSV, stream: bool = False) -> transport.SentAs:
+    return transport.sent_as(splits, how, SCHEMA, stream=stream)
 
 
 # --- which way -----------------------------------------------------------------------------------
@@ -87,8 +87,8 @@ def test_the_compression_of_mixed_files_is_told_by_their_names() -> None:
     mixed = encoding("CSVWithNames", "auto")
     found = deliver(split("/d/a.csv.gz"), split("/d/b.csv.zst"), how=mixed)
     assert [s.uri for s in found.raw] == ["/d/a.csv.gz"]
-    assert bodies.packing(split("/d/a.csv.gz"), mixed) == "gzip"
-    assert bodies.packing(split("/d/a.csv"), mixed) == "none"
+    assert transport.packing(split("/d/a.csv.gz"), mixed) == "gzip"
+    assert transport.packing(split("/d/a.csv"), mixed) == "none"
 
 
 def test_stdin_goes_on_as_it_comes() -> None:
@@ -97,19 +97,19 @@ def test_stdin_goes_on_as_it_comes() -> None:
 
 def test_a_statement_too_long_for_a_url_is_not_sent() -> None:
     columns = tuple(codec(f"column_{n}", f"column_{n}", "Int64", Kind.TEXT) for n in range(3_000))
-    found = bodies.deliver([split("/d/a")], CSV, Schema(columns), stream=False)
+    found = transport.sent_as([split("/d/a")], CSV, Schema(columns), stream=False)
     assert found.blocks
     assert "too many columns" in found.reason
 
 
 def test_statements_name_columns_and_read_types() -> None:
-    raw = str(bodies.raw_statement(SqlText.of("`d`.`s`"), CSV, SCHEMA))
+    raw = str(statements.insert_raw(SqlText.of("`d`.`s`"), CSV, SCHEMA))
     assert raw.startswith(
         "INSERT INTO `d`.`s` (`a`, `b`)\nSELECT accurateCast(`a`, 'Int64') AS `a`"
     )
     assert raw.endswith("\nFORMAT CSV")
     assert "FROM input('`a` String" in raw
-    blocks = str(bodies.blocks_statement(SqlText.of("`d`.`s`"), SCHEMA.columns))
+    blocks = str(statements.insert_sent_blocks(SqlText.of("`d`.`s`"), SCHEMA.columns))
     assert "input('`a` Int64, `b` String')\nFORMAT Native" in blocks
 
 

@@ -2,61 +2,84 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from rowfall.core.errors import UsageError
-from rowfall.core.model import Column, Facts, Listing, Schema
+from rowfall.core.listing import Listing
+from rowfall.core.model import Choice, Column, Encoding, Facts, Kind, Schema
 from rowfall.core.options import Options
-from rowfall.plan import compression
-from rowfall.plan.inputs import Inputs, Link
-from rowfall.targets.table import embedded
+from rowfall.plan.facts import LoadFacts, Reach, WriterFacts
+from rowfall.plan.transport import choose_transport
+from rowfall.targets import open_target
 from unit.plan.test_planner import CSV_GZ, Files
+
+FACTS = Facts("26.9.2.1", 8, 8 << 30)
+PARQUET = Encoding("Parquet", "none", Kind.TYPED)
 
 
 def choose(
-    link: Link | None, obstacle: str = "", *, cores: int = 1, wish: str = "auto"
-) -> tuple[str, str]:
-    source, options = Files([1]), Options(compress=wish)
-    target, schema = embedded(Path("/data"), "default", "t"), Schema((Column("a", "UInt32"),))
-    facts = Facts("26.9.2.1", 4, 8 << 30)
-    inputs = Inputs(
-        source, target, Listing(), CSV_GZ, schema, facts, options, cores_here=cores, link=link
-    )
-    return compression.choose(inputs, obstacle, 8)
+    *rates: float | None, near: bool = False, cores: int = 1, wish: str = "auto",
+    encoding: Encoding = PARQUET, todo: bool = True,
+) -> Choice:  # fmt: skip
+    """What is chosen for files that are read here and sent to servers with these links."""
+    source = Files([1, 2])
+    listing = source.listing()
+    facts = LoadFacts(
+        source, open_target("clickhouse://h/d", "t", Options()),
+        listing if todo else Listing(), encoding, Schema((Column("a", "UInt32"),)),
+        tuple(WriterFacts(FACTS, "server", near=near, rate=rate) for rate in rates),
+        reach=Reach(False, "it cannot", source), cores_here=cores,
+    )  # fmt: skip
+    return choose_transport(facts, Options(compress=wish, streams=8)).compression
 
 
 @pytest.mark.parametrize(
-    ("link", "cores", "chosen"),
+    ("rate", "cores", "chosen"),
     [
-        (Link(near=True), 1, "none"),
-        (Link(rate=118e6), 2, "lz4"),  # 1 Gbit/s
-        (Link(rate=118e6), 1, "none"),
-        (Link(rate=1.25e9), 8, "none"),
-        (Link(rate=0.9e9), 64, "lz4"),
-        (Link(rate=1.25e9), 64, "none"),  # no more than 8 streams
-        (Link(), 1, "lz4"),
+        (118e6, 2, "lz4"),  # 1 Gbit/s
+        (118e6, 1, "none"),
+        (1.25e9, 8, "none"),
+        (0.9e9, 64, "lz4"),
+        (1.25e9, 64, "none"),  # no more than 8 streams
+        (None, 1, "lz4"),
     ],
 )
-def test_the_slower_one_decides(link: Link, cores: int, chosen: str) -> None:
-    compress, why = choose(link, cores=cores)
-    assert compress == chosen
-    assert why
+def test_the_slower_one_decides(rate: float | None, cores: int, chosen: str) -> None:
+    found = choose(rate, cores=cores)
+    assert found.value == chosen
+    assert found.reason
+
+
+def test_on_this_machine_there_is_no_network() -> None:
+    assert choose(None, near=True) == Choice("none", "the server is on this machine")
+
+
+def test_the_slowest_of_several_servers_counts() -> None:
+    assert choose(1.25e9, 50e6).value == "lz4"
+    assert choose(1.25e9, None).value == "lz4"
 
 
 def test_the_reason_has_both_rates() -> None:
-    _, why = choose(Link(rate=118e6), cores=2)
-    assert why == "the network takes 118 MB/s, 2 cores make 230 MB/s of blocks"
+    reason = choose(118e6, cores=2).reason
+    assert reason == "the network takes 118 MB/s, 2 cores make 230 MB/s of blocks"
 
 
 @pytest.mark.parametrize("wish", ["lz4", "none"])
 def test_a_wish_counts(wish: str) -> None:
-    assert choose(None, wish=wish) == (wish, f"as asked for with --compress {wish}")
+    assert choose(None, wish=wish) == Choice(wish, f"as asked for with --compress {wish}")
 
 
 def test_there_may_be_no_blocks() -> None:
-    assert choose(None, "files go as they are") == ("", "")
-    assert choose(None, "files go as they are", wish="none") == ("", "")
-    with pytest.raises(UsageError, match="no blocks to compress: files go as they are"):
-        choose(None, "files go as they are", wish="lz4")
+    as_is = "files go as they are, the server unpacks and parses them"
+    one = Encoding("CSV", "gzip", CSV_GZ.kind)
+    assert choose(None, encoding=one, todo=False).value == ""
+    big = Files([50_000_000])
+    facts = LoadFacts(
+        big, open_target("clickhouse://h/d", "t", Options()), big.listing(), one,
+        Schema((Column("a", "UInt32"),)), (WriterFacts(FACTS, "server"),),
+        reach=Reach(False, "it cannot", big),
+    )  # fmt: skip
+    for wish in ("auto", "none"):
+        assert choose_transport(facts, Options(compress=wish)).compression == Choice("", as_is)
+    with pytest.raises(UsageError, match=f"no blocks to compress: {as_is}"):
+        choose_transport(facts, Options(compress="lz4"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,23 @@ from hypothesis import strategies as st
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
-from rowfall.core.model import Column, Encoding, Facts, Kind, Plan, Schema
+from rowfall.core.model import (
+    ENGINE,
+    HERE,
+    Choice,
+    Column,
+    Encoding,
+    Facts,
+    Kind,
+    Plan,
+    Schema,
+)
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.plan import attempts
-from rowfall.plan.inputs import Inputs, WriterFacts
+from rowfall.plan.facts import LoadFacts, WriterFacts
 from rowfall.plan.planner import chosen_settings, make_plan
-from rowfall.plan.settings import Shape, lower, tune
+from rowfall.plan.settings import Shape, compute_settings, lower
+from rowfall.plan.transport import count_streams
 from rowfall.targets.export import Export
 from rowfall.targets.table import embedded
 
@@ -77,9 +86,10 @@ def plan_of(
         if export
         else embedded(Path("/data"), "default", "t")
     )
-    return make_plan(
-        Inputs(source, target, source.listing(), CSV_GZ, schema, facts, options, landed)
+    known = LoadFacts(
+        source, target, source.listing(), CSV_GZ, schema, (WriterFacts(facts),), landed=landed
     )
+    return make_plan(known, options)
 
 
 @settings(max_examples=60, deadline=None)
@@ -186,7 +196,7 @@ class TestSettings:
         shape = Shape(
             4, 42_500_000, 520.0, 1, columns, Encoding(format, "none", kind), remote=False
         )
-        made = {s.name: s.value for s in tune(Facts("26.9", 2, memory), shape, {})}
+        made = {s.name: s.value for s in compute_settings(Facts("26.9", 2, memory), shape, {})}
         assert (made["max_threads"], made["max_insert_threads"]) == (readers, writers)
         assert 8 << 20 <= int(made["min_insert_block_size_bytes"]) <= most
 
@@ -194,7 +204,7 @@ class TestSettings:
         columns = tuple(Column(f"c{n}", "Nullable(UInt64)") for n in range(60))
         encoding = Encoding("Parquet", "none", Kind.TYPED)
         shape = Shape(4, 42_500_000, 520.0, 1, columns, encoding, remote=False)
-        settings = tune(Facts("26.9", 2, 8 << 30), shape, {})
+        settings = compute_settings(Facts("26.9", 2, 8 << 30), shape, {})
         made = {s.name: int(s.value) for s in settings if str(s.value).isdigit()}
         read = made["input_format_parquet_max_block_size"]
         assert read > 400_000
@@ -261,10 +271,11 @@ def test_a_plan_shows_the_ddl_only_when_it_will_run() -> None:
 def test_connections_of_all_shards_share_this_machine(
     shards: int, cores_here: int, undecoded: str, streams: int
 ) -> None:
-    inputs = Inputs(
-        Files([1]), embedded(Path("/data"), "default", "t"), Listing(), CSV_GZ, SCHEMA, FACTS,
-        Options(), undecoded=undecoded, cores_here=cores_here,
-        writers=tuple(WriterFacts(n, f"n{n}:9000", FACTS) for n in range(shards)),
+    facts = LoadFacts(
+        Files([1]), embedded(Path("/data"), "default", "t"), Listing(), CSV_GZ, SCHEMA,
+        tuple(WriterFacts(FACTS, "server", n, f"n{n}:9000") for n in range(shards)),
+        cores_here=cores_here,
     )  # fmt: skip
-    assert attempts.streams(inputs) == streams
-    assert attempts.streams(replace(inputs, options=Options(streams=5))) == 5
+    parser = Choice(ENGINE, undecoded) if undecoded else Choice(HERE, "it can")
+    assert count_streams(facts, Options(), parser) == streams
+    assert count_streams(facts, Options(streams=5), parser) == 5

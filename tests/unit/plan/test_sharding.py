@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from rowfall.cluster.sharding_keys import ShardingKey, is_free
 from rowfall.core.listing import Listing
-from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
+from rowfall.core.model import ENGINE, Choice, Column, Encoding, Facts, Kind, Schema
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.parallel import on_all
-from rowfall.plan.inputs import Inputs, WriterFacts
+from rowfall.plan.facts import LoadFacts, Reach, ShardingFacts, WriterFacts
 from rowfall.plan.planner import make_plan
-from rowfall.plan.sharding import costs
+from rowfall.plan.transport import sharding_costs
 from rowfall.sources import open_source
 from rowfall.targets import open_target
 
@@ -60,17 +60,21 @@ def test_keys_that_change_between_readings(key: str, fickle: bool) -> None:
     assert not is_free(key)
 
 
-def an_input(shards: int, encoding: Encoding, row: int, decoded: bool = False) -> Inputs:
+def facts_of(shards: int, encoding: Encoding, row: int) -> LoadFacts:
     listing = Listing()
     for number in range(40):
         listing.add(f"s3://b/{number}", "etag", 10_000_000)
     columns = tuple(Column(f"c{n}", "UInt64", "") for n in range(row // 8))
-    return Inputs(
-        open_source(("generate://trips?rows=9",), Options()),
-        open_target("null:", "t", Options()), listing, encoding, Schema(columns), FACTS, Options(),
-        undecoded="" if decoded else "--decoder never",
-        writers=tuple(WriterFacts(n, f"n{n}:9000", FACTS) for n in range(shards)),
+    source = open_source(("generate://trips?rows=9",), Options())
+    return LoadFacts(
+        source, open_target("clickhouse://h/d?cluster=c", "t", Options()), listing, encoding,
+        Schema(columns),
+        tuple(WriterFacts(FACTS, "server", n + 1, f"n{n}:9000") for n in range(shards)),
+        reach=Reach(True, "it can", source),
     )  # fmt: skip
+
+
+ENGINE_PARSES = Choice(ENGINE, "--decoder never")
 
 
 GZ, PARQUET = Encoding("CSV", "gzip", Kind.TEXT), Encoding("Parquet", "none", Kind.TYPED)
@@ -78,7 +82,9 @@ GZ, PARQUET = Encoding("CSV", "gzip", Kind.TEXT), Encoding("Parquet", "none", Ki
 
 @pytest.mark.parametrize("shards", [2, 4, 16])
 def test_reading_text_on_each_shard_is_dearer_than_sending(shards: int) -> None:
-    found = costs(an_input(shards, GZ, 24), range(40), [1 / shards] * shards)
+    found = sharding_costs(
+        facts_of(shards, GZ, 24), ENGINE_PARSES, range(40), [1 / shards] * shards
+    )
     assert found is not None
     assert found.cheaper == DISTRIBUTED
     assert found.filtered == pytest.approx(shards * found.read)
@@ -88,28 +94,32 @@ def test_reading_text_on_each_shard_is_dearer_than_sending(shards: int) -> None:
 
 def test_reading_on_each_shard_is_cheaper_where_one_has_nearly_all_rows() -> None:
     """With weights 99 to 1 the second shard would send on what it reads: half of all."""
-    found = costs(an_input(2, GZ, 24), range(40), [0.99, 0.01])
+    found = sharding_costs(facts_of(2, GZ, 24), ENGINE_PARSES, range(40), [0.99, 0.01])
     assert found is not None
     assert found.away == pytest.approx(0.5)
 
 
 def test_a_size_that_is_not_known_has_no_costs() -> None:
-    inputs = an_input(2, GZ, 24)
     listing = Listing()
     listing.add("kafka://x", "", None)
-    assert costs(replace(inputs, listing=listing), range(1), [0.5, 0.5]) is None
+    facts = replace(facts_of(2, GZ, 24), listing=listing)
+    assert sharding_costs(facts, ENGINE_PARSES, range(1), [0.5, 0.5]) is None
 
 
 def test_filter_gives_all_files_to_all_shards(tmp_path: Path) -> None:
     for number in range(40):
         (tmp_path / f"{number:02}.parquet").write_bytes(b"PAR1")
     source = open_source((f"{tmp_path}/*.parquet",), Options())
-    inputs = replace(an_input(3, PARQUET, 24), source=source, listing=source.listing())
-    plan = make_plan(replace(inputs, spread=FILTER, only="id % 3 = 0"))
+    facts = replace(
+        facts_of(3, PARQUET, 24), source=source, listing=source.listing(),
+        reach=Reach(True, "it can", source),
+        sharding=ShardingFacts(ShardingKey("c", "id", (1, 1, 1))),
+    )  # fmt: skip
+    plan = make_plan(facts, Options(method=FILTER))
     assert {group.writer for group in plan.groups} == {0}
     assert [writer.splits for writer in plan.writers] == [40] * 3
-    assert "WHERE id % 3 = 0" in plan.example
-    plan = make_plan(replace(inputs, spread=DISTRIBUTED))
+    assert "WHERE reinterpretAsUInt64(id) % 3 = 0" in plan.example
+    plan = make_plan(facts, Options(method=DISTRIBUTED))
     assert sum(writer.splits for writer in plan.writers) == 40
     assert "distributed_foreground_insert" in {s.name for s in plan.settings}
 

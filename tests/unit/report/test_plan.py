@@ -11,6 +11,9 @@ from typing import Any
 from rowfall.core import results, sql
 from rowfall.core.listing import Listing
 from rowfall.core.model import (
+    ENGINE,
+    PULL,
+    Choice,
     Column,
     Encoding,
     Facts,
@@ -21,6 +24,7 @@ from rowfall.core.model import (
     PlannedWriter,
     Schema,
     Setting,
+    Transport,
 )
 from rowfall.core.options import Options
 from rowfall.core.results import Report
@@ -40,6 +44,11 @@ SCHEMA = Schema(
     order_by="trip_id",
     notes=(("ORDER BY", "trip_id rises with the file"),),
 )
+TRANSPORT = Transport(
+    Choice(PULL, "the only engine"), Choice(ENGINE, "--decoder never"), Choice(PULL, "the same"),
+    Choice("unsorted", "the engine parses"), Choice(ENGINE, "the engine parses"),
+    Choice("", "no rows are sent"), Choice("any", "one writer"),
+)  # fmt: skip
 SQL = "INSERT INTO t (`trip_id`, `fare`)\nSELECT a, b\nFROM s3('s3://bucket/000.csv.gz', 'CSV')"
 
 
@@ -56,8 +65,8 @@ def a_plan(schema: Schema = SCHEMA) -> Plan:
         target="./rowfall-data",
         database="default",
         table="trips",
-        delivery="pull",
         placement="embedded",
+        transport=TRANSPORT,
         promise="Every row lands exactly once.",
         encoding=Encoding("CSVWithNames", "gzip", Kind.TEXT),
         schema=schema,
@@ -69,6 +78,7 @@ def a_plan(schema: Schema = SCHEMA) -> Plan:
         forecast=Forecast(100_000_000, 12.2, 3 << 30, 112, ("Parts stay few.",)),
         facts=Facts("26.9.2.1", 8, 16 << 30, frozenset({"max_threads"})),
         example=SQL,
+        writers=(a_writer(0),),
     )
 
 
@@ -80,7 +90,7 @@ def a_writer(shard: int) -> PlannedWriter:
 
 
 def test_plan_of_a_cluster_says_what_each_shard_is_given() -> None:
-    text = plan_text(replace(a_plan(), writers=(a_writer(1), a_writer(2))))
+    text = plan_text(replace(a_plan(), placement="shards", writers=(a_writer(1), a_writer(2))))
     assert "shard 2  10.0.0.2:9000  50 splits 2.10 GB, 5 attempts" in text
     assert max(map(len, text.split("\n"))) <= 80
 
@@ -163,7 +173,11 @@ def test_plan_fits_eighty_columns() -> None:
 def test_plan_json_has_the_fields_of_the_plan() -> None:
     document = json.loads(json.dumps(plan_document(a_plan())))
     assert document.pop("rowfall_plan") == 1
-    assert list(document) == [f.name for f in fields(Plan)]
+    transport = {
+        "delivery", "why", "streams", "decoder", "why_decoder", "sorted_by", "why_unbuilt",
+        "compress", "why_compress", "spread", "why_spread", "cutting",
+    }  # fmt: skip
+    assert set(document) == {f.name for f in fields(Plan)} - {"transport"} | transport
     assert document["listing"] == {"splits": 100, "bytes": 4_200_000_000, "rows": None}
     assert "settings" not in document["facts"]
     everything = json.loads(json.dumps(plan_document(a_plan(), every_split=True)))

@@ -18,11 +18,11 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.push.streams import LOOK_SECONDS, Blocks, File, Stdin, Stream, opened
-from rowfall.engines.base import Tick
+from rowfall.engines.base import Engine, Tick
 from rowfall.engines.embedded import Embedded
-from rowfall.engines.server import Server
-from rowfall.plan import bodies
+from rowfall.plan import bodies, statements
 from rowfall.plan.bodies import Piece, Values
+from rowfall.plan.transport import packing, sent_as
 from rowfall.sources.base import Source
 from rowfall.sources.stdin import unpack
 
@@ -51,7 +51,7 @@ class Pusher:
     """
 
     def __init__(
-        self, server: Server, *, streams: int, reader: Callable[[], Embedded] | None,
+        self, server: Engine, *, streams: int, reader: Callable[[], Embedded] | None,
         number: int = 0, packed: bool = False,
     ) -> None:  # fmt: skip
         self.streams = max(1, streams)
@@ -115,7 +115,7 @@ class Pusher:
         """
 
         def streams(run: _Attempt) -> Iterator[Stream]:
-            into = bodies.blocks_statement(staging, columns)
+            into = statements.insert_sent_blocks(staging, columns)
             for query in selects:
                 insert = Statement(into, settings)
                 yield Blocks(run, self._engine(), query, local, insert, packed=self._packed)
@@ -143,11 +143,11 @@ class Pusher:
     def _pieces(self, run: _Attempt, load: _Load) -> Iterator[Stream]:
         """What there is to send, found while it is sent: cutting reads ahead."""
         once = not load.source.replayable
-        delivery = bodies.deliver(load.splits, load.encoding, load.schema, stream=once)
+        delivery = sent_as(load.splits, load.encoding, load.schema, stream=once)
         left = list(delivery.blocks)
         if delivery.raw and load.encoding is not None:
-            schema = bodies.for_server(load.schema, load.encoding, exact=self._reads_floats())
-            into = bodies.raw_statement(load.staging, load.encoding, schema)
+            schema = statements.for_server(load.schema, load.encoding, exact=self._reads_floats())
+            into = statements.insert_raw(load.staging, load.encoding, schema)
             insert = Statement(into, load.settings)
             if once:
                 yield Stdin(run, load.source, load.encoding, insert)
@@ -158,7 +158,7 @@ class Pusher:
                     left.append(split)  # the local engine reads it, or says what is wrong
                     continue
                 for piece in _cut(split, load.encoding, load.settings, every):
-                    yield File(run, split.uri, piece, bodies.packing(split, load.encoding), insert)
+                    yield File(run, split.uri, piece, packing(split, load.encoding), insert)
         yield from self._blocks(run, load, left)
 
     def _blocks(self, run: _Attempt, load: _Load, splits: Sequence[Split]) -> Iterator[Stream]:
@@ -167,7 +167,7 @@ class Pusher:
         engine, columns = self._engine(), load.schema.columns
         count = min(self.streams, len(splits))
         local = bodies.local_settings(load.settings, load.encoding, columns, engine.facts, count)
-        insert = Statement(bodies.blocks_statement(load.staging, columns), load.settings)
+        insert = Statement(statements.insert_sent_blocks(load.staging, columns), load.settings)
         for number in range(count):
             query = bodies.local_select(
                 load.source, splits[number::count], load.encoding, load.schema
@@ -175,11 +175,11 @@ class Pusher:
             yield Blocks(run, engine, query, local, insert, packed=self._packed, exact=True)
 
     def _reads_floats(self) -> bool:
-        """Whether the server's reader of text takes floats exactly; see bodies.for_server."""
+        """Whether the server's reader of text takes floats exactly; see statements.for_server."""
         if self._exact is None:
             answer = self._server.run(
                 Statement(
-                    SqlText.of(bodies.FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV"
+                    SqlText.of(statements.FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV"
                 ),
                 lane=_LANES,
             )
@@ -207,7 +207,7 @@ class _Load:
 class _Attempt:
     """The streams of one attempt: starts, counts, and ends them together."""
 
-    def __init__(self, server: Server, name: str, on_tick: Tick | None, first_lane: int) -> None:
+    def __init__(self, server: Engine, name: str, on_tick: Tick | None, first_lane: int) -> None:
         self.server = server
         self._first_lane = first_lane
         self._name = name
@@ -334,7 +334,7 @@ class _Attempt:
 def _cut(split: Split, encoding: Encoding, settings: Values, every: int) -> Iterator[Piece]:
     """The pieces of a file; only plain ones can be cut. ``every`` 0: one piece."""
     size = split.size or 0
-    if not every or bodies.packing(split, encoding) != "none":
+    if not every or packing(split, encoding) != "none":
         yield Piece(0, size)
         return
     with opened(split.uri) as descriptor:
@@ -352,7 +352,7 @@ def _odd_header(split: Split, encoding: Encoding, columns: Sequence[Column]) -> 
     with opened(split.uri) as descriptor:
         head = os.pread(descriptor, HEADER, 0)
     try:
-        head = unpack(head, bodies.packing(split, encoding))
+        head = unpack(head, packing(split, encoding))
     except SourceError:
         return True
     return not bodies.header_fits(head, encoding, columns)

@@ -17,18 +17,15 @@ from typing import Protocol
 from rowfall.core.errors import EngineError, RowfallError, SourceError
 from rowfall.core.model import Encoding, Outcome, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.base import Tick
+from rowfall.deliver.delivery import QUIET_SECONDS
+from rowfall.engines.base import Engine, Tick
 from rowfall.engines.embedded import Embedded
-from rowfall.engines.server import Server
 from rowfall.plan import bodies
 from rowfall.plan.bodies import Piece, Values
 from rowfall.sources.base import Source
 
 # Read and sent at a time: sending 105 MB costs 0.1 s of a core, a stream holds two of them.
 CHUNK = 1 << 20
-# A body that has nothing to send says so this often: the server ends a silent one after 30 s
-# (its http_receive_timeout, which no setting of a statement changes in 24.10).
-QUIET_SECONDS = 10.0
 # How often a waiting body looks whether it has been ended.
 LOOK_SECONDS = 0.2
 # A local statement that was not there yet when it was killed is killed again after this.
@@ -40,7 +37,7 @@ class Run(Protocol):
     """What a stream needs of the attempt that it belongs to."""
 
     @property
-    def server(self) -> Server: ...
+    def server(self) -> Engine: ...
 
     def check(self) -> None:
         """Raises once the attempt has been ended."""

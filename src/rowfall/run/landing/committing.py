@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from rowfall.core.model import Pair, Statement
+from rowfall.core.model import PULL, Pair, Statement
 from rowfall.core.parallel import on_all
 from rowfall.engines.ask import asker
 from rowfall.ledger.leases import Move
@@ -106,7 +106,7 @@ class Committing(ABC):
         Servers before 25.1 skip objects that are missing; there the statement counts the objects
         itself, and that reads one row each (sources/_relation.py).
         """
-        pulls = self._executor.plan.delivery == "pull"
+        pulls = self._executor.plan.transport.delivery.value == PULL
         return (0, len(done.work.splits)) if self._means.target.server and pulls else (0,)
 
 

@@ -1,0 +1,169 @@
+"""What is known before a load: frozen values that the survey fills in and the planner reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rowfall.cluster.sharding_keys import ShardingKey
+from rowfall.core.listing import Listing
+from rowfall.core.model import PUSH, Encoding, Facts, Schema, Transport
+from rowfall.sources.base import Source
+from rowfall.targets.base import Target
+
+
+@dataclass(frozen=True, slots=True)
+class WriterFacts:
+    """What is known of one engine that stores rows.
+
+    Attributes:
+        engine: version, cores, memory and settings.
+        kind: ``embedded`` or ``server``.
+        shard: that it is a replica of; 0 where the target is no cluster.
+        node: ``host:port``; "" where there is only one writer.
+        rows_refused: why rows that are read here cannot be sent to it; None where they can.
+        no_decoder: why it cannot run rowfall-decode itself; None where it can.
+        near: it is known to share the CPU of this machine.
+        rate: bytes per second that the network to it carries, None where that is not known.
+        exact_floats: its reader of text takes floats exactly.
+    """
+
+    engine: Facts
+    kind: str = "embedded"
+    shard: int = 0
+    node: str = ""
+    rows_refused: str | None = None
+    no_decoder: str | None = "it was not asked"
+    near: bool = False
+    rate: float | None = None
+    exact_floats: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a server can read of the source.
+
+    Attributes:
+        pull: the server can read the source itself.
+        reason: how that was found out, or why it cannot; one clause, holds no secrets.
+        source: names the objects as the server reads them: a copy of the source. The embedded
+            engine keeps reading the original.
+        seconds: what finding out took.
+    """
+
+    pull: bool
+    reason: str
+    source: Source
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingTable:
+    """The table whose columns the rows have to fit, as the first writer describes it.
+
+    Attributes:
+        columns: (name, type, default_kind), in their order.
+    """
+
+    create_query: str
+    engine: str
+    sorting_key: str
+    columns: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """Where rows go on each writer.
+
+    Attributes:
+        name: of the target's own table there, "" where rows go into no table.
+        existing: None where it is made by the load.
+        views: materialized views that read what is inserted, ``database.name``.
+        ddl: statements that make the tables of a cluster; "" where there is nothing to make.
+    """
+
+    name: str = ""
+    existing: ExistingTable | None = None
+    views: tuple[str, ...] = ()
+    ddl: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingFacts:
+    """The sharding key of a table whose rows belong on certain shards.
+
+    Attributes:
+        refused: why the key cannot be computed from the columns that are loaded; None if it can.
+        doubled: a Distributed table would write each row to all replicas, which replicate it, too.
+    """
+
+    key: ShardingKey
+    refused: str | None = None
+    doubled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFacts:
+    """Everything that a plan is made from, besides the options.
+
+    Attributes:
+        listing: what there is to load; large files may be cut into ranges.
+        landed: indexes of the listing that are in the target already.
+        encoding: None for generators.
+        writers: the engines that store rows, the first one first.
+        reach: what servers can read of the source; None where the embedded engine stores the rows.
+        sharding: None where any row may be stored by any writer.
+        ranges: which large files are cut, and why others are not.
+        remote: the source is read over the network.
+        cores_here: usable CPU cores of this machine.
+        program: path of rowfall-decode on this machine, None where it is not installed.
+    """
+
+    source: Source
+    target: Target
+    listing: Listing
+    encoding: Encoding | None
+    schema: Schema
+    writers: tuple[WriterFacts, ...]
+    table: TargetFacts = TargetFacts()
+    landed: frozenset[int] = frozenset()
+    reach: Reach | None = None
+    sharding: ShardingFacts | None = None
+    ranges: tuple[str, ...] = ()
+    remote: bool = False
+    cores_here: int = 1
+    program: str | None = None
+
+    @property
+    def engine(self) -> Facts:
+        """The first writer's engine."""
+        return self.writers[0].engine
+
+    @property
+    def common_engine(self) -> Facts:
+        """The first writer's engine, without a time zone where the writers' zones differ."""
+        if len({writer.engine.timezone for writer in self.writers}) > 1:
+            return replace(self.engine, timezone="")
+        return self.engine
+
+    @property
+    def placement(self) -> str:
+        """``embedded``, ``server`` or ``shards``."""
+        first = self.writers[0]
+        return "shards" if first.shard else first.kind
+
+    @property
+    def rows_refused(self) -> str | None:
+        """Which writer gets statements but no rows from here, and why; None: all get both."""
+        far = (f"{w.node} {w.rows_refused}".strip() for w in self.writers if w.rows_refused)
+        return next(far, None)
+
+    @property
+    def todo(self) -> list[int]:
+        """Indexes of the listing that have to be loaded."""
+        return [i for i in range(len(self.listing)) if i not in self.landed]
+
+    def source_for(self, transport: Transport) -> Source:
+        """Return the source as whoever reads it has to name its objects."""
+        if self.reach is None or transport.delivery.value == PUSH:
+            return self.source
+        return self.reach.source

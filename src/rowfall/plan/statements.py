@@ -1,0 +1,112 @@
+"""The text of the INSERTs of a load, and the schema as an older server has to read it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rowfall.core import sql
+from rowfall.core.listing import Split
+from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.sqltext import SqlText
+from rowfall.schema.codec import MISSING, TAG, parse_type
+from rowfall.sources.base import Source
+from rowfall.targets.base import Target
+
+_TRIM_END = ", ' \\t')"  # of what codec writes around padded values
+
+
+def insert_select(
+    source: Source,
+    target: Target,
+    schema: Schema,
+    encoding: Encoding | None,
+    splits: Sequence[Split],
+    staging: str,
+    only: str = "",
+) -> SqlText:
+    """Return the INSERT SELECT by which an engine reads the splits of one attempt itself.
+
+    Args:
+        only: a condition on the rows that are kept, "" for all of them.
+    """
+    rows = sql.select(schema.columns, source.relation(splits, encoding, read_structure(schema)))
+    if only:
+        rows = sql.only(rows, schema.columns, only)
+    return sql.insert(target.into(staging, schema), schema.columns, rows)
+
+
+def insert_raw(into: SqlText, encoding: Encoding, schema: Schema) -> SqlText:
+    """Return the INSERT whose body is a file: the server checks as a local engine would."""
+    relation = SqlText.of(f"input({sql.literal(read_structure(schema))})")
+    return SqlText.of(
+        sql.insert_select(into, schema.columns, relation), f"\nFORMAT {encoding.format}"
+    )
+
+
+def select_blocks(columns: Sequence[Column], relations: Sequence[str]) -> SqlText:
+    """Return a SELECT of the blocks that relations give, as columns of the table.
+
+    Args:
+        relations: each follows FROM, see :func:`block_structure`.
+    """
+    names = ", ".join(sql.name(c.name) for c in columns)
+    selects = [f"SELECT {names}\nFROM {relation}" for relation in relations]
+    return SqlText.of("\nUNION ALL ".join(selects))
+
+
+def insert_sent_blocks(into: SqlText, columns: Sequence[Column]) -> SqlText:
+    """Return the INSERT whose body are Native blocks.
+
+    Through input(), because only an INSERT SELECT writes with ``max_insert_threads``.
+    """
+    rows = select_blocks(columns, [f"input({block_structure(columns)})"])
+    return SqlText.of(sql.insert(into, columns, rows), "\nFORMAT Native")
+
+
+def block_structure(columns: Sequence[Column]) -> str:
+    """Return the structure of blocks as a literal: the table's columns with their types."""
+    return sql.literal(sql.structure((c.name, c.type) for c in columns))
+
+
+def read_structure(schema: Schema) -> str:
+    """Return the columns as they are read from the source."""
+    return sql.structure((c.source or c.name, c.read_type or c.type) for c in schema.columns)
+
+
+# --- older servers -------------------------------------------------------------------------------
+
+FLOAT_PROBE = "SELECT x = toFloat64('1.239') FROM format('TSV', 'x Float64', '1.239')"
+"""Gives 1 where the reader of text takes floats exactly; see :func:`for_server`."""
+
+
+def for_server(schema: Schema, encoding: Encoding, *, exact: bool) -> Schema:
+    """Return the schema as a server has to read it.
+
+    Args:
+        exact: its reader of text takes floats exactly. Releases such as 24.10 read 1.239 as
+            1.2389999999999999 and ``-`` as 0, whatever ``precise_float_parsing`` says; there,
+            floats are read as text, whose conversion is exact.
+    """
+    if exact or encoding.kind not in (Kind.TEXT, Kind.JSON):
+        return schema
+    return replace(schema, columns=tuple(_carefully(c) for c in schema.columns))
+
+
+def _carefully(column: Column) -> Column:
+    read, expression = column.read_type, column.expression
+    if read.startswith("Nullable(Float"):
+        # The lenient way is a conversion of text. With one argument trimBoth is fast; a tab
+        # around a number is an error then.
+        value, bad = (x.replace(_TRIM_END, ")") for x in (column.lenient, column.bad))
+        value = value if parse_type(column.type).nullable else f"assumeNotNull({value})"
+        message = sql.literal(f"{TAG}a value does not fit {column.name} {column.type}")
+        expression = f"tupleElement(({value}, throwIf({bad}, {message})), 1)"
+        # Infinity stood for a column that the header lacks; it has to be wrong as text, too.
+        lacking = f" DEFAULT {sql.literal(MISSING)}" if " DEFAULT " in read else ""
+        read = f"Nullable(String){lacking}"
+    elif _TRIM_END in expression:
+        # The same servers know trimBoth with one argument only; TRIM is a slow regular expression.
+        expression = expression.replace("trimBoth(", "trim(BOTH ' \\t' FROM ")
+        expression = expression.replace(_TRIM_END, ")")
+    return replace(column, read_type=read, expression=expression)

@@ -1,0 +1,623 @@
+"""Decides how rows travel from the source into the staging tables of the writers. Pure.
+
+Everything that there is to choose is chosen here, once for a load, with a reason for each part;
+:mod:`rowfall.deliver` carries it out. What one attempt sends as it is and what as blocks depends
+on its files: that is :func:`sent_as`, which deliveries ask again for each attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rowfall.cluster.sharding_keys import ShardingKey
+from rowfall.core import formats, units
+from rowfall.core.errors import TargetError, UsageError
+from rowfall.core.listing import Split
+from rowfall.core.model import (
+    BUILD,
+    ENGINE,
+    HERE,
+    INSIDE,
+    PULL,
+    PUSH,
+    Choice,
+    Encoding,
+    Kind,
+    Schema,
+    Transport,
+)
+from rowfall.core.options import DISTRIBUTED, FILTER, Options
+from rowfall.core.sqltext import SqlText
+from rowfall.plan import attempts, decoder
+from rowfall.plan.decoder import NESTED, PROGRAM
+from rowfall.plan.facts import ExistingTable, LoadFacts, Reach, ShardingFacts
+from rowfall.plan.statements import insert_raw
+from rowfall.schema.codec import parse_type
+from rowfall.sources.base import Addressed
+from rowfall.targets.base import Publish
+
+LZ4, NONE = "lz4", "none"
+COMPRESSIONS = ("auto", LZ4, NONE)
+"""All that ``--compress`` may ask for."""
+ANY = "any"
+"""The value of :attr:`rowfall.core.model.Transport.sharding` without a key."""
+
+
+def choose_transport(facts: LoadFacts, options: Options) -> Transport:
+    """Decide how the rows of a load travel.
+
+    Raises:
+        UsageError: an option asks for what cannot be done.
+        TargetError: rows have to be sent from here to a server that takes none.
+    """
+    todo = facts.todo
+    delivery, parser = choose_reading(facts, options)
+    sorted_by, sort = _choose_sorting(facts, options, parser)
+    parts = _choose_parts(facts, options, parser, sorted_by, todo)
+    if parts.value == PROGRAM:
+        delivery = Choice(BUILD, parts.reason)
+    sharding = _choose_sharding(facts, options, delivery, parser, todo)
+    # The server cannot read ranges of text; what its decoder declines of them is read here.
+    text = any(facts.listing.of_text(i) for i in todo) if facts.listing.parts else False
+    fallback = Choice(PULL, "the engine that stores the rows can read the source")
+    if delivery.value == PUSH:
+        fallback = Choice(PUSH, delivery.reason)
+    elif text and facts.placement != "embedded":
+        fallback = Choice(PUSH, "a server reads no ranges of text files")
+    streams = 0
+    compression = Choice("", "no rows are sent to a server")
+    if delivery.value == PUSH:
+        streams = count_streams(facts, options, parser)
+        sent = "parsed here and sent as blocks of columns"
+        raw = ""
+        if parser.value == ENGINE:
+            first = list(facts.listing.splits("", todo[: attempts.MOST_SPLITS]))
+            once = not facts.source.replayable
+            sends = sent_as(first, facts.encoding, facts.schema, stream=once)
+            sent = sends.reason
+            raw = "" if sends.blocks else sends.reason
+        if todo:
+            delivery = Choice(PUSH, f"{delivery.reason}; {sent}")
+        compression = Choice("", raw) if raw else compress_by_link(facts, options, streams)
+    if not todo:
+        compression = Choice("", "nothing is left to load")
+    elif options.compress == LZ4 and not compression.value:
+        raise UsageError(
+            f"there are no blocks to compress: {compression.reason}",
+            hint="Leave out --compress lz4.",
+        )
+    return Transport(
+        delivery, parser, fallback, sort, parts, compression, sharding, sorted_by, streams,
+        facts.ranges,
+    )  # fmt: skip
+
+
+# --- pull or push, and who parses ----------------------------------------------------------------
+
+
+def choose_reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
+    """Decide whether rows are pulled or pushed, and who parses them.
+
+    rowfall-decode is taken wherever it can be used. Where the CPU is this machine's either way,
+    pushing decoded blocks takes less than half of what a server needs to parse by itself (50 M rows
+    of csv.gz: 3.4 CPU-seconds, 8.2 when it pulls).
+
+    Raises:
+        UsageError: ``--decoder always``, and it cannot.
+        TargetError: rows have to be sent from here to a server that takes none.
+    """
+    delivery, parser = _reading(facts, options)
+    if delivery.value == PUSH and facts.rows_refused:
+        raise TargetError(
+            f"the rows have to be sent from here ({delivery.reason}), and {facts.rows_refused}, "
+            "which passes no rows on",
+            hint="Let the servers read the source, or load from where all of them are reached.",
+        )
+    return delivery, parser
+
+
+def _reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
+    reach, wish = facts.reach, options.decoder
+    delivery = Choice(PULL, "the engine that stores the rows is on this machine")
+    if reach is not None:
+        delivery = Choice(PULL if reach.pull else PUSH, reach.reason)
+    if wish == "never":
+        return delivery, Choice(ENGINE, "--decoder never")
+    why = unparsed(facts)
+    if why is None and reach is not None and reach.pull:
+        why = _not_inside(facts, reach)
+        if why is None:
+            there = f"{reach.reason}; {PROGRAM} parses there"
+            return Choice(PULL, there), Choice(INSIDE, "the servers can run it")
+        nearer = _nearer(facts, options)
+        if nearer is not None:
+            return Choice(PUSH, nearer), Choice(HERE, nearer)
+    elif why is None and facts.program is None:
+        why = f"{PROGRAM} is not installed"
+    if why is None:
+        return delivery, Choice(HERE, "it parses for a quarter of the CPU that the engine takes")
+    if wish == "always":
+        raise UsageError(
+            f"{PROGRAM} cannot be used: {why}",
+            hint="Leave out --decoder always; rowfall install-decoder puts it into a server.",
+        )
+    return delivery, Choice(ENGINE, why)
+
+
+def unparsed(facts: LoadFacts) -> str | None:
+    """Return why rowfall-decode cannot parse the rows, wherever it runs; None if it can."""
+    return decoder.refusal(facts.listing, facts.encoding, facts.schema, facts.common_engine)
+
+
+def _not_inside(facts: LoadFacts, reach: Reach) -> str | None:
+    """Return why the decoder cannot run inside the servers that read the source."""
+    if not isinstance(reach.source, Addressed):
+        return "the server reads its own files"
+    for writer in facts.writers:
+        if writer.no_decoder is not None:
+            return writer.no_decoder + (f" ({writer.node})" if writer.node else "")
+    return None
+
+
+def _nearer(facts: LoadFacts, options: Options) -> str | None:
+    """Return why rows are read and parsed here instead of pulled; None where they are not."""
+    if options.pull or facts.program is None:
+        return None
+    if options.decoder == "always":
+        return f"{PROGRAM} reads here, as asked for"
+    if facts.rows_refused or not facts.writers[0].near:
+        return None
+    return f"the server is on this machine, where {PROGRAM} parses for half the CPU"
+
+
+def count_streams(facts: LoadFacts, options: Options, parser: Choice) -> int:
+    """Return how many connections rows are pushed over.
+
+    One a core of the server, where parsing and sorting happen; more than eight fill any network
+    (1.2 GB/s of text at 150 MB/s a core). Where rows are parsed here, two a core of this machine,
+    so that one works while the other waits for the server: with four a core, 4 shards took 4 % more
+    CPU.
+    """
+    if not facts.source.replayable:
+        return 1
+    # This machine serves the streams of all shards.
+    most = 8 if parser.value == ENGINE else min(8, 2 * facts.cores_here)
+    most //= len(facts.writers)
+    return options.streams or max(1, min(most, facts.engine.cores))
+
+
+# --- files as they are, or blocks ----------------------------------------------------------------
+
+# Raw files that are smaller on average go as blocks: a statement and its part cost the server 6 to
+# 12 ms. 2,000 files of 30 KB took 14 CPU-seconds raw and 1.3 as blocks, 60 files of 1 MB 1.7 and
+# 1.1; at 4 MiB it is 15 % of parsing plain text and 4 % of what is packed.
+SMALL_FILE = 4 << 20
+# The server holds a whole Parquet, ORC or Arrow file in memory before it reads the first row.
+WHOLE_MOST = 64 << 20
+# The server refuses longer statements (max_query_size 256 KiB) and longer URLs (1 MiB, escaped).
+LONGEST_SQL = 200 << 10
+
+_HELD = frozenset({"Parquet", "ORC", "Arrow"})
+# Their first bytes cannot be unpacked by the standard library of Python 3.11.
+_SEALED = frozenset({"zstd", "lz4"})
+
+
+@dataclass(frozen=True, slots=True)
+class SentAs:
+    """How the splits of one attempt are sent to a server that parses them.
+
+    Attributes:
+        raw: as they are; the server unpacks and parses them.
+        blocks: read by the local engine, sent as blocks of columns.
+        reason: for the plan, half a sentence.
+    """
+
+    raw: tuple[Split, ...]
+    blocks: tuple[Split, ...]
+    reason: str
+
+
+def sent_as(
+    splits: Sequence[Split], encoding: Encoding | None, schema: Schema, *, stream: bool
+) -> SentAs:
+    """Decide in which form each split is sent, where the decoder does not parse it.
+
+    Args:
+        stream: the source is one that is read once (stdin).
+    """
+    everything = tuple(splits)
+    if encoding is None:
+        return SentAs((), everything, "rows are made here and sent as blocks")
+    if stream:
+        return SentAs(everything, (), "stdin goes on as it comes in")
+    if any(not is_local(split) for split in everything):
+        return SentAs((), everything, "the source is read here and sent as blocks")
+    size = sum(split.size or 0 for split in everything)
+    if len(everything) > 1 and size < SMALL_FILE * len(everything):
+        why = f"files of {units.memory(size // len(everything))} on average would be a part each"
+        return SentAs((), everything, f"{why}: read here, sent as blocks")
+    if len(str(insert_raw(SqlText.of("``"), encoding, schema))) > LONGEST_SQL:
+        return SentAs((), everything, "too many columns for one URL: read here, sent as blocks")
+    raw = tuple(split for split in everything if not _not_raw(split, encoding))
+    kept = frozenset(raw)
+    blocks = tuple(split for split in everything if split not in kept)
+    as_is = "files go as they are, the server unpacks and parses them"
+    if not blocks:
+        return SentAs(raw, (), as_is)
+    why = f"{_not_raw(blocks[0], encoding)}: read here, sent as blocks"
+    return SentAs(raw, blocks, f"{as_is}; {why}" if raw else why)
+
+
+def is_local(split: Split) -> bool:
+    """Tell whether the split is a file of this machine."""
+    return os.path.isabs(split.uri) and split.start is None
+
+
+def packing(split: Split, encoding: Encoding) -> str:
+    """Return the compression of one file, ``none`` for none."""
+    if encoding.compression == formats.AUTO:
+        return formats.by_name(split.uri)[1]
+    return encoding.compression
+
+
+def _not_raw(split: Split, encoding: Encoding) -> str | None:
+    """Return why the server should not get the file as it is."""
+    packed = packing(split, encoding)
+    if encoding.kind is Kind.TYPED and packed != "none":
+        return f"{encoding.format} inside {packed}"
+    size = split.size or 0
+    if encoding.format in _HELD and size > WHOLE_MOST:
+        return f"the server would hold {units.memory(size)} of {encoding.format} in memory"
+    if encoding.has_header and packed in _SEALED:
+        # input() does not apply DEFAULT, so a column that the header lacks would be filled in
+        # without a word: pushing compares the header first.
+        return f"a header inside {packed} cannot be checked beforehand"
+    return None
+
+
+# --- sorting of blocks ---------------------------------------------------------------------------
+
+_TUPLE = re.compile(r"(?:tuple)?\((.*)\)", re.S)
+
+
+def sorting_key(facts: LoadFacts) -> str:
+    """Return ``a, b``: the key of the table that is there, or of the one that will be made."""
+    if facts.schema.exists:
+        existing = facts.table.existing
+        return existing.sorting_key if existing else ""
+    order = facts.schema.order_by
+    found = _TUPLE.fullmatch(order.strip())
+    return found[1] if found else order
+
+
+def _choose_sorting(
+    facts: LoadFacts, options: Options, parser: Choice
+) -> tuple[tuple[str, ...], Choice]:
+    """Decide which columns rowfall-decode sorts blocks by, before they are sent.
+
+    ``auto`` sorts wherever it can: that took less CPU in all that was measured
+    (:func:`rowfall.plan.decoder.sort_columns`).
+
+    Raises:
+        UsageError: ``--presort on``, and it cannot.
+    """
+    wish = options.presort
+    if wish == "off":
+        return (), Choice("unsorted", "--presort off")
+    found: tuple[int, ...] = ()
+    if parser.value == ENGINE:
+        why = f"the engine parses: {parser.reason}"
+    elif not facts.target.table:
+        why = "rows go into no table"
+    else:
+        key = sorting_key(facts)
+        found = decoder.sort_columns(key, facts.schema)
+        why = f"the table's key is ({key}), not just flat columns of the load" if key else ""
+        why = why or "the table has no key"
+    if found:
+        names = tuple(facts.schema.columns[n].name for n in found)
+        return names, Choice("sorted", "the engine would spend more CPU on its own sort")
+    if wish == "auto":
+        return (), Choice("unsorted", why)
+    raise UsageError(f"blocks cannot be sorted: {why}", hint="Leave out --presort on.")
+
+
+# --- finished parts ------------------------------------------------------------------------------
+
+# Smaller blocks become compact parts, one file each (min_bytes_for_wide_part): with a file for
+# each column the engine would have to merge them all the sooner.
+_LEAST_PART_BYTES = 10 << 20
+# File names are those of the columns: others are escaped, and long ones hashed.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
+# Settings of an INSERT that apply to parts that are made here, too.
+_PART_SETTINGS = frozenset(
+    {"max_insert_threads", "min_insert_block_size_rows", "min_insert_block_size_bytes"}
+)
+_PLAIN = "SETTINGS index_granularity = 8192"
+
+
+def _choose_parts(
+    facts: LoadFacts, options: Options, parser: Choice, sorted_by: Sequence[str],
+    todo: Sequence[int],
+) -> Choice:  # fmt: skip
+    """Decide whether rowfall-decode writes the parts of the table, so that they are only attached.
+
+    The parts are what the embedded engine would write for the same blocks: wide, sorted, in LZ4.
+    Only tables that ask for nothing else are built; whatever the engine would do besides writing
+    columns (indices, projections, codecs, constraints, expiry, views) is left to it.
+
+    Raises:
+        UsageError: ``--build on``, and it cannot.
+    """
+    wish = options.build
+    why = _not_built(facts, options, parser, sorted_by)
+    if wish == "on" and why is not None:
+        raise UsageError(f"parts cannot be built: {why}", hint="Leave out --build on.")
+    if wish == "off":
+        return Choice(ENGINE, "--build off")
+    if wish == "auto" and why is None:
+        rows = attempts.rows(facts.listing, facts.encoding, facts.schema, todo)
+        least = _LEAST_PART_BYTES * facts.engine.cores
+        if rows is not None and rows * facts.schema.row_bytes < least:
+            why = "there are few rows"
+    if why is not None:
+        return Choice(ENGINE, why)
+    return Choice(PROGRAM, "the engine then neither sorts nor compresses a row")
+
+
+def _not_built(
+    facts: LoadFacts, options: Options, parser: Choice, sorted_by: Sequence[str]
+) -> str | None:
+    """Return why only the engine can write the parts of the table, as half a sentence."""
+    target, schema = facts.target, facts.schema
+    if target.folder is None or target.caps.publish is not Publish.ATTACH:
+        return "rows go into no table of the embedded engine"
+    if parser.value == ENGINE:
+        return f"{PROGRAM} does not parse: {parser.reason}"
+    if options.direct:
+        return "rows go straight into the table"
+    if facts.table.views:
+        return "materialized views read the rows that are inserted"
+    for column in schema.columns:
+        if not _NAME.match(column.name):
+            return f"the files of a column named {column.name} have names of their own"
+        if parse_type(column.type).base in NESTED:
+            return f"only the engine writes {column.type} (column {column.name})"
+    # Other settings mean nothing where no INSERT runs.
+    for text in options.set:
+        name = text.partition("=")[0]
+        if name not in _PART_SETTINGS:
+            return f"--set {name} is the engine's"
+    why = _not_plain(schema, facts.table.existing) if schema.exists else _not_simple(schema)
+    if why is not None:
+        return why
+    if not sorted_by and (key := sorting_key(facts)):
+        return f"blocks are not sorted by its key ({key})"
+    keys = [c for c in schema.columns if c.name in sorted_by]
+    if any("Nullable" in c.type for c in keys):
+        return "a column of its key may be NULL"
+    return None
+
+
+def _not_simple(schema: Schema) -> str | None:
+    """Return what a new table asks for besides columns and ORDER BY."""
+    if schema.engine != "MergeTree":
+        return f"its engine is {schema.engine}"
+    return "it has a partition key" if schema.partition_by else None
+
+
+def _not_plain(schema: Schema, table: ExistingTable | None) -> str | None:
+    """Return what an existing table asks for besides columns and ORDER BY."""
+    if table is None:
+        return "the table is not there"
+    if [(c.name, c.type) for c in schema.columns] != [(n, t) for n, t, _ in table.columns]:
+        return "the load does not fill all columns of the table in their order"
+    # Codecs, defaults, indices, constraints and whatever else would stand among the columns.
+    listed = ", ".join(f"`{c.name}` {c.type}" for c in schema.columns)
+    key = table.sorting_key
+    orders = (f"({key})", key) if key else ("tuple()",)
+    if table.create_query.endswith(f" ({listed}) ENGINE = {table.engine}") and table.engine in (
+        f"MergeTree ORDER BY {order} {_PLAIN}" for order in orders
+    ):
+        return None
+    return "its definition says more than columns and ORDER BY"
+
+
+# --- compression of blocks -----------------------------------------------------------------------
+
+# Bytes of blocks that one core makes in a second: trips (3 columns) 119 MB, taxi (51) 111 MB, both
+# out of csv.gz and sorted.
+CORE_RATE = 115e6
+
+
+def measures_link(options: Options) -> bool:
+    """Tell whether compression depends on what the network carries."""
+    return options.compress == "auto"
+
+
+def compress_by_link(facts: LoadFacts, options: Options, streams: int) -> Choice:
+    """Decide whether blocks are compressed: LZ4 where the network is what a load waits for.
+
+    Compressing costs rowfall-decode 1.1 CPU-seconds for each GB of taxi blocks, which become 0.47
+    of their size, and nothing for trips, whose sorted blocks become 0.004; undoing it costs the
+    server 0.15 a GB.
+    """
+    if options.compress != "auto":
+        return Choice(options.compress, f"as asked for with --compress {options.compress}")
+    far = [writer for writer in facts.writers if not writer.near]
+    if not far:
+        return Choice(NONE, "the server is on this machine")
+    rates = [writer.rate for writer in far if writer.rate is not None]
+    if len(rates) < len(far):
+        return Choice(LZ4, "the server is on another machine")
+    # Of several servers the slowest counts.
+    rate, cores = min(rates), min(facts.cores_here, streams)
+    made = CORE_RATE * cores
+    makers = "1 core makes" if cores == 1 else f"{cores} cores make"
+    takes = units.byte_rate(rate)
+    why = f"the network takes {takes}, {makers} {units.byte_rate(made)} of blocks"
+    return Choice(LZ4 if rate < made else NONE, why)
+
+
+# --- shards that a key names ---------------------------------------------------------------------
+
+# Measured with 10 M rows of trips data (5 bytes in memory) and 1 M rows of 528 bytes, on 2 and 4
+# shards (24.10, CPU seconds of all query logs, one or two runs each): filter took 2R + S and
+# 4R + S, distributed R + S + T/2 and R + S + 3T/4.
+# Stored bytes of text that a core reads, parses and filters in a second, packed or not.
+_TEXT_RATES = {True: 19e6, False: 77e6}
+# rowfall-decode in the servers, filtering included; its start weighs, so about.
+_DECODED_RATES = {True: 35e6, False: 150e6}
+# Memory bytes of rows out of Parquet and the like, for each CPU second.
+_TYPED_RATE = 240e6
+# Memory bytes that are sent and taken in a CPU second, both nodes together; and the seconds that a
+# row takes besides, for its key and its place.
+_SEND_RATE, _SEND_ROW = 240e6, 10e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """CPU seconds of all shards together, but for storing, which is the same in both methods.
+
+    Attributes:
+        read: of one reading of all files.
+        send: of sending rows between shards.
+        away: which part of the rows is sent.
+    """
+
+    shards: int
+    read: float
+    send: float
+    away: float
+
+    @property
+    def filtered(self) -> float:
+        return self.shards * self.read
+
+    @property
+    def distributed(self) -> float:
+        return self.read + self.send
+
+    @property
+    def cheaper(self) -> str:
+        return FILTER if self.filtered <= self.distributed else DISTRIBUTED
+
+    def text(self, method: str) -> str:
+        """Return one sentence for the plan."""
+        filtered = (
+            f"each of {self.shards} shards reads all files ({self.shards:.1f}x parsing, about "
+            f"{self.filtered:.2g} CPU s)"
+        )
+        sent = (
+            f"each reads its share and sends on {self.away:.0%} of the rows (1.0x parsing, about "
+            f"{self.distributed:.2g} CPU s)"
+        )
+        first, other = (filtered, sent) if method == FILTER else (sent, filtered)
+        return f"{method}: {first}; the other way, {other}"
+
+
+def sharding_costs(
+    facts: LoadFacts, parser: Choice, todo: Sequence[int], shares: Sequence[float]
+) -> Costs | None:
+    """Return what both methods cost for some splits, None where their size is not known.
+
+    Args:
+        shares: which part of the rows belongs on each shard.
+    """
+    rows = attempts.rows(facts.listing, facts.encoding, facts.schema, todo)
+    if rows is None:
+        return None
+    cores = sum(writer.engine.cores for writer in facts.writers)
+    # Files go to shards by their cores.
+    home = sum(
+        s * writer.engine.cores / cores for s, writer in zip(shares, facts.writers, strict=True)
+    )
+    away = 1 - home
+    memory = rows * facts.schema.row_bytes
+    send = memory / _SEND_RATE + rows * _SEND_ROW
+    return Costs(len(shares), _reading_cost(facts, parser, todo, memory), send * away, away)
+
+
+def _reading_cost(facts: LoadFacts, parser: Choice, todo: Sequence[int], memory: float) -> float:
+    """Return the CPU seconds of one reading; ``memory`` are the bytes of the rows."""
+    encoding = facts.encoding
+    if encoding is not None and encoding.kind is Kind.TYPED:
+        return memory / _TYPED_RATE
+    stored = sum(attempts.weight(facts.listing, i, facts.schema.row_bytes) for i in todo)
+    if encoding is None or encoding.kind is not Kind.TEXT:
+        return stored / attempts.core_rate(encoding)
+    packed = encoding.compression not in ("none", "auto")
+    return stored / (_TEXT_RATES if parser.value == ENGINE else _DECODED_RATES)[packed]
+
+
+def _choose_sharding(
+    facts: LoadFacts, options: Options, delivery: Choice, parser: Choice, todo: Sequence[int]
+) -> Choice:
+    """Decide how each row gets to the shard that the sharding key names.
+
+    ``filter``: each shard reads and parses all files and keeps its own rows; none passes between
+    nodes. ``distributed``: each reads its share of the files and sends on what belongs elsewhere.
+
+    Raises:
+        UsageError: neither can be done, or not the one that was asked for.
+    """
+    sharding, wish = facts.sharding, options.method
+    if sharding is None:
+        return Choice(ANY, "any row may be stored by any writer")
+    key = sharding.key
+    obstacles = {
+        FILTER: _no_filter(facts, options, sharding, delivery),
+        DISTRIBUTED: _no_distributed(sharding),
+    }
+    able = [method for method, why in obstacles.items() if why is None]
+    if obstacles.get(wish):
+        raise UsageError(
+            f"--method {wish} cannot be used: {obstacles[wish]}",
+            hint=f"Take --method {able[0]}, or leave it out." if able else None,
+        )
+    if not able:
+        raise UsageError(
+            f"rows cannot be brought to the shards that {key.expression} says: "
+            + "; ".join(f"{method}: {why}" for method, why in obstacles.items()),
+            hint="Set internal_replication = true for the shards of the cluster.",
+        )
+    found = None if key.unreplicated else sharding_costs(facts, parser, todo, key.shares)
+    method = wish if wish in obstacles else able[0]
+    if len(able) > 1 and wish not in obstacles:
+        method = found.cheaper if found else DISTRIBUTED
+    why = found.text(method) if found else method
+    if len(able) == 1:
+        other = next(name for name in obstacles if name != method)
+        why += f" ({other} does not apply: {obstacles[other]})"
+    return Choice(method, why)
+
+
+def _no_filter(
+    facts: LoadFacts, options: Options, sharding: ShardingFacts, delivery: Choice
+) -> str | None:
+    """Return why not every shard can read all rows and keep its own."""
+    key: ShardingKey = sharding.key
+    if key.unreplicated:
+        return "each replica has a table of its own, and would have to read all files"
+    if delivery.value == PUSH:
+        return "rows are read here, and each would be sent to every shard"
+    if key.varies:
+        return f"{key.expression} is another value each time that a row is read"
+    if facts.listing.total_size is None and facts.listing.total_rows is None:
+        return "nothing tells whether the source changes between one reading and the next"
+    if options.max_errors or options.max_error_ratio:
+        return "bad rows are to be left out, and each shard would have to count them"
+    return sharding.refused
+
+
+def _no_distributed(sharding: ShardingFacts) -> str | None:
+    """Return why rows cannot be sent on from shard to shard."""
+    if not sharding.doubled or sharding.key.unreplicated:
+        return None
+    return (
+        "the cluster lets Distributed tables write to each replica (internal_replication = 0), and "
+        "the tables replicate by themselves, too"
+    )
