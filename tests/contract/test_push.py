@@ -31,9 +31,8 @@ from rowfall.deliver.push import Pusher, streams
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.plan import bodies
-from rowfall.schema.codec import Evidence, codec
-from rowfall.schema.reader_settings import reader_settings
 from rowfall.schema.records import Read
+from rowfall.schema.strict_reading import TextTraits, reader_settings, strict_column
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
 
@@ -41,7 +40,7 @@ from rowfall.sources.base import Source
 pytestmark = pytest.mark.xdist_group("engine")
 
 ROWS = 20_000
-SEEN = Evidence(breaks=True, native=True)  # strings hold line breaks, and NULL is \\N
+SEEN = TextTraits(breaks=True, native=True)  # strings hold line breaks, and NULL is \\N
 TYPES = {
     "i": "Int64",
     "u": "UInt8",
@@ -96,7 +95,9 @@ def schema_of(format: str, types: Mapping[str, str] = TYPES) -> Schema:
     kind = find(format.removesuffix("WithNames")).kind
     named = kind is not Kind.TEXT or format.endswith("WithNames")
     columns = (
-        codec(n, n if named else f"c{at + 1}", t, kind, csv=format.startswith("CSV"), seen=SEEN)
+        strict_column(
+            n, n if named else f"c{at + 1}", t, kind, csv=format.startswith("CSV"), traits=SEEN
+        )
         for at, (n, t) in enumerate(types.items())
     )
     return Schema(tuple(columns))

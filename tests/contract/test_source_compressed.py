@@ -84,7 +84,7 @@ def total(engine: Embedded, source: Source, splits: list[Split], encoding: Encod
 
 
 def feeders() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("bz2")]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("pipe")]
 
 
 # --- bz2 ----------------------------------------------------------------------------------------

@@ -23,13 +23,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from unit.schema.test_codec import MOMENTS, NUMBERS, WORDS
+
 from rowfall.core import sql
 from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.sqltext import quote
-from rowfall.schema.codec import Evidence, codec, parse_type
-from rowfall.schema.reader_settings import reader_settings
+from rowfall.schema.strict_reading import TextTraits, reader_settings, strict_column
+from rowfall.schema.type_names import parse_type
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
-from unit.schema.test_codec import MOMENTS, NUMBERS, WORDS
 
 DECODER = os.environ.get("ROWFALL_DECODE", "rowfall-decode")
 TYPES = [
@@ -234,9 +235,9 @@ class Side:
         for seen in evidences(way):
             try:
                 columns = [
-                    codec(n, n, "UInt32" if n == "k" else type_, encoding.kind,
+                    strict_column(n, n, "UInt32" if n == "k" else type_, encoding.kind,
                           csv=encoding.format.startswith("CSV"),
-                          seen=seen if n == "v" else replace(seen, shape="", blank=False))
+                          traits=seen if n == "v" else replace(seen, shape="", blank=False))
                     for n in self.names(way)
                 ]  # fmt: skip
                 return self.load(encoding, columns, type_)
@@ -254,9 +255,9 @@ class Side:
         return self.rows(relation, type_, sql.settings_clause(reader))
 
 
-def evidences(way: Way) -> list[Evidence]:
+def evidences(way: Way) -> list[TextTraits]:
     """The stricter one first: what the sample showed is not known here."""
-    base = Evidence(native=way.native, shape=way.shape)
+    base = TextTraits(native=way.native, shape=way.shape)
     return [base, replace(base, blank=True)]
 
 

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from differential import TYPES, Side, Way, check, mutate, value
 
-from rowfall.schema.codec import parse_type
-from rowfall.schema.tuples import fields
+from rowfall.schema.type_names import csv_fields, parse_type
 from unit.memory import CSV, JSON, TSV, Chdb
 
 KEYS = [
@@ -149,7 +148,7 @@ def ways(rng: random.Random, t: Tree) -> list[Way]:
         Way(TSV, crlf=crlf, chunk=chunk, bare=True),
         Way(JSON, crlf=crlf, chunk=chunk, bare=True),
     ]
-    several = fields(t.name) > 1
+    several = csv_fields(t.name) > 1
     found += [
         Way(CSV, native=native, quoted=True, crlf=crlf, chunk=chunk, trim=trim, whole=several),
         Way(CSV, native=native, crlf=crlf, chunk=chunk, trim=trim, whole=several),

@@ -17,8 +17,9 @@ from typing import Any
 from rowfall.core import uri
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
-from rowfall.schema import fast_path, tuples
-from rowfall.schema.codec import codec, parse_type
+from rowfall.schema import strict_reading, type_names
+from rowfall.schema.strict_reading import strict_column
+from rowfall.schema.type_names import parse_type
 from rowfall.sources.base import HttpAddress
 
 PROGRAM = "rowfall-decode"
@@ -89,7 +90,7 @@ def _refusal_of_nested(column: Column, encoding: Encoding, engine: Facts) -> str
         return f"the engine skips the delimiter between elements of {named}"
     for type_ in flat_types(column.type):
         bare = parse_type(type_)
-        if codec("v", "v", type_, Kind.TEXT).shape is None or (
+        if strict_column("v", "v", type_, Kind.TEXT).shape is None or (
             type_.startswith("LowCardinality") and bare.base != "String"
         ):
             return f"only the engine reads {type_} in the column {named}"
@@ -107,7 +108,7 @@ def flat_types(type_: str) -> list[str]:
     if kind.base not in NESTED or kind.nullable:
         return [kind.full]
     named = kind.base == "Tuple"
-    types = tuples.elements(kind.args) if named else tuples.arguments(kind.args)
+    types = type_names.elements(kind.args) if named else type_names.arguments(kind.args)
     keyed = kind.base == "Map" and parse_type(types[0]).base in NESTED
     if keyed or len(types) > _ELEMENTS:
         return [kind.full]
@@ -163,8 +164,8 @@ def spec(
         "delimiter": encoding.delimiter,
         "null": encoding.null,
         "trim": not encoding.keep_blanks,
-        "tuples": "apart" if tuples.apart(encoding, schema.columns) else "whole",
-        "breaks": not fast_path.guards_breaks(schema),
+        "tuples": "apart" if strict_reading.tuples_apart(encoding, schema.columns) else "whole",
+        "breaks": not strict_reading.refuses_line_breaks(schema),
         "timezone": "UTC",
         "columns": columns,
         "block_rows": int(settings.get("min_insert_block_size_rows", 1_000_000)),

@@ -20,7 +20,7 @@ from rowfall.plan import balance, ranges, row_groups, text_cuts
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.reach import source_reader
 from rowfall.plan.session import Session
-from rowfall.schema import fast_path, tuples
+from rowfall.schema import strict_reading
 from rowfall.schema.records import header_line, header_names
 from rowfall.sources.base import Ranged
 
@@ -153,7 +153,7 @@ def _not_cut(encoding: Encoding, schema: Schema, parser: Choice) -> str | None:
         return f"{encoding.format} is read from its beginning to its end"
     if parser.value == ENGINE:
         return f"only rowfall-decode reads ranges of text, and {parser.reason}"
-    if encoding.is_csv and fast_path.holds_breaks(schema.columns):
+    if encoding.is_csv and strict_reading.holds_line_breaks(schema.columns):
         return "its fields hold line breaks, so no place shows that a record ends there"
     return None
 
@@ -184,7 +184,7 @@ def _text_parts(
         if len(set(names)) < len(names) or not wanted <= set(names):
             return "its header is not that of the table"
         count = len(names)
-    width = tuples.width(encoding, schema.columns, count)
+    width = strict_reading.line_fields(encoding, schema.columns, count)
     every = step(split.size or 0)
     return text_cuts.parts(split, encoding, head, width, every, source.part)
 

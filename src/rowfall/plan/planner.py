@@ -27,7 +27,7 @@ from rowfall.plan import attempts, balance, statements
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings
 from rowfall.plan.transport import choose_transport, sent_as
-from rowfall.schema import fast_path
+from rowfall.schema import strict_reading
 from rowfall.targets.base import Target
 from rowfall.targets.table import Table
 
@@ -105,7 +105,7 @@ def _schema_as_read(facts: LoadFacts, options: Options) -> Schema:
                 hint="Write the data to a file first, or leave out --max-errors.",
             )
         if encoding is not None:
-            schema = fast_path.careful(schema, encoding)
+            schema = strict_reading.with_integers_as_text(schema, encoding)
     if facts.placement != "embedded" and encoding is not None:
         exact = all(writer.exact_floats for writer in facts.writers)
         schema = statements.for_server(schema, encoding, exact=exact)

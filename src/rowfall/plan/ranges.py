@@ -16,8 +16,8 @@ from itertools import pairwise
 
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind
-from rowfall.schema.fast_path import holds_breaks
 from rowfall.schema.records import find_line, header_line, header_names
+from rowfall.schema.strict_reading import holds_line_breaks
 
 # Ranges of less would spend their time at the ends: a block is about this long as text.
 LEAST = 16 << 20
@@ -72,7 +72,7 @@ def ranges(
     every = max(least, sum(sizes) // (writers * EACH))
     if not plain or not whole or writers < 2 or max(sizes, default=0) < every + least:
         return None
-    if encoding.is_csv and holds_breaks(columns):
+    if encoding.is_csv and holds_line_breaks(columns):
         return None  # most cuts would be wrong
     names: tuple[str, ...] = ()
     skip = 0

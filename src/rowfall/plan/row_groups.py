@@ -20,7 +20,7 @@ from rowfall.core.listing import Part, Split
 from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
-from rowfall.schema.codec import parse_type
+from rowfall.schema.type_names import parse_type
 from rowfall.sources.base import Source
 
 _FOOTER = Encoding("ParquetMetadata", "none", Kind.TYPED)

@@ -15,7 +15,7 @@ from rowfall.core.errors import UsageError
 from rowfall.core.model import Column, Encoding, Facts, Kind, Setting
 from rowfall.core.units import counted
 from rowfall.core.units import memory as bytes_text
-from rowfall.schema.reader_settings import reader_settings
+from rowfall.schema.strict_reading import reader_settings
 
 # Resident before the first row: the engine's code and its caches (measured 270-330 MB, chDB 26.9).
 ENGINE_BASE = 350 << 20

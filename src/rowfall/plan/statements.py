@@ -9,7 +9,8 @@ from rowfall.core import sql
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText
-from rowfall.schema.codec import MISSING, TAG, parse_type
+from rowfall.schema.strict_reading import MISSING, TAG
+from rowfall.schema.type_names import parse_type
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 

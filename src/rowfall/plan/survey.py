@@ -35,7 +35,7 @@ from rowfall.plan.planner import check_clauses, chosen_settings
 from rowfall.plan.reach import decoder_refused, network_rate, reach, source_reader
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.statements import FLOAT_PROBE
-from rowfall.schema import data_errors, infer
+from rowfall.schema import data_errors, inference
 from rowfall.sources.base import Addressed
 from rowfall.targets import views
 from rowfall.targets.base import Publish
@@ -356,7 +356,7 @@ def _ask_schema(
     listing = session.listing
     while True:
         try:
-            return infer.schema_for(
+            return inference.schema_for(
                 source, listing, session.declared, session.options, asks, existing
             )
         except RowfallError as error:

@@ -35,7 +35,7 @@ from rowfall.plan import attempts, decoder
 from rowfall.plan.decoder import NESTED, PROGRAM
 from rowfall.plan.facts import ExistingTable, LoadFacts, Reach, ShardingFacts
 from rowfall.plan.statements import insert_raw
-from rowfall.schema.codec import parse_type
+from rowfall.schema.type_names import parse_type
 from rowfall.sources.base import Addressed
 from rowfall.targets.base import Publish
 

@@ -141,7 +141,7 @@ class Executor:
         self.emit(AttemptStarted(attempt, len(work.splits), stored or None))
         started = time.monotonic()
         try:
-            if others := means.doctor.other_types(work.splits):
+            if others := means.bad_rows.other_types(work.splits):
                 raise ChangedError(others)
             self._landing.stage(place, lane)
             outcome = self._insert(work, attempt, place, lane, stored)
@@ -189,7 +189,7 @@ class Executor:
             settings["s3_truncate_on_insert"] = int(own)
         select = None
         if work.tolerant:
-            select, lenient = self.means.doctor.tolerant(work.splits)
+            select, lenient = self.means.bad_rows.select_good_rows(work.splits)
             settings |= lenient
         twins = self.means.twins
         if twins is not None:

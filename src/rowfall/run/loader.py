@@ -47,7 +47,7 @@ from rowfall.run.settle import choose_load, drop_own_empty_table
 from rowfall.run.tally import total
 from rowfall.run.verify import compare_staged
 from rowfall.run.work_queue import WorkQueue
-from rowfall.schema.bad_rows import Doctor
+from rowfall.schema.bad_rows import BadRows
 from rowfall.targets import staging, views
 from rowfall.targets.base import Publish
 
@@ -241,10 +241,10 @@ class Load:
         session, options = self.session, self.session.options
         queue = WorkQueue(len(session.writers), self.ledger.attempts(self.load_id))
         pulled = facts.source_for(made.transport)
-        doctor = Doctor(session.source, made, session.reader, options, pulled)
+        bad_rows = BadRows(session.source, made, session.reader, options, pulled)
         progress = Together(session.emit)
         each = [
-            self._means(facts, made, writer, own, doctor, progress.part(writer.number))
+            self._means(facts, made, writer, own, bad_rows, progress.part(writer.number))
             for writer, own in zip(session.writers, twins, strict=True)
         ]
         if facts.sharding is not None:
@@ -299,7 +299,7 @@ class Load:
         made: Plan,
         writer: Writer,
         twins: Twins | None,
-        doctor: Doctor,
+        bad_rows: BadRows,
         emit: Listener,
     ) -> Means:
         session = self.session
@@ -307,7 +307,7 @@ class Load:
         return Means(
             engine=writer.engine, source=session.source, target=writer.target, ledger=self.ledger,
             claims=self._claims, delivery=open_delivery(session, facts, made, writer),
-            doctor=doctor, twins=twins, into=self.into, identity=session.target_key,
+            bad_rows=bad_rows, twins=twins, into=self.into, identity=session.target_key,
             settings=settings, emit=emit,
             allowed=self._allowed(), rescue=self._rescuer(self._claims),
             calm=lambda staged: self._calm(writer, staged),

@@ -17,7 +17,7 @@ from rowfall.ledger.leases import Move, Ownership
 from rowfall.plan.settings import lower
 from rowfall.publish.publisher import PUBLISH_LANE, Publisher
 from rowfall.run.work_queue import Work
-from rowfall.schema import fast_path
+from rowfall.schema import strict_reading
 from rowfall.schema.bad_rows import TooManyBadRowsError
 
 if TYPE_CHECKING:
@@ -158,26 +158,26 @@ class Recovery:
 
     def _bad_data(self, work: Work, error: RowfallError) -> None:
         """Try another way of reading, then around the bad rows, then without the bad objects."""
-        executor, doctor = self._executor, self._means.doctor
+        executor, bad_rows = self._executor, self._means.bad_rows
         if changed := self._means.source.changed(work.splits):
             # A cut or overwritten object explains any complaint about its last row.
             executor.without(work, [(s, _changed_error(s, what)) for s, what in changed])
             return
         schema = work.schema or executor.schema
-        other = None if work.tolerant else doctor.second_look(work.splits, schema)
+        other = None if work.tolerant else bad_rows.other_reading(work.splits, schema)
         if other is not None:
             work.schema = other
-            if fast_path.is_fast(schema):
+            if strict_reading.reads_numbers(schema):
                 # A zero in one object: the others will hold some, too. Line breaks are different:
                 # whether all quotes are closed is asked for each group.
                 executor.schema = other
             executor.again(work)
             return
-        if doctor.tolerates and not work.tolerant:
+        if bad_rows.may_be_left_out and not work.tolerant:
             work.tolerant = True
             executor.again(work)
             return
-        guilty: Sequence[tuple[Split, RowfallError]] = doctor.explain(work.splits, error)
+        guilty: Sequence[tuple[Split, RowfallError]] = bad_rows.explain(work.splits, error)
         if isinstance(error, TooManyBadRowsError):
             # The count is the news; where the first one is stands in it, too.
             guilty = [(split, error) for split, _ in guilty]

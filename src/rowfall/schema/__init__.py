@@ -1,5 +1,6 @@
-"""What the data is: samples, inference, strict reading, and the rows that do not fit.
+"""What the data is: samples, types, strict reading, the lines of text, and rows that do not fit.
 
-How rows travel and where they are stored is not decided here.
-Imports sources, engines, core.
+sampling and inference decide columns and layout; strict_reading says how each column is read;
+bad_rows finds, explains and leaves out what a strict reader refuses. How rows travel and where they
+are stored is not decided here. Imports sources, engines (by their protocol), core.
 """

@@ -1,8 +1,9 @@
-"""Finds the rows behind an error of the engine, and loads around them where the user allows it.
+"""Finds the rows that an engine refused, explains them, and loads around them where allowed.
 
-Bad rows are counted over the whole load: ``--max-errors N`` or ``--max-error-ratio R``, whichever
-allows more. A group with bad rows is loaded again from the lenient relation (every field as text,
-checked value by value), and its bad rows are written to the rejects file before it is published.
+:class:`BadRowSearch` names file, line and column. :class:`BadRows` counts over the whole load:
+``--max-errors N`` or ``--max-error-ratio R``, whichever allows more. A group with bad rows is
+loaded again from the lenient relation (every field as text, checked value by value), and its bad
+rows are written to the rejects file before it is published.
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rowfall.core import sql
-from rowfall.core.errors import DataError, RowfallError, TargetError
+from rowfall.core import sql, uri
+from rowfall.core.errors import DataError, RowfallError, SourceError, TargetError
 from rowfall.core.listing import Split
-from rowfall.core.model import Encoding, Kind, Plan, Schema, Statement
+from rowfall.core.model import Encoding, Kind, Plan, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.ask import read_rows
-from rowfall.engines.embedded import Embedded
-from rowfall.schema import bad_row_sql, data_errors, fast_path
-from rowfall.schema.data_errors import same_object
-from rowfall.sources.base import Source
+from rowfall.engines.base import Engine
+from rowfall.schema import data_errors, strict_reading
+from rowfall.schema.bad_row_queries import LenientReader, read_bad_row
+from rowfall.schema.data_errors import CONTAINERS, same_object
+from rowfall.schema.records import header_names, lines_relation
+from rowfall.schema.sampling import RunSelect
+from rowfall.sources.base import Ranged, Source
 
 # Finding bad rows runs beside nothing else, but not on a lane that the watch or a KILL needs.
 LANE = 3
@@ -32,10 +35,136 @@ REJECTS = "rowfall-rejects.tsv"
 # A quote never closed swallows the rest of a file; its first lines show what it was.
 MOST_LINES = 100
 COLUMNS = ("object", "line", "column", "reason", "text")
+_SPLITS = 50
+"""Splits that one search reads side by side."""
+NEAR, FAR, _PIECE = 1 << 30, 64 << 20, 8 << 20
+"""Bytes before a range that are read to count lines, of a file here and of one far away: about a
+second each for every error."""
+_ONE_BLOCK = {"max_threads": 1, "max_block_size": 16, "input_format_parallel_parsing": 0}
+_IN_ORDER = {"max_threads": 1, "input_format_parallel_parsing": 0, "query_plan_filter_push_down": 0}
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
+class BadRowSearch:
+    """Finds the rows that do not fit a schema.
+
+    Attributes:
+        source: as the engine behind ``ask`` has to name it.
+        schema: with all integers of text read as text.
+        ask: runs a SELECT with settings and gives its rows.
+    """
+
+    source: Source
+    encoding: Encoding
+    schema: Schema
+    ask: RunSelect
+
+    @property
+    def reader(self) -> LenientReader:
+        """The queries of this search."""
+        return LenientReader(self.source, self.encoding, self.schema)
+
+    def explain(
+        self, splits: Sequence[Split], error: RowfallError
+    ) -> list[tuple[Split, DataError]]:
+        """Return the splits that hold what the engine refused, each with its first bad row.
+
+        An empty list: nobody can tell which split it was.
+        """
+        code = error.code
+        named = data_errors.named_object(error.message)
+        suspects = [s for s in splits if named and same_object(s.uri, named)] or list(splits)
+        if len(suspects) == 1 and (code in CONTAINERS or self.encoding.kind is Kind.TYPED):
+            known = None if code in CONTAINERS else self._find_readable(suspects[0])
+            return [(suspects[0], known or self._of_engine(error, suspects[0]))]
+        found: list[tuple[Split, DataError]] = []
+        for start in range(0, len(suspects), _SPLITS):
+            for split in self._with_bad_rows(suspects[start : start + _SPLITS]):
+                first = self.find_first(split)
+                if first is not None:
+                    found.append((split, first))
+        if not found and len(suspects) == 1:
+            return [(suspects[0], self._of_engine(error, suspects[0]))]
+        return found
+
+    def find_first(self, split: Split) -> DataError | None:
+        """Return the first bad row of a split as an error; None when all rows fit.
+
+        Raises:
+            RowfallError: the split cannot be read to its first bad row.
+        """
+        reader, header = self.reader, self.header_of(split)
+        wrong = data_errors.header_error(split, self.schema, header)
+        if wrong is not None:
+            return wrong
+        rows = self.ask(reader.first_bad_row_query(split, header), reader.settings)
+        if not rows:
+            return None
+        bad, before = read_bad_row(rows[0]), 0
+        query = reader.breaks_query(split, bad.row, header)
+        if query is not None:
+            ((before,),) = self.ask(query, reader.settings)
+        line, where = reader.line_of(bad.row, int(before or 0)), ""
+        if split.of_text and line is not None:
+            line, where = line_in_file(self.source, split, line - int(self.encoding.has_header))
+        width = len(header)
+        return data_errors.bad_row_error(split, self.encoding, self.schema, bad, line, width, where)
+
+    def header_of(self, split: Split) -> tuple[str, ...]:
+        """Return the column names of one file with a header, () for files without."""
+        query = self.reader.header_query(split)
+        rows = [] if query is None else self.ask(query, _ONE_BLOCK)
+        return header_names(str(rows[0][0]), self.encoding) if rows else ()
+
+    def _with_bad_rows(self, splits: Sequence[Split]) -> list[Split]:
+        """Return the splits with bad rows; a single one without reading it twice."""
+        if len(splits) == 1:
+            return list(splits)
+        headers = [self.header_of(split) for split in splits]
+        pairs = zip(splits, headers, strict=True)
+        differ = [s for s, h in pairs if data_errors.header_error(s, self.schema, h)]
+        if differ:
+            return differ
+        # Splits are read side by side here, each by one thread: only counts are asked for.
+        settings = {**self.reader.settings, "max_threads": 4}
+        counts = self.ask(self.reader.count_query(splits, headers), settings)
+        return [splits[int(i)] for i, n in sorted(counts) if n]
+
+    def _find_readable(self, split: Split) -> DataError | None:
+        """Return the first bad row; None also where the file itself cannot be read."""
+        try:
+            return self.find_first(split)
+        except RowfallError:
+            return None  # the engine's own words are better
+
+    def _of_engine(self, error: RowfallError, split: Split) -> DataError:
+        return data_errors.explain_engine_error(error.code, error.message, split.uri)
+
+
+def line_in_file(source: Source, split: Split, line: int) -> tuple[int, str]:
+    """Return a line of a range of text as people look for it, and what names it.
+
+    Its number is that in the whole file, or else counted from the first byte of the range.
+
+    Args:
+        line: without the header.
+    """
+    start, near = split.start or 0, uri.scheme_of(split.uri) == uri.FILE
+    if isinstance(source, Ranged) and split.part and start <= (NEAR if near else FAR):
+        whole = replace(split, size=split.part.size)
+        try:
+            pieces = range(0, start, _PIECE)
+            line += sum(
+                source.part(whole, at, min(_PIECE, start - at)).count(b"\n") for at in pieces
+            )
+            return line, f"{split.uri} line {line}"
+        except SourceError:
+            pass  # what is wrong with the file is another matter; this is about the row
+    return line, f"{split.uri} line {line} from byte {start:,} on"
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRow:
     """One row that was left out; ``lines`` counts what a quote never closed has swallowed."""
 
     uri: str
@@ -50,16 +179,16 @@ class TooManyBadRowsError(DataError):
     """The load has met more bad rows than it may leave out."""
 
 
-class Doctor:
-    """One per load; the executor asks it when the engine complains about data.
+class BadRows:
+    """The bad rows of one load: explained, or left out and counted.
 
     Args:
-        engine: the embedded one of this machine, which reads the source once more.
+        engine: of this machine, which reads the source once more.
         loading: the source as the engine that loads has to name it.
     """
 
     def __init__(
-        self, source: Source, plan: Plan, engine: Embedded, options: Options, loading: Source
+        self, source: Source, plan: Plan, engine: Engine, options: Options, loading: Source
     ) -> None:
         self._source = source
         self._loading = loading
@@ -72,39 +201,31 @@ class Doctor:
         self._guard = threading.Lock()
 
     @property
-    def tolerates(self) -> bool:
-        """Whether bad rows may be left out at all."""
+    def may_be_left_out(self) -> bool:
+        """The options allow some bad rows."""
         return self._options.max_errors > 0 or self._options.max_error_ratio > 0
 
     @property
-    def _encoding(self) -> Encoding:
-        """Of the objects; rows that the engine makes are never bad."""
-        if self._plan.encoding is None:
-            raise ValueError("a source of bytes needs an encoding")
-        return self._plan.encoding
-
-    @property
     def rejects_path(self) -> Path:
+        """The file that bad rows are written to."""
         return Path(self._options.rejects or REJECTS)
 
     def explain(
         self, splits: Sequence[Split], error: RowfallError
     ) -> list[tuple[Split, DataError]]:
-        """The splits that hold what the engine complained about, each with the place."""
-        encoding = self._plan.encoding
-        if encoding is None or not self._source.replayable:
+        """Return the splits that hold what the engine refused, each with its first bad row."""
+        if self._plan.encoding is None or not self._source.replayable:
             return []
-        schema = fast_path.careful(self._plan.schema, encoding)
         try:
-            return data_errors.explain(self._source, splits, encoding, schema, error, self._ask)
+            return self._search.explain(splits, error)
         except RowfallError:
-            # The diagnosis met the same trouble (a broken archive): halves of the group will tell.
+            # The search met the same trouble (a broken archive): halves of the group will tell.
             return []
 
     def other_types(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        """Parquet files whose columns are not those of the sampled file, and how they differ.
+        """Return Parquet files whose columns differ from those of the sampled file, and how.
 
-        The reader casts to the types that it is told and leaves out columns that it is not asked
+        The reader casts to the types that it is given and leaves out columns that it is not asked
         for, both without a word. Footers are read in one statement, a few milliseconds a file.
         """
         encoding = self._plan.encoding
@@ -133,7 +254,7 @@ class Doctor:
         return found
 
     def _footers(self, splits: Sequence[Split], encoding: Encoding) -> list[list[Any]]:
-        """[columns as (name, type)], [paths] of Parquet files, grouped by their columns."""
+        """Return [columns as (name, type)], [paths] of Parquet files, grouped by their columns."""
         metadata = replace(encoding, format="ParquetMetadata", compression="none")
         relation = self._source.relation(splits, metadata, "")
         return self._ask(
@@ -147,32 +268,31 @@ class Doctor:
             {},
         )
 
-    def second_look(self, splits: Sequence[Split], schema: Schema) -> Schema | None:
-        """Another way to read the same rows, when what failed may only be the fast way.
+    def other_reading(self, splits: Sequence[Split], schema: Schema) -> Schema | None:
+        """Return another way to read the same rows, where only the cheaper one may have failed.
 
         First integers as text; then strings that hold line breaks, if every quote is closed.
         """
         encoding = self._plan.encoding
         if encoding is None or not self._source.replayable:
             return None
-        if fast_path.is_fast(schema):
-            return fast_path.careful(schema, encoding)
-        guarded = fast_path.guards_breaks(schema) and encoding.is_csv
+        if strict_reading.reads_numbers(schema):
+            return strict_reading.with_integers_as_text(schema, encoding)
         try:
-            if guarded and self._quotes_are_closed(splits):
-                return fast_path.with_breaks(schema, encoding)
+            refuses = encoding.is_csv and strict_reading.refuses_line_breaks(schema)
+            if refuses and self._quotes_are_closed(splits):
+                return strict_reading.with_line_breaks(schema, encoding)
         except RowfallError:
-            pass  # an object that cannot be read to its end; the diagnosis will say which
+            pass  # an object that cannot be read to its end; the search will say which
         return None
 
     def _quotes_are_closed(self, splits: Sequence[Split]) -> bool:
-        """Whether every object holds an even number of quotes (RFC 4180: each has its partner)."""
-        lines = Encoding("LineAsString", self._encoding.compression, Kind.TEXT)
-        relation = self._source.relation(splits, lines, "`line` String")
+        """Tell whether every object holds an even number of quotes, as RFC 4180 asks for."""
+        lines = lines_relation(self._source, splits, self._encoding)
         rows = self._ask(
             SqlText.of(
                 "SELECT max(odd) FROM (SELECT sum(countSubstrings(line, '\"')) % 2 AS odd FROM ",
-                relation,
+                lines,
                 " GROUP BY _path)",
             ),
             {},
@@ -181,19 +301,17 @@ class Doctor:
 
     # --- loading around bad rows --------------------------------------------------------------
 
-    def tolerant(self, splits: Sequence[Split]) -> tuple[SqlText, dict[str, Any]]:
-        """The SELECT of the rows that fit, and the settings that it needs.
+    def select_good_rows(self, splits: Sequence[Split]) -> tuple[SqlText, dict[str, Any]]:
+        """Return the SELECT of the rows that fit, and the settings that it needs.
 
         Raises:
             UsageError: a column cannot be checked value by value.
         """
-        encoding = self._encoding
-        schema = fast_path.careful(self._plan.schema, encoding)
-        headers = [data_errors.header_of(self._source, s, encoding, self._ask) for s in splits]
-        good = bad_row_sql.good_rows(self._loading, splits, encoding, schema, headers)
-        names = ", ".join(sql.name(c.name) for c in schema.columns)
-        select = SqlText.of(f"SELECT {names} FROM ", good)
-        return select, bad_row_sql.settings(encoding, schema)
+        search = self._search
+        reader = replace(search.reader, source=self._loading)
+        good = reader.good_rows(splits, [search.header_of(split) for split in splits])
+        names = ", ".join(sql.name(c.name) for c in reader.schema.columns)
+        return SqlText.of(f"SELECT {names} FROM ", good), reader.settings
 
     def reject(self, splits: Sequence[Split], good: int) -> int:
         """Write the bad rows of ``splits`` to the rejects file.
@@ -209,14 +327,12 @@ class Doctor:
                 published.
             TargetError: the rejects file cannot be written.
         """
-        encoding = self._encoding
-        schema = fast_path.careful(self._plan.schema, encoding)
-        found: list[Bad] = []
+        found: list[RejectedRow] = []
         for split in splits:
-            header = data_errors.header_of(self._source, split, encoding, self._ask)
-            query = bad_row_sql.bad_rows(self._source, split, encoding, schema, header)
-            rows = self._ask(query, bad_row_sql.settings(encoding, schema))
-            found += self._with_lines(split, encoding, schema, header, rows)
+            header = self._search.header_of(split)
+            reader = self._search.reader
+            rows = self._ask(reader.rejects_query(split, header), reader.settings)
+            found += self._with_lines(split, header, rows)
         lines = sum(bad.lines for bad in found)
         with self._guard:
             allowed = max(
@@ -242,61 +358,44 @@ class Doctor:
         return lines
 
     def _with_lines(
-        self,
-        split: Split,
-        encoding: Encoding,
-        schema: Schema,
-        header: Sequence[str],
-        rows: Sequence[Sequence[Any]],
-    ) -> list[Bad]:
-        """Lines instead of record numbers, in the order of the file."""
-        found, breaks = [], 0
-        guarded = fast_path.guards_breaks(schema) or not encoding.is_csv
-        for uri, record, column, reason, lines, text in sorted(rows, key=lambda row: int(row[1])):
-            if not guarded:
-                # Good rows may hold line breaks, too: they have to be counted.
-                query = bad_row_sql.breaks_query(
-                    self._source, split, encoding, schema, int(record) - 1, header
-                )
+        self, split: Split, header: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> list[RejectedRow]:
+        """Return bad rows with lines instead of record numbers, in the order of the file."""
+        found, breaks, reader = [], 0, self._search.reader
+        # Good rows hold line breaks only where those are not refused; then they have to be counted.
+        refused = strict_reading.refuses_line_breaks(reader.schema) or not reader.encoding.is_csv
+        for uri_, record, column, reason, lines, text in sorted(rows, key=lambda row: int(row[1])):
+            if not refused:
+                query = reader.breaks_query(split, int(record) - 1, header)
                 if query is not None:
-                    settings = bad_row_sql.settings(encoding, schema)
-                    breaks = int(self._ask(query, settings)[0][0] or 0)
-            line = bad_row_sql.line_of(int(record) - 1, breaks, encoding) or int(record)
-            found.append(Bad(str(uri), line, str(column), str(reason), int(lines), str(text)))
-            if guarded:
+                    breaks = int(self._ask(query, reader.settings)[0][0] or 0)
+            line = reader.line_of(int(record) - 1, breaks) or int(record)
+            bad = RejectedRow(str(uri_), line, str(column), str(reason), int(lines), str(text))
+            found.append(bad)
+            if refused:
                 breaks += int(lines) - 1
-        return self._as_written(split, encoding, found)
+        return self._as_written(split, found)
 
-    def _as_written(self, split: Split, encoding: Encoding, found: list[Bad]) -> list[Bad]:
-        """The bad rows with their text as it stands in the file, nothing left out."""
-        wanted = {
-            n for bad in found for n in range(bad.line, bad.line + min(bad.lines, MOST_LINES))
-        }
-        if encoding.kind is Kind.TYPED or not wanted:
+    def _as_written(self, split: Split, found: list[RejectedRow]) -> list[RejectedRow]:
+        """Return bad rows with their text as it stands in the file, nothing left out."""
+        lines_of = {bad: range(bad.line, bad.line + min(bad.lines, MOST_LINES)) for bad in found}
+        wanted = sorted({number for lines in lines_of.values() for number in lines})
+        if self._encoding.kind is Kind.TYPED or not wanted:
             return found
-        lines = Encoding("LineAsString", encoding.compression, Kind.TEXT)
-        relation = self._source.relation([split], lines, "`line` String")
         query = SqlText.of(
-            "SELECT n, line FROM (SELECT rowNumberInAllBlocks() + 1 AS n, line FROM ", relation,
-            f") WHERE n IN ({', '.join(map(str, sorted(wanted)))})",
-        )  # fmt: skip
-        one = {"max_threads": 1, "input_format_parallel_parsing": 0,
-               "query_plan_filter_push_down": 0}  # fmt: skip
-        texts = {int(n): str(line) for n, line in self._ask(query, one)}
-        return [
-            replace(
-                bad,
-                text="\n".join(
-                    texts.get(n, "") for n in range(bad.line, bad.line + min(bad.lines, MOST_LINES))
-                )
-                or bad.text,
-            )
-            for bad in found
-        ]
+            "SELECT n, line FROM (SELECT rowNumberInAllBlocks() + 1 AS n, line FROM ",
+            lines_relation(self._source, [split], self._encoding),
+            f") WHERE n IN ({', '.join(map(str, wanted))})",
+        )
+        texts = {int(n): str(line) for n, line in self._ask(query, _IN_ORDER)}
+        written = ("\n".join(texts.get(n, "") for n in lines_of[bad]) for bad in found)
+        return [replace(b, text=text or b.text) for b, text in zip(found, written, strict=True)]
 
-    def _write(self, found: Sequence[Bad]) -> None:
-        """Put bad rows into the rejects file, in place of what an earlier try wrote of the same
-        objects: one tab-separated line a row, with backslash escapes."""
+    def _write(self, found: Sequence[RejectedRow]) -> None:
+        """Write bad rows to the rejects file: tab-separated lines with backslash escapes.
+
+        They take the place of what an earlier attempt wrote of the same objects.
+        """
         path, own = self.rejects_path, {bad.uri for bad in found}
         try:
             kept = []
@@ -314,10 +413,20 @@ class Doctor:
                 hint="Give another place with --rejects.",
             ) from None
 
+    @property
+    def _encoding(self) -> Encoding:
+        """The encoding of the objects; rows that the engine makes are never bad."""
+        if self._plan.encoding is None:
+            raise ValueError("a source of bytes needs an encoding")
+        return self._plan.encoding
+
+    @property
+    def _search(self) -> BadRowSearch:
+        schema = strict_reading.with_integers_as_text(self._plan.schema, self._encoding)
+        return BadRowSearch(self._source, self._encoding, schema, self._ask)
+
     def _ask(self, text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
-        fixed = {"output_format_json_quote_64bit_integers": 0}
-        statement = Statement(text, {**settings, **fixed}, format="JSONCompactEachRow")
-        return read_rows(self._engine.run(statement, lane=LANE).data)
+        return self._engine.ask(text, settings, lane=LANE)
 
 
 def _any_same(uri: str, paths: Sequence[Any]) -> bool:
@@ -325,9 +434,10 @@ def _any_same(uri: str, paths: Sequence[Any]) -> bool:
 
 
 def _escaped(text: str) -> str:
-    """Backslash escapes as in TSV, so that a rejected row stays one line."""
+    """Return text with backslash escapes as in TSV, so that a rejected row stays one line."""
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _unescaped(text: str) -> str:
+    """Undo :func:`_escaped`."""
     return re.sub(r"\\(.)", lambda m: {"t": "\t", "n": "\n", "r": "\r"}.get(m[1], m[1]), text)

@@ -1,34 +1,24 @@
-"""What an engine's complaint about data means to people: file, line, column, cause, remedy."""
+"""Errors about data in plain words: file, line, column, cause, remedy. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import date
 from urllib.parse import unquote, urlsplit
 
-from rowfall.core import uri
-from rowfall.core.errors import DataError, RowfallError, SourceError
+from rowfall.core.errors import DataError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
-from rowfall.schema import bad_row_sql
-from rowfall.schema.bad_row_sql import LONG, MALFORMED, SHOWN, UNKNOWN, BadRow
-from rowfall.schema.codec import TAG, Type, parse_type
-from rowfall.schema.header import Ask
-from rowfall.schema.records import header_names
-from rowfall.sources.base import Ranged, Source
+from rowfall.schema.bad_row_queries import LONG, MALFORMED, SHOWN, UNKNOWN, BadRow
+from rowfall.schema.strict_reading import TAG
+from rowfall.schema.type_names import Type, parse_type
 
 _URI = re.compile(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")
 _AT_ROW = re.compile(r"\(at row (\d+)\)")
 _FIELD = re.compile(r"Unknown field found [\w ]+:? '?([^':]+)")
-_PATHS = 50
-"""Splits that one search reads side by side."""
-NEAR, FAR, _PIECE = 1 << 30, 64 << 20, 8 << 20
-"""Bytes before a range that are read to count lines, of a file here and of one far away: about a
-second each for every error."""
 
-_CONTAINERS = {
+CONTAINERS = {
     354: ("is not a whole gzip file", "It was cut off, or is no gzip: test it with gzip -t."),
     561: ("is not a whole zstd file", "It was cut off, or is no zstd: test it with zstd -t."),
     554: ("is not a whole xz file", "It was cut off, or is no xz: test it with xz -t."),
@@ -38,104 +28,8 @@ _CONTAINERS = {
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
 
 
-def explain(
-    source: Source,
-    splits: Sequence[Split],
-    encoding: Encoding,
-    schema: Schema,
-    error: RowfallError,
-    ask: Ask,
-) -> list[tuple[Split, DataError]]:
-    """The splits that hold what the engine complained about, each with the place.
-
-    Args:
-        error: of the engine; its ``code`` (0 without one) and text are looked at.
-        ask: runs a SELECT with settings and gives its rows.
-
-    An empty list: nobody can tell which split it was.
-    """
-    code = int(getattr(error, "code", 0))
-    named = _URI.search(error.message)
-    suspects = [s for s in splits if named and same_object(s.uri, named[1])] or list(splits)
-    if len(suspects) == 1 and (code in _CONTAINERS or encoding.kind is Kind.TYPED):
-        known = None
-        if code not in _CONTAINERS:
-            known = _typed(source, suspects[0], encoding, schema, ask)
-        return [(suspects[0], known or explain_engine_error(code, error.message, suspects[0].uri))]
-    found: list[tuple[Split, DataError]] = []
-    for start in range(0, len(suspects), _PATHS):
-        for split in _guilty(source, suspects[start : start + _PATHS], encoding, schema, ask):
-            place = find_first(source, split, encoding, schema, ask)
-            if place is not None:
-                found.append((split, place))
-    if not found and len(suspects) == 1:
-        return [(suspects[0], explain_engine_error(code, error.message, suspects[0].uri))]
-    return found
-
-
-def find_first(
-    source: Source, split: Split, encoding: Encoding, schema: Schema, ask: Ask
-) -> DataError | None:
-    """The first bad row of a split as an error; None when all rows fit.
-
-    Raises:
-        RowfallError: the split cannot be read to its first bad row.
-    """
-    chosen = bad_row_sql.settings(encoding, schema)
-    header = header_of(source, split, encoding, ask)
-    wrong = _header_differs(split, encoding, schema, header)
-    if wrong is not None:
-        return wrong
-    rows = bad_row_sql.read_bad(
-        ask(bad_row_sql.diagnose(source, split, encoding, schema, header), chosen)
-    )
-    if not rows:
-        return None
-    before = 0
-    query = bad_row_sql.breaks_query(source, split, encoding, schema, rows[0].row, header)
-    if query is not None:
-        ((before,),) = ask(query, chosen)
-    line = bad_row_sql.line_of(rows[0].row, int(before or 0), encoding)
-    place = ""
-    if split.of_text and line is not None:
-        own = int(encoding.kind is Kind.TEXT and encoding.has_names)
-        line, place = in_file(source, split, line - own)
-    return bad_row_error(split, encoding, schema, rows[0], line, len(header), place)
-
-
-def in_file(source: Source, split: Split, line: int) -> tuple[int, str]:
-    """A line of a range of text as people look for it: its number in the whole file, or else from
-    which byte on it is counted; and the place in words.
-
-    Args:
-        line: without the header.
-    """
-    start, near = split.start or 0, uri.scheme_of(split.uri) == uri.FILE
-    if isinstance(source, Ranged) and split.part and start <= (NEAR if near else FAR):
-        whole = replace(split, size=split.part.size)
-        try:
-            pieces = range(0, start, _PIECE)
-            line += sum(
-                source.part(whole, at, min(_PIECE, start - at)).count(b"\n") for at in pieces
-            )
-            return line, f"{split.uri} line {line}"
-        except SourceError:
-            pass  # what is wrong with the file is another matter; this is about the row
-    return line, f"{split.uri} line {line} from byte {start:,} on"
-
-
-def header_of(source: Source, split: Split, encoding: Encoding, ask: Ask) -> tuple[str, ...]:
-    """Column names of one file with a header, () for files without."""
-    query = bad_row_sql.header_query(source, split, encoding)
-    if query is None:
-        return ()
-    rows = ask(query, {"max_threads": 1, "max_block_size": 16, "input_format_parallel_parsing": 0})
-    return header_names(str(rows[0][0]), encoding) if rows else ()
-
-
-def _header_differs(
-    split: Split, encoding: Encoding, schema: Schema, header: Sequence[str]
-) -> DataError | None:
+def header_error(split: Split, schema: Schema, header: Sequence[str]) -> DataError | None:
+    """Return the error for a file whose header does not name the same columns; None if it does."""
     if not header:
         return None
     wanted = [c.source for c in schema.columns]
@@ -152,35 +46,14 @@ def _header_differs(
     )  # fmt: skip
 
 
-def _guilty(
-    source: Source, splits: Sequence[Split], encoding: Encoding, schema: Schema, ask: Ask
-) -> list[Split]:
-    """Splits with bad rows; a single suspect is taken as guilty without reading it twice."""
-    if len(splits) == 1:
-        return list(splits)
-    headers = [header_of(source, split, encoding, ask) for split in splits]
-    differ = [
-        s for s, h in zip(splits, headers, strict=True) if _header_differs(s, encoding, schema, h)
-    ]
-    if differ:
-        return differ
-    # Splits are read side by side here, each by one thread: only counts are asked for.
-    chosen = {**bad_row_sql.settings(encoding, schema), "max_threads": 4}
-    query = bad_row_sql.guilty_query(source, splits, encoding, schema, headers)
-    return [splits[int(i)] for i, n in sorted(ask(query, chosen)) if n]
-
-
-def _typed(
-    source: Source, split: Split, encoding: Encoding, schema: Schema, ask: Ask
-) -> DataError | None:
-    try:
-        return find_first(source, split, encoding, schema, ask)
-    except RowfallError:
-        return None  # the file itself cannot be read: the engine's own words are better
+def named_object(message: str) -> str | None:
+    """Return the object that an engine's error names, None where it names none."""
+    named = _URI.search(message)
+    return named[1] if named else None
 
 
 def same_object(uri: str, said: str) -> bool:
-    """Whether the engine's name for an object (without scheme and bucket) is ``uri``.
+    """Tell whether the engine's name for an object (without scheme and bucket) is ``uri``.
 
     Objects of ``gs://`` and ``az://`` are named by the address that they were read from.
     """
@@ -196,38 +69,38 @@ def bad_row_error(
     bad: BadRow,
     line: int | None,
     width: int = 0,
-    place: str = "",
+    where: str = "",
 ) -> DataError:
-    """The error for one bad row.
+    """Return the error for one bad row.
 
     Args:
         width: number of fields a row should have.
-        place: where it is, in words; by default its line of the split.
+        where: what names the row; by default its line of the split.
     """
-    place = place or (f"{split.name} line {line}" if line else f"{split.name} row {bad.row + 1}")
+    where = where or (f"{split.name} line {line}" if line else f"{split.name} row {bad.row + 1}")
     width = width or len(schema.columns)
     shown = None if bad.value is None else _shorten(bad.value)
     if bad.which == LONG:
-        text, hint = f"{place} has more than {width} fields", _OUT
+        text, hint = f"{where} has more than {width} fields", _OUT
     elif bad.which == MALFORMED:
-        text, hint = f"{place} is not a JSON object: {shown}", _OUT
+        text, hint = f"{where} is not a JSON object: {shown}", _OUT
     elif bad.which == UNKNOWN:
-        text = f"{place} has a key that the table lacks: {shown}"
+        text = f"{where} has a key that the table lacks: {shown}"
         hint = "Name all columns with --schema, or remove the key."
     elif encoding.kind is Kind.TEXT and bad.fields < width and not bad.breaks:
-        text, hint = f"{place} has {bad.fields} fields instead of {width}", _OUT
+        text, hint = f"{where} has {bad.fields} fields instead of {width}", _OUT
     else:
         at = bad.fields - 1 if 0 < bad.fields < width else bad.which - 1
         column = schema.columns[at]
-        text, hint = _value_error(place, column, bad, shown, exists=schema.exists)
+        text, hint = _value_error(where, column, bad, shown, exists=schema.exists)
         return DataError(text, uri=split.uri, line=line, column=column.name, value=shown, hint=hint)
     return DataError(text, uri=split.uri, line=line, value=shown, hint=hint)
 
 
 def _value_error(
-    place: str, column: Column, bad: BadRow, shown: str | None, *, exists: bool
+    row: str, column: Column, bad: BadRow, shown: str | None, *, exists: bool
 ) -> tuple[str, str]:
-    where = f'{place} column "{column.name}"'
+    where = f'{row} column "{column.name}"'
     target = parse_type(column.type)
     if bad.breaks:
         return (
@@ -246,7 +119,7 @@ def _value_error(
 
 
 def _wider(target: Type, value: str | None) -> str:
-    """A type that takes ``value`` and what ``target`` took."""
+    """Return a type that takes ``value`` and what ``target`` took."""
     bare = target.bare
     if not value:
         return f"Nullable({bare})"
@@ -278,28 +151,27 @@ def _shorten(text: str) -> str:
 
 
 def explain_engine_error(code: int, message: str, uri: str = "") -> DataError:
-    """The engine's complaint in other words, where the row itself could not be found.
+    """Return the engine's error about data in plain words, where no row could be found.
 
     Args:
         code: the engine's error code; ``message`` its text.
         uri: the object, when the message does not say.
     """
-    named = _URI.search(message)
-    uri = uri or (named[1] if named else "the source")
+    uri = uri or named_object(message) or "the source"
     row = _AT_ROW.search(message)
     place = f"{uri} row {row[1]}" if row else uri
-    if code in _CONTAINERS:
-        cause, hint = _CONTAINERS[code]
+    if code in CONTAINERS:
+        cause, hint = CONTAINERS[code]
         return DataError(f"{uri} {cause}", uri=uri, hint=hint)
     unknown = _FIELD.search(message)
-    text, hint = _words(code, message)
+    text, hint = _cause_and_hint(code, message)
     if unknown:
         text = f"has the key {unknown[1]}, which the table lacks"
         hint = "Name all columns with --schema, or remove the key."
     return DataError(f"{place} {text}", uri=uri, hint=hint)
 
 
-def _words(code: int, message: str) -> tuple[str, str]:
+def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
     first = _URI.sub("", _AT_ROW.sub("", message)).split("\n")[0].strip(" :.")
     if TAG in message:
         guard = message[message.index(TAG) + len(TAG) :].split(":")[0]

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
+from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
+from rowfall.core.sqltext import SqlText
+from rowfall.sources.base import Source
 
 Read = Callable[[int, int], bytes]
 """(offset, length) -> bytes; fewer only where the file ends."""
@@ -31,6 +35,14 @@ TRIES = 64
 # unless what follows could stand behind a closing one.
 _JSON = re.compile(rb'\}\r?\n(?=\{"[^",:\]}\s\\])')
 _RUN = re.compile(rb'"+')
+
+
+def lines_relation(
+    source: Source, splits: Sequence[Split], encoding: Encoding, column: str = "line"
+) -> SqlText:
+    """Return the FROM part that reads the lines of objects as one column of strings."""
+    lines = replace(encoding, format="LineAsString")
+    return source.relation(splits, lines, f"`{column}` String")
 
 
 # --- headers -------------------------------------------------------------------------------------

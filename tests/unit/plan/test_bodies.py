@@ -17,14 +17,16 @@ from rowfall.core.sqltext import SqlText
 from rowfall.plan import bodies, statements, transport
 from rowfall.plan.bodies import Piece
 from rowfall.schema import records
-from rowfall.schema.codec import codec
+from rowfall.schema.strict_reading import strict_column
 
 MIB = 1 << 20
 BOM = "\ufeff".encode()
 CSV = Encoding("CSV", "none", Kind.TEXT)
 TSV = Encoding("TSV", "none", Kind.TEXT)
 JSON = Encoding("JSONEachRow", "none", Kind.JSON)
-SCHEMA = Schema((codec("a", "a", "Int64", Kind.TEXT), codec("b", "b", "String", Kind.TEXT)))
+SCHEMA = Schema(
+    (strict_column("a", "a", "Int64", Kind.TEXT), strict_column("b", "b", "String", Kind.TEXT))
+)
 
 
 def split(name: str, size: int | None = 100 * MIB) -> Split:
@@ -96,7 +98,9 @@ def test_stdin_goes_on_as_it_comes() -> None:
 
 
 def test_a_statement_too_long_for_a_url_is_not_sent() -> None:
-    columns = tuple(codec(f"column_{n}", f"column_{n}", "Int64", Kind.TEXT) for n in range(3_000))
+    columns = tuple(
+        strict_column(f"column_{n}", f"column_{n}", "Int64", Kind.TEXT) for n in range(3_000)
+    )
     found = transport.sent_as([split("/d/a")], CSV, Schema(columns), stream=False)
     assert found.blocks
     assert "too many columns" in found.reason

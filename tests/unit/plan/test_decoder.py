@@ -14,7 +14,7 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.deliver.decode import chunks
 from rowfall.plan.decoder import flat_types, refusal, sort_columns, spec
-from rowfall.schema.codec import Evidence, codec
+from rowfall.schema.strict_reading import TextTraits, strict_column
 
 FACTS = Facts("26.9", 2, 1 << 30, timezone="UTC")
 CSV = Encoding("CSVWithNames", "gzip", Kind.TEXT)
@@ -27,8 +27,8 @@ def listing(uri: str = "/data/a.csv.gz") -> Listing:
     return made
 
 
-def schema(type_: str, seen: Evidence | None = None) -> Schema:
-    return Schema((codec("a", "a", type_, Kind.TEXT, seen=seen),), row_bytes=8.0)
+def schema(type_: str, seen: TextTraits | None = None) -> Schema:
+    return Schema((strict_column("a", "a", type_, Kind.TEXT, traits=seen),), row_bytes=8.0)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_what_it_reads(type_: str) -> None:
         ("zone", (listing(), CSV, schema("DateTime('Asia/Urumqi')"), FACTS)),
         ("zone of a DateTime64", (listing(), CSV, schema("DateTime64(3, 'Asia/Urumqi')"), FACTS)),
         ("server's zone", (listing(), CSV, schema("DateTime"), replace(FACTS, timezone="CET"))),
-        ("padded", (listing(), CSV, schema("UInt8", Evidence(padded=True)), FACTS)),
-        ("epoch", (listing(), CSV, schema("DateTime", Evidence(shape="epoch")), FACTS)),
+        ("padded", (listing(), CSV, schema("UInt8", TextTraits(padded=True)), FACTS)),
+        ("epoch", (listing(), CSV, schema("DateTime", TextTraits(shape="epoch")), FACTS)),
         ("stdin", (listing("-"), CSV, schema("UInt8"), FACTS)),
         ("format", (listing(), replace(CSV, format="TSKV"), schema("UInt8"), FACTS)),
         ("snappy", (listing(), replace(CSV, compression="snappy"), schema("UInt8"), FACTS)),
@@ -80,7 +80,7 @@ def test_what_the_engine_reads(
 
 
 def test_a_number_that_looks_like_an_epoch_is_a_number() -> None:
-    assert refusal(listing(), CSV, schema("UInt32", Evidence(shape="epoch")), FACTS) is None
+    assert refusal(listing(), CSV, schema("UInt32", TextTraits(shape="epoch")), FACTS) is None
 
 
 def test_spec_takes_blocks_from_the_settings() -> None:

@@ -14,9 +14,11 @@ from rowfall.core.listing import Part
 from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.schema import bad_row_sql, data_errors
-from rowfall.schema.codec import Evidence, codec
-from rowfall.schema.data_errors import explain, explain_engine_error
+from rowfall.schema import bad_rows
+from rowfall.schema.bad_row_queries import LenientReader
+from rowfall.schema.bad_rows import BadRowSearch, line_in_file
+from rowfall.schema.data_errors import explain_engine_error
+from rowfall.schema.strict_reading import TextTraits, strict_column
 from rowfall.sources import open_source
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError, Files
 
@@ -26,19 +28,22 @@ GZIP = Encoding("CSV", "gzip", Kind.TEXT)
 ABC = (("a", "UInt8"), ("b", "String"), ("c", "Nullable(Date)"))
 
 
-def schema(encoding: Encoding, *columns: tuple[str, str], seen: Evidence | None = None) -> Schema:
-    csv = encoding.format.startswith("CSV")
-    return Schema(
-        tuple(codec(n, n, t, encoding.kind, csv=csv, seen=seen) for n, t in columns or ABC)
-    )
+def schema(
+    encoding: Encoding, *columns: tuple[str, str], traits: TextTraits | None = None
+) -> Schema:
+    kind, csv = encoding.kind, encoding.is_csv
+    pairs = columns or ABC
+    return Schema(tuple(strict_column(n, n, t, kind, csv=csv, traits=traits) for n, t in pairs))
 
 
-def complain(engine: Chdb, encoding: Encoding, made: Schema, *paths: Path) -> list[DataError]:
+def errors_of(engine: Chdb, encoding: Encoding, made: Schema, *paths: Path) -> list[DataError]:
     source = Files(*paths)
     splits = source.sample(source.listing(), 99)
     with pytest.raises(ChdbError) as caught:
         [engine.load(path, encoding, made.columns) for path in paths]
-    return [e for _, e in explain(source, splits, encoding, made, caught.value, engine.ask)]
+    return [
+        e for _, e in BadRowSearch(source, encoding, made, engine.ask).explain(splits, caught.value)
+    ]
 
 
 def split_rows(
@@ -46,10 +51,10 @@ def split_rows(
 ) -> tuple[list[list[object]], list[list[object]]]:
     source = Files(path)
     splits = source.sample(source.listing(), 1)
-    chosen = bad_row_sql.settings(encoding, made)
-    good = bad_row_sql.good_rows(source, splits, encoding, made)
-    bad = bad_row_sql.bad_rows(source, splits[0], encoding, made)
-    return engine.ask(SqlText.of("SELECT * FROM ", good), chosen), engine.ask(bad, chosen)
+    reader = LenientReader(source, encoding, made)
+    good = SqlText.of("SELECT * FROM ", reader.good_rows(splits))
+    bad = reader.rejects_query(splits[0])
+    return engine.ask(good, reader.settings), engine.ask(bad, reader.settings)
 
 
 @pytest.mark.parametrize(
@@ -67,10 +72,10 @@ def split_rows(
         ('1,x,\n2,"y,\n3,z,\n', 2, 'column "b": a quote is opened here', "Close the quote"),
     ],
 )
-def test_csv_errors_name_the_place(
+def test_csv_errors_name_line_and_column(
     chdb_engine: Chdb, write: Write, text: str, line: int, message: str, hint: str
 ) -> None:
-    (error,) = complain(chdb_engine, CSV, schema(CSV), path := write("x.csv", text))
+    (error,) = errors_of(chdb_engine, CSV, schema(CSV), path := write("x.csv", text))
     assert error.message.startswith(f"{path} line {line} ")
     assert message in error.message
     assert (error.uri, error.line) == (str(path), line)
@@ -79,21 +84,21 @@ def test_csv_errors_name_the_place(
 
 
 def test_lines_count_header_and_line_breaks(chdb_engine: Chdb, write: Write) -> None:
-    made = schema(NAMED, seen=Evidence(breaks=True))
+    made = schema(NAMED, traits=TextTraits(breaks=True))
     path = write("x.csv", 'b,a,c\n"one\ntwo",1,\nx,300,\n')
-    (error,) = complain(chdb_engine, NAMED, made, path)
+    (error,) = errors_of(chdb_engine, NAMED, made, path)
     assert error.line == 4
     assert error.column == "a"
 
 
-def test_only_the_guilty_files_are_named(chdb_engine: Chdb, write: Write) -> None:
+def test_only_files_with_bad_rows_are_named(chdb_engine: Chdb, write: Write) -> None:
     paths = [write(f"{i}.csv", f"{i},x,\n") for i in range(5)]
     paths.append(write("bad.csv", "1,x,\n2,y,zzz\n"))
     source = Files(*paths)
     splits = source.sample(source.listing(), 99)
     made = schema(CSV)
     error = ChdbError("Code: 395. rowfall: a value does not fit c Nullable(Date)")
-    ((split, found),) = explain(source, splits, CSV, made, error, chdb_engine.ask)
+    ((split, found),) = BadRowSearch(source, CSV, made, chdb_engine.ask).explain(splits, error)
     assert split.uri == str(paths[-1])
     assert found.message == f'{paths[-1]} line 2 column "c": "zzz" does not fit Nullable(Date)'
 
@@ -105,7 +110,7 @@ def test_only_the_guilty_files_are_named(chdb_engine: Chdb, write: Write) -> Non
 def test_headers_that_differ(chdb_engine: Chdb, write: Write, header: str, message: str) -> None:
     row = ",".join("1" for _ in header.split(","))
     path = write("x.csv", f"{header}\n{row}\n")
-    (error,) = complain(chdb_engine, NAMED, schema(NAMED), path)
+    (error,) = errors_of(chdb_engine, NAMED, schema(NAMED), path)
     assert error.message.startswith(f"{path} line 1: the header differs: ")
     assert message in error.message
 
@@ -120,7 +125,7 @@ def test_headers_that_differ(chdb_engine: Chdb, write: Write, header: str, messa
     ],
 )
 def test_tsv_errors(chdb_engine: Chdb, write: Write, text: str, line: int, message: str) -> None:
-    (error,) = complain(chdb_engine, TSV, schema(TSV), write("x.tsv", text))
+    (error,) = errors_of(chdb_engine, TSV, schema(TSV), write("x.tsv", text))
     assert error.line == line
     assert message in error.message
 
@@ -135,7 +140,7 @@ def test_tsv_errors(chdb_engine: Chdb, write: Write, text: str, line: int, messa
     ],
 )
 def test_json_errors(chdb_engine: Chdb, write: Write, text: str, line: int, message: str) -> None:
-    (error,) = complain(chdb_engine, JSON, schema(JSON), write("x.json", text))
+    (error,) = errors_of(chdb_engine, JSON, schema(JSON), write("x.json", text))
     assert error.line == line
     assert message in error.message
 
@@ -144,15 +149,15 @@ def test_parquet_errors_name_the_row(chdb_engine: Chdb, tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     chdb_engine.run(f"INSERT INTO FUNCTION file('{path}') SELECT number AS a FROM numbers(500)")
     encoding = Encoding("Parquet", "none", Kind.TYPED)
-    made = Schema((codec("a", "a", "UInt8", Kind.TYPED, "UInt64"),))
-    (error,) = complain(chdb_engine, encoding, made, path)
+    made = Schema((strict_column("a", "a", "UInt8", Kind.TYPED, "UInt64"),))
+    (error,) = errors_of(chdb_engine, encoding, made, path)
     assert error.message == f'{path} row 257 column "a": "256" does not fit UInt8'
 
 
 @pytest.mark.parametrize("data", [gzip.compress(b"1,x,\n" * 99_999)[:-99], b"1,x,\n"])
 def test_broken_containers(chdb_engine: Chdb, write: Write, data: bytes) -> None:
     path = write("x.csv.gz", data)
-    (error,) = complain(chdb_engine, GZIP, schema(GZIP), path)
+    (error,) = errors_of(chdb_engine, GZIP, schema(GZIP), path)
     assert error.message == f"{path} is not a whole gzip file"
 
 
@@ -192,7 +197,7 @@ def test_nested_columns_cannot_be_left_out(write: Write) -> None:
     splits = source.sample(source.listing(), 1)
     made = schema(JSON, ("a", "Array(UInt8)"))
     with pytest.raises(UsageError, match="cannot be checked"):
-        bad_row_sql.good_rows(source, splits, JSON, made)
+        LenientReader(source, JSON, made).good_rows(splits)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +269,7 @@ def test_a_line_of_a_range_is_one_of_the_file(
     part = Part(size, head=len(head))
     split = replace(whole, start=start, stop=size, size=size - start, part=part)
     line = 1 + 2 * 1_900_000 + 5
-    assert data_errors.in_file(source, split, 5) == (line, f"{path} line {line}")
-    monkeypatch.setattr(data_errors, "NEAR", 1000)
+    assert line_in_file(source, split, 5) == (line, f"{path} line {line}")
+    monkeypatch.setattr(bad_rows, "NEAR", 1000)
     text = f"{path} line 5 from byte {start:,} on"
-    assert data_errors.in_file(source, split, 5) == (5, text)
+    assert line_in_file(source, split, 5) == (5, text)

@@ -16,8 +16,8 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.core.sqltext import SqlText
 from rowfall.plan.statements import read_structure
-from rowfall.schema.reader_settings import reader_settings
 from rowfall.schema.records import SCAN, Read, header_names, record_starts
+from rowfall.schema.strict_reading import reader_settings
 from rowfall.sources.base import Source
 
 Values = Mapping[str, str | int | float]

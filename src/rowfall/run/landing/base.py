@@ -15,7 +15,7 @@ from rowfall.ledger.leases import Leases
 from rowfall.publish.publisher import Staged
 from rowfall.publish.staging_tables import Twins
 from rowfall.run.work_queue import Work
-from rowfall.schema.bad_rows import Doctor
+from rowfall.schema.bad_rows import BadRows
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 
@@ -47,7 +47,7 @@ class Means:
     ledger: Ledger
     claims: Leases
     delivery: Delivery
-    doctor: Doctor
+    bad_rows: BadRows
     twins: Twins | None
     into: str
     identity: str

@@ -73,7 +73,7 @@ class Spread(Committing):
         self._check_replicas(counted)
         rows = sum(staged.rows for staged in self._once(counted))
         if done.work.tolerant:
-            return self._means.doctor.reject(done.work.splits, rows)
+            return self._means.bad_rows.reject(done.work.splits, rows)
         reader, own = next(
             (place, staged)
             for place, staged in zip(self._places, counted, strict=True)

@@ -48,7 +48,7 @@ class Tables(Committing):
         expected = twins.read(rows, done.staging)
         read = outcome.rows_written if done.work.tolerant and not twins.views else outcome.rows_read
         if done.work.tolerant and twins.views:
-            read = expected or staged.rows  # bad rows were read, too; the doctor counts them
+            read = expected or staged.rows  # bad rows were read, too; they are counted
         ranges = done.work.rows
         if ranges is not None:
             # Where the engine filters, it may read more rows than there are in the ranges.
@@ -64,4 +64,4 @@ class Tables(Committing):
             )
         if not done.work.tolerant:
             return 0
-        return self._means.doctor.reject(done.work.splits, staged.rows)
+        return self._means.bad_rows.reject(done.work.splits, staged.rows)

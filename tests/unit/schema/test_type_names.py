@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from rowfall.core.model import Column, Encoding, Kind
-from rowfall.schema.reader_settings import reader_settings
-from rowfall.schema.tuples import apart, fields, width
+from rowfall.schema.strict_reading import line_fields, reader_settings, tuples_apart
+from rowfall.schema.type_names import csv_fields
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 COLUMNS = (Column("a", "UInt8"), Column("t", "Tuple(UInt8, Tuple(x String, `y z` Date))"))
@@ -26,21 +26,21 @@ COLUMNS = (Column("a", "UInt8"), Column("t", "Tuple(UInt8, Tuple(x String, `y z`
     ],
 )
 def test_fields_of_a_column(type_: str, count: int) -> None:
-    assert fields(type_) == count
+    assert csv_fields(type_) == count
 
 
 @pytest.mark.parametrize(("seen", "own"), [(0, True), (2, False), (3, True), (4, True)])
 def test_the_number_of_fields_tells_the_form(seen: int, own: bool) -> None:
     encoding = replace(CSV, fields=seen)
-    assert apart(encoding, COLUMNS) == own
-    assert width(encoding, COLUMNS, 2) == (4 if own else 2)
+    assert tuples_apart(encoding, COLUMNS) == own
+    assert line_fields(encoding, COLUMNS, 2) == (4 if own else 2)
     given = {s.name: s.value for s in reader_settings(encoding, COLUMNS)}
     assert given["input_format_csv_deserialize_separate_columns_into_tuple"] == int(own)
 
 
 def test_one_element_is_one_field_either_way() -> None:
-    assert apart(replace(CSV, fields=1), (Column("t", "Tuple(UInt8)"),))
+    assert tuples_apart(replace(CSV, fields=1), (Column("t", "Tuple(UInt8)"),))
 
 
 def test_tsv_has_one_field_a_column() -> None:
-    assert width(replace(CSV, format="TSV"), COLUMNS, 2) == 2
+    assert line_fields(replace(CSV, format="TSV"), COLUMNS, 2) == 2

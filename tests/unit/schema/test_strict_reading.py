@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from gate import ALL, part
 from rowfall.core.model import Column, Encoding, Kind
-from rowfall.schema.codec import Evidence, Type, codec, parse_type
+from rowfall.schema.strict_reading import TextTraits, strict_column
+from rowfall.schema.type_names import Type, parse_type
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
 
 Write = Callable[[str, str | bytes], Path]
@@ -159,10 +160,10 @@ def in_file(encoding: Encoding, text: str, *, quoted: bool, number: bool = False
     return '1,"' + text.replace('"', '""') + '"\n' if quoted else f"1,{text}\n"
 
 
-def columns_for(encoding: Encoding, type_: str, seen: Evidence) -> list[Column]:
+def columns_for(encoding: Encoding, type_: str, seen: TextTraits) -> list[Column]:
     csv = encoding.format.startswith("CSV")
     return [
-        codec(name, name, wanted, encoding.kind, csv=csv, seen=seen)
+        strict_column(name, name, wanted, encoding.kind, csv=csv, traits=seen)
         for name, wanted in (("k", "Int32"), ("v", type_))
     ]
 
@@ -176,19 +177,19 @@ def outcome(engine: Chdb, path: Path, encoding: Encoding, columns: list[Column])
         return ERROR
 
 
-def ways(encoding: Encoding, type_: str, text: str) -> list[tuple[str, Evidence]]:
+def ways(encoding: Encoding, type_: str, text: str) -> list[tuple[str, TextTraits]]:
     """The rows that may hold the text, each with what a sample would have shown."""
     plain = not any(c in text for c in '",\n\r') and text != "\\"
     if encoding.kind is Kind.JSON:
-        rows = [(in_file(encoding, text, quoted=True), Evidence())]
+        rows = [(in_file(encoding, text, quoted=True), TextTraits())]
         if re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", text):
-            rows.append((in_file(encoding, text, quoted=False, number=True), Evidence()))
+            rows.append((in_file(encoding, text, quoted=False, number=True), TextTraits()))
         return rows
     if encoding is TSV:
-        return [(in_file(encoding, text, quoted=False), Evidence())]
-    rows = [(in_file(encoding, text, quoted=True), Evidence())]
+        return [(in_file(encoding, text, quoted=False), TextTraits())]
+    rows = [(in_file(encoding, text, quoted=True), TextTraits())]
     if plain:
-        rows.append((in_file(encoding, text, quoted=False), Evidence()))
+        rows.append((in_file(encoding, text, quoted=False), TextTraits()))
     return rows
 
 
@@ -293,7 +294,7 @@ def test_nothing_is_never_a_value(chdb_engine: Chdb, write: Write, type_: str) -
     for encoding, texts in rows.items():
         for row in texts:
             path = write("v", row)
-            got = outcome(chdb_engine, path, encoding, columns_for(encoding, type_, Evidence()))
+            got = outcome(chdb_engine, path, encoding, columns_for(encoding, type_, TextTraits()))
             if target.base == "String" and encoding.kind is Kind.TEXT and "N" not in row:
                 assert got == ""
             elif target.text and encoding is CSV:
@@ -304,7 +305,10 @@ def test_nothing_is_never_a_value(chdb_engine: Chdb, write: Write, type_: str) -
                 assert got is ERROR, f"{row!r} as {type_} became {got!r}"
             full = f"Nullable({target.bare})"
             nulls.append(
-                (row, outcome(chdb_engine, path, encoding, columns_for(encoding, full, Evidence())))
+                (
+                    row,
+                    outcome(chdb_engine, path, encoding, columns_for(encoding, full, TextTraits())),
+                )
             )
     for row, got in nulls:
         if target.text and row == "1\t\n":
@@ -340,17 +344,17 @@ def test_shapes_of_time(
     chdb_engine: Chdb, write: Write, encoding: Encoding, type_: str, shape: str, text: str,
     wanted: object,
 ) -> None:  # fmt: skip
-    columns = columns_for(encoding, type_, Evidence(shape=shape))
+    columns = columns_for(encoding, type_, TextTraits(shape=shape))
     path = write("v", in_file(encoding, text, quoted=True))
     assert outcome(chdb_engine, path, encoding, columns) == wanted
 
 
 def test_a_quote_never_closed_does_not_swallow_rows(chdb_engine: Chdb, write: Write) -> None:
     path = write("v", '1,"abc\n2,def\n')
-    columns = columns_for(CSV, "String", Evidence())
+    columns = columns_for(CSV, "String", TextTraits())
     with pytest.raises(ChdbError, match="rowfall: line break in v"):
         chdb_engine.load(path, CSV, columns)
-    allowed = columns_for(CSV, "String", Evidence(breaks=True))
+    allowed = columns_for(CSV, "String", TextTraits(breaks=True))
     path = write("v", '1,"abc\ndef"\n')
     assert chdb_engine.load(path, CSV, allowed) == [["1", "abc\ndef"]]
 
@@ -361,17 +365,17 @@ def test_quoted_empty_fields_are_null_where_the_sample_had_them(
     chdb_engine: Chdb, write: Write, type_: str, row: str
 ) -> None:
     path = write("v", row)
-    assert outcome(chdb_engine, path, CSV, columns_for(CSV, type_, Evidence())) is ERROR
-    seen = columns_for(CSV, type_, Evidence(blank=True))
+    assert outcome(chdb_engine, path, CSV, columns_for(CSV, type_, TextTraits())) is ERROR
+    seen = columns_for(CSV, type_, TextTraits(blank=True))
     assert chdb_engine.load(path, CSV, seen) == [["1", None]]
 
 
 def test_blanks_around_values_where_the_sample_had_them(chdb_engine: Chdb, write: Write) -> None:
     path = write("v", "1, 2020-01-01 , x \n")
-    text = codec("s", "s", "String", Kind.TEXT)
-    plain = [*columns_for(CSV, "Date", Evidence()), text]
+    text = strict_column("s", "s", "String", Kind.TEXT)
+    plain = [*columns_for(CSV, "Date", TextTraits()), text]
     assert outcome(chdb_engine, path, CSV, plain) is ERROR
-    padded = [*columns_for(CSV, "Date", Evidence(padded=True)), text]
+    padded = [*columns_for(CSV, "Date", TextTraits(padded=True)), text]
     assert chdb_engine.load(path, CSV, padded) == [["1", "2020-01-01", " x "]]
     # Without strings the reader itself may trim.
     path = write("v", "1, 2020-01-01 \n")
@@ -388,8 +392,8 @@ def test_a_column_that_the_header_lacks_raises(
 ) -> None:
     named = Encoding(f"{encoding.format}WithNames", "none", Kind.TEXT)
     csv = encoding is CSV
-    for seen in (Evidence(), Evidence(breaks=True)):
-        columns = [codec(n, n, type_, Kind.TEXT, csv=csv, seen=seen) for n in ("k", "v")]
+    for seen in (TextTraits(), TextTraits(breaks=True)):
+        columns = [strict_column(n, n, type_, Kind.TEXT, csv=csv, traits=seen) for n in ("k", "v")]
         value = {"Date": "2020-01-01"}.get(parse_type(type_).base, "1")
         path = write("v", ("v" if missing == "k" else "k") + f"\n{value}\n")
         assert outcome(chdb_engine, path, named, columns) is ERROR
@@ -399,24 +403,24 @@ def test_a_column_that_the_header_lacks_raises(
 def test_a_byte_order_mark_is_no_value(chdb_engine: Chdb, write: Write, type_: str) -> None:
     text = {"String": "a", "Int32": "1", "Float64": "1.5", "Date": "2020-01-01"}[type_]
     path = write("v", f"\ufeff{text}\n{text}\n")
-    column = codec("v", "v", type_, Kind.TEXT, seen=Evidence(bom=True))
+    column = strict_column("v", "v", type_, Kind.TEXT, traits=TextTraits(bom=True))
     assert chdb_engine.load(path, CSV, [column]) == [[text], [text]]
     if type_ != "String":
-        plain = codec("v", "v", type_, Kind.TEXT)
+        plain = strict_column("v", "v", type_, Kind.TEXT)
         assert outcome(chdb_engine, path, CSV, [plain]) in (ERROR, text)
 
 
 def test_empty_lines_of_one_column_are_rows(chdb_engine: Chdb, write: Write) -> None:
-    column = codec("v", "v", "String", Kind.TEXT)
+    column = strict_column("v", "v", "String", Kind.TEXT)
     assert chdb_engine.load(write("v", "a\n\n\n"), CSV, [column]) == [["a"], [""], [""]]
-    two = columns_for(CSV, "String", Evidence())
+    two = columns_for(CSV, "String", TextTraits())
     assert chdb_engine.load(write("v", "1,a\n\n"), CSV, two) == [["1", "a"]]
 
 
 def test_infinity_is_a_value_only_when_the_sample_had_it(chdb_engine: Chdb, write: Write) -> None:
     path = write("v", "1,inf\n")
-    assert outcome(chdb_engine, path, CSV, columns_for(CSV, "Float64", Evidence())) is ERROR
-    seen = columns_for(CSV, "Float64", Evidence(infinite=True))
+    assert outcome(chdb_engine, path, CSV, columns_for(CSV, "Float64", TextTraits())) is ERROR
+    seen = columns_for(CSV, "Float64", TextTraits(infinite=True))
     assert chdb_engine.load(path, CSV, seen) == [["1", "inf"]]
 
 
@@ -424,7 +428,7 @@ def test_infinity_is_a_value_only_when_the_sample_had_it(chdb_engine: Chdb, writ
     "row", ["1\n", "1,2,3\n", '1,"2"x\n'], ids=["short", "long", "text after quote"]
 )
 def test_malformed_csv_rows_raise(chdb_engine: Chdb, write: Write, row: str) -> None:
-    columns = columns_for(CSV, "String", Evidence())
+    columns = columns_for(CSV, "String", TextTraits())
     assert outcome(chdb_engine, write("v", row), CSV, columns) is ERROR
 
 
@@ -434,7 +438,7 @@ def test_malformed_csv_rows_raise(chdb_engine: Chdb, write: Write, row: str) -> 
 )
 def test_malformed_json_rows_raise(chdb_engine: Chdb, write: Write, row: str) -> None:
     for type_ in ("Int64", "Int8", "Float64", "String", "Bool", "Date"):
-        columns = columns_for(JSON, type_, Evidence())
+        columns = columns_for(JSON, type_, TextTraits())
         assert outcome(chdb_engine, write("v", row + "\n"), JSON, columns) is ERROR
 
 
@@ -470,13 +474,13 @@ def test_typed_formats(
         f"SELECT 1::Int32 AS k, CAST({value} AS {source}) AS v"
     )
     encoding = Encoding("Native", "none", Kind.TYPED)
-    columns = [codec("k", "k", "Int32", Kind.TYPED, "Int32")]
-    columns.append(codec("v", "v", target, Kind.TYPED, source))
+    columns = [strict_column("k", "k", "Int32", Kind.TYPED, "Int32")]
+    columns.append(strict_column("v", "v", target, Kind.TYPED, source))
     assert outcome(chdb_engine, path, encoding, columns) == wanted
 
 
 def test_nested_types_say_who_checks_them() -> None:
-    column = codec("v", "v", "Array(UInt8)", Kind.JSON)
+    column = strict_column("v", "v", "Array(UInt8)", Kind.JSON)
     assert (column.read_type, column.expression, column.lenient) == ("Array(UInt8)", "", "")
     assert "engine's reader only" in column.reason
 

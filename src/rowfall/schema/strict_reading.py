@@ -1,19 +1,27 @@
-"""How one column is read so that a value either arrives unchanged or raises. Pure.
+"""How each column is read so that a value either arrives unchanged or raises. Pure.
 
 The engine's readers wrap (300 as UInt8 is 44), clip (2200-01-01 as Date is 2149-06-06), cut
 (1.239 as Decimal(9,2) is 1.23) and fill in (nothing as UInt8 is 0). So a column is read as a type
-in which that cannot happen, and an expression converts it and checks. Measured on chDB 26.9.
+in which that cannot happen, and an expression converts it and checks: :func:`strict_column`. The
+settings of the readers are as strict, and the same in every version: :func:`reader_settings`.
+Measured on chDB 26.9.
+
+Two readings are guesses by the sample that cost less: integers as numbers where none of them is 0,
+and line breaks in strings as the sign of a quote never closed. What they refuse may be fine: the
+last section gives the schema that reads the same rows without the guess.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from rowfall.core import sql
-from rowfall.core.model import Column, Kind
+from rowfall.core.model import Column, Encoding, Kind, Schema, Setting
 from rowfall.core.sqltext import quote
 from rowfall.schema.records import BOM
+from rowfall.schema.type_names import TIMES, Type, first_fields, parse_type
 
 TAG = "rowfall: "
 """Start of every message that a guard raises inside the engine."""
@@ -22,22 +30,13 @@ MISSING = "\nmissing"
 """Stands for the field of a column that the header or a short row lacks: it fits no type."""
 
 NUMBERS = frozenset({"Int128 DEFAULT 0", "Nullable(Int128) DEFAULT 0"})
-"""What :func:`_read_as_number` reads; the mark of a column that has a more careful way."""
-
-_INT = re.compile(r"U?Int(8|16|32|64|128|256)\Z")
-_CALL = re.compile(r"(\w+)(?:\((.*)\))?\Z", re.S)
+"""Types that :func:`_read_as_number` reads: the mark of a column that can be read as text."""
 _NAMES = re.compile(r"'(?:[^'\\]|\\.|'')*'")
-_LENGTHS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
-_KNOWN = frozenset((
-    "Float32", "Float64", "Bool", "UUID", "IPv4", "IPv6", "Decimal", "String", "FixedString",
-    "Enum", "Enum8", "Enum16", "Date", "Date32", "DateTime", "DateTime64",
-))  # fmt: skip
-_TIMES = ("Date", "Date32", "DateTime", "DateTime32", "DateTime64", "Time", "Time64")
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What the sample showed about the text of a column; the default trusts nothing.
+class TextTraits:
+    """How the values of a column are written, by the sample; the default trusts nothing.
 
     Attributes:
         blank: ``""`` stands for "no value" in a column that is not a string.
@@ -61,51 +60,7 @@ class Evidence:
     native: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Type:
-    """A type name taken apart: ``LowCardinality(Nullable(String))`` is a nullable ``String``."""
-
-    full: str
-    base: str
-    args: str
-    nullable: bool
-
-    @property
-    def bare(self) -> str:
-        """The type without Nullable and LowCardinality."""
-        return f"{self.base}({self.args})" if self.args else self.base
-
-    @property
-    def bits(self) -> int:
-        """Width of an integer type, 0 for all others."""
-        found = _INT.match(self.base)
-        return int(found[1]) if found else 0
-
-    @property
-    def text(self) -> bool:
-        return self.base in ("String", "FixedString")
-
-    @property
-    def known(self) -> bool:
-        """Whether its text can be checked here; other types only the engine can read."""
-        return bool(self.bits) or self.base in _KNOWN
-
-
-def parse_type(text: str) -> Type:
-    """Take a type name apart; unknown types come back as they are."""
-    full = inner = text.strip()
-    nullable = False
-    while (found := _CALL.match(inner)) and found[1] in ("Nullable", "LowCardinality") and found[2]:
-        nullable = nullable or found[1] == "Nullable"
-        inner = found[2].strip()
-    found = _CALL.match(inner)
-    base, args = (found[1], (found[2] or "").strip()) if found else (inner, "")
-    if base in _LENGTHS:
-        base, args = "Decimal", f"{_LENGTHS[base]}, {args}"
-    return Type(full, base, args, nullable)
-
-
-def codec(
+def strict_column(
     name: str,
     source: str,
     target_type: str,
@@ -113,17 +68,17 @@ def codec(
     source_type: str = "",
     *,
     csv: bool = True,
-    seen: Evidence | None = None,
+    traits: TextTraits | None = None,
 ) -> Column:
-    """How to read ``source`` into a column of ``target_type``.
+    """Return how to read ``source`` into a column of ``target_type``.
 
     Args:
         name, source: column of the table, column of the file.
         kind: of the format; ``source_type`` is the declared type where the format has types.
         csv: TEXT only: fields may be quoted and empty ones mean NULL (False: TSV).
-        seen: what the sample showed, nothing by default.
+        traits: how the values are written; by default nothing is known.
     """
-    target, seen = parse_type(target_type), seen or Evidence()
+    target, traits = parse_type(target_type), traits or TextTraits()
     column = Column(name=name, type=target_type, source=source)
     if kind is Kind.MADE:
         return column
@@ -133,30 +88,30 @@ def codec(
         note = "nested values are checked by the engine's reader only"
         return replace(column, read_type=target_type, reason=note)
     csv = csv and kind is Kind.TEXT
-    # What the sample shows to be unusual is the engine's: the decoder would decline it anyway.
-    shape = seen.shape if target.base.startswith("DateTime") else ""
-    if not (seen.padded or seen.infinite or seen.bom) and shape in ("", "T", "Z"):
+    # What the sample shows to be unusual is for the engine: the decoder would decline it anyway.
+    shape = traits.shape if target.base.startswith("DateTime") else ""
+    if not (traits.padded or traits.infinite or traits.bom) and shape in ("", "T", "Z"):
         column = replace(column, shape=shape)
-    direct = _direct(target, kind, seen)
+    direct = _direct(target, kind, traits)
     if direct:
         return _read_directly(column, target, direct, kind, csv)
-    text = _read_as_text(column, target, kind, csv, seen)
+    text = _read_as_text(column, target, kind, csv, traits)
     if (
         kind is Kind.TEXT
-        and seen.nonzero
+        and traits.nonzero
         and 0 < target.bits <= 64
-        and not (seen.padded or seen.blank or seen.bom)
+        and not (traits.padded or traits.blank or traits.bom)
     ):
         return _read_as_number(text, target)
     return text
 
 
 def _read_as_number(text: Column, target: Type) -> Column:
-    """An integer column whose sample holds no 0, read as a number with a guard against 0.
+    """Return an integer column whose sample holds no 0, read as a number with a guard against 0.
 
     The integer reader takes a quoted empty field for 0, and a column that the header lacks gets 0
-    here: the guard raises, and :mod:`rowfall.schema.fast_path` reads the objects again as text, in
-    which a real 0 is fine. Int128 wraps from 39 digits on (Int64 would take 2^64 + 5 for 5).
+    here: the guard raises, and :func:`with_integers_as_text` reads the objects again, so that a
+    real 0 is fine. Int128 wraps from 39 digits on (Int64 would take 2^64 + 5 for 5).
     Measured on 50 M rows of three integers: 6.9 CPU-seconds, 7.8 as text, 6.5 without any check.
     """
     x = sql.name(text.source)
@@ -167,18 +122,18 @@ def _read_as_number(text: Column, target: Type) -> Column:
     return replace(text, read_type=f"{read} DEFAULT 0", expression=expression)
 
 
-def _direct(target: Type, kind: Kind, seen: Evidence) -> str:
-    """The type that the reader can parse without a loss, or "" where only text is safe.
+def _direct(target: Type, kind: Kind, traits: TextTraits) -> str | None:
+    """Return the type that the reader can parse without a loss; None where only text is safe.
 
     Integers of CSV and TSV are text where they can be 0: the reader takes a quoted empty field for
     0 and wraps whatever its width. JSON integers up to 32 bits go through Float64, which refuses
     ``""``, for half the cost of text; more than 17 digits are rounded before they are checked.
     """
-    if seen.padded or seen.blank or seen.bom or seen.infinite:
-        return ""
+    if traits.padded or traits.blank or traits.bom or traits.infinite:
+        return None
     if target.base in ("Float32", "Float64"):
         return target.base
-    return "Float64" if kind is Kind.JSON and 0 < target.bits <= 32 else ""
+    return "Float64" if kind is Kind.JSON and 0 < target.bits <= 32 else None
 
 
 def _read_directly(column: Column, target: Type, read: str, kind: Kind, csv: bool) -> Column:
@@ -203,28 +158,30 @@ def _read_directly(column: Column, target: Type, read: str, kind: Kind, csv: boo
     return replace(column, read_type=read, expression=expression, lenient=lenient, bad=bad)
 
 
-def _read_as_text(column: Column, target: Type, kind: Kind, csv: bool, seen: Evidence) -> Column:
+def _read_as_text(
+    column: Column, target: Type, kind: Kind, csv: bool, traits: TextTraits
+) -> Column:
     x, tsv = sql.name(column.source), kind is Kind.TEXT and not csv
     read = "String" if csv and not target.nullable else "Nullable(String)"
     if kind is Kind.TEXT:
         read += f" DEFAULT {quote(MISSING)}"
-    text = f"if(startsWith({x}, '{BOM}'), substring({x}, 4), {x})" if seen.bom else x
-    if seen.padded and not target.text:
+    text = f"if(startsWith({x}, '{BOM}'), substring({x}, 4), {x})" if traits.bom else x
+    if traits.padded and not target.text:
         text = f"trimBoth({text}, ' \\t')"
-    if target.nullable and csv and target.text and not seen.native:
+    if target.nullable and csv and target.text and not traits.native:
         text = f"nullIf({text}, '\\\\N')"
     # What means NULL fits no other type, so its conversion gives NULL anyway: comparing is enough,
     # and unlike nullIf it copies no strings.
-    blank = tsv or seen.blank or (csv and seen.native)
+    blank = tsv or traits.blank or (csv and traits.native)
     nulls = [*(["\\N"] if csv else []), *([""] if blank else [])] if target.nullable else []
-    if target.base in _TIMES:
+    if target.base in TIMES:
         for null in nulls:  # toDateTime64OrNull makes 1970 of nothing
             text = f"nullIf({text}, {quote(null)})"
         nulls = []
-    value, wrong = _convert(text, target, seen)
+    value, wrong = _convert(text, target, traits)
     if target.text and kind is Kind.TEXT:
-        # MISSING holds a line break, so one look finds both it and a quote never closed.
-        broken = csv and not seen.breaks
+        # MISSING holds a line break, so one test finds both it and a quote never closed.
+        broken = csv and not traits.breaks
         guard = f"position({x}, '\\n') > 0" if broken else f"{x} = {quote(MISSING)}"
         wrong = f"ifNull({guard}, 0)" + (f" OR {wrong}" if wrong != "0" else "")
     lenient, bad = value, wrong
@@ -250,20 +207,23 @@ def _read_as_text(column: Column, target: Type, kind: Kind, csv: bool, seen: Evi
 
 
 def _checked(value: str, wrong: str, column: Column) -> str:
-    """``value``, after raising when ``wrong``; a tuple costs nothing, ``if`` would copy strings."""
+    """Return SQL for ``value`` that raises when ``wrong``.
+
+    A tuple costs nothing, ``if`` would copy strings.
+    """
     line = "line break in" if "'\\n') > 0" in wrong else "a value does not fit"
     message = f"{TAG}{line} {column.name} {column.type}"
     return f"tupleElement(({value}, throwIf({wrong}, {quote(message)})), 1)"
 
 
-def _convert(t: str, target: Type, seen: Evidence) -> tuple[str, str]:
-    """(value or NULL, "is wrong" as 0/1) for text ``t``; NULL text counts as wrong here."""
+def _convert(t: str, target: Type, traits: TextTraits) -> tuple[str, str]:
+    """Return (value or NULL, "is wrong" as 0/1) for text ``t``; NULL text counts as wrong here."""
     base, bare = target.base, target.bare
     if base == "String":
         return t, "0"
     cast = f"accurateCastOrNull({t}, {quote(bare)})"
-    if base in _TIMES:
-        return _convert_time(t, target, seen.shape)
+    if base in TIMES:
+        return _convert_time(t, target, traits.shape)
     if base == "UUID":
         return f"toUUIDOrNull({t})", f"ifNull(toString(toUUIDOrNull({t})) != lower({t}), 1)"
     if base == "IPv4":
@@ -286,13 +246,13 @@ def _convert(t: str, target: Type, seen: Evidence) -> tuple[str, str]:
         return cast, f"ifNull((position({t}, '.') > 0 AND {extra}) OR {odd}, 1) OR isNull({cast})"
     if target.bits > 64:  # the engine checks no overflow of its widest integers
         return cast, f"ifNull(toString({cast}) != {t}, 1)"
-    if base.startswith("Float") and not seen.infinite:
+    if base.startswith("Float") and not traits.infinite:
         return cast, f"ifNull(isInfinite({cast}), 1)"
     return cast, f"isNull({cast})"
 
 
 def _convert_time(t: str, target: Type, shape: str) -> tuple[str, str]:
-    """Points in time count as read only when they print as the text they came from."""
+    """Convert points in time, which count as read only when they print as the text again."""
     base, args = target.base, [a.strip() for a in target.args.split(",") if a.strip()]
     if base in ("Date", "Date32"):
         value = f"to{base}OrNull({t})"
@@ -341,11 +301,11 @@ def _typed(column: Column, target: Type, source: Type) -> Column:
             bad=f"isNull({x})" if source.bare == target.bare and not target.nullable else "",
         )
     if source.text and not target.text:
-        value, wrong = _convert(x, target, Evidence(infinite=True))
+        value, wrong = _convert(x, target, TextTraits(infinite=True))
     else:
         value = f"accurateCastOrNull({x}, {quote(target.bare)})"
         wrong = f"isNull({value})"
-        exact = (*_TIMES, "Decimal", "Bool")
+        exact = (*TIMES, "Decimal", "Bool")
         if target.text or (source.base == "Decimal" and target.base.startswith("Float")):
             pass  # rounding a decimal to a float is what was asked for; text holds everything
         elif target.base in exact or source.base in exact:
@@ -355,3 +315,163 @@ def _typed(column: Column, target: Type, source: Type) -> Column:
     return replace(
         column, read_type=read, expression=_checked(whole, bad, column), lenient=value, bad=bad
     )
+
+
+# --- reader settings -----------------------------------------------------------------------------
+
+
+_ALWAYS = (
+    ("input_format_null_as_default", 0, "a NULL in a column without NULLs is an error, not 0"),
+    ("input_format_defaults_for_omitted_fields", 1, "so a column that the header lacks is found"),
+    ("input_format_skip_unknown_fields", 0, "a column that the table lacks is an error"),
+    ("input_format_allow_errors_num", 0, "bad rows are counted by rowfall"),
+    ("input_format_allow_errors_ratio", 0, "bad rows are counted by rowfall"),
+    ("precise_float_parsing", 1, "230 of 500,000 random floats differ in the last digit without"),
+    ("date_time_input_format", "basic", "the default changed in 26.5"),
+    ("date_time_overflow_behavior", "throw", "the default clips 2200-01-01 to 2106"),
+    ("cast_string_to_date_time_mode", "basic", "each text means one point in time"),
+    ("cast_keep_nullable", 0, "casts give the type that they name"),
+    ("use_hive_partitioning", 0, "key=value folders add no columns"),
+)
+_CSV = (
+    ("input_format_csv_empty_as_default", 0, "only a column that is not there takes its default"),
+    ("input_format_csv_allow_variable_number_of_columns", 0, "a ragged row is an error"),
+    ("input_format_csv_allow_whitespace_or_tab_as_delimiter", 0, "one delimiter only"),
+    ("input_format_csv_use_default_on_bad_values", 0, "a bad value is an error"),
+    ("input_format_csv_enum_as_number", 0, "enums are names"),
+    ("input_format_csv_detect_header", 0, "the plan says whether there is a header"),
+    ("input_format_csv_skip_first_lines", 0, "every line counts"),
+    ("format_csv_allow_double_quotes", 1, "RFC 4180"),
+    ("format_csv_allow_single_quotes", 0, "an apostrophe is a letter"),
+)
+_TUPLES = "input_format_csv_deserialize_separate_columns_into_tuple"
+_TSV = (
+    ("input_format_tsv_empty_as_default", 0, "only a column that is not there takes its default"),
+    ("format_tsv_null_representation", "\\N", "what databases write"),
+    ("input_format_tsv_allow_variable_number_of_columns", 0, "a ragged row is an error"),
+    ("input_format_tsv_crlf_end_of_line", 1, "files from Windows"),
+    ("input_format_tsv_detect_header", 0, "the plan says whether there is a header"),
+    ("input_format_tsv_skip_first_lines", 0, "every line counts"),
+    ("input_format_tsv_enum_as_number", 0, "enums are names"),
+)
+_JSON = (
+    ("input_format_json_read_bools_as_numbers", 0, "true is no number"),
+    ("input_format_json_read_numbers_as_strings", 1, "numbers are read as they are written"),
+    ("input_format_json_read_bools_as_strings", 1, "the same for true and false"),
+    ("input_format_json_read_objects_as_strings", 1, "objects in a String stay as written"),
+    ("input_format_json_read_arrays_as_strings", 1, "arrays in a String stay as written"),
+    ("input_format_import_nested_json", 0, "nested keys are Tuples, as inferred"),
+    ("input_format_json_ignore_unknown_keys_in_named_tuple", 0, "nothing is left out"),
+    ("input_format_json_defaults_for_missing_elements_in_named_tuple", 0, "nor filled in"),
+    ("input_format_json_ignore_unnecessary_fields", 0, "every field is parsed"),
+    ("input_format_json_empty_as_default", 0, "an empty string is no missing value"),
+    ("input_format_json_throw_on_bad_escape_sequence", 1, "a broken escape is an error"),
+)
+_TYPED = (
+    ("input_format_parquet_allow_missing_columns", 0, "a missing column is an error, not 0"),
+    ("input_format_parquet_case_insensitive_column_matching", 0, "names match exactly"),
+    ("input_format_orc_allow_missing_columns", 0, "a missing column is an error, not 0"),
+    ("input_format_arrow_allow_missing_columns", 0, "a missing column is an error, not 0"),
+    ("input_format_avro_allow_missing_fields", 0, "a missing field is an error, not 0"),
+    ("input_format_avro_null_as_default", 0, "a NULL is no 0"),
+)
+
+
+def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple[Setting, ...]:
+    """Return every reader setting that strictness or independence of the version asks for.
+
+    Args:
+        columns: of the schema. Where none of them is a string, or none of the strings seen has
+            blanks around it, the CSV reader may trim: keeping costs 6 ns a field (16 % of parsing
+            short integers).
+    """
+    rows: list[tuple[str, str | int, str]] = list(_ALWAYS)
+    if encoding.kind is Kind.TEXT:
+        csv, alone = encoding.is_csv, len(columns) == 1
+        rows += _CSV if csv else _TSV
+        why = "an empty line is a row of one column" if alone else "an empty last line is no row"
+        name = f"input_format_{'csv' if csv else 'tsv'}_skip_trailing_empty_lines"
+        rows.append((name, int(not alone), why))
+        if csv:
+            strings = not columns or any(_is_string(c) for c in columns)
+            keep = encoding.keep_blanks and strings
+            why = "strings keep their blanks" if keep else "no blanks seen around strings: faster"
+            rows.append(("format_csv_null_representation", encoding.null, "as seen in the sample"))
+            rows.append(("input_format_csv_trim_whitespaces", int(not keep), why))
+            rows.append(("format_csv_delimiter", encoding.delimiter, "as planned"))
+            own = tuples_apart(encoding, columns)
+            why = "elements of tuples have fields of their own" if own else "tuples have one field"
+            rows.append((_TUPLES, int(own), why))
+        if encoding.has_names:
+            rows.append(("input_format_with_names_use_header", 1, "columns are found by name"))
+    elif encoding.kind is Kind.JSON:
+        rows += _JSON
+    elif encoding.kind is Kind.TYPED:
+        rows += _TYPED
+    return tuple(Setting(*row, routine=True) for row in rows)
+
+
+def _is_string(column: Column) -> bool:
+    target = parse_type(column.type)
+    return target.text or target.base.startswith("Enum") or not target.known
+
+
+def tuples_apart(encoding: Encoding, columns: Sequence[Column]) -> bool:
+    """Tell whether elements of tuples have fields of their own: unless each column has one."""
+    takes = first_fields([c.type for c in columns])[-1]
+    return not (takes > len(columns) == encoding.fields)
+
+
+def line_fields(encoding: Encoding, columns: Sequence[Column], names: int) -> int:
+    """Return how many fields a line of ``names`` columns has, among them ``columns``."""
+    csv = encoding.is_csv
+    more = first_fields([c.type for c in columns])[-1] - len(columns)
+    return names + (more if csv and tuples_apart(encoding, columns) else 0)
+
+
+# --- other readings of the same rows -------------------------------------------------------------
+
+
+def reads_numbers(schema: Schema) -> bool:
+    """Tell whether some integer is read as a number because the sample held no 0."""
+    return any(c.read_type in NUMBERS for c in schema.columns)
+
+
+def with_integers_as_text(schema: Schema, encoding: Encoding) -> Schema:
+    """Return the schema with all integers of text formats read as text."""
+    traits = TextTraits(native=bool(encoding.null))
+    return _again(schema, encoding, lambda c: c.read_type in NUMBERS, traits)
+
+
+def refuses_line_breaks(schema: Schema) -> bool:
+    """Tell whether some string column takes a line break for a quote never closed."""
+    return any(_refuses(c) for c in schema.columns)
+
+
+def holds_line_breaks(columns: Sequence[Column]) -> bool:
+    """Tell whether some string of CSV was seen to hold line breaks, which are not refused then."""
+    return any(parse_type(c.type).text and not _refuses(c) for c in columns)
+
+
+def with_line_breaks(schema: Schema, encoding: Encoding) -> Schema:
+    """Return the schema whose strings may hold line breaks: all quotes are known to be closed."""
+    return _again(schema, encoding, _refuses, TextTraits(breaks=True, native=bool(encoding.null)))
+
+
+def _refuses(column: Column) -> bool:
+    return "line break in" in column.expression
+
+
+def _again(
+    schema: Schema, encoding: Encoding, which: Callable[[Column], bool], traits: TextTraits
+) -> Schema:
+    columns = tuple(
+        replace(
+            strict_column(c.name, c.source, c.type, Kind.TEXT, csv=encoding.is_csv, traits=traits),
+            reason=c.reason,
+        )
+        if which(c)
+        else c
+        for c in schema.columns
+    )
+    return replace(schema, columns=columns)

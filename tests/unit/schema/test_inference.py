@@ -1,4 +1,4 @@
-"""Header, types, layout and the user's wishes, on a real engine."""
+"""Header, types, layout and what the user asks of the table, on a real engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from rowfall.core.errors import SourceError, TargetError, UsageError
 from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
-from rowfall.schema import infer, sample
+from rowfall.schema import inference, sampling
 from unit.memory import CSV, JSON, TSV, Chdb, Files
 
 Write = Callable[[str, str | bytes], Path]
@@ -28,7 +28,7 @@ def schema(
     **options: Any,
 ) -> tuple[Encoding, Schema]:
     source = Files(*paths)
-    found, made = infer.schema_for(
+    found, made = inference.schema_for(
         source, source.listing(), encoding, Options(**options), engine.ask, existing
     )
     assert found is not None
@@ -350,9 +350,9 @@ def test_what_is_known_is_not_looked_for_and_reading_stays_the_same(
               "Nullable(Bool)", "String"]  # fmt: skip
     text = ", ".join(f"{n} {t}" for n, t in zip(names, wanted, strict=True))
     source = Files(path)
-    seen = sample.look(source, source.listing(), encoding, chdb_engine.ask, fixed=False)
+    seen = sampling.take_sample(source, source.listing(), encoding, chdb_engine.ask, fixed=False)
     pairs = zip(seen.columns, wanted, strict=True)
-    whole = [infer.column(found.name, type_, found, seen, "") for found, type_ in pairs]
+    whole = [inference.column(found.name, type_, found, seen, "") for found, type_ in pairs]
     given, (short,) = asked(chdb_engine, monkeypatch, encoding, path, schema=text, order_by="c1")
     assert [replace(c, reason="") for c in given.columns] == whole
     existing = [[n, t, ""] for n, t in zip(names, wanted, strict=True)]

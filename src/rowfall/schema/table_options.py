@@ -1,4 +1,4 @@
-"""What the user asks of the table: ``--schema``, ``--schema-file``, ``--type`` and the layout.
+"""What the user asks of a new table: ``--schema``, ``--schema-file``, ``--type`` and the layout.
 
 The engine itself parses column lists and statements, so every type that it knows is understood.
 """
@@ -14,15 +14,21 @@ from rowfall.core import sql
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.schema.header import Ask
+from rowfall.schema.sampling import RunSelect
 
 _CLAUSE = re.compile(r"(ENGINE = |PARTITION BY |ORDER BY |PRIMARY KEY |SETTINGS |TTL |SAMPLE BY )")
 _NOT_COLUMNS = ("INDEX", "PROJECTION", "CONSTRAINT", "PRIMARY KEY")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What the user asks of the table; ``columns`` are all of them, ``types`` single ones."""
+class TableOptions:
+    """What the user asks of a new table.
+
+    Attributes:
+        columns: (name, type) of all of them, () where they are to be inferred.
+        types: of single columns, the others stay inferred.
+        engine, order_by, partition_by: as SQL, "" where they are not given.
+    """
 
     columns: tuple[tuple[str, str], ...] = ()
     types: Mapping[str, str] = field(default_factory=dict)
@@ -31,8 +37,8 @@ class Wish:
     partition_by: str = ""
 
 
-def wished(options: Options, ask: Ask) -> Wish:
-    """All the wishes of one request.
+def read_table_options(options: Options, ask: RunSelect) -> TableOptions:
+    """Read the options that describe the table.
 
     Raises:
         UsageError: they contradict each other or make no sense to the engine.
@@ -42,7 +48,7 @@ def wished(options: Options, ask: Ask) -> Wish:
         if text:
             raise UsageError("--schema and --schema-file say the same thing twice")
         text = read_text(options.schema_file)
-    wish = parse_ddl(text, ask) if text.strip() else Wish()
+    asked = parse_ddl(text, ask) if text.strip() else TableOptions()
     types = {}
     for item in options.type:
         name, _, type_ = item.strip().partition(" ")
@@ -52,29 +58,29 @@ def wished(options: Options, ask: Ask) -> Wish:
             raise UsageError(f"--type {item!r} names no type", hint="Write --type 'name Type'.")
         ((_, types[name]),) = _describe(f"{sql.name(name)} {type_}", ask)
     return replace(
-        wish,
+        asked,
         types=types,
-        engine=options.engine or wish.engine,
-        order_by=_key(options.order_by) or wish.order_by,
-        partition_by=options.partition_by or wish.partition_by,
+        engine=options.engine or asked.engine,
+        order_by=_key(options.order_by) or asked.order_by,
+        partition_by=options.partition_by or asked.partition_by,
     )
 
 
 def _key(text: str | None) -> str:
-    """``a, b`` is a tuple to the engine only in parentheses."""
+    """Return a sorting key in parentheses if it needs them: ``a, b`` is no tuple to the engine."""
     if text and "," in text and not text.strip().startswith(("(", "tuple(")):
         return f"({text})"
     return text or ""
 
 
-def parse_ddl(text: str, ask: Ask) -> Wish:
-    """A column list, or a CREATE TABLE as the engine itself formats it.
+def parse_ddl(text: str, ask: RunSelect) -> TableOptions:
+    """Parse a column list, or a CREATE TABLE, in the form that the engine gives it.
 
     Raises:
         UsageError: neither; or it has what rowfall does not carry over (codecs, indexes, ...).
     """
     if not re.match(r"\s*(--.*\n\s*)*CREATE\s", text, re.I):
-        return Wish(_describe(text.strip().rstrip(";,"), ask))
+        return TableOptions(_describe(text.strip().rstrip(";,"), ask))
     try:
         ((pretty,),) = ask(SqlText.of(f"SELECT formatQuery({quote(text.strip().rstrip(';'))})"), {})
     except RowfallError as error:
@@ -96,7 +102,7 @@ def parse_ddl(text: str, ask: Ask) -> Wish:
             f"the schema holds what a load does not create: {'; '.join(extra)[:200]}",
             hint="Create the table first with rowfall query, then load into it.",
         )
-    return Wish(
+    return TableOptions(
         _describe(", ".join(lines), ask),
         engine=clauses.get("ENGINE", ""),
         order_by=clauses.get("ORDER BY", ""),
@@ -104,8 +110,8 @@ def parse_ddl(text: str, ask: Ask) -> Wish:
     )
 
 
-def _describe(columns: str, ask: Ask) -> tuple[tuple[str, str], ...]:
-    """The engine's own reading of a column list."""
+def _describe(columns: str, ask: RunSelect) -> tuple[tuple[str, str], ...]:
+    """Return (name, type) of a column list as the engine reads it."""
     hint = "Write 'name Type, name Type'; quote odd names in backticks."
     try:
         rows = ask(SqlText.of(f"DESCRIBE TABLE null({quote(columns)})"), {})
@@ -122,7 +128,11 @@ def _describe(columns: str, ask: Ask) -> tuple[tuple[str, str], ...]:
 
 
 def read_text(path: str) -> str:
-    """A small text file named by the user. Raises UsageError when it cannot be read."""
+    """Read a small text file named by the user.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -10,12 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rowfall.core.model import Column, Encoding, Kind, Schema
-from rowfall.schema import fast_path
-from rowfall.schema.codec import NUMBERS, Evidence, codec
+from rowfall.schema import strict_reading
+from rowfall.schema.strict_reading import NUMBERS, TextTraits, strict_column
 from unit.memory import CSV, TSV, Chdb, ChdbError
 
 Write = Callable[[str, str | bytes], Path]
-SEEN = Evidence(nonzero=True)
+SEEN = TextTraits(nonzero=True)
 RANGES = {
     f"{sign}Int{bits}": (0, 2**bits - 1) if sign else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     for bits in (8, 16, 32, 64)
@@ -25,14 +25,14 @@ RANGES = {
 
 def column(type_: str, encoding: Encoding = CSV) -> Column:
     csv = encoding.format.startswith("CSV")
-    return codec("v", "v", type_, Kind.TEXT, csv=csv, seen=SEEN)
+    return strict_column("v", "v", type_, Kind.TEXT, csv=csv, traits=SEEN)
 
 
 def read(
     engine: Chdb, write: Write, text: str, made: Column, encoding: Encoding = CSV
 ) -> str | None:
     """The value that lands, or None for an error."""
-    key = codec("k", "k", "String", Kind.TEXT, csv=encoding.format.startswith("CSV"))
+    key = strict_column("k", "k", "String", Kind.TEXT, csv=encoding.format.startswith("CSV"))
     mark = "," if encoding.format.startswith("CSV") else "\t"
     path = write("x.txt", f"a{mark}{text}\n")
     try:
@@ -84,7 +84,7 @@ def test_what_is_no_integer_but_zero_raises(
 
 def test_a_column_that_the_header_lacks_raises(chdb_engine: Chdb, write: Write) -> None:
     names = Encoding("CSVWithNames", "none", Kind.TEXT)
-    key = codec("k", "k", "String", Kind.TEXT)
+    key = strict_column("k", "k", "String", Kind.TEXT)
     path = write("x.csv", "k\na\n")
     with pytest.raises(ChdbError):
         chdb_engine.load(path, names, [key, column("UInt8")])
@@ -100,24 +100,24 @@ def test_nullable_keeps_null_apart_from_zero(chdb_engine: Chdb, write: Write) ->
 
 @pytest.mark.parametrize("flag", ["padded", "blank", "bom"])
 def test_other_evidence_keeps_to_text(flag: str) -> None:
-    seen = Evidence(nonzero=True, **{flag: True})
-    assert codec("v", "v", "UInt8", Kind.TEXT, seen=seen).read_type not in NUMBERS
+    seen = TextTraits(nonzero=True, **{flag: True})
+    assert strict_column("v", "v", "UInt8", Kind.TEXT, traits=seen).read_type not in NUMBERS
 
 
 def test_the_careful_schema_is_the_one_without_evidence(chdb_engine: Chdb, write: Write) -> None:
-    schema = Schema((column("UInt8"), codec("s", "s", "String", Kind.TEXT)))
-    assert fast_path.is_fast(schema)
-    careful = fast_path.careful(schema, CSV)
-    assert not fast_path.is_fast(careful)
-    assert careful.columns == (codec("v", "v", "UInt8", Kind.TEXT), schema.columns[1])
+    schema = Schema((column("UInt8"), strict_column("s", "s", "String", Kind.TEXT)))
+    assert strict_reading.reads_numbers(schema)
+    careful = strict_reading.with_integers_as_text(schema, CSV)
+    assert not strict_reading.reads_numbers(careful)
+    assert careful.columns == (strict_column("v", "v", "UInt8", Kind.TEXT), schema.columns[1])
     assert read(chdb_engine, write, "0", careful.columns[0]) == "0"
 
 
 def test_line_breaks_are_allowed_for_guarded_strings_only(chdb_engine: Chdb, write: Write) -> None:
-    schema = Schema((column("UInt8"), codec("s", "s", "String", Kind.TEXT)))
-    assert fast_path.guards_breaks(schema)
-    opened = fast_path.with_breaks(schema, CSV)
-    assert not fast_path.guards_breaks(opened)
+    schema = Schema((column("UInt8"), strict_column("s", "s", "String", Kind.TEXT)))
+    assert strict_reading.refuses_line_breaks(schema)
+    opened = strict_reading.with_line_breaks(schema, CSV)
+    assert not strict_reading.refuses_line_breaks(opened)
     assert opened.columns[0] == schema.columns[0]
     path = write("b.csv", '1,"two\nlines"\n')
     assert chdb_engine.load(path, CSV, opened.columns) == [["1", "two\nlines"]]

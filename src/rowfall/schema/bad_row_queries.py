@@ -1,0 +1,273 @@
+"""SQL that finds the rows that do not fit, and reads the others. Text only.
+
+The lenient relation gives every field of a text file as a string, so that nothing raises; the
+``bad`` expression of each column then says which field does not fit. Settings that it needs are in
+:attr:`LenientReader.settings`. One thread reads in file order, so record numbers are line numbers
+but for the header and for line breaks inside quotes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowfall.core import sql
+from rowfall.core.errors import UsageError
+from rowfall.core.listing import Split
+from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.schema.records import lines_relation
+from rowfall.schema.strict_reading import MISSING, reader_settings
+from rowfall.schema.type_names import parse_type
+from rowfall.sources.base import Source
+
+SHOWN = 60
+"""Characters of a bad value in an error."""
+
+ROW, WHICH, LINE, EXTRA = "rowfall_row", "rowfall_which", "rowfall_line", "rowfall_extra"
+
+MALFORMED, LONG, UNKNOWN = -1, -2, -3
+"""Reasons beside the number of a column (from 1): not JSON, too many fields, unknown keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """One row that does not fit.
+
+    Attributes:
+        row: number of the record, 0-based, header not counted.
+        which: number of the column from 1, or one of the negative reasons.
+        value: its text, None when there is none; shortened.
+        breaks: line breaks inside this record.
+        fields: fields that the record has, 0 when not counted.
+    """
+
+    row: int
+    which: int
+    value: str | None
+    breaks: int
+    fields: int
+
+
+@dataclass(frozen=True, slots=True)
+class LenientReader:
+    """Queries that read what a strict reader refuses.
+
+    Attributes:
+        source: as the engine that runs the queries has to name it.
+        schema: with all integers of text read as text.
+    """
+
+    source: Source
+    encoding: Encoding
+    schema: Schema
+
+    @property
+    def settings(self) -> dict[str, str | int | float]:
+        """Return the settings for every query of this module: lenient, in file order."""
+        chosen = {s.name: s.value for s in reader_settings(self.encoding, self.schema.columns)}
+        kind = "csv" if self.encoding.is_csv else "tsv"
+        if self.encoding.kind is Kind.TEXT:
+            chosen[f"input_format_{kind}_allow_variable_number_of_columns"] = 1
+            chosen[f"input_format_{kind}_skip_first_lines"] = int(self.encoding.has_header)
+        # Records are counted as they are read: nothing may filter them before.
+        return {
+            **chosen, "max_threads": 1, "max_insert_threads": 1, "input_format_parallel_parsing": 0,
+            "input_format_skip_unknown_fields": 1, "input_format_parquet_filter_push_down": 0,
+            "input_format_parquet_page_filter_push_down": 0, "optimize_move_to_prewhere": 0,
+            "query_plan_filter_push_down": 0, "prefer_column_name_to_alias": 1,
+        }  # fmt: skip
+
+    def header_query(self, split: Split) -> SqlText | None:
+        """Return the query for the header line of a file, which has its own order of columns."""
+        if not self.encoding.has_header:
+            return None
+        lines = lines_relation(self.source, [split], self.encoding)
+        return SqlText.of("SELECT line FROM ", lines, " LIMIT 1")
+
+    def relation(self, split: Split, header: Sequence[str] = ()) -> SqlText:
+        """Return ``(SELECT number of the record, every field as text, what is wrong FROM split)``.
+
+        Args:
+            header: names in the order of this file; the schema's order when empty.
+        """
+        if self.encoding.kind is Kind.JSON:
+            inner, which = self._json(split)
+        elif self.encoding.kind is Kind.TEXT:
+            inner, which = self._text(split, header)
+        else:
+            # A range holds neighbours in the order of the file.
+            rows = self.source.relation([split], self.encoding, "")
+            inner = _numbered("*", rows, split.start or 0)
+            which = [(c.bad, n) for n, c in enumerate(self.schema.columns, 1) if c.bad]
+        choice = ", ".join(f"{condition}, {number}" for condition, number in which)
+        found = f"toInt32(multiIf({choice}, 0))" if choice else "toInt32(0)"
+        return SqlText.of(f"(SELECT *, {found} AS {WHICH} FROM ", inner, ")")
+
+    def _text(self, split: Split, header: Sequence[str]) -> tuple[SqlText, list[tuple[str, int]]]:
+        order = list(header) or [c.source for c in self.schema.columns]
+        type_ = f"Nullable(String) DEFAULT {quote(MISSING)}"
+        structure = sql.structure([(n, type_) for n in order] + [(EXTRA, type_)])
+        relation = self.source.relation([split], self.encoding.without_header(), structure)
+        numbers = {c.source: n for n, c in enumerate(self.schema.columns, 1)}
+        missing = quote(MISSING)
+        which = [
+            (f"ifNull({sql.name(n)} = {missing}, 0)", numbers[n]) for n in order if n in numbers
+        ]
+        which += [(c.bad, n) for n, c in enumerate(self.schema.columns, 1) if c.bad]
+        which.append((f"ifNull({EXTRA} != {missing}, 1)", LONG))
+        return _numbered("*", relation), which
+
+    def _json(self, split: Split) -> tuple[SqlText, list[tuple[str, int]]]:
+        """Return the relation of JSON, read line by line: one broken line cannot hide another."""
+        broken = f"NOT isValidJSON({LINE}) OR JSONType({LINE}) != 'Object'"
+        parts, which = [LINE, ROW], [(broken, MALFORMED)]
+        keys = ", ".join(quote(c.source) for c in self.schema.columns)
+        for number, column in enumerate(self.schema.columns, 1):
+            key, x = quote(column.source), sql.name(column.source)
+            text = f"if(JSONType({LINE}, {key}) = 'String', JSONExtractString({LINE}, {key}), "
+            text += f"JSONExtractRaw({LINE}, {key}))"
+            parts.append(f"if(JSONType({LINE}, {key}) = 'Null', NULL, {text}) AS {x}")
+            if column.bad:
+                which.append((column.bad, number))
+            if parse_type(column.type).base in ("String", "FixedString", "Decimal"):
+                # The engine's JSON functions print fractions anew; only what stands there is kept.
+                exact = f"position({LINE}, ifNull({x}, '')) > 0"
+                which.append((f"JSONType({LINE}, {key}) = 'Double' AND NOT {exact}", number))
+        unknown = f"arrayExists(k -> k NOT IN ({keys}), JSONExtractKeys({LINE}))"
+        which.append((unknown, UNKNOWN))
+        where = f" WHERE notEmpty(trimBoth({LINE}, ' \\t\\r'))"
+        # Numbered before empty lines are left out: it is the number of the line.
+        numbered = _numbered(LINE, lines_relation(self.source, [split], self.encoding, LINE))
+        return SqlText.of(f"(SELECT {', '.join(parts)} FROM ", numbered, where, ")"), which
+
+    def _line_breaks(self) -> str:
+        """Return SQL for the line breaks inside one record: only quoted CSV fields can hold any."""
+        if not self.encoding.is_csv:
+            return "0"
+        texts = [f"nullIf({sql.name(c.source)}, {quote(MISSING)})" for c in self.schema.columns]
+        return " + ".join(f"ifNull(countSubstrings({text}, '\\n'), 0)" for text in texts)
+
+    def count_query(
+        self, splits: Sequence[Split], headers: Sequence[Sequence[str]] = ()
+    ) -> SqlText:
+        """Return the query for (index, bad rows) of each split; splits are read side by side."""
+        parts: list[str | SqlText] = []
+        for index, split in enumerate(splits):
+            header = headers[index] if headers else ()
+            relation = self.relation(split, header)
+            parts += [" UNION ALL " if parts else ""]
+            parts += [f"SELECT {index} AS i, countIf({WHICH} != 0) AS n FROM ", relation]
+        return SqlText.of(*parts)
+
+    def first_bad_row_query(self, split: Split, header: Sequence[str] = ()) -> SqlText:
+        """Return the query for the first bad row of one split, see :func:`read_bad_row`."""
+        relation = self.relation(split, header)
+        values = [f"toString({sql.name(c.source)})" for c in self.schema.columns]
+        value = f"arrayElement([{', '.join(values)}], {WHICH})"
+        if self.encoding.kind is Kind.JSON:
+            value = f"if({WHICH} < 0, {LINE}, {value})"
+        else:
+            value = f"if({WHICH} < 0, NULL, {value})"
+        order = [sql.name(n) for n in header or [c.source for c in self.schema.columns]]
+        fields = f"arrayCount(x -> ifNull(x != {quote(MISSING)}, 1), [{', '.join(order)}])"
+        count = fields if self.encoding.kind is Kind.TEXT else "0"
+        return SqlText.of(
+            f"SELECT {ROW}, {WHICH}, substringUTF8({value}, 1, {SHOWN + 1}), "
+            f"{self._line_breaks()}, {count} FROM ", relation,
+            f" WHERE {WHICH} != 0 LIMIT 1",
+        )  # fmt: skip
+
+    def breaks_query(self, split: Split, row: int, header: Sequence[str] = ()) -> SqlText | None:
+        """Return the query for the line breaks inside the records before record ``row``.
+
+        None where there cannot be any.
+        """
+        breaks = self._line_breaks()
+        if breaks == "0" or not row:
+            return None
+        relation = self.relation(split, header)
+        return SqlText.of(f"SELECT sum({breaks}) FROM (SELECT * FROM ", relation, f" LIMIT {row})")
+
+    def line_of(self, row: int, breaks_before: int) -> int | None:
+        """Return the 1-based line of a record, None where a format has no lines."""
+        if self.encoding.kind not in (Kind.TEXT, Kind.JSON):
+            return None
+        header = int(self.encoding.has_header)
+        return row + 1 + header + breaks_before
+
+    def good_rows(self, splits: Sequence[Split], headers: Sequence[Sequence[str]] = ()) -> SqlText:
+        """Return the relation of the rows that fit, its columns named and ordered as the table's.
+
+        Raises:
+            UsageError: a nested column cannot be checked value by value.
+        """
+        _checkable(self.schema.columns, self.encoding)
+        pairs = [(c.lenient or sql.name(c.source), sql.name(c.name)) for c in self.schema.columns]
+        values = ", ".join(f"{value} AS {name}" for value, name in pairs)
+        parts: list[str | SqlText] = []
+        for index, split in enumerate(splits):
+            header = headers[index] if headers else ()
+            relation = self.relation(split, header)
+            parts += [" UNION ALL " if parts else "", f"SELECT {values} FROM ", relation]
+            parts += [f" WHERE {WHICH} = 0"]
+        return SqlText.of("(", *parts, ")")
+
+    def rejects_query(self, split: Split, header: Sequence[str] = ()) -> SqlText:
+        """Return the query for (object, record from 1, column, reason, lines, text) of bad rows.
+
+        ``lines`` counts what a quote never closed has swallowed: errors are counted in lines, so
+        that one bad quote is not one error.
+        """
+        _checkable(self.schema.columns, self.encoding)
+        relation = self.relation(split, header)
+        names = "[" + ", ".join(quote(c.name) for c in self.schema.columns) + "]"
+        types = "[" + ", ".join(quote(c.type) for c in self.schema.columns) + "]"
+        fields = ", ".join(f"toString({sql.name(c.source)})" for c in self.schema.columns)
+        short = f"has([{fields}], {quote(MISSING)})"
+        reason = (
+            f"multiIf({WHICH} = {MALFORMED}, 'not a JSON object', "
+            f"{WHICH} = {LONG}, 'too many fields', {WHICH} = {UNKNOWN}, 'unknown key', "
+            f"{short}, 'too few fields', "
+            f"concat('does not fit ', arrayElement({types}, greatest({WHICH}, 1))))"
+        )
+        column = f"if({WHICH} > 0, arrayElement({names}, greatest({WHICH}, 1)), '')"
+        text = LINE
+        if self.encoding.kind is not Kind.JSON:
+            shown = [_as_csv(sql.name(c.source)) for c in self.schema.columns]
+            mark = quote(self.encoding.delimiter if self.encoding.is_csv else "\t")
+            text = f"arrayStringConcat([{', '.join(shown)}], {mark})"
+        return SqlText.of(
+            f"SELECT {quote(split.uri)} AS object, {ROW} + 1 AS record, {column} AS column, "
+            f"{reason} AS reason, 1 + {self._line_breaks()} AS lines, {text} AS text FROM ",
+            relation, f" WHERE {WHICH} != 0",
+        )  # fmt: skip
+
+
+def _numbered(columns: str, relation: SqlText, first: int = 0) -> SqlText:
+    number = f"rowNumberInAllBlocks() + {first}" if first else "rowNumberInAllBlocks()"
+    return SqlText.of(f"(SELECT {columns}, {number} AS {ROW} FROM ", relation, ")")
+
+
+def read_bad_row(row: Sequence[Any]) -> BadRow:
+    """Read the answer to :meth:`LenientReader.first_bad_row_query`."""
+    number, which, value, breaks, fields = row
+    text = None if value is None else str(value)
+    return BadRow(int(number), int(which), text, int(breaks), int(fields))
+
+
+def _as_csv(x: str) -> str:
+    plain = f"ifNull(toString({x}), '')"
+    quoted = f"concat('\"', replaceAll({plain}, '\"', '\"\"'), '\"')"
+    return f"multiIf(ifNull(toString({x}) = {quote(MISSING)}, 0), '', " \
+           f"match({plain}, '[\",\\\\n]'), {quoted}, {plain})"  # fmt: skip
+
+
+def _checkable(columns: Sequence[Column], encoding: Encoding) -> None:
+    for column in columns:
+        if not column.lenient and encoding.kind is not Kind.TYPED:
+            raise UsageError(
+                f"bad rows cannot be left out: {column.name} {column.type} cannot be checked",
+                hint="Load that column as String with --type, or leave out --max-errors.",
+            )

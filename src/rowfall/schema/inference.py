@@ -1,0 +1,513 @@
+"""Which columns a source has, of which types, and how the table is laid out.
+
+About 20,000 rows of up to eight objects are sampled with two or three aggregated queries of the
+engine; nothing is read into Python but the first lines. Every choice carries its reason. The type
+of a column is the narrowest that is safe by what the sample showed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rowfall.core import sql
+from rowfall.core.errors import RowfallError, TargetError, UsageError
+from rowfall.core.listing import Listing
+from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText
+from rowfall.schema import sampling
+from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, WantedFacts
+from rowfall.schema.strict_reading import strict_column
+from rowfall.schema.table_options import TableOptions, read_table_options
+from rowfall.schema.type_names import csv_fields, first_fields, parse_type
+from rowfall.sources.base import Source
+
+FEW_VALUES = 100
+"""So few distinct values make long runs when rows are sorted by them."""
+
+_KEY_NAME = re.compile(r"(^|_)(id|key|code|type|kind|status|category|country|region|state)$", re.I)
+_WIDTHS = {"Bool": 1, "Date": 2, "Date32": 4, "DateTime": 4, "DateTime64": 8, "UUID": 16,
+           "IPv4": 4, "IPv6": 16, "Float32": 4, "Float64": 8, "Decimal": 8, "Enum8": 1}  # fmt: skip
+
+
+def schema_for(
+    source: Source,
+    listing: Listing,
+    encoding: Encoding | None,
+    options: Options,
+    ask: RunSelect,
+    existing: Sequence[Sequence[Any]] | None = None,
+) -> tuple[Encoding | None, Schema]:
+    """Return encoding (with or without a header, as found) and schema of a load.
+
+    Args:
+        encoding: by extension or option; None for generators.
+        ask: runs a SELECT with settings and gives its rows.
+        existing: (name, type, default_kind) of the target's columns when it is there already.
+
+    Raises:
+        UsageError: options contradict the source; files differ in header or column count.
+        TargetError: the existing table does not fit the source.
+    """
+    if source.made is not None:
+        return encoding, _made(source.made, options, ask, existing)
+    if encoding is None:
+        raise ValueError("a source of bytes needs an encoding")
+    asked = read_table_options(options, ask)
+    sample = sampling.take_sample(
+        source,
+        listing,
+        encoding,
+        ask,
+        fixed=options.format is not None,
+        skip_bad_lines=bool(options.max_errors or options.max_error_ratio),
+        wanted=_wanted(asked, existing),
+    )
+    if sample.encoding.has_names and sample.encoding.fields > len(sample.columns):
+        # Behind the elements of a tuple it showed the fields of others.
+        sample = replace(sample, columns=tuple(ColumnFacts(found.name) for found in sample.columns))
+    if existing is not None:
+        _check_same(asked, existing)
+        columns = _match(existing, sample)
+        schema = Schema(columns, exists=True, notes=sample.notes)
+    else:
+        columns = _given(asked.columns, sample) if asked.columns else _chosen(sample, asked)
+        schema = _laid_out(columns, sample, asked)
+    schema = replace(schema, row_bytes=_row_bytes(columns, sample))
+    return sample.encoding, _partitioned(schema, sample, source, ask)
+
+
+def _check_same(asked: TableOptions, existing: Sequence[Sequence[Any]]) -> None:
+    """Check that the types asked for are those of the table, as when a command is run again.
+
+    Raises:
+        UsageError: some differ; it names them.
+    """
+    there = {str(name): str(type) for name, type, *_ in existing}
+    differ = [
+        f"{name} is {there.get(name, 'not there')}, not {type}"
+        for name, type in {**dict(asked.columns), **asked.types}.items()
+        if there.get(name, "").replace(" ", "") != type.replace(" ", "")
+    ]
+    if differ:
+        raise UsageError(
+            f"the table exists already, its types cannot be chosen: {', '.join(differ)}",
+            hint="Leave out --schema and --type, load into another --table, or --replace.",
+        )
+
+
+def _wanted(asked: TableOptions, existing: Sequence[Sequence[Any]] | None) -> WantedFacts:
+    """Return what the sample has to show: nothing that the user or the table has given already."""
+
+    def types(encoding: Encoding, names: Sequence[str]) -> Mapping[str, str]:
+        known = asked.columns if existing is None else _takes(existing, names, encoding)
+        if not known:
+            return asked.types
+        if encoding.has_names:
+            return {**dict.fromkeys(names, ""), **dict(known)}
+        if len(names) != len(known):
+            # The elements of tuples: nothing of them has to be known.
+            known = [
+                (n, t if csv_fields(t) == 1 else "") for n, t in known for _ in range(csv_fields(t))
+            ]
+        # Another number of columns will be refused.
+        return {name: type_ for name, (_, type_) in zip(names, known, strict=False)}
+
+    names = [n for n, _ in asked.columns]
+    if existing is not None:
+        names = [str(name) for name, _, default in existing if not default]
+    return WantedFacts(types, existing is None and not asked.order_by, frozenset(names))
+
+
+# --- columns ----------------------------------------------------------------------------------
+
+
+def column(name: str, type_: str, found: ColumnFacts, sample: SourceSample, reason: str) -> Column:
+    """Return one column and how it is read, by what the sample showed about the text."""
+    encoding = sample.encoding
+    made = strict_column(
+        name,
+        found.name,
+        type_,
+        encoding.kind,
+        found.declared,
+        csv=encoding.is_csv,
+        traits=found.traits(encoding),
+    )
+    return replace(made, reason="; ".join(r for r in (reason, made.reason) if r))
+
+
+def _chosen(sample: SourceSample, asked: TableOptions) -> tuple[Column, ...]:
+    names = [found.name for found in sample.columns]
+    for name in asked.types:
+        if name not in names:
+            raise UsageError(
+                f"--type names the column {name!r}, which the source does not have",
+                hint=f"Its columns: {', '.join(names[:20])}.",
+            )
+    columns = []
+    for found in sample.columns:
+        if found.name in asked.types:
+            type_, reason = asked.types[found.name], "given with --type"
+        else:
+            type_, reason = infer_type(found, sample)
+        columns.append(column(found.name, type_, found, sample, reason))
+    return tuple(columns)
+
+
+def _given(wanted: Sequence[tuple[str, str]], sample: SourceSample) -> tuple[Column, ...]:
+    """Return the columns of ``--schema``: by name where the source has names, else by position."""
+    known = {found.name: found for found in sample.columns}
+    if not sample.encoding.has_names:
+        columns = _of_columns([type_ for _, type_ in wanted], sample)
+        if columns is None:
+            raise UsageError(
+                f"the schema has {len(wanted)} columns, {sample.example} has {len(sample.columns)}",
+                hint="Name every column of the source, in its order.",
+            )
+        known = {n: found for (n, _), found in zip(wanted, columns, strict=True)}
+    missing = [name for name, _ in wanted if name not in known]
+    extra = [name for name in known if name not in dict(wanted)]
+    if missing or (extra and sample.encoding.kind is not Kind.TYPED):
+        raise UsageError(
+            _difference("the schema", sample.example, missing, extra), hint=_NAMES_HINT
+        )
+    return tuple(column(n, t, known[n], sample, "given with --schema") for n, t in wanted)
+
+
+def _match(rows: Sequence[Sequence[Any]], sample: SourceSample) -> tuple[Column, ...]:
+    """Columns of the existing table: by name where the source has names, else by position."""
+    takes = [(str(n), str(t), str(k)) for n, t, k in rows if k in ("", "DEFAULT")]
+    if not sample.encoding.has_names:
+        into = _takes(rows, [found.name for found in sample.columns], sample.encoding)
+        columns = _of_columns([type_ for _, type_ in into], sample)
+        if columns is None:
+            raise TargetError(
+                f"the table takes {len(takes)} columns, {sample.example} has {len(sample.columns)}",
+                hint="Columns are matched by position here: "
+                f"the table has {', '.join(n for n, _, _ in takes)}.",
+            )
+        pairs = zip(into, columns, strict=True)
+        return tuple(column(n, t, f, sample, "by position") for (n, t), f in pairs)
+    known = {found.name: found for found in sample.columns}
+    missing = [n for n, _, kind in takes if n not in known and not kind]
+    extra = [n for n in known if n not in {t[0] for t in takes}]
+    if missing or (extra and sample.encoding.kind is not Kind.TYPED):
+        raise TargetError(
+            _difference("the table", sample.example, missing, extra), hint=_NAMES_HINT
+        )
+    return tuple(
+        column(n, t, known[n], sample, "type of the table") for n, t, _ in takes if n in known
+    )
+
+
+def _of_columns(types: Sequence[str], sample: SourceSample) -> list[ColumnFacts] | None:
+    """Return the facts about each column of a file without names; None where their number differs.
+
+    Tuples may take several fields each.
+    """
+    if len(types) == len(sample.columns):
+        return list(sample.columns)
+    *first, total = first_fields(types)
+    csv = sample.encoding.is_csv
+    return [sample.columns[n] for n in first] if csv and total == len(sample.columns) else None
+
+
+def _takes(
+    rows: Sequence[Sequence[Any]], names: Sequence[str], encoding: Encoding
+) -> list[tuple[str, str]]:
+    """Return (name, type) of the existing table's columns that a row of the source fills."""
+    takes = [(str(n), str(t)) for n, t, k in rows if k in ("", "DEFAULT")]
+    fields = first_fields([t for _, t in takes])[-1] if encoding.format == "CSV" else len(takes)
+    if encoding.has_names or len(names) in (len(takes), fields):
+        return takes
+    # Columns with a DEFAULT may stay away, but then which ones are meant must be clear.
+    return [(str(n), str(t)) for n, t, k in rows if k == ""]
+
+
+_NAMES_HINT = "Columns are matched by name here, exactly as written."
+
+
+def _difference(what: str, example: str, missing: Sequence[str], extra: Sequence[str]) -> str:
+    parts = []
+    if missing:
+        parts.append(f"{example} lacks {', '.join(missing[:10])}, which {what} needs")
+    if extra:
+        parts.append(f"{what} lacks {', '.join(extra[:10])} of {example}")
+    return "; ".join(parts)
+
+
+# --- layout -----------------------------------------------------------------------------------
+
+
+def _laid_out(columns: tuple[Column, ...], sample: SourceSample, asked: TableOptions) -> Schema:
+    order, reason = asked.order_by, "given with --order-by"
+    if not order:
+        order, reason = propose_order(columns, sample)
+    notes = (*sample.notes, ("ORDER BY", reason))
+    return Schema(
+        columns,
+        engine=asked.engine or "MergeTree",
+        order_by=order,
+        partition_by=asked.partition_by,
+        notes=notes,
+    )
+
+
+def propose_order(columns: Sequence[Column], sample: SourceSample) -> tuple[str, str]:
+    """Propose a sorting key: key-like columns of few values, a time, an id; at most four.
+
+    Without time and id any columns of few values follow: neighbours that are alike compress well
+    (three integers of 10 to 56 values: 0.04 bytes a row sorted, 2.9 as they came).
+    """
+    known = {found.name: found for found in sample.columns}
+    keys: list[tuple[int, str]] = []
+    times: list[str] = []
+    ids: list[str] = []
+    few: list[tuple[int, str]] = []
+    for made in columns:
+        type_, found = parse_type(made.type), known[made.source]
+        if type_.nullable or found.nested or found.rows < 2:
+            continue
+        if type_.base in ("Date", "Date32", "DateTime", "DateTime64"):
+            times.append(made.name)
+        elif found.distinct > 0.95 * found.rows and re.search(r"(^|_)(id|key)$", made.name, re.I):
+            ids.append(made.name)
+        elif 1 < found.distinct <= LOW_SHARE * found.rows and (
+            made.type.startswith("LowCardinality")
+            or (_KEY_NAME.search(made.name) and (type_.bits or type_.text))
+        ):
+            keys.append((found.distinct, made.name))
+        elif found.rows >= ENOUGH_ROWS and 1 < found.distinct <= FEW_VALUES and type_.bits:
+            few.append((found.distinct, made.name))
+    if not times and not ids:
+        keys = [*sorted(keys)[:2], *sorted(few)][:3]
+    leading = sorted(keys)[:2] if times or ids else keys
+    chosen = [name for _, name in leading] + times[:1] + ids[:1]
+    if not chosen:
+        return "tuple()", "no column looks like a key or a time: rows stay in the order they come"
+    text = ", ".join(sql.name(name) for name in chosen)
+    parts = [f"{name} ({count:,} values)" for count, name in leading]
+    parts += [f"{name} (time)" for name in times[:1]] + [f"{name} (id)" for name in ids[:1]]
+    return (text if len(chosen) == 1 else f"({text})"), "few values first: " + ", ".join(parts)
+
+
+def _row_bytes(columns: Sequence[Column], sample: SourceSample) -> float:
+    """Return bytes of a row in memory: type widths, and lengths of the sample's strings."""
+    known = {found.name: found for found in sample.columns}
+    total = 0.0
+    for made in columns:
+        type_, found = parse_type(made.type), known.get(made.source)
+        if type_.bits:
+            total += type_.bits / 8
+        elif type_.base in _WIDTHS:
+            total += _WIDTHS[type_.base]
+        elif made.type.startswith("LowCardinality"):
+            total += 2
+        elif sample.encoding.kind is Kind.TYPED and found and found.rows:
+            total += found.bytes_each - type_.nullable  # all that it takes
+        else:
+            total += 8 + (found.bytes_each + 8 * found.nested if found else 16)
+        total += type_.nullable
+    return max(total, 1.0)
+
+
+def _partitioned(schema: Schema, sample: SourceSample, source: Source, ask: RunSelect) -> Schema:
+    """Return the schema with its partitions counted in the sample; warn where rows add more."""
+    if not schema.partition_by or not sample.splits:
+        return schema
+    inner = sampling.sample_relation(source.relation, sample.splits, sample.encoding, [
+        (c.source, c.read_type) for c in schema.columns
+    ])  # fmt: skip
+    key = schema.partition_by
+    text = SqlText.of(
+        f"SELECT uniqExact({key}), uniqExactIf({key}, rand() % 4 = 0), count() "
+        f"FROM (SELECT {sql.projection(schema.columns)} FROM ", inner, ")",
+    )  # fmt: skip
+    try:
+        ((full, quarter, rows),) = ask(text, sampling.probe_settings(sample.encoding, strict=True))
+    except RowfallError as error:
+        if getattr(error, "code", 0) in (46, 47, 62):
+            raise UsageError(
+                f"PARTITION BY {key} makes no sense: {error.message.splitlines()[0]}",
+                hint="It is an expression over the columns of the table.",
+            ) from error
+        return schema  # bad rows in the sample: the load itself will name their lines
+    notes = schema.notes
+    if full > 10 and full > 2 * quarter:
+        notes = (*notes, (
+            "PARTITION BY", f"{full:,} partitions in {rows:,} rows seen and growing with them: "
+            "a coarser key loads faster",
+        ))  # fmt: skip
+    return replace(schema, partitions=max(1, int(full)), notes=notes)
+
+
+# --- generators -------------------------------------------------------------------------------
+
+
+def _made(
+    made: Schema, options: Options, ask: RunSelect, existing: Sequence[Sequence[Any]] | None
+) -> Schema:
+    """Return a generator's own schema, with the layout that the user asks for."""
+    asked = read_table_options(options, ask)
+    if asked.columns or asked.types:
+        raise UsageError("a generator knows its columns", hint="Leave out --schema and --type.")
+    if existing is None:
+        return replace(
+            made,
+            engine=asked.engine or made.engine,
+            order_by=asked.order_by or made.order_by,
+            partition_by=asked.partition_by or made.partition_by,
+        )
+    types = {str(n): str(t) for n, t, kind in existing if kind in ("", "DEFAULT")}
+    needed = {str(n) for n, _, kind in existing if kind == ""}
+    names = {c.name for c in made.columns}
+    if needed - names or names - set(types):
+        raise TargetError(
+            _difference("the table", "the generator", sorted(needed - names),
+                        sorted(names - set(types))),
+            hint=_NAMES_HINT,
+        )  # fmt: skip
+    columns = tuple(_cast(c, types[c.name]) for c in made.columns)
+    return replace(made, columns=columns, exists=True)
+
+
+def _cast(made: Column, type_: str) -> Column:
+    if type_ == made.type:
+        return made
+    source = made.source or made.name
+    return strict_column(made.name, source, type_, Kind.TYPED, made.type)
+
+
+# --- types of columns ----------------------------------------------------------------------------
+
+
+ENOUGH_ROWS = 1000
+"""Below this many sample rows cardinalities say nothing."""
+SOME_ROWS = 100
+"""Below this many rows nobody can tell a counter from small numbers."""
+LOW_SHARE, LOW_MOST = 0.05, 10_000
+"""LowCardinality pays below 10,000 distinct values (the dictionary of a part stays small)."""
+
+
+def infer_type(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
+    """Return (type, reason) for one column: the narrowest type that is safe by the sample."""
+    if sample.encoding.kind is Kind.TYPED:
+        return _keep_declared(found, sample)
+    if found.nested and found.nulls:
+        return "Nullable(String)", "null among nested values: kept as JSON text"
+    if found.nested:
+        return _no_nullable_nesting(found.declared), "as the engine reads it"
+    if not found.filled:
+        return "Nullable(String)", f"empty in all {found.rows:,} rows seen"
+    type_, reason = _bare_type(found, len(sample.splits))
+    if type_ == "String":
+        return _string(found, sample, reason)
+    if found.nulls or found.blanks:
+        empty = found.nulls + found.blanks
+        return f"Nullable({type_})", f"{reason}; {empty:,} of {found.rows:,} empty"
+    return type_, reason
+
+
+def _no_nullable_nesting(text: str) -> str:
+    """Return a type without Nullable around tuples, arrays and maps, which no table takes."""
+    for name in ("Tuple", "Array", "Map", "Nested"):
+        while (start := text.find(f"Nullable({name}(")) >= 0:
+            depth, end = 0, start
+            for end in range(start, len(text)):
+                depth += (text[end] == "(") - (text[end] == ")")
+                if depth == 0 and text[end] == ")":
+                    break
+            text = text[:start] + text[start + 9 : end] + text[end + 1 :]
+    return text
+
+
+def _bare_type(found: ColumnFacts, files: int) -> tuple[str, str]:
+    if found.integers == found.filled:
+        if found.zeros:
+            return "String", "numbers with leading zeros"
+        return _counted(found, files)
+    if found.floats == found.filled and not found.zeros:
+        return "Float64", "fractions seen; 15 digits are kept"
+    if found.booleans == found.filled:
+        return "Bool", "true and false seen"
+    if found.uuids == found.filled:
+        return "UUID", "only UUIDs seen"
+    if found.days == found.filled:
+        early, late = found.first, found.last
+        narrow = early >= "1970-01-01" and late < "2130-01-01"
+        return ("Date" if narrow else "Date32"), f"{early}..{late} seen"
+    if found.moments == found.filled and len({found.with_t, found.with_z, 0, found.filled}) == 2:
+        return _moment(found)
+    return "String", ""
+
+
+def _counted(found: ColumnFacts, files: int) -> tuple[str, str]:
+    """Return the type of integers; those that keep on changing get more room than they need now."""
+    if found.filled >= SOME_ROWS:
+        # Counters may start anew in every file, so each sampled file may show the same numbers.
+        if found.distinct > 0.9 * found.filled / files:
+            type_, _ = _integer(min(found.low, 0), 2**62)
+            return type_, f"{found.low:,}..{found.high:,} seen, almost all different: may grow"
+        if found.distinct > LOW_SHARE * found.filled:
+            type_, _ = _integer(min(found.low, 0), max(found.high, 2**30))
+            return type_, f"{found.low:,}..{found.high:,} seen, {found.distinct:,} different"
+    return _integer(found.low, found.high)
+
+
+def _integer(low: int, high: int) -> tuple[str, str]:
+    """Return the narrowest type of which the values fill at most half, so that more may come."""
+    shown = f"{low:,}..{high:,} seen"
+    for bits in (8, 16, 32, 64):
+        sign = "" if low < 0 else "U"
+        most = (2 ** (bits - (1 if low < 0 else 0)) - 1) // 2
+        if high <= most and low >= -most:
+            return f"{sign}Int{bits}", f"{shown}, fits {sign}Int{bits} with room"
+    if low >= 0 and high < 2**64:
+        return "UInt64", f"{shown}, fits UInt64"
+    if low >= -(2**63) and high < 2**63:
+        return "Int64", f"{shown}, fits Int64"
+    return "String", f"{shown}, too long for 64 bits"
+
+
+def _moment(found: ColumnFacts) -> tuple[str, str]:
+    span = f"{found.first[:19]}..{found.last[:19]} seen"
+    zone = "they end in Z" if found.with_z else "no zone is written, UTC prints them as they are"
+    digits = next((d for d in (0, 3, 6, 9) if d >= found.digits), None)
+    if digits is None or (digits == 9 and not "1900" <= found.first < found.last < "2262"):
+        return "String", "more digits of a second than DateTime64 holds"
+    if digits == 0 and found.first >= "1970-01-01" and found.last < "2100":
+        return "DateTime('UTC')", f"{span}; {zone}"
+    return f"DateTime64({digits}, 'UTC')", f"{span}; {zone}"
+
+
+def _string(found: ColumnFacts, sample: SourceSample, reason: str) -> tuple[str, str]:
+    empty = found.nulls + found.blanks if sample.encoding.kind is Kind.TEXT else found.nulls
+    csv = sample.encoding.is_csv
+    null = found.marks > 0 if csv else found.nulls > 0
+    if empty * 2 > found.rows:
+        null = True
+    inner = "Nullable(String)" if null else "String"
+    why = [reason, f"{empty:,} of {found.rows:,} empty" if null else ""]
+    if _is_low(found):
+        inner = f"LowCardinality({inner})"
+        why.append(f"{found.distinct:,} distinct values in {found.rows:,} rows")
+    return inner, "; ".join(w for w in why if w) or "text"
+
+
+def _is_low(found: ColumnFacts) -> bool:
+    few = found.distinct <= min(LOW_MOST, LOW_SHARE * found.rows)
+    return found.rows >= ENOUGH_ROWS and few
+
+
+def _keep_declared(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
+    declared = parse_type(found.declared)
+    if declared.base == "String" and _is_low(found):
+        inner = "Nullable(String)" if found.nulls else "String"
+        return f"LowCardinality({inner})", f"{found.distinct:,} distinct values in {found.rows:,}"
+    if declared.nullable and not found.nulls and found.rows:
+        return declared.bare, f"declared {found.declared}, no NULL in {found.rows:,} rows seen"
+    return found.declared, "declared in the file"

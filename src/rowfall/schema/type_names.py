@@ -1,0 +1,102 @@
+"""Names of types of the engine, taken apart: what is nullable, how wide, which elements. Pure.
+
+Tuples matter for CSV: ClickHouse writes and reads their elements as fields of their own by default,
+so a line may have more fields than its header has names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+_INT = re.compile(r"U?Int(8|16|32|64|128|256)\Z")
+_CALL = re.compile(r"(\w+)(?:\((.*)\))?\Z", re.S)
+_LENGTHS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
+_KNOWN = frozenset((
+    "Float32", "Float64", "Bool", "UUID", "IPv4", "IPv6", "Decimal", "String", "FixedString",
+    "Enum", "Enum8", "Enum16", "Date", "Date32", "DateTime", "DateTime64",
+))  # fmt: skip
+_TUPLE = re.compile(r"Tuple\s*\((.*)\)\s*\Z", re.S)
+# What cuts a list of types, and the names in which it does not.
+_PIECE = re.compile(r"'(?:[^'\\]|\\.)*'|`[^`]*`|[(),]|[^'`(),]+")
+# The name of an element, before its type.
+_NAME = re.compile(r"(?:`[^`]+`|\w+)\s+(?=\w)", re.ASCII)
+TIMES = ("Date", "Date32", "DateTime", "DateTime32", "DateTime64", "Time", "Time64")
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type name taken apart: ``LowCardinality(Nullable(String))`` is a nullable ``String``."""
+
+    full: str
+    base: str
+    args: str
+    nullable: bool
+
+    @property
+    def bare(self) -> str:
+        """The type without Nullable and LowCardinality."""
+        return f"{self.base}({self.args})" if self.args else self.base
+
+    @property
+    def bits(self) -> int:
+        """Width of an integer type, 0 for all others."""
+        found = _INT.match(self.base)
+        return int(found[1]) if found else 0
+
+    @property
+    def text(self) -> bool:
+        """It is a string type."""
+        return self.base in ("String", "FixedString")
+
+    @property
+    def known(self) -> bool:
+        """Its text can be checked value by value; others only the engine can read."""
+        return bool(self.bits) or self.base in _KNOWN
+
+
+def parse_type(text: str) -> Type:
+    """Take a type name apart; unknown types come back as they are."""
+    full = inner = text.strip()
+    nullable = False
+    while (found := _CALL.match(inner)) and found[1] in ("Nullable", "LowCardinality") and found[2]:
+        nullable = nullable or found[1] == "Nullable"
+        inner = found[2].strip()
+    found = _CALL.match(inner)
+    base, args = (found[1], (found[2] or "").strip()) if found else (inner, "")
+    if base in _LENGTHS:
+        base, args = "Decimal", f"{_LENGTHS[base]}, {args}"
+    return Type(full, base, args, nullable)
+
+
+def arguments(text: str) -> list[str]:
+    """Return the types of a list, ``a UInt8, Map(String, UInt8)``, with their names if any."""
+    parts, depth = [""], 0
+    for piece in _PIECE.findall(text):
+        depth += (piece == "(") - (piece == ")")
+        if piece == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return [part.strip() for part in parts]
+
+
+def elements(arguments_: str) -> list[str]:
+    """Return the types of a tuple's elements, without their names."""
+    return [_NAME.sub("", part) for part in arguments(arguments_)]
+
+
+def csv_fields(type_: str) -> int:
+    """Return how many fields of CSV a column takes where elements of tuples have their own."""
+    found = _TUPLE.match(type_.strip())
+    return sum(map(csv_fields, elements(found[1]))) if found else 1
+
+
+def first_fields(types: Sequence[str]) -> list[int]:
+    """Return the first field of each column, and the number of all fields, of CSV.
+
+    Elements of tuples have fields of their own.
+    """
+    return [0, *accumulate(map(csv_fields, types))]
