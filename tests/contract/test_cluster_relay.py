@@ -18,8 +18,8 @@ from lab.cluster import Node
 from lab.process import free_ports, wait_until
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.masked import Secret
-from rowfall.engines import relay
-from rowfall.engines._connect import Address
+from rowfall.engines import _relay as relay
+from rowfall.engines._http import Address
 from rowfall.engines.server import Server
 
 SESAME = "sesame-0123456789"
@@ -273,12 +273,12 @@ def test_a_relay_that_gives_up_is_no_failure(
 
 def test_a_far_server_that_dies(reach: Reach, entry: Node, far: Node) -> None:
     relayed = reach(far, entry)
-    relayed.evidence.away = 3.0
+    relayed.status.away = 3.0
     table, query_id = new_table(relayed), new_id()
     sql, settings = slow(table, 30)
     with ThreadPoolExecutor(1) as pool:
         session = pool.submit(run, relayed, sql, settings=settings, query_id=query_id)
-        wait_until(lambda: relayed.evidence.runs(query_id), 10, "the statement to run")
+        wait_until(lambda: relayed.status.runs(query_id), 10, "the statement to run")
         with down(far):
             with pytest.raises(EngineError, match="outcome of the statement is unknown") as caught:
                 session.result(60)

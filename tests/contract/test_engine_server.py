@@ -18,8 +18,8 @@ from lab.process import free_ports, wait_until
 from lab.proxy import Proxy
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.masked import Secret
-from rowfall.engines._evidence import UnknownOutcome
 from rowfall.engines._http import Answer
+from rowfall.engines._status import UnknownOutcome
 from rowfall.engines.server import Server
 
 # One worker of a parallel run starts the server.
@@ -175,7 +175,7 @@ def test_an_answer_that_got_stuck_is_settled(wire: Wire) -> None:
     table, query_id = new_table(wire.direct), new_id()
     sql, settings = slow(table, 1.5)
     # Ticks take other connections, which this loses too: only the answer may get stuck.
-    wire.server.evidence = wire.direct.evidence
+    wire.server.status = wire.direct.status
     wire.server.silence = 0.5
     thread = wire.while_running(query_id, wire.proxy.stall)
     assert run(wire.server, sql, settings=settings, query_id=query_id).rows_written == 15
@@ -185,7 +185,7 @@ def test_an_answer_that_got_stuck_is_settled(wire: Wire) -> None:
 def test_unknown_outcome_where_nobody_knows(wire: Wire) -> None:
     table, query_id = new_table(wire.direct), new_id()
     sql, settings = slow(table, 1.5)
-    wire.server.evidence.log_wait = 1.5
+    wire.server.status.log_wait = 1.5
     thread = wire.while_running(query_id, wire.proxy.cut)
     with pytest.raises(UnknownOutcome) as caught:
         run(wire.server, sql, settings=settings | {"log_queries": 0}, query_id=query_id)
@@ -198,7 +198,7 @@ def test_unknown_outcome_where_nobody_knows(wire: Wire) -> None:
 def test_unknown_outcome_where_the_server_stays_away(wire: Wire) -> None:
     table, query_id = new_table(wire.direct), new_id()
     sql, settings = slow(table, 2)
-    wire.server.evidence.away = 1
+    wire.server.status.away = 1
 
     def away() -> None:
         wire.proxy.refuse()

@@ -113,7 +113,7 @@ class Lane(threading.Thread):
 
 
 class Answers:
-    """The way back to the parent; lanes take turns."""
+    """Sends answers to the parent; lanes take turns."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -128,7 +128,7 @@ class Answers:
 
 @contextlib.contextmanager
 def piped(out_fd: int) -> Iterator[int]:
-    """A descriptor to open by name whose bytes go on to ``out_fd``.
+    """Make a descriptor to open by name whose bytes go on to ``out_fd``.
 
     A file opened by name has a position of its own, so what others write to the same file would
     be overwritten; and the engine says nothing of a full disk.
@@ -160,7 +160,7 @@ def piped(out_fd: int) -> Iterator[int]:
 
 
 def engine() -> Any:
-    """chDB's extension without the Python package around it.
+    """Import chDB's extension without the Python package around it.
 
     ``import chdb`` opens a database in memory only to ask for its version, and closes it before
     ours is opened: 0.1 s of every start. What the package adds to a connection (data frames,
@@ -192,7 +192,7 @@ def engine() -> Any:
 
 
 def connect(path: str) -> Any:
-    """A connection to the database in a folder; to one in memory where there is none."""
+    """Connect to the database in a folder, or to one in memory."""
     config = os.path.join(os.path.dirname(__file__), "embedded.xml")
     connection = engine().connect(f"{path or ':memory:'}?config-file={config}")
     # A statement names every file of its attempt; the default of 256 KiB is too short for that.
@@ -200,8 +200,8 @@ def connect(path: str) -> Any:
     return connection
 
 
-def told(connection: Any, sql: str) -> str:
-    """The only row of a statement."""
+def value_of(connection: Any, sql: str) -> str:
+    """Return the only row of a statement."""
     return bytes(connection.query(sql, "TabSeparatedRaw").bytes()).decode().strip()
 
 
@@ -218,7 +218,7 @@ def leave_folder() -> None:
 
 
 def text_of(error: Exception) -> str:
-    """The engine's message; values that it quotes need not be valid text."""
+    """Return the engine's message; values that it quotes need not be valid text."""
     if isinstance(error, UnicodeDecodeError):
         return error.object.decode("utf-8", "backslashreplace")
     return str(error)
@@ -246,19 +246,19 @@ def main() -> None:
     engine()  # while the parent still finds out what to open
     opening = requests.readline()
     if not opening:
-        os._exit(0)  # nobody needed an engine
+        os._exit(0)  # no engine was needed
     path, lock, stay = (json.loads(opening)[key] for key in ("path", "lock", "stay"))
     if not stay:
         leave_folder()
     try:
         if path:
-            # Held until this process ends: see _folder.take_folder.
+            # Held until this process ends: see embedded.take_folder.
             fcntl.lockf(os.open(os.path.join(path, lock), os.O_RDWR), fcntl.LOCK_EX)
         first = connect(path)
-        version, timezone = told(first, "SELECT version(), timezone()").split("\t")
+        version, timezone = value_of(first, "SELECT version(), timezone()").split("\t")
         # The temporary folder of a database in memory.
         disk = "SELECT path FROM system.disks WHERE name = 'default'"
-        scratch = "" if path else told(first, disk)
+        scratch = "" if path else value_of(first, disk)
     except Exception as error:
         answers.send({"id": 0, "error": str(error)})
         os._exit(1)

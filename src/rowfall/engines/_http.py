@@ -1,23 +1,43 @@
-"""One HTTP request to a ClickHouse server and its answer: streamed, and ended at any time.
+"""HTTP to one ClickHouse server: connections kept while idle, requests streamed and ended any time.
 
-The standard library's client, because an exchange has to be ended from another thread (a stalled
-middle box never lets a blocking read return) and that needs the socket itself.
+Made of the standard library's client, because an exchange has to be ended from another thread (a
+stalled middle box never lets a blocking read return), has to notice an answer that comes before
+its data are sent, and keeps a body alive whose data pause: all of that needs the socket itself.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import os
+import select
 import socket
+import ssl
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
-from rowfall.engines._connect import Connection, Connections, Reply, readable, reason
+from rowfall.core.errors import TargetError
+from rowfall.core.masked import Secret
 from rowfall.engines.base import Body
+
+# A server that is up accepts in milliseconds; 10 s covers a far one that lost a SYN twice.
+CONNECT_SECONDS = 10.0
+# A peer that vanished without a word is noticed after 30 + 6 x 10 s, while a healthy one may
+# work on a statement for hours without sending a byte.
+KEEPALIVE_IDLE, KEEPALIVE_EVERY, KEEPALIVE_TIMES = 30, 10, 6
+# The same 90 s for bytes that nobody acknowledges; Linux by itself would try for 15 minutes.
+UNACKNOWLEDGED_MS = 90_000
+# Load balancers that say nothing about keep-alive close idle connections after 5 s or more.
+IDLE_SECONDS = 5.0
+# More idle connections than lanes anybody uses only hold descriptors.
+IDLE_CONNECTIONS = 16
+
 
 # Files go out in pieces that are large against system calls and small against memory.
 PIECE = 1 << 20
@@ -25,7 +45,198 @@ PIECE = 1 << 20
 TAIL = 1 << 16
 
 
-class Lost(Exception):  # noqa: N818 - no error yet: what happened to the statement is unknown
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Address of a server, user and password; the password is sent in a header only."""
+
+    host: str
+    port: int
+    tls: bool = False
+    user: str = ""
+    password: Secret | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def headers(self) -> dict[str, str]:
+        if not self.user:
+            return {}
+        # Basic, not X-ClickHouse-Key: every character of a password survives base64, and no
+        # library error can quote it.
+        key = f"{self.user}:{self.password.reveal() if self.password else ''}".encode()
+        return {"Authorization": "Basic " + base64.b64encode(key).decode()}
+
+
+class Reply(Protocol):
+    """The part of ``http.client.HTTPResponse`` that is used."""
+
+    @property
+    def status(self) -> int: ...
+
+    def getheaders(self) -> list[tuple[str, str]]: ...
+
+    def read(self, amt: int | None = None, /) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class Connection(Protocol):
+    """The part of ``http.client.HTTPConnection`` that is used."""
+
+    @property
+    def sock(self) -> Any: ...
+
+    def request(
+        self, method: str, url: str, body: bytes, headers: Mapping[str, str], /
+    ) -> None: ...
+
+    def putrequest(self, method: str, url: str, /) -> None: ...
+
+    def putheader(self, name: str, value: str, /) -> None: ...
+
+    def endheaders(self) -> None: ...
+
+    def send(self, data: bytes, /) -> None: ...
+
+    def getresponse(self) -> Reply: ...
+
+    def close(self) -> None: ...
+
+
+class Connections:
+    """Connections to one address, kept while idle; safe for threads."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._idle: list[tuple[float, Connection]] = []
+        self._guard = threading.Lock()
+        self._closed = False
+        self._tls = ssl.create_default_context() if address.tls else None
+
+    def take(self, timeout: float | None) -> Connection:
+        """Return a connection that was alive a moment ago, or a new one.
+
+        Args:
+            timeout: seconds that a read may take; None to wait as long as the peer is alive.
+
+        Raises:
+            TargetError: no connection; transient when trying again may help.
+        """
+        connection = self._waiting() or self._connect()
+        connection.sock.settimeout(timeout)
+        return connection
+
+    def give(self, connection: Connection, headers: Mapping[str, str]) -> None:
+        """Keep a connection for the next request, unless the server said that it will close it."""
+        said = headers.get("keep-alive", "").partition("timeout=")[2].partition(",")[0]
+        # Half of what the server promises: a request that crosses its close would be lost.
+        seconds = int(said) / 2 if said.isdigit() else IDLE_SECONDS
+        # http.client has taken the socket away where the answer ended with the connection.
+        closes = headers.get("connection", "").lower() == "close" or connection.sock is None
+        with self._guard:
+            if not (closes or self._closed) and len(self._idle) < IDLE_CONNECTIONS:
+                self._idle.append((time.monotonic() + seconds, connection))
+                return
+        connection.close()
+
+    def close(self) -> None:
+        with self._guard:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for _, connection in idle:
+            connection.close()
+
+    def _waiting(self) -> Connection | None:
+        while True:
+            with self._guard:
+                if not self._idle:
+                    return None
+                until, connection = self._idle.pop()
+            # An idle connection has nothing to say; readable means that the server closed it.
+            if time.monotonic() < until and not readable(connection.sock):
+                return connection
+            connection.close()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        host, port = self.address.host, self.address.port
+        connection = (
+            http.client.HTTPConnection(host, port, timeout=CONNECT_SECONDS)
+            if self._tls is None
+            else http.client.HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=self._tls)
+        )
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise _unreachable(self.address, error) from None
+        _keep_alive(connection.sock)
+        return connection
+
+
+def readable(sock: socket.socket) -> bool:
+    """Tell whether the peer has sent something, or has closed."""
+    poll = select.poll()  # select() cannot take descriptors above 1023
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def reason(error: Exception) -> str:
+    """Return why a connection broke, for people."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, http.client.RemoteDisconnected):
+        return "the server closed the connection without an answer"
+    if isinstance(error, http.client.IncompleteRead):
+        return "the connection ended in the middle of the answer"
+    if isinstance(error, http.client.BadStatusLine):
+        return "the answer is not HTTP"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error) or type(error).__name__
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """Have the kernel notice a dead peer although a statement may be silent for hours."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", KEEPALIVE_IDLE),
+        ("TCP_KEEPALIVE", KEEPALIVE_IDLE),  # what macOS calls it
+        ("TCP_KEEPINTVL", KEEPALIVE_EVERY),
+        ("TCP_KEEPCNT", KEEPALIVE_TIMES),
+        ("TCP_USER_TIMEOUT", UNACKNOWLEDGED_MS),
+    ):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _unreachable(address: Address, error: OSError) -> TargetError:
+    where = f"cannot connect to the ClickHouse server at {address}"
+    if isinstance(error, socket.gaierror):
+        return TargetError(
+            f"{where}: the host name {address.host!r} is not known",
+            hint="Check the spelling of the host in --to.",
+        )
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return TargetError(
+            f"{where}: its certificate is not trusted ({error.verify_message})",
+            hint="Use the name that the certificate was made for; name a private authority "
+            "with the environment variable SSL_CERT_FILE.",
+        )
+    if isinstance(error, ssl.SSLError):
+        return TargetError(
+            f"{where}: it does not speak TLS there ({error.reason or error})",
+            hint="clickhouses:// wants the HTTPS port (8443 by default), clickhouse:// the HTTP "
+            "port (8123).",
+        )
+    return TargetError(
+        f"{where}: {reason(error)}",
+        hint="Check that the server runs and that this is its HTTP port (8123 by default, "
+        "8443 with TLS).",
+        transient=True,
+    )
+
+
+class Lost(Exception):  # noqa: N818 - no error yet: the outcome of the statement is open
     """The connection broke after the request may have reached the server.
 
     Args:
@@ -43,7 +254,7 @@ class Lost(Exception):  # noqa: N818 - no error yet: what happened to the statem
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back. ``headers`` have lower-case names; ``data`` is the end only when streamed."""
+    """An answer. ``headers`` have lower-case names; ``data`` is the end only when streamed."""
 
     status: int
     headers: Mapping[str, str]
@@ -55,7 +266,7 @@ class Answer:
         return any(name.startswith("x-clickhouse-") for name in self.headers)
 
     def failure(self) -> str | None:
-        """The server's exception text, None when there is none.
+        """Return the server's exception text, None when there is none.
 
         A status of 200 proves nothing: some versions report a failed read of the body in a header
         of an empty 200, and all of them report late exceptions behind the rows.
@@ -88,7 +299,7 @@ class Exchange:
         sent: bytes of the body that have been sent.
         complete: the whole request is out.
         answered: the head of the answer is here.
-        own_fault: the body could not be read; what it raised is the result.
+        own_fault: the body could not be read; its exception is the result.
     """
 
     def __init__(
@@ -118,7 +329,7 @@ class Exchange:
         threading.Thread(target=self._run, name="rowfall-http", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended within ``seconds``."""
+        """Wait for at most ``seconds``; return True when it has ended."""
         return self._done.wait(seconds)
 
     def cut(self) -> None:
@@ -143,7 +354,7 @@ class Exchange:
         return self._result
 
     def perform(self) -> Answer:
-        """:meth:`start` and :meth:`result` in the caller's thread."""
+        """Do :meth:`start` and :meth:`result` in the caller's thread."""
         self._run()
         return self.result()
 
@@ -180,7 +391,7 @@ class Exchange:
         return answer
 
     def _send(self, connection: Connection) -> bool:
-        """Send the request. Returns whether the connection can be used again."""
+        """Send the request; return True when the connection can be used again."""
         headers = self._connections.address.headers()
         if isinstance(self._body, bytes):
             if isinstance(self._body, Form):
@@ -263,7 +474,7 @@ class Form(bytes):
 
 
 def form(parts: Mapping[str, bytes]) -> Form:
-    """Named pieces of data as one body."""
+    """Return named pieces of data as one body."""
     mark = f"rowfall-{uuid.uuid4().hex}"
     lines: list[bytes] = []
     for name, data in parts.items():

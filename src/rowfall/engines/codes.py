@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from rowfall.core import sql
 from rowfall.core.errors import EngineError, RowfallError, SourceError, TargetError, UsageError
 
 TABLE_EXISTS = 57
@@ -24,7 +25,7 @@ AUTHENTICATION_FAILED = 516
 # The second comes where the table went while the statement waited for its lock.
 GONE = frozenset({UNKNOWN_TABLE, TABLE_IS_DROPPED})
 
-# What a value or a row that does not fit raises; badrows looks for the place.
+# Raised by a value or a row that does not fit; schema.bad_rows finds its position.
 DATA_CODES = frozenset(
     {
         3,  # UNEXPECTED_END_OF_FILE: a bz2 file that was cut
@@ -68,7 +69,7 @@ DATA_CODES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What one code means to a user."""
+    """Class, hint and repeatability of the error for one code."""
 
     error: type[RowfallError]
     hint: str | None
@@ -90,13 +91,13 @@ _MEANINGS: dict[int, Meaning] = {
     76: Meaning(TargetError, "Check free space and rights of the folder."),
     READONLY: Meaning(UsageError, "Add --write to allow statements that change something."),
     TABLE_EXISTS: Meaning(
-        TargetError, "Somebody else has made it; run again: each attempt takes another name."
+        TargetError, "Another program made it; run again: each attempt takes another name."
     ),
     UNKNOWN_TABLE: Meaning(EngineError, "Check the names; rowfall query 'SHOW TABLES' lists them."),
-    TABLE_IS_DROPPED: Meaning(EngineError, "Somebody drops it at this moment; run again."),
+    TABLE_IS_DROPPED: Meaning(EngineError, "It is being dropped; run again."),
     62: Meaning(TargetError, "Check the SQL that was given on the command line."),
     115: Meaning(TargetError, "This engine version does not know that setting."),
-    # What only a server says.
+    # Raised by servers only.
     81: Meaning(TargetError, "Create the database first, or name another one in --to."),
     192: Meaning(TargetError, "Check the user name and the password."),
     193: Meaning(TargetError, "Check the user name and the password."),
@@ -141,7 +142,7 @@ _NO_SPACE = re.compile(r"No space left on device|errno: 28\b|NOT_ENOUGH_SPACE")
 
 
 def translate(text: str) -> RowfallError:
-    """The engine's exception text as one of rowfall's errors; always carries ``code``."""
+    """Return the engine's exception text as one of rowfall's errors; it carries ``code``."""
     match = _CODE.search(text)
     code = int(match.group(1)) if match else 0
     message = _TRAILER.sub("", text[match.end() :] if match else text).strip()
@@ -152,3 +153,30 @@ def translate(text: str) -> RowfallError:
         code = 243
     meaning = _MEANINGS.get(code, Meaning(EngineError, None))
     return meaning.error(message, hint=meaning.hint, transient=meaning.transient, code=code)
+
+
+# --- rights that are missing --------------------------------------------------------------------
+
+LACKS = " lacks the grant "
+_DENIED = re.compile(r"necessary to have (?:the )?grant (.+?)\.?(?: \([A-Z_]+\)|\. |\Z)")
+_MISSING = re.compile(r"\(Missing permissions: (.+?)\)\.? ?(?:\(|\Z)")
+_COLUMNS = re.compile(r"(?:\([^)]*\)| for at least one column)? on ", re.IGNORECASE)
+# Staging tables have another name in each attempt.
+_STAGING = re.compile(r"\.`?_rowfall_\w+`?")
+_PLAIN = re.compile(r"[A-Za-z_]\w*\Z")
+
+
+def missing_rights(message: str) -> str:
+    """Return the rights that an error of code 497 asks for, as GRANT takes them; "" if unnamed."""
+    found = _MISSING.search(message) or _DENIED.search(message)
+    return _STAGING.sub(".*", _COLUMNS.sub(" ON ", found[1])) if found else ""
+
+
+def denied(rights: str, user: str) -> TargetError:
+    """Return the error for a user who lacks ``rights`` (``SELECT, INSERT ON db.*``)."""
+    name = user if _PLAIN.match(user) else sql.name(user)
+    return TargetError(
+        f"the user {user!r}{LACKS}{rights}",
+        hint=f"An administrator can run: GRANT {rights} TO {name}",
+        code=ACCESS_DENIED,
+    )

@@ -1,8 +1,12 @@
-"""ClickHouse embedded (chDB) in a child process that rowfall starts, watches and can lose."""
+"""ClickHouse embedded (chDB) in a child process that rowfall starts, watches and can lose.
+
+A data folder belongs to one rowfall at a time, and to the engine that this one has started.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import queue
@@ -13,12 +17,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from rowfall.core.errors import EngineError
+from rowfall.core.errors import EngineError, TargetError
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sql import settings_clause
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines._folder import LOCK_NAME, take_folder
 from rowfall.engines.base import LOOK_SECONDS, Body, Settings, Tick, ask
 from rowfall.engines.codes import translate
 from rowfall.engines.machine import free_memory, resident, usable_cores
@@ -33,13 +36,18 @@ START_TIMEOUT = 120.0
 CLOSE_TIMEOUT = 5.0
 # A bit of the ninth field of /proc/PID/stat, see proc(5) and linux/sched.h: since 2.6 the same.
 PF_EXITING = 0x4
-# For questions with small answers: machine code for an expression that is seen for the fourth time
-# takes 20 ms to make.
+# For questions with small answers: compiling an expression that is seen for the fourth time takes
+# 20 ms.
 _SMALL = {"compile_expressions": 0, "compile_aggregate_expressions": 0}
+
+LOCK_NAME = "rowfall.lock"
+# The engine of a rowfall that was killed ends when it notices its closed stdin: at once, unless
+# the kernel is still writing out its memory.
+ORPHAN_SECONDS = 15.0
 
 
 _Waiting = dict[int, queue.SimpleQueue[dict[str, Any]]]
-"""Who waits for answers of one process, by the number of the request; 0 is its opening."""
+"""Queues for the answers of one process, by the number of the request; 0 is its opening."""
 
 
 class Embedded:
@@ -282,13 +290,13 @@ class Embedded:
             )
 
     def resident(self) -> tuple[int, int]:
-        """Bytes resident in the child now, and the highest (kernel's high-water mark)."""
+        """Return the bytes resident in the child now, and the kernel's high-water mark."""
         now, highest = resident(self.pid)
         self._highest = max(self._highest, highest)
         return now, self._highest
 
     def cpu_seconds(self) -> float:
-        """User and system seconds that the child has used so far (0 when it is gone)."""
+        """Return the user and system seconds that the child has used (0 when it is gone)."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             # Fields 14 and 15 of proc(5), counted after the command name in parentheses.
             fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -297,11 +305,11 @@ class Embedded:
 
     @property
     def pid(self) -> int:
-        """Of the child; 0 where none was needed yet."""
+        """Number of the child process; 0 where none was needed yet."""
         return self._process.process.pid if self._process else 0
 
     def finished(self, query_id: str) -> bool | None:
-        """Not known: a folder has no log that outlives its process."""
+        """Return None: a folder has no log that outlives its process."""
         return None
 
     def abandon(self) -> None:
@@ -311,7 +319,7 @@ class Embedded:
             self._process.process.wait()
 
     def revive(self) -> None:
-        """A new child on the same folder after the old one died."""
+        """Start a new child on the same folder after the old one died."""
         with self._opening:
             if self._version and self._process and self._process.process.poll() is None:
                 return  # another thread has met the same death and was faster
@@ -323,7 +331,7 @@ class Embedded:
             self.opened()
 
     def close(self) -> None:
-        """Ask the child to go, then make it; give the folder back.
+        """Ask the child to end, then force it; unlock the folder.
 
         Nothing writes into the folder afterwards. Whoever opens it next may have to wait for some
         milliseconds until the child's lock is gone as well.
@@ -370,12 +378,73 @@ def _ends(process: subprocess.Popen[bytes], timeout: float) -> bool:
 
 
 def _ending(pid: int) -> bool:
-    """Whether all threads of a process are past their last instruction (Linux: PF_EXITING)."""
+    """Tell whether all threads of a process run no more code (Linux: PF_EXITING)."""
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             stat = Path(f"/proc/{pid}/task/{task}/stat").read_text()
             if not int(stat.rpartition(")")[2].split()[6]) & PF_EXITING:
                 return False
     except (FileNotFoundError, ProcessLookupError):
-        return False  # a thread has gone meanwhile: the next look tells
+        return False  # a thread has gone meanwhile: asked again soon
     return True
+
+
+# --- the lock of the folder ---------------------------------------------------------------------
+
+
+def take_folder(folder: Path) -> int:
+    """Create the folder, lock it for this process and return the lock's descriptor."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise TargetError(
+            f"cannot write to the target folder {folder}: {error.strerror}",
+            hint="Give a folder that you may write to with --to.",
+        ) from None
+    deadline = time.monotonic() + ORPHAN_SECONDS
+    # The lock of the open file is rowfall's, the record lock is its engine's: it is held until
+    # the engine of a killed rowfall has gone, too.
+    for take_lock in (_lock_file, _lock_record):
+        while not take_lock(lock):
+            holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+            if _alive(holder) or time.monotonic() > deadline:
+                os.close(lock)
+                raise TargetError(
+                    f"the target folder {folder} is in use by another rowfall process"
+                    + (f" (pid {holder})" if holder else ""),
+                    hint="Wait for it to end, or load into another folder.",
+                )
+            time.sleep(0.05)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    return lock
+
+
+def _lock_file(lock: int) -> bool:
+    """Return True when no other rowfall holds the folder."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _lock_record(lock: int) -> bool:
+    """Return True when no engine holds it; the new engine takes it when it opens the folder."""
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(lock, fcntl.LOCK_UN)
+    except OSError:
+        return False
+    return True
+
+
+def _alive(pid: str) -> bool:
+    """Tell whether the process that wrote its number into the lock runs (a zombie does not)."""
+    if not pid.isdigit() or int(pid) == os.getpid():
+        return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        return False

@@ -1,4 +1,4 @@
-"""What this machine really gives this process: cores and memory after affinity and cgroups."""
+"""Cores and memory that this process may use of its machine, by affinity and cgroups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def usable_cores() -> int:
-    """CPU cores that this process may use: affinity mask, then the cgroup's quota (rounded up)."""
+    """Return the CPU cores for this process: affinity, then the cgroup's quota (rounded up)."""
     cores = len(os.sched_getaffinity(0))
     quota = _read(_CGROUP / "cpu.max").split()
     if len(quota) == 2 and quota[0] != "max":
@@ -19,7 +19,7 @@ def usable_cores() -> int:
 
 
 def free_memory() -> int:
-    """Bytes that can be taken now without swapping: MemAvailable, or less if the cgroup says so."""
+    """Return the bytes to take without swapping: MemAvailable, or less by the cgroup's limit."""
     available = 0
     for line in _read(Path("/proc/meminfo")).splitlines():
         if line.startswith("MemAvailable:"):
@@ -37,7 +37,7 @@ def free_memory() -> int:
 
 
 def resident(pid: int) -> tuple[int, int]:
-    """Bytes resident in a process now, and at its highest; zeros when it is gone.
+    """Return the bytes resident in a process now and at its highest; zeros when it is gone.
 
     Not ``ru_maxrss``: that begins with what the parent held when it started the program.
     """

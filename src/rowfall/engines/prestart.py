@@ -1,4 +1,4 @@
-"""Starts the engine's process before anybody knows what it will open: it needs 0.15 s to import.
+"""Starting the engine's process before it is known what it will open: importing takes 0.15 s.
 
 Few imports, and those first: the commands that will want an engine start it before all else.
 """
@@ -37,7 +37,7 @@ def prestart(sources: Sequence[str], to: str | None) -> None:
     """Start a child for the next :func:`take`, where the command will want one.
 
     stdin's descriptor has to be inherited, so its child cannot start early; a server most often
-    reads remote sources by itself. A child that nobody takes ends with this process.
+    reads remote sources by itself. An unused child ends with this process.
     """
     served = to is not None and to.startswith(_SERVERS)
     if not _waiting and "-" not in sources and not (served and all("://" in s for s in sources)):
@@ -45,9 +45,9 @@ def prestart(sources: Sequence[str], to: str | None) -> None:
 
 
 def prestart_early(arguments: Sequence[str]) -> None:
-    """The same for a command line that nobody has parsed yet: click takes 20 ms to import.
+    """Start a child for a command line that is not parsed yet: click takes 20 ms to import.
 
-    Only where there is no doubt; the others start it when they know more.
+    Only where there is no doubt; other commands start it when they know more.
     """
     doubtful = {"-", "-h", "--help"}.intersection(arguments) or "clickhouse" in " ".join(arguments)
     if arguments[:1] in (["load"], ["plan"]) and len(arguments) > 1 and not doubtful:
@@ -55,7 +55,7 @@ def prestart_early(arguments: Sequence[str]) -> None:
 
 
 def take(fds: Sequence[int]) -> Child:
-    """The waiting child, or a new one when descriptors have to be inherited."""
+    """Return the waiting child, or a new one when descriptors have to be inherited."""
     if _waiting and not fds:
         child = _waiting.pop()
         if child.process.poll() is None:

@@ -1,4 +1,4 @@
-"""One ClickHouse server over HTTP: runs statements there, and finds out what became of them.
+"""One ClickHouse server over HTTP: runs statements there, and finds out their outcome.
 
 A lost connection says nothing about the statement. So every statement has a query id, and after a
 loss the server is asked: ``system.processes`` until it has ended, then ``system.query_log`` for
@@ -22,16 +22,15 @@ from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines import _rights
-from rowfall.engines._connect import Address, Connections
-from rowfall.engines._evidence import (
-    Evidence,
+from rowfall.engines._http import Address, Answer, Connections, Exchange, Lost, form
+from rowfall.engines._relay import Relay
+from rowfall.engines._status import (
     Logged,
-    Seen,
+    Progress,
+    StatementStatus,
     cpu_seconds,
     no_clickhouse,
 )
-from rowfall.engines._http import Answer, Exchange, Lost, form
 from rowfall.engines.base import (
     LOOK_SECONDS,
     READ_EVENTS,
@@ -43,8 +42,7 @@ from rowfall.engines.base import (
     ask,
 )
 from rowfall.engines.codes import READONLY
-from rowfall.engines.relay import Relay
-from rowfall.engines.server_facts import check_options, read_facts
+from rowfall.engines.server_facts import check_options, check_rights, read_facts
 
 # A finished statement answers at once; 30 s of silence means that the answer got stuck on the way.
 SILENCE_SECONDS = 30.0
@@ -69,7 +67,7 @@ class Server:
         sharing: servers that load at the same time on its machine, itself among them; each gets
             its part of the cores, and of the memory that is free there.
         through: another server that can reach this one by HTTP when this process cannot, see
-            :mod:`rowfall.engines.relay`; ``host`` is then what the other one calls it.
+            :mod:`rowfall.engines._relay`; ``host`` is then what the other one calls it.
 
     Attributes:
         facts: as the planner wants them; ``settings`` are those this user may change.
@@ -78,7 +76,7 @@ class Server:
         silence: seconds, see ``SILENCE_SECONDS``.
         pause: seconds between two looks; more where one of many servers is looked at.
         through: address of the other server; "" where this one is reached from here.
-        evidence: asks the server what it knows; its waiting times can be changed.
+        status: asks the server small questions; its waiting times can be changed.
 
     Raises:
         TargetError: it cannot be reached, is no ClickHouse, refuses the user, is too old.
@@ -115,24 +113,22 @@ class Server:
         )
         # Buffering on the server: an error is never behind rows with status 200.
         self._base = {"wait_end_of_query": "1"} | ({"database": database} if database else {})
-        self.evidence = Evidence(self._connections, self._base)
+        self.status = StatementStatus(self._connections, self._base)
         self._guard = threading.Lock()
         self._lanes: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
-        self._running: dict[str, Seen] = {}
+        self._running: dict[str, Progress] = {}
         self._highest = 0
         self._cpu = 0.0
         try:
             # A question that comes by way of another server is a GET, which makes 2 of a 0.
             relayed = isinstance(self._connections, Relay)
-            self.facts, readonly = read_facts(
-                self.evidence, self._address, memory, threads, sharing
-            )
+            self.facts, readonly = read_facts(self.status, self._address, memory, threads, sharing)
             self.readonly = 0 if relayed and readonly == 2 else readonly
             if "log_queries" in self.facts.settings:
                 # Our own questions stay out of its log: two a second would drown everybody else's.
-                self.evidence.own = {"log_queries": "0"}
+                self.status.own = {"log_queries": "0"}
             self._options = dict(options or {})
-            check_options(self.evidence, self._address, self._options)
+            check_options(self.status, self._address, self._options)
         except Lost as lost:
             self.close()
             raise no_clickhouse(str(self._address), lost.cause) from None
@@ -210,11 +206,11 @@ class Server:
         known = {k: str(v) for k, v in self.facts.known(settings or {}).items()}
         text = SqlText.of(sql).reveal()
         try:
-            return self.evidence.ask(text, timeout=seconds, tries=1, query_id=query_id, **known)
+            return self.status.ask(text, timeout=seconds, tries=1, query_id=query_id, **known)
         except Lost:
             with contextlib.suppress(RowfallError, Lost):
                 end = f"KILL QUERY WHERE query_id = {quote(query_id)} ASYNC"
-                self.evidence.ask(end, timeout=1.0, tries=1)
+                self.status.ask(end, timeout=1.0, tries=1)
             raise NoAnswerError(f"no answer within {seconds:.0f} s", transient=True) from None
 
     @property
@@ -267,7 +263,7 @@ class Server:
         try:
             self._follow(exchange, query_id, on_tick)
             answer = exchange.result()
-            self.evidence.check(answer, *secrets)
+            self.status.check(answer, *secrets)
             return self._outcome(answer, query_id, time.monotonic() - started, out_fd is None)
         except Lost as lost:
             outcome = self._settled(exchange, query_id, lost, started, on_tick, secrets)
@@ -283,7 +279,7 @@ class Server:
             exchange.cut()
             if exchange.own_fault:
                 # Nothing may go on writing when the caller learns that its data have failed.
-                self.evidence.kill(query_id)
+                self.status.kill(query_id)
             elif isinstance(error, RowfallError):
                 raise self._in_words(error, statement) from None
             raise
@@ -297,12 +293,12 @@ class Server:
         on_tick: Tick | None,
         secrets: Sequence[Secret],
     ) -> Outcome:
-        def look() -> bool:
-            return self._glance(query_id, on_tick) or (
-                not self.evidence.sees and self.evidence.runs(query_id)
+        def running() -> bool:
+            return self._tick(query_id, on_tick) or (
+                not self.status.visible and self.status.runs(query_id)
             )
 
-        outcome = self.evidence.settle(query_id, lost, started, look, secrets)
+        outcome = self.status.settle(query_id, lost, started, running, secrets)
         self._count(outcome.cpu_seconds, outcome.peak_memory)
         return outcome
 
@@ -311,7 +307,7 @@ class Server:
         gone_since: float | None = None
         while not exchange.wait(self.pause):
             try:
-                gone = not self._glance(query_id, on_tick) and self.evidence.sees
+                gone = not self._tick(query_id, on_tick) and self.status.visible
             except (RowfallError, Lost):
                 gone = False  # not knowing is no reason to give up
             if not gone or not exchange.complete or exchange.answered:
@@ -321,12 +317,12 @@ class Server:
             elif time.monotonic() - gone_since > self.silence:
                 exchange.cut()
 
-    def _glance(self, query_id: str, on_tick: Tick | None) -> bool:
-        """Whether the statement can be seen running; remembers how far it is and says so."""
-        seen = self.evidence.look(query_id)
+    def _tick(self, query_id: str, on_tick: Tick | None) -> bool:
+        """Report how far a statement is; return True when it can be seen running."""
+        seen = self.status.progress(query_id)
         if seen is None:
-            if on_tick is not None and not self.evidence.sees:
-                on_tick({})  # whoever sends the rows knows more
+            if on_tick is not None and not self.status.visible:
+                on_tick({})  # the sender of the rows knows more
             return False
         with self._guard:
             self._running[query_id] = seen
@@ -346,7 +342,7 @@ class Server:
         said = json.loads(answer.headers.get("x-clickhouse-summary", "{}"))
         summary = {name: int(value) for name, value in said.items()}
         with self._guard:
-            seen = self._running.get(query_id) or Seen()
+            seen = self._running.get(query_id) or Progress()
         peak = max(seen.peak, summary.get("memory_usage", 0))
         cpu = cpu_seconds(seen.events)
         self._count(cpu, peak)
@@ -378,7 +374,7 @@ class Server:
             TargetError: no; names everything that is missing.
         """
         try:
-            _rights.check(self.evidence.ask, self._address.user or "default", database, table)
+            check_rights(self.status.ask, self._address.user or "default", database, table)
         except Lost as lost:
             raise no_clickhouse(str(self._address), lost.cause) from None
 
@@ -395,26 +391,26 @@ class Server:
         return error
 
     def logged(self, query_ids: Sequence[str], days: int = 1) -> dict[str, Logged]:
-        """How statements ended, from ``system.query_log``: exact memory, CPU and ProfileEvents.
+        """Return how statements ended, by ``system.query_log``: memory, CPU, ProfileEvents.
 
         :meth:`run` gives what could be seen up to half a second before the end, because a line
         reaches the log up to 7.5 s later. At the end of a load one call here has the exact
         figures of all statements; {} when the log is off or may not be read.
         """
         with contextlib.suppress(RowfallError, Lost):
-            return self.evidence.logged(query_ids, days) if query_ids else {}
+            return self.status.logged(query_ids, days) if query_ids else {}
         return {}
 
     def kill(self, query_id: str) -> None:
         """End a running statement; returns when it has ended or was not there (60 s at most)."""
-        self.evidence.kill(query_id)
+        self.status.kill(query_id)
 
     def finished(self, query_id: str) -> bool | None:
-        """See :class:`rowfall.engines.base.Engine`: as ``system.query_log`` has it.
+        """Tell how a statement ended by ``system.query_log``, see :class:`Engine`.
 
         Where the logs may not be flushed, a statement of the last seconds counts as unknown.
         """
-        self.evidence.flush()
+        self.status.flush()
         entry = self.logged([query_id], LOGGED_DAYS).get(query_id)
         return None if entry is None else not entry.code
 
@@ -427,7 +423,7 @@ class Server:
         deadline = time.monotonic() + BACK_SECONDS
         while True:
             try:
-                self.evidence.ask("SELECT 1")
+                self.status.ask("SELECT 1")
                 return
             except (RowfallError, Lost) as error:
                 if time.monotonic() > deadline:
@@ -445,7 +441,7 @@ class Server:
         self._connections.close()
 
     def resident(self) -> tuple[int, int]:
-        """Bytes that our running statements hold on the server, and their highest so far.
+        """Return the bytes that our running statements hold on the server, and their highest.
 
         As of the last tick; 0 where ``system.processes`` may not be read.
         """
@@ -453,7 +449,7 @@ class Server:
             return sum(seen.memory for seen in self._running.values()), self._highest
 
     def cpu_seconds(self) -> float:
-        """CPU seconds of our statements so far, as seen in ticks (short ones count nothing)."""
+        """Return the CPU seconds of our statements so far, as seen in ticks."""
         with self._guard:
             return self._cpu + sum(cpu_seconds(seen.events) for seen in self._running.values())
 

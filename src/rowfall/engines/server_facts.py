@@ -1,17 +1,19 @@
-"""What a server is asked at the start: whether it can be used, and what a load may use of it."""
+"""Questions to a server at the start: can it be used, what may a load use of it, which rights."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from rowfall.core import sql
 from rowfall.core.errors import RowfallError, TargetError, UsageError
-from rowfall.core.model import Facts
+from rowfall.core.model import Ask, Facts, version_numbers
 from rowfall.core.sqltext import quote
-from rowfall.engines._connect import Address
-from rowfall.engines._evidence import Evidence
+from rowfall.engines._http import Address
+from rowfall.engines._status import StatementStatus
+from rowfall.engines.codes import ACCESS_DENIED, LACKS, denied
 
 # The release from which everything used here behaves as tested.
 OLDEST = (24, 8)
@@ -26,21 +28,33 @@ UNION ALL
 SELECT intDiv(toInt64(value), {sharing}) FROM system.asynchronous_metrics
 WHERE metric = 'OSMemoryAvailable'"""
 
+# Tables that a load reads and that a guarded server shows to nobody by itself.
+SYSTEM_TABLES = ("parts", "merge_tree_settings")
+# What a load needs in the database of its table; CREATE implies CREATE TABLE, and so on.
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    "SELECT": (),
+    "INSERT": (),
+    "ALTER DELETE": ("ALTER", "ALTER TABLE"),
+    "CREATE TABLE": ("CREATE",),
+    "DROP TABLE": ("DROP",),
+}
+_GRANTED = re.compile(r"GRANT (.+) ON (\S+) TO ")
+
 
 def usable_memory(limits: Iterable[int], cores: int) -> int:
-    """Bytes a load may use of a server with these limits, of which 0 and less are none."""
+    """Return the bytes that a load may use of a server; limits of 0 and less are none."""
     # Half, as for the embedded engine: the rest is for its other users and caches.
     free = min((limit for limit in limits if limit > 0), default=0) // 2
     return free or cores * MEMORY_PER_CORE
 
 
 def read_facts(
-    evidence: Evidence, address: Address, memory: int | None, threads: int | None, sharing: int
+    status: StatementStatus, address: Address, memory: int | None, threads: int | None, sharing: int
 ) -> tuple[Facts, int]:
-    """As the planner wants them, and the user's ``readonly`` setting.
+    """Return the facts for the planner, and the user's ``readonly`` setting.
 
     Args:
-        evidence: asks the server at ``address``.
+        status: asks the server at ``address``.
         memory: bytes a load may use there; default half of what the server has left.
         threads: override of the cores it may use.
         sharing: servers that load at the same time on its machine, itself among them.
@@ -49,12 +63,12 @@ def read_facts(
         TargetError: it is too old.
         Lost: it cannot be reached.
     """
-    row = evidence.ask(
+    row = status.ask(
         "SELECT version(), getSetting('max_threads'), getSetting('readonly'), "
         "getSetting('max_memory_usage'), getSetting('max_memory_usage_for_user'), timezone()"
     )[0]
     version, cores = str(row[0]), threads or max(1, int(row[1]) // sharing)
-    if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST:
+    if version_numbers(version) < OLDEST:
         raise TargetError(
             f"the server at {address} is ClickHouse {version}, which is too old",
             hint="rowfall needs ClickHouse {}.{} or newer.".format(*OLDEST),
@@ -62,16 +76,16 @@ def read_facts(
     limits = [int(limit) for limit in row[3:5]]
     left = _MEMORY_LEFT.format(sharing=sharing)
     with contextlib.suppress(RowfallError):  # an ordinary user may not read all of it
-        limits += [int(limit) for (limit,) in evidence.ask(left)]
+        limits += [int(limit) for (limit,) in status.ask(left)]
     changeable = frozenset(
-        name for (name,) in evidence.ask("SELECT name FROM system.settings WHERE NOT readonly")
+        name for (name,) in status.ask("SELECT name FROM system.settings WHERE NOT readonly")
     )
     usable = memory or usable_memory(limits, cores)
     return Facts(version, cores, usable, changeable, str(row[5])), int(row[2])
 
 
-def check_options(evidence: Evidence, address: Address, options: Mapping[str, str]) -> None:
-    """Whether the server takes the settings that are to be sent with every statement.
+def check_options(status: StatementStatus, address: Address, options: Mapping[str, str]) -> None:
+    """Check that the server takes the settings that are to be sent with every statement.
 
     Raises:
         UsageError: it does not know one of them, or refuses it.
@@ -79,7 +93,7 @@ def check_options(evidence: Evidence, address: Address, options: Mapping[str, st
     """
     names = ", ".join(quote(name) for name in options)
     known = (
-        {name for (name,) in evidence.ask(
+        {name for (name,) in status.ask(
             f"SELECT name FROM system.settings WHERE name IN ({names})"
         )} if options else set()
     )  # fmt: skip
@@ -91,10 +105,67 @@ def check_options(evidence: Evidence, address: Address, options: Mapping[str, st
             )
     try:
         values: dict[str, Any] = dict(options)
-        evidence.ask("SELECT 1", **values)
+        status.ask("SELECT 1", **values)
     except RowfallError as error:
         given = "&".join(f"{name}={value}" for name, value in options.items())
         raise UsageError(
             f"the server at {address} does not take ?{given}: {error.message}",
             hint="What follows the ? of the target are settings of the server.",
         ) from None
+
+
+def check_rights(ask: Ask, user: str, database: str, table: str) -> None:
+    """Check that a load may stage rows beside ``database.table`` and attach them to it.
+
+    No server before 24.11 can be asked about a right. But every server checks rights before it
+    looks for the table: a statement about a table that does not exist tells, and changes nothing.
+
+    Args:
+        ask: raises the error of :func:`rowfall.engines.codes.denied`.
+
+    Raises:
+        TargetError: it may not; names all rights that are missing.
+    """
+    missing: dict[str, list[str]] = {}
+    whole = f"{database}.*"
+    for rights, on in _missing(ask, database, table):
+        known = [*missing.get(on, ()), *missing.get(whole, ())]
+        if new := [right for right in rights if right not in known]:
+            missing.setdefault(on, []).extend(new)
+    if missing:
+        everything = ", ".join(f"{', '.join(rights)} ON {on}" for on, rights in missing.items())
+        raise denied(everything, user)
+
+
+def _missing(ask: Ask, database: str, table: str) -> Iterator[tuple[list[str], str]]:
+    probes = [f"SELECT 1 FROM system.{table} LIMIT 0" for table in SYSTEM_TABLES]
+    if not _settled((row[0] for row in ask("SHOW GRANTS")), database):
+        probe = sql.qualified(database, "_rowfall_probe")
+        probes += [
+            f"CREATE TABLE {probe} (x UInt8) ENGINE = None",
+            f"RENAME TABLE {probe} TO {sql.qualified(database, '_rowfall_probe_1')}",
+            f"ALTER TABLE {sql.qualified(database, table)} ATTACH PARTITION ALL FROM {probe}",
+        ]
+    for text in probes:
+        try:
+            ask(text)
+        except RowfallError as error:
+            # Anything else is as it should be: there is no such table or engine.
+            _, refusal, rights = error.message.partition(LACKS)
+            if error.code == ACCESS_DENIED and refusal:
+                names, _, on = rights.rpartition(" ON ")
+                yield names.split(", "), on
+
+
+def _settled(grants: Iterable[str], database: str) -> bool:
+    """Tell whether lines of SHOW GRANTS are enough to see that nothing is missing."""
+    held: set[str] = set()
+    for line in grants:
+        if line.startswith("REVOKE"):
+            return False
+        found = _GRANTED.match(line)
+        if found and found[2] in ("*.*", f"{database}.*", f"{sql.name(database)}.*"):
+            held.update(found[1].split(", "))
+    if "ALL" in held:
+        return True
+    return all(held & {right, *wider} for right, wider in NEEDED.items())

@@ -10,8 +10,7 @@ import warnings
 
 import pytest
 
-from rowfall.engines._connect import Address, Connections
-from rowfall.engines._http import Exchange, Lost
+from rowfall.engines._http import Address, Connections, Exchange, Lost
 
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: close() resets
 

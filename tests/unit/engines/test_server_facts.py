@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from rowfall.engines._connect import Address
-from rowfall.engines._evidence import Evidence
+from rowfall.engines._http import Address
+from rowfall.engines._status import StatementStatus
 from rowfall.engines.server_facts import MEMORY_PER_CORE, read_facts
 
 LIMIT, FREE = 40 << 30, 64 << 30
@@ -41,20 +41,18 @@ class Machine:
     ],
 )
 def test_servers_of_one_machine_share_it(sharing: int, cores: int, memory: int) -> None:
-    evidence = cast("Evidence", Machine("limit", "free"))
-    facts, readonly = read_facts(
-        evidence, Address("h", 8123, False, "u", None), None, None, sharing
-    )
+    status = cast("StatementStatus", Machine("limit", "free"))
+    facts, readonly = read_facts(status, Address("h", 8123, False, "u", None), None, None, sharing)
     assert (facts.cores, facts.memory, readonly) == (cores, memory, 0)
 
 
 def test_what_was_asked_for_is_not_shared() -> None:
-    evidence = cast("Evidence", Machine("limit", "free"))
-    facts, _ = read_facts(evidence, Address("h", 8123, False, "u", None), 5 << 30, 12, 4)
+    status = cast("StatementStatus", Machine("limit", "free"))
+    facts, _ = read_facts(status, Address("h", 8123, False, "u", None), 5 << 30, 12, 4)
     assert (facts.cores, facts.memory) == (12, 5 << 30)
 
 
 def test_where_nothing_can_be_read_memory_follows_the_cores() -> None:
-    evidence = cast("Evidence", Machine())
-    facts, _ = read_facts(evidence, Address("h", 8123, False, "u", None), None, None, 2)
+    status = cast("StatementStatus", Machine())
+    facts, _ = read_facts(status, Address("h", 8123, False, "u", None), None, None, 2)
     assert facts.memory == 8 * MEMORY_PER_CORE

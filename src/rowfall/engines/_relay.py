@@ -1,4 +1,4 @@
-"""Statements for a server that cannot be reached from here, sent through one that can.
+"""Relayed statements: for a server that cannot be reached from here, through one that can.
 
 The other server, the entry, has ``url()``: an INSERT into it posts a statement, and a SELECT from
 it gives what one returns. So nothing but HTTP between the two is needed, and each statement keeps
@@ -21,17 +21,17 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import time
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl, urlencode
 
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.masked import Secret
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines._connect import Address, Connection, Connections, Reply
-from rowfall.engines._farlog import LOG_SECONDS, FarLog, UnsaidError
-from rowfall.engines._http import Form
+from rowfall.engines._http import Address, Connection, Connections, Form, Reply
+from rowfall.engines.base import ROWS_FORMAT, read_rows
 from rowfall.engines.codes import ACCESS_DENIED, AUTHENTICATION_FAILED
 
 # As for a connection of our own: a server that is up accepts in milliseconds.
@@ -57,10 +57,14 @@ _NOT_SENT = re.compile(
     r"[Cc]onnection refused|Not found address of host|No route to host|Network is unreachable"
     r"|[Cc]onnect timed out|Host not found|SSL Exception|[Cc]ertificate"
 )
+# The far log is written every 7.5 s by default (a busy server is late); after a flush it is
+# complete.
+FAR_LOG_SECONDS, FLUSHED_SECONDS = 20.0, 1.0
+PAUSE_SECONDS = 0.25
 
 
 class Relay(Connections):
-    """Connections to ``address`` by way of those to another server.
+    """Connections to ``address`` through those to another server.
 
     Args:
         through: to the entry; they stay the caller's to close.
@@ -71,7 +75,7 @@ class Relay(Connections):
         super().__init__(address)
         self.through = through
         self.settings = settings
-        self.log = FarLog(self.said)
+        self.log = FarLog(self.answer)
 
     def take(self, timeout: float | None) -> Connection:
         """See :class:`Connections`.
@@ -86,7 +90,7 @@ class Relay(Connections):
             self.through.give(connection.inner, headers)
 
     def check(self, sql: SqlText) -> None:
-        """Raises TargetError for a question with secrets, which the entry would log."""
+        """Raise TargetError for a question with secrets, which the entry would log."""
         text = str(sql)
         if _READS.match(text) and any(isinstance(part, Secret) for part in sql.parts):
             raise TargetError(
@@ -95,23 +99,23 @@ class Relay(Connections):
                 hint="Load from where that server can be reached.",
             )
 
-    def said(self, parameters: Mapping[str, str], sql: str) -> bytes:
-        """The far server's answer to a question of our own. Raises UnsaidError."""
-        wire = Relayed(self, LOG_SECONDS)
+    def answer(self, parameters: Mapping[str, str], sql: str) -> bytes:
+        """Return the far server's answer to a question of our own; raise NoRowsError."""
+        wire = Relayed(self, FAR_LOG_SECONDS)
         try:
             wire.send_on(dict(parameters), sql.encode())
             reply = wire.inner.getresponse()
             text = reply.read()
         except (OSError, http.client.HTTPException):
             wire.close()
-            raise UnsaidError(final=False) from None
+            raise NoRowsError(final=False) from None
         except RowfallError:
             wire.close()
-            raise UnsaidError(final=True) from None
+            raise NoRowsError(final=True) from None
         self.give(wire, {name.lower(): value for name, value in reply.getheaders()})
         if not _well(reply):
             status = _FAR_STATUS.search(text.decode(errors="replace"))
-            raise UnsaidError(final=status is None or status[1] != NO_TABLE)
+            raise NoRowsError(final=status is None or status[1] != NO_TABLE)
         return text
 
 
@@ -158,7 +162,7 @@ class Relayed:
             self.send_on(parameters, statement)
 
     def _send_tables(self, tables: Mapping[str, bytes], parameters: dict[str, str]) -> Reply | None:
-        """Temporary tables in the place of external ones; the answer that said no, if one did."""
+        """Make temporary tables in place of external ones; return an answer that refuses one."""
         session = {"session_id": f"rowfall-{uuid.uuid4()}"}
         parameters |= session
         for name, data in tables.items():
@@ -176,7 +180,7 @@ class Relayed:
         return None
 
     def send_on(self, parameters: dict[str, str], statement: bytes) -> None:
-        """Tell the entry to send a statement to the far server.
+        """Have the entry send a statement to the far server.
 
         Raises:
             TargetError: it is too long.
@@ -203,7 +207,7 @@ class Relayed:
         self.inner.request("POST", f"/?{urlencode(own)}", sql, headers)
 
     def _own(self, parameters: Mapping[str, str], *, reads: bool) -> dict[str, str]:
-        """Settings of the entry's own statement."""
+        """Return the settings of the entry's own statement."""
         settings = {
             "http_max_tries": "1",  # the statement may have begun
             "http_make_head_request": "0",  # would run it, too
@@ -226,7 +230,7 @@ class Relayed:
         return f"url({quote(address)}, 'RawBLOB', 'text String'{more})"
 
     def putrequest(self, method: str, url: str, /) -> NoReturn:
-        """Raises TargetError: rows are not streamed through another server."""
+        """Raise TargetError: rows are not streamed through another server."""
         raise TargetError(
             f"rows cannot be sent to {self._relay.address} through {self._relay.through.address}",
             hint="The server has to read the source itself (--pull), or it has to be reachable "
@@ -278,7 +282,7 @@ class Relayed:
         return {**figures, "elapsed_ns": str(int(entry[6]) * 1_000_000)}
 
     def _failure(self, text: str) -> Reply:
-        """The entry's error as the far server's answer."""
+        """Return the entry's error as the far server's answer."""
         code = int(found[1]) if (found := _CODE.search(text)) else 0
         status = _FAR_STATUS.search(text)
         if code == FAR_ERROR and status:
@@ -352,3 +356,68 @@ def _reads(statement: bytes) -> bool:
 
 def _start(statement: bytes) -> str:
     return statement[:64].decode(errors="replace")
+
+
+class NoRowsError(Exception):
+    """A question of our own got no rows; ``final``: it will not later, either."""
+
+    def __init__(self, *, final: bool) -> None:
+        super().__init__()
+        self.final = final
+
+
+class FarLog:
+    """Looks up statements in the query log of the far server.
+
+    Args:
+        answer: asks the far server with parameters and a statement; raises
+            :class:`NoRowsError` when there is no answer.
+    """
+
+    def __init__(self, answer: Callable[[Mapping[str, str], str], bytes]) -> None:
+        self._answer = answer
+
+    def look_up(self, query_id: str, *, failed: bool) -> list[Any] | None:
+        """Return how a statement ended by the far log; None when that has no entry.
+
+        Returns:
+            Code and text of its exception, then rows and bytes read, rows written, memory and
+            milliseconds.
+        """
+        deadline = time.monotonic() + (FLUSHED_SECONDS if self._flush() else FAR_LOG_SECONDS)
+        sql = (
+            "SELECT exception_code, exception, read_rows, read_bytes, written_rows, memory_usage, "
+            "query_duration_ms FROM system.query_log WHERE event_date >= today() - 1 "
+            f"AND type != 'QueryStart' AND query_id = {quote(query_id)} "
+            f"AND (exception_code {'!=' if failed else '='} 0) "
+            "ORDER BY event_time_microseconds DESC LIMIT 1"
+        )
+        while True:
+            try:
+                rows = self._rows(sql)
+            except NoRowsError as error:
+                if error.final:
+                    return None
+                rows = []  # a server makes its log with the first entry that it writes
+            if rows or time.monotonic() > deadline:
+                return rows[0] if rows else None
+            time.sleep(PAUSE_SECONDS)
+
+    def may(self, sql: str) -> bool:
+        """Tell whether a small SELECT of our own succeeds."""
+        try:
+            self._rows(sql)
+        except NoRowsError:
+            return False
+        return True
+
+    def _rows(self, sql: str) -> list[list[Any]]:
+        parameters = {"default_format": ROWS_FORMAT, "wait_end_of_query": "1"}
+        return read_rows(self._answer(parameters, sql))
+
+    def _flush(self) -> bool:
+        try:
+            self._answer({}, "SYSTEM FLUSH LOGS")
+        except NoRowsError:
+            return False
+        return True

@@ -1,9 +1,8 @@
-"""What a ClickHouse server knows about statements: running, finished, failed, or nothing at all."""
+"""The status of statements on a ClickHouse server: running, finished, failed, or unknown."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,15 +13,21 @@ from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Outcome
 from rowfall.core.sqltext import quote
-from rowfall.engines import _rights
-from rowfall.engines._connect import Connections
-from rowfall.engines._http import Answer, Exchange, Lost
-from rowfall.engines.codes import ACCESS_DENIED, STATEMENT_RUNS, UNKNOWN_TABLE, translate
+from rowfall.engines._http import Answer, Connections, Exchange, Lost
+from rowfall.engines.base import ROWS_FORMAT, read_rows
+from rowfall.engines.codes import (
+    ACCESS_DENIED,
+    STATEMENT_RUNS,
+    UNKNOWN_TABLE,
+    denied,
+    missing_rights,
+    translate,
+)
 
 # ErrorCodes.cpp of the server.
 REFUSED_USER = frozenset({192, 193, 194, 516})
-# What the server says about data that stopped in the middle: end of file, time-out, network,
-# cancelled by our own kill, and what its decoders say about half a stream.
+# Errors of the server about data that stopped in the middle: end of file, time-out, network,
+# cancelled by our own kill, and those of its decoders about half a stream.
 CUT_SHORT = frozenset({3, 32, 33, 209, 210, 394, 1000, 1002, 354, 448, 554, 561, 594, 618, 638})
 # Answers to our own small questions; an overloaded server needs seconds, not more.
 ASK_SECONDS = 15.0
@@ -41,7 +46,7 @@ PAUSE_FIRST, PAUSE_LAST = 0.3, 3.0
 _VERSION = re.compile(r" \(version [\d.]+.*\Z", re.DOTALL)
 
 
-class UnknownOutcome(EngineError):  # noqa: N818 - what is known, not what went wrong
+class UnknownOutcome(EngineError):  # noqa: N818 - says what is known, not what went wrong
     """The connection was lost and the server cannot say whether the statement finished.
 
     Always transient, code 0: drop what it may have written and start over.
@@ -49,8 +54,8 @@ class UnknownOutcome(EngineError):  # noqa: N818 - what is known, not what went 
 
 
 @dataclass(slots=True)
-class Seen:
-    """What the last look at ``system.processes`` showed: rows, bytes, ProfileEvents so far."""
+class Progress:
+    """Progress of a running statement in ``system.processes``: rows, bytes, ProfileEvents."""
 
     read_rows: int = 0
     read_bytes: int = 0
@@ -62,15 +67,15 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """One statement's end in ``system.query_log``; ``code`` 0 and no text when it succeeded."""
+    """End of a statement in ``system.query_log``; ``code`` 0 and no text when it succeeded."""
 
     outcome: Outcome
     code: int
     text: str
 
 
-class Evidence:
-    """Small questions to one server, on connections of their own.
+class StatementStatus:
+    """Asks one server small questions, on connections of their own.
 
     Attributes:
         base: URL parameters of every request.
@@ -89,13 +94,13 @@ class Evidence:
     def ask(
         self, sql: str, *, timeout: float = ASK_SECONDS, tries: int = 2, **extra: str
     ) -> list[list[Any]]:
-        """Rows of a statement that may safely run twice.
+        """Return the rows of a statement that may safely run twice.
 
         Raises:
             Lost: no answer, ``tries`` times.
             RowfallError: the server's own.
         """
-        parameters = {**self.base, **self.own, **extra, "default_format": "JSONCompactEachRow"}
+        parameters = {**self.base, **self.own, **extra, "default_format": ROWS_FORMAT}
         while True:
             tries -= 1
             exchange = Exchange(self._connections, parameters, sql.encode(), timeout=timeout)
@@ -106,10 +111,10 @@ class Evidence:
                     continue
                 raise
             self.check(answer)
-            return [json.loads(line) for line in answer.data.splitlines()]
+            return read_rows(answer.data)
 
     def check(self, answer: Answer, *secrets: Secret) -> None:
-        """Raise what the answer says.
+        """Raise the error that an answer holds.
 
         Raises:
             Lost: a proxy in between gave up; the statement may still run.
@@ -125,7 +130,7 @@ class Evidence:
             raise self.explain(failure, *secrets)
 
     def explain(self, text: str, *secrets: Secret) -> RowfallError:
-        """The server's exception as ours, without secrets."""
+        """Return the server's exception as ours, without secrets."""
         hidden = [s for s in (self._address.password, *secrets) if s is not None]
         # The server quotes SQL as it was written, escapes included.
         hidden += [Secret(quote(s.reveal())[1:-1]) for s in hidden]
@@ -138,12 +143,12 @@ class Evidence:
                 hint=error.hint,
                 code=error.code,
             )
-        if error.code == ACCESS_DENIED and (rights := _rights.lacking(error.message)):
-            return _rights.refused(rights, user)
+        if error.code == ACCESS_DENIED and (rights := missing_rights(error.message)):
+            return denied(rights, user)
         return error
 
-    def look(self, query_id: str) -> Seen | None:
-        """How far a running statement is; None when it does not run (or is not to be seen)."""
+    def progress(self, query_id: str) -> Progress | None:
+        """Return how far a running statement is; None when it does not run or cannot be seen."""
         if self._processes_hidden:
             return None
         try:
@@ -159,7 +164,7 @@ class Evidence:
         if not rows:
             return None
         read, size, written, memory, peak, events = rows[0]
-        return Seen(
+        return Progress(
             int(read),
             int(size),
             int(written),
@@ -169,15 +174,15 @@ class Evidence:
         )
 
     @property
-    def sees(self) -> bool:
-        """Whether the user may read ``system.processes`` (True until it was refused)."""
+    def visible(self) -> bool:
+        """True when the user may read ``system.processes`` (until that was refused)."""
         return not self._processes_hidden
 
     def runs(self, query_id: str) -> bool:
-        """Whether the statement runs now; needs no rights. Only after its connection was lost."""
-        if self.look(query_id) is not None:
+        """Tell whether a statement runs, once its connection is lost; needs no rights."""
+        if self.progress(query_id) is not None:
             return True
-        if self.sees:
+        if self.visible:
             return False
         # A second statement with its id is refused as long as the first one runs.
         try:
@@ -200,11 +205,11 @@ class Evidence:
             except RowfallError as error:
                 if error.code != ACCESS_DENIED:
                     raise
-                # What a user may always do: put another statement in its place.
+                # Every user may do this: put another statement in its place.
                 self.ask("SELECT 1", query_id=query_id, replace_running_query="1")
 
     def logged(self, query_ids: Sequence[str], days: int = 1) -> dict[str, Logged]:
-        """How statements of the last ``days`` ended; those not (yet) in the log are left out.
+        """Return how statements of the last ``days`` ended, as far as the log has them.
 
         Raises:
             RowfallError: the log is off (60) or may not be read (497).
@@ -227,26 +232,26 @@ class Evidence:
         query_id: str,
         lost: Lost,
         started: float,
-        look: Callable[[], bool],
+        running: Callable[[], bool],
         secrets: Sequence[Secret] = (),
     ) -> Outcome:
-        """What became of a statement whose connection was lost.
+        """Find out the outcome of a statement whose connection was lost.
 
         Args:
             query_id: of the statement.
             lost: how the connection ended.
             started: ``time.monotonic()`` when the statement was sent.
-            look: whether it still runs; :meth:`runs`, plus whatever the caller shows meanwhile.
+            running: tells whether it still runs, like :meth:`runs`.
             secrets: to be kept out of the error.
 
         Raises:
-            UnknownOutcome: nobody knows.
+            UnknownOutcome: the server does not say.
             RowfallError: it failed.
         """
         if not lost.complete:
             # It cannot succeed any more; otherwise the server would wait for the rest of the data.
             self.kill(query_id)
-        self._until_gone(lost, look)
+        self._until_gone(lost, running)
         days = 1 + int((time.monotonic() - started) // 86_400)
         # Without all of its data it has failed; the log could only say more exactly why.
         entry, why = self._from_log(query_id, days, self.log_wait if lost.complete else 1.0)
@@ -275,12 +280,12 @@ class Evidence:
             return False
         return True
 
-    def _until_gone(self, lost: Lost, look: Callable[[], bool]) -> None:
+    def _until_gone(self, lost: Lost, running: Callable[[], bool]) -> None:
         contact, pause, missing = time.monotonic(), PAUSE_FIRST, 0
-        # Twice: the request itself may have been overtaken by the first look.
+        # Twice: the first question may have overtaken the request itself.
         while missing < 2:
             try:
-                missing = 0 if look() else missing + 1
+                missing = 0 if running() else missing + 1
                 contact = time.monotonic()
             except (RowfallError, Lost) as error:
                 if time.monotonic() - contact > self.away:
@@ -319,6 +324,7 @@ class Evidence:
 
 
 def no_clickhouse(address: str, cause: str) -> TargetError:
+    """Return the error for a server that does not answer as ClickHouse does."""
     return TargetError(
         f"{address} does not answer like the HTTP port of a ClickHouse server: {cause}",
         hint="The HTTP port is 8123 by default, 8443 with TLS (clickhouses://); 9000 and 9440 "
@@ -327,7 +333,7 @@ def no_clickhouse(address: str, cause: str) -> TargetError:
 
 
 def cpu_seconds(events: Mapping[str, int]) -> float:
-    """User and system seconds that a statement's threads have used."""
+    """Return the user and system seconds that a statement's threads have used."""
     spent = events.get("UserTimeMicroseconds", 0) + events.get("SystemTimeMicroseconds", 0)
     return spent / 1e6
 
