@@ -185,8 +185,8 @@ def test_a_local_table_without_its_distributed_one(cluster4: Lab, login: Log) ->
     ("change", "message"),
     [
         ("MODIFY COLUMN v UInt64", "column v is UInt64 on shard 3 .* and UInt32 on shard 1"),
-        ("DROP COLUMN v", "column v is none on shard 3 replica 1"),
-        ("ADD COLUMN w String", "column w is String on shard 3 .* and none on shard 1"),
+        ("DROP COLUMN v", "column v is missing on shard 3 replica 1"),
+        ("ADD COLUMN w String", "column w is String on shard 3 .* and missing on shard 1"),
         ("MODIFY ORDER BY (a, w)", "ORDER BY is a, w on shard 3"),
     ],
 )

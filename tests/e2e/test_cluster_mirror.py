@@ -109,7 +109,7 @@ def test_a_replica_that_is_away_would_miss_the_rows(fleet: Fleet, load: tuple[st
 
 
 @pytest.mark.parametrize("load", ["pull"], indirect=True)
-@pytest.mark.parametrize("more", [("--direct",), ("--method", "filter"), ("--method", "views")])
+@pytest.mark.parametrize("more", [("--direct",), ("--method", "filter")])
 def test_ways_that_would_leave_a_replica_without_rows(
     fleet: Fleet, load: tuple[str, ...], more: tuple[str, ...]
 ) -> None:
