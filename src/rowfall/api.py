@@ -30,9 +30,9 @@ from rowfall.run.session import connect, open_session, refusal
 from rowfall.targets import open_target
 
 if TYPE_CHECKING:
+    from rowfall.core.projection import ScaleReport
+    from rowfall.core.results import Leftover
     from rowfall.engines.server import Server
-    from rowfall.measure.outlook import Outlook
-    from rowfall.run.clean import Leftover
     from rowfall.run.install import Installed
 
 __all__ = [
@@ -318,7 +318,7 @@ def scale(
     to: str | None = None,
     options: Options | None = None,
     password: Secret | None = None,
-) -> Outlook:
+) -> ScaleReport:
     """How long :func:`load` would take on ``options.nodes`` nodes; nothing is written to ``to``.
 
     Where neither ``options.rate`` nor a past load says what a core does, a few files are loaded
@@ -327,11 +327,13 @@ def scale(
     Raises:
         UsageError: numbers that are none, or a source of unknown size. Otherwise as :func:`plan`.
     """
-    from rowfall.measure.outlook import outlook  # what it needs besides takes 20 ms that loads save
+    from rowfall.measure.scale import (
+        project_source,  # what it needs besides takes 20 ms that loads save
+    )
 
     texts = (sources,) if isinstance(sources, str) else tuple(sources)
     with _terminable():
-        return outlook(texts, to, options or Options(), password)
+        return project_source(texts, to, options or Options(), password)
 
 
 @contextmanager

@@ -121,7 +121,7 @@ def test_text_shows_formula_limits_and_cost(shell: Shell) -> None:
     )  # fmt: skip
     text = " ".join(done.out.split())
     assert "1,000 files, 900 GB" in text
-    assert "1, 2: the cores: 413 MB/s a node" in text
+    assert "1, 2: the cores: each node loads 413 MB/s" in text
     assert "10: too few files: 6.25 for each of 160 cores" in text
     assert "10 4m 05s 40.8 0.54 409M 100 0 % files" in text
     rate = "min(16 cores x 25.8 MB/s, network 1.25 GB/s, store 22.8 GB/s / nodes)"
@@ -133,17 +133,17 @@ def test_text_shows_formula_limits_and_cost(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("x.csv", "--nodes", "one"), "'one' is no number of nodes"),
-        (("x.csv", "--nodes", "1,0"), "'0' is no number of nodes"),
-        (("x.csv", "--price", "cheap"), "--price cheap is no price"),
-        (("x.csv", "--rate", "0"), "--rate has to be above zero"),
+        (("x.csv", "--nodes", "one"), "'one' is not a number of nodes"),
+        (("x.csv", "--nodes", "1,0"), "'0' is not a number of nodes"),
+        (("x.csv", "--price", "cheap"), "--price cheap is not a price"),
+        (("x.csv", "--rate", "0"), "--rate must be above zero"),
         (("x.csv", "--network", "fast"), "'fast' is not a size"),
-        (("x.csv", "--store", "0"), "--store has to be above zero"),
+        (("x.csv", "--store", "0"), "--store must be above zero"),
         (("x.csv", "--cores", "0"), "'--cores'"),
-        (("x.csv", "--to", "null:"), "null: holds none"),
+        (("x.csv", "--to", "null:"), "null: has none"),
         (("-",), "the size of stdin is not known"),
         (("simulate://csv.gz?files=0",), "files=0 is not possible"),
-        (("simulate://csv.gz", "x.csv"), "simulate:// stands alone"),
+        (("simulate://csv.gz", "x.csv"), "simulate:// cannot be combined"),
     ],
 )
 def test_what_makes_no_sense(shell: Shell, args: tuple[str, ...], said: str) -> None:

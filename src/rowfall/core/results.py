@@ -146,3 +146,22 @@ class Verification:
     seconds: float
     splits: tuple[VerifiedSplit, ...] = ()
     foreign_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A table or view that a dead load made for itself, or its target, if nothing came into it.
+
+    Attributes:
+        load_id: of the load. ``rows`` and ``bytes`` (on disk) are 0 for views.
+        committed: its rows are bound to be published, and cleaning does so.
+        node: of a cluster, where it is: ``host:port``; "" otherwise.
+    """
+
+    database: str
+    name: str
+    load_id: str
+    rows: int
+    bytes: int
+    committed: bool
+    node: str = ""

@@ -1,4 +1,4 @@
-"""What one core does in a second: as given, from past loads, from a sample, or from the table.
+"""Find what one core does in a second: as given, from past loads, from a sample, or the planner's.
 
 Bytes are counted per CPU second and not per second: other processes of the machine, a slow disk or
 a slow network do not change what a core can do.
@@ -7,21 +7,31 @@ a slow network do not change what a core can do.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from rowfall.core import formats, units, uri
 from rowfall.core.errors import LedgerError, RowfallError, UsageError
+from rowfall.core.events import silent
 from rowfall.core.listing import Listing
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options, restored
+from rowfall.core.projection import Rates
 from rowfall.core.results import Report
-from rowfall.measure.sampling import Sample, measure
+from rowfall.engines.embedded import Embedded
+from rowfall.ledger import Ledger
 from rowfall.plan.attempts import core_rate
+from rowfall.plan.session import Session, Writer
 from rowfall.run import history
+from rowfall.run.loader import load_session
 from rowfall.sources.base import Source
+from rowfall.targets.base import Target
+from rowfall.targets.null import Null
+from rowfall.targets.table import embedded
 
 # Past loads that count: the newest of the same kind; old ones were of other versions and machines.
 MOST_LOADS = 5
@@ -29,61 +39,63 @@ MOST_LOADS = 5
 MOST_REPORTS = 100
 # A load of less tells how long starting takes.
 LEAST_CPU = 0.5
+# Seconds of work at the planner's rate that are read (dropped, then stored). With the start of two
+# engines it took 3 to 5 s; half the planner's rate still fits into 10 s.
+READ_SECONDS = 0.5
+STORE_SECONDS = 1.5
+# A source that is read so slowly is not read a second time.
+SLOW_SECONDS = 4.0
+# One file may be that much more than wanted; of larger ones nothing is read.
+MOST_TIMES = 4.0
+# More files than this say nothing more, but each costs a request.
+SAMPLE_FILES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
-    """What one core does.
+class Sample:
+    """Reports of a load into ``null:`` and of one into a table, and how many files they read."""
 
-    Attributes:
-        core: source bytes (generated rows: bytes in memory) turned into rows of a table, a second.
-        reading: the same when rows are dropped; None when not known.
-        rows_per_byte: rows in a source byte; None when not known.
-        origin: ``given``, ``ledger``, ``sample`` or ``planner``.
-        why: where they are from, one clause.
-    """
-
-    core: float
-    reading: float | None
-    rows_per_byte: float | None
-    origin: str
-    why: str
+    read: Report
+    stored: Report
+    files: int
 
 
 def find_rates(
     source: Source, texts: Sequence[str], listing: Listing, encoding: Encoding | None,
     to: str | None, options: Options,
 ) -> Rates:  # fmt: skip
-    """The best that is known.
+    """Return the rates from the best evidence there is.
 
     Raises:
-        UsageError: ``--rate`` is no size.
+        UsageError: ``--rate`` is not a size.
         RowfallError: the sample cannot be loaded.
     """
     row_bytes = source.made.row_bytes if source.made is not None else 0.0
-    found = _past(texts, encoding, row_bytes, to)
+    found = _from_loads(texts, encoding, row_bytes, to)
     if options.rate:
-        return given(options.rate, found)
+        return rates_given(options.rate, found)
     if found is not None:
         return found
-    sample = measure(source, listing, encoding, options)
+    sample = _load_sample(source, listing, encoding, options)
     if isinstance(sample, Sample):
         return _sampled(sample, row_bytes)
-    return planned(encoding, f"{sample}, and no past load is of the same format")
+    return planned_rates(encoding, f"{sample}, and no earlier load had this format")
 
 
-def given(text: str, known: Rates | None = None) -> Rates:
-    """``--rate``; how many rows are in a byte is still that of past loads."""
+def rates_given(text: str, known: Rates | None = None) -> Rates:
+    """Parse ``--rate``; the rows in a byte are still those of past loads."""
     core = units.parse_size(text)
     if core < 1:
-        raise UsageError("--rate has to be above zero", hint="Write it as --rate 25MB.")
+        raise UsageError("--rate must be above zero", hint="Write it as --rate 25MB.")
     return Rates(core, None, known.rows_per_byte if known else None, "given", "as given")
 
 
-def planned(encoding: Encoding | None, why: str) -> Rates:
-    """The planner's own table, which was measured on trips and taxi data."""
+def planned_rates(encoding: Encoding | None, why: str) -> Rates:
+    """Return the planner's figures, which were measured on trips and taxi data."""
     rate = core_rate(encoding)
-    return Rates(rate, None, None, "planner", f"the planner's figure for this format: {why}")
+    return Rates(
+        rate, None, None, "planner", f"the planner's figure for this format, because {why}"
+    )
 
 
 def _sampled(sample: Sample, row_bytes: float) -> Rates:
@@ -95,21 +107,21 @@ def _sampled(sample: Sample, row_bytes: float) -> Rates:
         _bytes(read, row_bytes) / _cpu(read),
         stored.rows / size,
         "sample",
-        f"{files} ({units.size(size)}) were loaded here into a table of their own, in "
+        f"measured here: {files} ({units.size(size)}) loaded into a temporary table in "
         f"{units.duration(stored.seconds)}",
     )
 
 
-def _past(
+def _from_loads(
     texts: Sequence[str], encoding: Encoding | None, row_bytes: float, to: str | None
 ) -> Rates | None:
-    """The median of the newest loads of the same source, or else of the same format."""
+    """Return the median of the newest loads of the same source, or else of the same format."""
     paths = [os.path.abspath(text) if uri.scheme_of(text) == uri.FILE else text for text in texts]
     same: list[Report] = []
     alike: list[Report] = []
     try:
         reports = history.reports(to)
-    except LedgerError:  # it stops a load, which says so; here it only leaves the past unknown
+    except LedgerError:  # a load would stop here and say so; without it a sample is loaded
         return None
     for report in reports[:MOST_REPORTS]:
         counts = report.table and report.rows and _bytes(report, row_bytes)
@@ -118,7 +130,7 @@ def _past(
         try:
             request = history.request(report.load_id, to)
         except RowfallError:
-            continue  # forgotten between the two looks
+            continue  # forgotten since the reports were read
         if list(request["sources"]) == paths:
             same.append(report)
         elif _kind(request) == _kind_of(texts, encoding):
@@ -133,7 +145,7 @@ def _past(
         None,
         median(report.rows / _bytes(report, row_bytes) for report in used),
         "ledger",
-        f"{len(used)} past {loads} of {what} ({', '.join(_ids(used))})",
+        f"measured in {len(used)} earlier {loads} of {what} ({', '.join(_ids(used))})",
     )
 
 
@@ -142,7 +154,7 @@ def _ids(reports: Sequence[Report]) -> Iterator[str]:
 
 
 def _kind(request: dict[str, Any]) -> tuple[str, str]:
-    """Format and compression of a past load, by what was typed; "" where that does not tell."""
+    """Return format and compression of a past load by what was typed, "" if that does not tell."""
     options = restored(request["options"])
     text = str(request["sources"][0])
     if uri.scheme_of(text) == "generate":
@@ -161,7 +173,7 @@ def _kind_of(texts: Sequence[str], encoding: Encoding | None) -> tuple[str, str]
 
 
 def _plain(encoding: Encoding) -> tuple[str, str]:
-    """CSV with and without names are read alike, and which of them it is inference tells."""
+    """Return format and compression; CSV with and without names are read at the same rate."""
     name = encoding.format.removesuffix("WithNames") if encoding.kind is Kind.TEXT else ""
     return name or encoding.format, encoding.compression
 
@@ -171,5 +183,89 @@ def _bytes(report: Report, row_bytes: float) -> float:
 
 
 def _cpu(report: Report) -> float:
-    """CPU seconds of all machines: a cluster's nodes read, parse and store themselves."""
+    """Return the CPU seconds of all machines: the nodes of a cluster read and parse, too."""
     return report.cpu_seconds + report.cpu_seconds_here
+
+
+def _load_sample(
+    source: Source, listing: Listing, encoding: Encoding | None, options: Options
+) -> Sample | str:
+    """Load some files, spread over the listing, in at most about 10 s, into a temporary folder.
+
+    Returns:
+        The sample, or the reason why there is none.
+
+    Raises:
+        RowfallError: as a load of those files.
+    """
+    second = core_rate(encoding) * Embedded(None, threads=options.threads, idle=True).cores
+    row_bytes = source.made.row_bytes if source.made is not None else 0.0
+    few = _some(listing, READ_SECONDS * second, row_bytes)
+    if few is None:
+        return "no file is small enough to be loaded as a sample"
+    with tempfile.TemporaryDirectory(prefix="rowfall-scale-") as name:
+        folder = Path(name)
+        null = Null(folder / "null.ledger")
+        read = _load(source, few, encoding, options, null, None)
+        if read.seconds > SLOW_SECONDS:
+            return f"reading a sample took too long ({read.seconds:.0f} s)"
+        more = _some(listing, STORE_SECONDS * second, row_bytes) or few
+        table = embedded(folder / "data", "default", "sample")
+        stored = _load(source, more, encoding, options, table, folder / "data")
+    for report in (read, stored):
+        if report.outcome != "done" or not report.cpu_seconds:
+            return "a sample could not be loaded" + (
+                f": {report.failures[0].error}" if report.failures else ""
+            )
+    return Sample(read, stored, len(more))
+
+
+def _load(
+    source: Source, listing: Listing, encoding: Encoding | None, options: Options,
+    target: Target, folder: Path | None,
+) -> Report:  # fmt: skip
+    engine = Embedded(folder, threads=options.threads)
+    ledger = Ledger(target.ledger_path)
+    try:
+        session = Session(
+            (source.text,), target.text, options, source, target, listing, encoding,
+            engine, (Writer(0, "", engine, target),), ledger, silent,
+        )  # fmt: skip
+        return load_session(session)
+    finally:
+        ledger.close()
+        engine.close()
+
+
+def _some(listing: Listing, wanted: float, row_bytes: float) -> Listing | None:
+    """Return files of about ``wanted`` bytes, spread over the listing; None if all are larger."""
+    sizes = [source_bytes(listing, i, row_bytes) or 0.0 for i in range(len(listing))]
+    filled = [i for i, size in enumerate(sizes) if size]
+    if not filled:
+        return None
+    fitting = wanted * len(filled) / sum(sizes)
+    count = max(1, min(SAMPLE_FILES, len(filled), round(fitting)))
+    taken, total = [], 0.0
+    for index in (filled[len(filled) * n // count] for n in range(count)):
+        if total + sizes[index] <= wanted:
+            taken.append(index)
+            total += sizes[index]
+    if not taken:
+        small = min(filled, key=sizes.__getitem__)
+        if sizes[small] > MOST_TIMES * wanted:
+            return None
+        taken = [small]
+    return _subset(listing, taken)
+
+
+def _subset(listing: Listing, indexes: list[int]) -> Listing:
+    found = Listing()
+    for split in listing.splits("", indexes):
+        found.add(split.uri, split.version, split.size, split.start, split.stop)
+    return found
+
+
+def source_bytes(listing: Listing, index: int, row_bytes: float) -> float | None:
+    """Return the bytes of a split as stored, of generated rows in memory; None if not known."""
+    rows = listing.rows(index)
+    return listing.size(index) if rows is None else rows * row_bytes

@@ -1,5 +1,5 @@
-"""What people and programs are shown: progress, plans, reports, projections.
+"""The texts and JSON documents that are shown: progress, plans, reports, projections.
 
 Nothing here asks an engine or reads a ledger.
-Imports core, and the values that measure returns.
+Imports core only.
 """

@@ -12,9 +12,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from rowfall.core import sql, units
-from rowfall.core.results import Report, Verification, VerifiedSplit
+from rowfall.core.results import Leftover, Report, Verification, VerifiedSplit
 from rowfall.report.layout import WIDTH, bar, facts, grid, render, wrap
-from rowfall.run.clean import Leftover
 
 REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 1
 DEFAULT_TARGETS = ("", "rowfall-data", "./rowfall-data")  # what needs no --to

@@ -10,14 +10,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from rowfall.core import units
-from rowfall.measure import scaling
-from rowfall.measure.outlook import Outlook
+from rowfall.core.projection import ATTEMPT_COST, ScaleReport
 from rowfall.report.layout import WIDTH, facts, grid, render, wrap
 
 SCALE_VERSION = 1
 
 
-def scale_document(found: Outlook) -> dict[str, Any]:
+def scale_document(found: ScaleReport) -> dict[str, Any]:
     """The JSON document of ``rowfall scale``, see docs/reference/json.md."""
     work, node = found.work, found.node
     return {
@@ -42,7 +41,7 @@ def scale_document(found: Outlook) -> dict[str, Any]:
     }
 
 
-def scale_text(found: Outlook, *, color: bool = False, width: int = WIDTH) -> str:
+def scale_text(found: ScaleReport, *, color: bool = False, width: int = WIDTH) -> str:
     """The projection as text."""
     first = found.projections[0]
     parts: list[RenderableType] = [
@@ -59,7 +58,7 @@ def scale_text(found: Outlook, *, color: bool = False, width: int = WIDTH) -> st
         *(wrap(line, first="  ", indent="      ", width=width) for line in _formula(found)),
         wrap(
             f"for nodes = {first.nodes:,}: {first.start_seconds:.1f} s + "
-            f"{first.makespan:,.1f} s + {first.attempts:,} x {scaling.ATTEMPT_COST} s; "
+            f"{first.makespan:,.1f} s + {first.attempts:,} x {ATTEMPT_COST} s; "
             f"with these files the middle one cannot be less than {first.lower_bound:,.1f} s",
             first="  ", indent="      ", width=width,
         ),
@@ -74,7 +73,7 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _source(found: Outlook) -> RenderableType:
+def _source(found: ScaleReport) -> RenderableType:
     encoding, work = found.encoding, found.work
     what = "generated, sizes as in memory"
     if encoding is not None:
@@ -94,7 +93,7 @@ def _source(found: Outlook) -> RenderableType:
     )  # fmt: skip
 
 
-def _table(found: Outlook) -> RenderableType:
+def _table(found: ScaleReport) -> RenderableType:
     priced = found.node.price is not None
     rows = found.work.rows is not None
     head = ["nodes", "time", "node-minutes", *(["cost"] if priced else []),
@@ -127,7 +126,7 @@ def _time(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else units.clock(seconds)
 
 
-def _limits(found: Outlook) -> RenderableType:
+def _limits(found: ScaleReport) -> RenderableType:
     """Each sentence once, with the numbers of nodes that it is about."""
     about: dict[str, list[str]] = {}
     for each in found.projections:
@@ -135,7 +134,7 @@ def _limits(found: Outlook) -> RenderableType:
     return grid([(f"{', '.join(counts)}:", text) for text, counts in about.items()])
 
 
-def _formula(found: Outlook) -> list[str]:
+def _formula(found: ScaleReport) -> list[str]:
     """The formula with the numbers that it was given."""
     node, work, rates = found.node, found.work, found.rates
     terms = [f"{node.cores} cores x {units.byte_rate(node.core_rate)}"]
@@ -150,7 +149,7 @@ def _formula(found: Outlook) -> list[str]:
     )
     lines = [
         f"time = start {work.start:.1f} s + the attempts of the slowest node",
-        f"attempt = {busiest} + {scaling.ATTEMPT_COST} s",
+        f"attempt = {busiest} + {ATTEMPT_COST} s",
         f"node rate = min({', '.join(terms)})" if len(terms) > 1 else f"node rate = {terms[0]}",
         f"core rate = {units.byte_rate(rates.core)}: {rates.why}",
     ]

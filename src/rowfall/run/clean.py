@@ -12,6 +12,7 @@ from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.events import Listener, silent
 from rowfall.core.model import Statement
 from rowfall.core.options import Options
+from rowfall.core.results import Leftover
 from rowfall.core.sqltext import quote
 from rowfall.engines.ask import asker, table_uuid
 from rowfall.engines.base import Engine
@@ -28,25 +29,6 @@ from rowfall.targets.base import STAGING_PREFIX, Target
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
-
-
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """A table or view that a dead load made for itself, or its target, if nothing came into it.
-
-    Attributes:
-        load_id: of the load. ``rows`` and ``bytes`` (on disk) are 0 for views.
-        committed: its rows are bound to be published, and cleaning does so.
-        node: of a cluster, where it is: ``host:port``; "" otherwise.
-    """
-
-    database: str
-    name: str
-    load_id: str
-    rows: int
-    bytes: int
-    committed: bool
-    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,9 @@ from hypothesis import strategies as st
 
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Encoding, Kind
-from rowfall.measure.outlook import MOST_NODES, parse_nodes
-from rowfall.measure.scaling import (
-    ATTEMPT_COST,
-    PREFIX_REQUESTS,
-    START_SECONDS,
-    Limit,
-    Node,
-    Work,
-    is_whole,
-    project,
-    requests_rate,
-)
+from rowfall.core.projection import ATTEMPT_COST, START_SECONDS, Limit, Node, Work
+from rowfall.measure.formula import PREFIX_REQUESTS, is_whole, project, requests_rate
+from rowfall.measure.scale import MOST_NODES, parse_nodes
 
 MB = 1e6
 NODE = Node(cores=16, core_rate=25 * MB)
@@ -51,7 +42,7 @@ def test_the_formula() -> None:
     assert (found.files_least, found.files_most, found.imbalance) == (1280, 1280, 0)
     assert found.lower_bound == pytest.approx(80.0)
     assert found.limit is Limit.CORES
-    assert found.limited_by == "the cores: 400 MB/s a node"
+    assert found.limited_by == "the cores: each node loads 400 MB/s"
 
 
 def test_without_price_and_rows_there_is_no_cost_and_no_row_rate() -> None:
@@ -63,7 +54,7 @@ def test_limited_by_the_network() -> None:
     found = project(work([MB] * 100_000), replace(NODE, network=100 * MB), 10)
     assert found.limit is Limit.NETWORK
     assert found.makespan == pytest.approx(100.0)
-    assert "100 MB/s a node; the cores could load 400 MB/s on each" in found.limited_by
+    assert "100 MB/s reach each node; the cores of a node could load 400 MB/s" in found.limited_by
 
 
 def test_limited_by_the_store() -> None:
@@ -83,7 +74,7 @@ def test_limited_by_the_largest_file() -> None:
     found = project(work(sizes), NODE, 4)
     assert found.limit is Limit.LARGEST
     assert found.makespan == found.lower_bound == pytest.approx(100.0)
-    assert "2.50 GB keeps one core for 1m 40s" in found.limited_by
+    assert "2.50 GB and keeps one core busy for 1m 40s" in found.limited_by
     plain = project(work(sizes, whole=False), NODE, 4)
     assert plain.limit is Limit.LARGEST
     assert plain.makespan == pytest.approx(2500 / 400)  # all cores of one node
@@ -93,9 +84,9 @@ def test_limited_by_the_largest_file() -> None:
 @pytest.mark.parametrize(
     ("files", "whole", "said"),
     [
-        (20, True, "20 for 160 cores, the others stay idle"),
+        (20, True, "20 for 160 cores, so some cores have nothing to do"),
         (200, True, "1.25 for each of 160 cores"),
-        (3, False, "3 for 10 nodes, the others stay idle"),
+        (3, False, "3 for 10 nodes, so some nodes have nothing to do"),
         (1, True, "1 for 160 cores"),
     ],
 )
@@ -112,7 +103,7 @@ def test_limited_by_the_end_of_attempts() -> None:
     assert (found.attempts, found.limit) == (15, Limit.ATTEMPTS)
     assert found.makespan == pytest.approx(15 * 30.0)
     assert found.idle_seconds == pytest.approx(15 * 30.0 - 300.0)
-    assert "21.3 files in each keep 16 cores" in found.limited_by
+    assert "16 cores share 21.3 files" in found.limited_by
     whole = project(replace(load, attempt=None), NODE, 1)
     assert whole.makespan == pytest.approx(300.0)  # four rounds at least
     better = project(replace(load, attempt=math.inf), NODE, 1)
@@ -192,5 +183,5 @@ def test_numbers_of_nodes() -> None:
     "text", ["", "a", "1,", "0", "-1", "1,0", "1.5", "1e3", "²", str(MOST_NODES + 1), "9" * 30]
 )
 def test_numbers_that_are_none(text: str) -> None:
-    with pytest.raises(UsageError, match="no number of nodes"):
+    with pytest.raises(UsageError, match="not a number of nodes"):
         parse_nodes(text)

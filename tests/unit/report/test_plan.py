@@ -28,7 +28,7 @@ from rowfall.core.model import (
 )
 from rowfall.core.options import Options
 from rowfall.core.results import Report
-from rowfall.measure.outlook import outlook
+from rowfall.measure.scale import project_source
 from rowfall.report.loads import loads_document, report_document, verification_document
 from rowfall.report.plan import plan_document, plan_text
 from rowfall.report.scale import scale_document
@@ -232,7 +232,7 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
     real = shapes("rowfall_report", report_document(report))
     real |= shapes("rowfall_plan", plan_document(plan, every_split=True))
     real |= shapes("rowfall_verification", verification_document(verified))
-    projected = outlook(("simulate://csv.gz?files=10",), None, Options(nodes="1", cores=4))
+    projected = project_source(("simulate://csv.gz?files=10",), None, Options(nodes="1", cores=4))
     real |= shapes("rowfall_scale", scale_document(projected))
     real["rowfall_loads"] = set(loads_document([]))
     assert documented() == real

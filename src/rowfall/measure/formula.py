@@ -1,4 +1,4 @@
-"""What a load takes on N nodes, projected from the rate of one core. Pure.
+"""Project a load to N nodes from the rate of one core. Pure.
 
     wall      = start + the slowest node: its attempts one after the other
     attempt   = max(its bytes / node rate, its busiest core / core rate) + ATTEMPT_COST
@@ -16,19 +16,14 @@ import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from heapq import heapreplace
 
 from rowfall.core import units
 from rowfall.core.model import Encoding, Kind
+from rowfall.core.projection import ATTEMPT_COST, Limit, Node, Projection, Work
 from rowfall.plan.attempts import MOST_SPLITS, attempt_bytes
 from rowfall.plan.balance import Assignment, assign, cut, lower_bound
 
-# Seconds before the first row is read: processes start, the first statement is planned (as in the
-# planner's forecast; a load of 1,000 rows takes 0.44 s in all).
-START_SECONDS = 0.3
-# Seconds that an attempt costs beside its rows: staging, counting, publishing, 0.1 to 0.4 measured.
-ATTEMPT_COST = 0.25
 # Requests a second that S3 promises for each prefix of a bucket (GET and HEAD).
 PREFIX_REQUESTS = 5_500
 # An object is looked at when it is planned and before it is published, and read in ranges of this.
@@ -38,105 +33,15 @@ RANGE_BYTES = 4 << 20
 UNEVEN = 1.1
 
 
-class Limit(StrEnum):
-    """What would have to be better for the load to be faster."""
-
-    CORES = "cores"
-    NETWORK = "network"
-    STORE = "store"
-    LARGEST = "largest file"
-    ATTEMPTS = "attempts"
-    FILES = "files"
-    START = "start"
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What is to be loaded.
-
-    Attributes:
-        sizes: source bytes of the files, in the order of the listing.
-        whole: a file keeps one core busy, because it cannot be cut.
-        store: bytes a second that the store gives all nodes together, inf for no limit;
-            ``why_store`` says where that is from.
-        start: seconds until the first node begins.
-        rows: all rows, None when not known.
-        attempt: bytes of an attempt; None for those that the planner chooses.
-    """
-
-    sizes: array[float]
-    whole: bool
-    start: float = START_SECONDS
-    store: float = math.inf
-    why_store: str = ""
-    rows: float | None = None
-    attempt: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One of the equal servers.
-
-    Attributes:
-        cores: of one node.
-        core_rate: source bytes that a core turns into rows of a table in a second.
-        network: bytes a second that a node can get, inf for no limit.
-        price: of a node for an hour, None when not known.
-    """
-
-    cores: int
-    core_rate: float
-    network: float = math.inf
-    price: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """A load on so many nodes.
-
-    Attributes:
-        seconds: wall time: ``start_seconds``, ``makespan`` and ``attempt_seconds``.
-        node_seconds: of all nodes together. ``cost``: what they cost, None without a price.
-        rows_per_second: None where rows are not known.
-        node_rate: bytes a second of one node while all of its cores are busy.
-        attempts: of the slowest node; ``attempt_seconds`` is what they cost beside their rows.
-        idle_seconds: of ``makespan``, what the slowest node would save if its cores did not wait
-            for the end of each attempt.
-        files_least, files_most: of the node with the fewest and the most.
-        imbalance: how much longer than the average the slowest node takes, by bytes alone.
-        makespan: seconds of work of the slowest node; nothing can beat ``lower_bound``.
-        limit, limited_by: see :class:`Limit`, and the same as a sentence.
-    """
-
-    nodes: int
-    seconds: float
-    node_seconds: float
-    cost: float | None
-    bytes_per_second: float
-    rows_per_second: float | None
-    node_rate: float
-    start_seconds: float
-    attempts: int
-    attempt_seconds: float
-    idle_seconds: float
-    files_least: int
-    files_most: int
-    imbalance: float
-    makespan: float
-    lower_bound: float
-    limit: Limit
-    limited_by: str
-
-
 def is_whole(encoding: Encoding | None) -> bool:
-    """Whether a file of this encoding keeps one core: only plain text and Parquet can be cut."""
+    """Return true if a file keeps one core busy: only plain text and Parquet can be cut."""
     if encoding is None or encoding.format == "Parquet":
         return False
     return encoding.kind is Kind.TYPED or encoding.compression != "none"
 
 
 def requests_rate(sizes: Sequence[float], prefixes: int) -> float:
-    """Bytes a second that S3 gives at most, at :data:`PREFIX_REQUESTS` for each prefix."""
+    """Return the most bytes a second of S3, at :data:`PREFIX_REQUESTS` for each prefix."""
     requests = sum(LOOKS + math.ceil(size / RANGE_BYTES) for size in sizes)
     total = math.fsum(sizes)
     return total * PREFIX_REQUESTS * prefixes / requests if total else math.inf
@@ -152,7 +57,7 @@ class _Slowest:
 
 
 def project(work: Work, node: Node, nodes: int) -> Projection:
-    """The load on ``nodes`` equal nodes; a million files on 1,000 take 4 to 5 s."""
+    """Project the load to ``nodes`` equal nodes; a million files on 1,000 take 4 to 5 s."""
     total = math.fsum(work.sizes)
     rate = min(node.cores * node.core_rate, node.network, work.store / nodes)
     given = assign(work.sizes, array("d", [rate]) * nodes)
@@ -205,8 +110,10 @@ def _slowest(work: Work, node: Node, given: Assignment, rate: float) -> _Slowest
 
 
 def _busiest(sizes: Sequence[float], cores: int) -> float:
-    """What the busiest core gets, longest first; balance.assign without the answer to who gets what
-    (a million files: 0.5 s instead of 2)."""
+    """Return the bytes of the busiest core, with the largest files given first.
+
+    balance.assign also tells which core gets which file: 2 s instead of 0.5 for a million files.
+    """
     loads = [0.0] * cores
     for size in sorted(sizes, reverse=True):
         heapreplace(loads, loads[0] + size)
@@ -216,9 +123,12 @@ def _busiest(sizes: Sequence[float], cores: int) -> float:
 def _limit(
     work: Work, node: Node, nodes: int, rate: float, slowest: _Slowest, wall: float
 ) -> tuple[Limit, str]:
-    """What sets the time; ``rate`` is that of a node."""
+    """Find what limits the speed and say it; ``rate`` is the bytes a second of a node."""
     if wall - slowest.seconds > slowest.seconds:
-        return Limit.START, "start-up and bookkeeping: there is too little to load"
+        return (
+            Limit.START,
+            "starting and bookkeeping: there is too little to load",
+        )
     uneven = slowest.at_once * nodes * rate / math.fsum(work.sizes)
     waiting = slowest.seconds / slowest.at_once
     if uneven > UNEVEN and uneven >= waiting:
@@ -226,35 +136,38 @@ def _limit(
     if waiting > UNEVEN:
         files = len(work.sizes) / nodes / slowest.attempts
         return Limit.ATTEMPTS, (
-            f"the end of attempts: {files:,.1f} files in each keep {node.cores} cores, which wait "
-            "for the last one; a larger --attempt-bytes makes fewer ends"
+            f"the end of each attempt: {node.cores} cores share {files:,.1f} files, and those that "
+            "are done wait for the last one; a larger --attempt-bytes makes them wait less often"
         )
     if rate == node.cores * node.core_rate:
-        return Limit.CORES, f"the cores: {units.byte_rate(rate)} a node"
-    could = f"the cores could load {units.byte_rate(node.cores * node.core_rate)}"
+        return Limit.CORES, f"the cores: each node loads {units.byte_rate(rate)}"
+    could = f"the cores of a node could load {units.byte_rate(node.cores * node.core_rate)}"
     if rate == node.network:
-        return Limit.NETWORK, f"the network: {units.byte_rate(rate)} a node; {could} on each"
+        return Limit.NETWORK, f"the network: {units.byte_rate(rate)} reach each node; {could}"
     return Limit.STORE, (
-        f"the store: {units.byte_rate(work.store)} for all nodes, {work.why_store}; {could} on each"
+        f"the store: it gives {units.byte_rate(work.store)} to all nodes together "
+        f"({work.why_store}); {could}"
     )
 
 
 def _uneven(work: Work, node: Node, nodes: int, rate: float, seconds: float) -> tuple[Limit, str]:
-    """One file is too large, or there are too few of them."""
+    """Say that one file is too large, or that there are too few files."""
     largest, alone = max(work.sizes), node.core_rate if work.whole else rate
-    places = nodes * node.cores if work.whole else nodes
+    slots = nodes * node.cores if work.whole else nodes
     equal = largest < 2 * math.fsum(work.sizes) / len(work.sizes)
-    if largest / alone > seconds / UNEVEN and not (equal and len(work.sizes) < places):
-        what = "keeps one core" if work.whole else "is read by one node"
+    if largest / alone > seconds / UNEVEN and not (equal and len(work.sizes) < slots):
+        what = "keeps one core busy" if work.whole else "is read by one node"
         return Limit.LARGEST, (
-            f"the largest file: {units.size(largest)} {what} for {units.duration(largest / alone)}"
+            f"the largest file: it has {units.size(largest)} and {what} for "
+            f"{units.duration(largest / alone)}"
         )
     what = "cores" if work.whole else "nodes"
-    if len(work.sizes) < places:
+    if len(work.sizes) < slots:
         return Limit.FILES, (
-            f"too few files: {len(work.sizes):,} for {places:,} {what}, the others stay idle"
+            f"too few files: {len(work.sizes):,} for {slots:,} {what}, so some {what} have nothing "
+            "to do"
         )
     return Limit.FILES, (
-        f"too few files: {len(work.sizes) / places:.2f} for each of {places:,} {what}, "
-        "which does not come out even"
+        f"too few files: {len(work.sizes) / slots:.2f} for each of {slots:,} {what}, so that some "
+        "load one more than others"
     )

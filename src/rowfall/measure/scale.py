@@ -1,4 +1,4 @@
-"""Projects a source to clusters of several sizes: lists it, finds rates, asks the formula."""
+"""Project a load to clusters of several sizes: list the source, find the rates, compute."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from rowfall.core.listing import Listing
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
+from rowfall.core.projection import START_SECONDS, Node, Rates, ScaleReport, Work
 from rowfall.engines.machine import resident, usable_cores
-from rowfall.measure import rates, scaling
-from rowfall.measure.rates import Rates
-from rowfall.measure.sampling import weight
-from rowfall.measure.scaling import Node, Projection, Work
+from rowfall.measure import formula, rates
+from rowfall.measure.rates import source_bytes
 from rowfall.measure.simulated import SCHEME, simulate
 from rowfall.run.session import connect
 from rowfall.sources import open_source
@@ -35,37 +34,8 @@ MOST_PREFIXES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """What ``rowfall scale`` found.
-
-    Attributes:
-        source, target: as typed, without secrets; ``target`` "" for the default.
-        encoding: None for generated rows, whose ``bytes`` are those in memory.
-        files, bytes, largest: of the listing.
-        projections: one for each number of nodes, in the order asked for.
-        notes: what the numbers leave out.
-        planning_cpu_seconds: of this process for all of it, a sample's engine not among them.
-        peak_memory: bytes resident in this process at its highest.
-    """
-
-    source: str
-    target: str
-    encoding: Encoding | None
-    files: int
-    bytes: float
-    largest: float
-    rates: Rates
-    work: Work
-    node: Node
-    projections: tuple[Projection, ...]
-    notes: tuple[str, ...]
-    planning_cpu_seconds: float
-    peak_memory: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Found:
-    """A listing, real or simulated, and what is known of it."""
+    """A listing, real or simulated, with the facts that a projection needs."""
 
     listing: Listing
     encoding: Encoding | None
@@ -79,9 +49,9 @@ class _Found:
     notes: tuple[str, ...]
 
 
-def outlook(
+def project_source(
     sources: Sequence[str], to: str | None, options: Options, password: Secret | None = None
-) -> Outlook:
+) -> ScaleReport:
     """Project a load of ``sources`` to each number of nodes; writes nothing to the target.
 
     Raises:
@@ -97,8 +67,8 @@ def outlook(
     sizes, unknown = _sizes(found)
     node = Node(cores, found.rates.core, network or (NETWORK if found.remote else math.inf), price)
     work = _work(found, sizes, options)
-    made = tuple(scaling.project(work, node, count) for count in counts)
-    return Outlook(
+    made = tuple(formula.project(work, node, count) for count in counts)
+    return ScaleReport(
         source=" ".join(uri.mask(text) for text in sources),
         target=uri.mask(to) if to else "",
         encoding=found.encoding,
@@ -116,16 +86,16 @@ def outlook(
 
 
 def parse_nodes(text: str) -> tuple[int, ...]:
-    """``1,2,4`` as numbers.
+    """Parse ``1,2,4``.
 
     Raises:
-        UsageError: none, no number, 0, or more than :data:`MOST_NODES`.
+        UsageError: it is empty, no number, 0, or more than :data:`MOST_NODES`.
     """
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
         if not re.fullmatch(r"[0-9]{1,9}", part) or not 1 <= int(part) <= MOST_NODES:
             raise UsageError(
-                f"--nodes {text}: {part!r} is no number of nodes from 1 to {MOST_NODES:,}",
+                f"--nodes {text}: {part!r} is not a number of nodes from 1 to {MOST_NODES:,}",
                 hint="Write it as --nodes 1,2,4,10.",
             )
     return tuple(int(part) for part in parts)
@@ -140,28 +110,29 @@ def _price(text: str | None) -> float | None:
         price = math.nan
     if not 0 <= price < math.inf:
         raise UsageError(
-            f"--price {text} is no price", hint="Give what a node costs an hour, as --price 1.53."
+            f"--price {text} is not a price",
+            hint="Give the price of a node for an hour, as --price 1.53.",
         )
     return price
 
 
 def _rate(name: str, text: str | None) -> float | None:
-    """Bytes of ``--network`` and ``--store`` (a second) and of ``--attempt-bytes``."""
+    """Parse ``--network`` and ``--store`` (bytes a second) and ``--attempt-bytes`` (bytes)."""
     if text is None:
         return None
     rate = units.parse_size(text)
     if rate < 1:
-        raise UsageError(f"--{name} has to be above zero", hint=f"Write it as --{name} 1.25GB.")
+        raise UsageError(f"--{name} must be above zero", hint=f"Write it as --{name} 1.25GB.")
     return float(rate)
 
 
 def _cores(to: str | None, options: Options, password: Secret | None) -> int:
-    """Of the server in ``to``, or of this machine."""
+    """Return the cores of the server in ``to``, or of this machine."""
     target = open_target(to, "any", options, password)
     if not target.table:
         raise UsageError(
-            f"rowfall scale projects loads into tables, and {target.text} holds none",
-            hint="Leave --to out, or name a server.",
+            f"rowfall scale projects loads into tables, and {target.text} has none",
+            hint="Leave out --to, or name a server.",
         )
     if target.server is None:
         return usable_cores()
@@ -175,15 +146,16 @@ def _cores(to: str | None, options: Options, password: Secret | None) -> int:
 def _simulated(sources: Sequence[str], options: Options) -> _Found:
     if len(sources) > 1:
         raise UsageError(
-            "simulate:// stands alone, without other sources", hint="Raise files= instead."
+            "simulate:// cannot be combined with other sources",
+            hint="Ask for more files with files=N instead.",
         )
     made = simulate(sources[0], options)
-    known = rates.given(options.rate) if options.rate else None
+    known = rates.rates_given(options.rate) if options.rate else None
     return _Found(
         made.listing, made.encoding,
-        known or rates.planned(made.encoding, "a simulated source cannot be measured"),
+        known or rates.planned_rates(made.encoding, "a simulated source cannot be measured"),
         0.0, made.rows, made.prefixes, True, True, 0.0,
-        ("The time to list the bucket is not part of a simulation.",),
+        ("The time to list the bucket is not included, as the files are simulated.",),
     )  # fmt: skip
 
 
@@ -202,7 +174,8 @@ def _real(sources: Sequence[str], to: str | None, options: Options) -> _Found:
     scheme = uri.scheme_of(sources[0])
     remote = scheme not in (uri.FILE, "generate")
     notes = () if remote or source.made else (
-        "The files are on this machine: each node is taken to have its share at hand.",
+        "The files are on this machine. The projection assumes that each node has its share of "
+        "them on a disk of its own.",
     )  # fmt: skip
     return _Found(
         listing, encoding, rates.find_rates(source, sources, listing, encoding, to, options),
@@ -212,10 +185,10 @@ def _real(sources: Sequence[str], to: str | None, options: Options) -> _Found:
 
 
 def _check_sizes(listing: Listing) -> None:
-    """Raises UsageError where not even one size is known."""
+    """Raise UsageError if not even one size is known."""
     if all(listing.size(i) is None and listing.rows(i) is None for i in range(len(listing))):
         raise UsageError(
-            f"the size of {listing.uri(0)} is not known, so there is nothing to project from",
+            f"the size of {listing.uri(0)} is not known, and a projection needs it",
             hint="Describe the files with simulate://csv.gz?files=1000&size=100MB.",
         )
 
@@ -230,27 +203,27 @@ def _prefixes(listing: Listing) -> int:
 
 
 def _sizes(found: _Found) -> tuple[array[float], tuple[str, ...]]:
-    """Source bytes of all files, in order; a note where some are not known."""
-    each = [weight(found.listing, i, found.row_bytes) for i in range(len(found.listing))]
+    """Return the source bytes of all files in order, and a note if some are not known."""
+    each = [source_bytes(found.listing, i, found.row_bytes) for i in range(len(found.listing))]
     known = [size for size in each if size is not None]
     mean = math.fsum(known) / len(known)
     sizes = array("d", (mean if size is None else size for size in each))
     if len(known) == len(each):
         return sizes, ()
     missing = f"{len(each) - len(known):,} of {len(each):,}"
-    return sizes, (f"Sizes that are not known ({missing}) count as the mean.",)
+    return sizes, (f"The sizes of {missing} files are not known; each counts as the average.",)
 
 
 def _work(found: _Found, sizes: array[float], options: Options) -> Work:
     store, why = _rate("store", options.store), "as given"
     if store is None and found.bucket:
-        store = scaling.requests_rate(sizes, found.prefixes)
-        many = "its prefix" if found.prefixes == 1 else f"each of {found.prefixes:,} prefixes"
-        why = f"{scaling.PREFIX_REQUESTS:,} requests a second for {many}"
+        store = formula.requests_rate(sizes, found.prefixes)
+        many = "one prefix" if found.prefixes == 1 else f"each of {found.prefixes:,} prefixes"
+        why = f"S3 promises {formula.PREFIX_REQUESTS:,} requests a second for {many}"
     rows = found.rows
     if rows is None and found.rates.rows_per_byte:
         rows = found.rates.rows_per_byte * math.fsum(sizes)
     return Work(
-        sizes, scaling.is_whole(found.encoding), scaling.START_SECONDS + found.listing_seconds,
+        sizes, formula.is_whole(found.encoding), START_SECONDS + found.listing_seconds,
         store or math.inf, why, rows, _rate("attempt-bytes", options.attempt_bytes),
     )  # fmt: skip
