@@ -28,7 +28,7 @@ class Node:
         user, password: who may do everything; the same on all nodes.
     """
 
-    def __init__(self, served: node.Node, binary: Path) -> None:
+    def __init__(self, served: node.LabNode, binary: Path) -> None:
         self._served, self._binary = served, binary
         self.shard, self.replica = served.shard, served.replica
         self.http, self.tcp = served.config.http, served.config.tcp

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from rowfall.lab.config import Cluster, Config
-from rowfall.lab.node import Node
+from rowfall.lab.config import ClusterConfig, Config
+from rowfall.lab.node import LabNode
 from rowfall.lab.process import (
     LabError,
     LabUsageError,
@@ -55,10 +55,10 @@ class Lab:
         self.password = password
         self.nodes = self._nodes(document)
 
-    def _nodes(self, document: dict[str, Any]) -> Sequence[Node]:
+    def _nodes(self, document: dict[str, Any]) -> Sequence[LabNode]:
         every: list[dict[str, int]] = document["nodes"]
         tcp = [ports["tcp"] for ports in every]
-        cluster = Cluster(
+        cluster = ClusterConfig(
             NAME,
             document["secret"],
             [tcp[at : at + self.replicas] for at in range(0, len(tcp), self.replicas)],
@@ -73,7 +73,7 @@ class Lab:
                 interserver=ports["interserver"], shard=str(shard), replica=str(replica),
                 cluster=cluster,
             )  # fmt: skip
-            nodes.append(Node(at + 1, shard, replica, config))
+            nodes.append(LabNode(at + 1, shard, replica, config))
         return nodes
 
     @classmethod
@@ -173,7 +173,7 @@ class Lab:
                         node.end(signal.SIGKILL)
                 raise
 
-    def _start(self, down: Sequence[Node], binary: Path) -> None:
+    def _start(self, down: Sequence[LabNode], binary: Path) -> None:
         first, *others = down
         try:
             first.begin(binary)
@@ -223,7 +223,7 @@ class Lab:
         with self._alone():
             running = [node for node in self.nodes if node.pid is not None]
             with ThreadPoolExecutor(len(self.nodes)) as pool:
-                list(pool.map(Node.end, [node for node in running if node is not self.nodes[0]]))
+                list(pool.map(LabNode.end, [node for node in running if node is not self.nodes[0]]))
             self.nodes[0].end()  # last: the others say goodbye to the Keeper
             if remove:
                 shutil.rmtree(self.folder)

@@ -111,7 +111,7 @@ _KEEP_FREE = """\
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterConfig:
     """What all nodes of a cluster know.
 
     Attributes:
@@ -161,7 +161,7 @@ class Config:
     interserver: int = 0
     shard: str = "1"
     replica: str = ""
-    cluster: Cluster | None = None
+    cluster: ClusterConfig | None = None
     keep_free: int = 0
 
     def text(self) -> str:

@@ -28,7 +28,7 @@ _PATIENCE = 60.0
 _OWN_MEMORY = re.compile(r"^RssAnon:\s+(\d+) kB$", re.M)
 
 
-class Node:
+class LabNode:
     """One server, found again by the process id in its folder.
 
     Attributes:

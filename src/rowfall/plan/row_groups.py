@@ -34,7 +34,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RowGroup:
     """One row group: rows, bytes as stored, and of some columns (minimum, maximum)."""
 
     rows: int
@@ -47,7 +47,7 @@ class Footer:
     """What is known of one file: the columns that might cut it, with how each value is written."""
 
     columns: dict[str, _Value]
-    groups: tuple[Group, ...]
+    groups: tuple[RowGroup, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def footer(row: Sequence[Any], columns: Sequence[Column]) -> Footer:
             for path, there, nulls, low, high in own
             if str(path) in values
         }  # fmt: skip
-        found.append(Group(int(rows), int(size), bounds))
+        found.append(RowGroup(int(rows), int(size), bounds))
     return Footer(values, tuple(found))
 
 
@@ -152,7 +152,7 @@ def parts(split: Split, known: Footer, step: int) -> list[Split] | str:
     )
 
 
-def _lows(groups: Sequence[Group], column: str, cuts: Sequence[int]) -> list[int] | None:
+def _lows(groups: Sequence[RowGroup], column: str, cuts: Sequence[int]) -> list[int] | None:
     """The smallest value behind each cut, where all values before are smaller; None: they are not.
 
     Groups without rows have no values.

@@ -23,7 +23,7 @@ MOST_WAIT = 60.0
 LOOK_SECONDS = 0.5
 
 
-class Blocks:
+class ActiveBlocks:
     """Which blocks the active parts of a table hold."""
 
     def __init__(self, ask: Ask, pair: Pair) -> None:
@@ -80,7 +80,7 @@ def _awaited(ask: Ask, pair: Pair, since: dict[str, int], path: str) -> list[str
         if not error.transient:
             raise
         return ["(not known)"]
-    covers = Blocks(ask, pair)
+    covers = ActiveBlocks(ask, pair)
     awaited = []
     for (name,) in names:
         partition, first, last = str(name).split("_")[:3]

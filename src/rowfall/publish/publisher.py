@@ -23,7 +23,7 @@ from rowfall.engines.base import Engine
 from rowfall.engines.codes import UNKNOWN_TABLE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Move
-from rowfall.publish.keeper import Blocks, settled_with_keeper
+from rowfall.publish.keeper import ActiveBlocks, settled_with_keeper
 
 # What a part costs when it is attached, dropped and merged later.
 SECONDS_PER_PART = 0.0005
@@ -265,7 +265,7 @@ class Publisher:
         sure = {uuid for uuid, active, *_ in listed if active or not replicated}
         if all(uuid in sure for uuid, *_ in listed):
             return sure
-        covers = Blocks(self._ask, pair)
+        covers = ActiveBlocks(self._ask, pair)
         return sure | {uuid for uuid, _, gone, *blocks in listed if gone and covers(*blocks)}
 
     def _check_there(self, pair: Pair) -> None:

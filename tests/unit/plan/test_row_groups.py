@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rowfall.core.listing import Part, Split
 from rowfall.core.model import Column
-from rowfall.plan.row_groups import Footer, Group, footer, parts
+from rowfall.plan.row_groups import Footer, RowGroup, footer, parts
 
 MB = 1 << 20
 FILE = Split("", "/data/a.parquet", "1-1", 100 * MB)
@@ -106,7 +106,7 @@ def test_times_are_cut_where_they_are_not_rounded(read: str, low: int, text: str
 def test_ranges_hold_every_row_once(sizes: list[tuple[int, int]], step: int) -> None:
     groups, at = [], 0
     for rows, size in sizes:
-        groups.append(Group(rows, size, {"id": (at, at + rows - 1) if rows else None}))
+        groups.append(RowGroup(rows, size, {"id": (at, at + rows - 1) if rows else None}))
         at += rows
     known = footer_of((0, 9))
     found = parts(FILE, Footer(known.columns, tuple(groups)), step)

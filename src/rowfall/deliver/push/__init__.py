@@ -17,7 +17,14 @@ from rowfall.core.errors import EngineError, SourceError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.push.streams import LOOK_SECONDS, Blocks, File, Stdin, Stream, opened
+from rowfall.deliver.push.streams import (
+    LOOK_SECONDS,
+    BlockStream,
+    FileStream,
+    StdinStream,
+    Stream,
+    opened,
+)
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.embedded import Embedded
 from rowfall.plan import bodies, statements
@@ -118,7 +125,7 @@ class Pusher:
             into = statements.insert_sent_blocks(staging, columns)
             for query in selects:
                 insert = Statement(into, settings)
-                yield Blocks(run, self._engine(), query, local, insert, packed=self._packed)
+                yield BlockStream(run, self._engine(), query, local, insert, packed=self._packed)
 
         return self._perform(attempt, streams, on_tick)
 
@@ -150,7 +157,7 @@ class Pusher:
             into = statements.insert_raw(load.staging, load.encoding, schema)
             insert = Statement(into, load.settings)
             if once:
-                yield Stdin(run, load.source, load.encoding, insert)
+                yield StdinStream(run, load.source, load.encoding, insert)
                 return
             every = bodies.piece_size(delivery.raw, self.streams)
             for split in delivery.raw:
@@ -158,7 +165,7 @@ class Pusher:
                     left.append(split)  # the local engine reads it, or says what is wrong
                     continue
                 for piece in _cut(split, load.encoding, load.settings, every):
-                    yield File(run, split.uri, piece, packing(split, load.encoding), insert)
+                    yield FileStream(run, split.uri, piece, packing(split, load.encoding), insert)
         yield from self._blocks(run, load, left)
 
     def _blocks(self, run: _Attempt, load: _Load, splits: Sequence[Split]) -> Iterator[Stream]:
@@ -172,7 +179,7 @@ class Pusher:
             query = bodies.local_select(
                 load.source, splits[number::count], load.encoding, load.schema
             )
-            yield Blocks(run, engine, query, local, insert, packed=self._packed, exact=True)
+            yield BlockStream(run, engine, query, local, insert, packed=self._packed, exact=True)
 
     def _reads_floats(self) -> bool:
         """Whether the server's reader of text takes floats exactly; see statements.for_server."""

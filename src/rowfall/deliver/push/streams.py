@@ -83,7 +83,7 @@ class Stream(ABC):
             self._run.server.kill(query_id)
 
 
-class File(Stream):
+class FileStream(Stream):
     """A piece of a file, as it is."""
 
     def __init__(self, run: Run, path: str, piece: Piece, packed: str, insert: Statement) -> None:
@@ -107,7 +107,7 @@ class File(Stream):
         """The body closes its file itself."""
 
 
-class Stdin(Stream):
+class StdinStream(Stream):
     """What comes in through the pipe of a source that is read once."""
 
     def __init__(self, run: Run, source: Source, encoding: Encoding, insert: Statement) -> None:
@@ -123,7 +123,7 @@ class Stdin(Stream):
         """stdin is the process's own."""
 
 
-class Blocks(Stream):
+class BlockStream(Stream):
     """A SELECT of the local engine, which writes blocks into a named pipe.
 
     Named, because an engine that runs already inherits no descriptors.
