@@ -23,7 +23,7 @@ from lab.clickhouse import binary
 from lab.process import wait_until
 from rowfall.lab import node
 from rowfall.lab.cluster import Lab
-from rowfall.lab.node import Node
+from rowfall.lab.node import LabNode
 from rowfall.lab.process import spawn
 
 pytestmark = pytest.mark.xdist_group("own clusters")
@@ -77,7 +77,7 @@ def bench(shell: Shell) -> Iterator[Bench]:
 
 def test_from_up_to_down(bench: Bench) -> None:
     said = bench.up(2, 2)
-    assert "starting 2 x 2 servers of ClickHouse" in said.talk
+    assert ": 2 shards with 2 replicas each" in said.talk
     export, load, down = (x.strip() for x in said.out.splitlines() if x.startswith("  "))
     assert load.startswith("rowfall load ... --to 'clickhouse://lab@127.0.0.1:")
     assert down == f"rowfall lab down --folder {bench.folder}"
@@ -178,7 +178,7 @@ def test_a_running_lab_is_not_started_again(bench: Bench) -> None:
     assert f"start the lab in {bench.folder}: it is running" in done.talk
     assert "rowfall lab down" in done.talk
     done = bench.ends(2, "up", "--shards", "3")
-    assert "it has 1 x 1 servers" in done.talk
+    assert "it has 1 shard with 1 replica" in done.talk
     assert len(bench.pids()) == 1
 
 
@@ -236,13 +236,13 @@ def test_ctrl_c_while_a_server_starts(bench: Bench, monkeypatch: pytest.MonkeyPa
 def test_ctrl_c_twice(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one while the servers are being ended because of the first."""
 
-    def interrupted(self: Node, number: signal.Signals) -> None:
+    def interrupted(self: LabNode, number: signal.Signals) -> None:
         signal.raise_signal(signal.SIGINT)
         end(self, number)
 
-    end = Node.end
-    monkeypatch.setattr(Node, "end", interrupted)
-    monkeypatch.setattr(Node, "wait", lambda _: signal.raise_signal(signal.SIGINT))
+    end = LabNode.end
+    monkeypatch.setattr(LabNode, "end", interrupted)
+    monkeypatch.setattr(LabNode, "wait", lambda _: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         Lab.make(bench.folder, 2, 1).up(binary())
     assert not bench.pids()
@@ -273,7 +273,7 @@ class TestWithoutServers:
 
     def test_another_program(self, bench: Bench) -> None:
         done = bench.ends(2, "up", "--clickhouse", shutil.which("cat") or "")
-        assert "cat is no ClickHouse server: " in done.talk
+        assert "cat is not a ClickHouse server: " in done.talk
         script = bench.shell.write("clickhouse", "no program")
         script.chmod(0o755)
         assert f"run {script}: " in bench.ends(2, "up", "--clickhouse", str(script)).talk
@@ -281,16 +281,16 @@ class TestWithoutServers:
     def test_a_folder_of_something_else(self, bench: Bench) -> None:
         bench.folder.mkdir()
         (bench.folder / "thesis.tex").touch()
-        assert "it holds something that is no lab" in bench.ends(2, "up").talk
+        assert "it holds other files" in bench.ends(2, "up").talk
         for command in (["status"], ["down", "--remove"]):
             done = bench.ends(2, *command)
-            assert f"open the lab in {bench.folder}: there is none" in done.talk
+            assert f"open the lab in {bench.folder}: there is no lab" in done.talk
         assert [x.name for x in bench.folder.iterdir()] == ["thesis.tex"]
 
     def test_a_file(self, bench: Bench) -> None:
         bench.folder.touch()
         assert "File exists" in bench.ends(2, "up").talk
-        assert "there is none" in bench.ends(2, "down").talk
+        assert "there is no lab" in bench.ends(2, "down").talk
 
     @pytest.mark.parametrize("text", ["{", "[]", '{"rowfall_lab": 1}'])
     def test_a_damaged_lab(self, bench: Bench, text: str) -> None:
@@ -308,4 +308,4 @@ class TestWithoutServers:
     def test_a_folder_that_is_closed_to_the_servers(self, bench: Bench) -> None:
         bench.folder.parent.chmod(0o700)
         done = bench.ends(2, "up")
-        assert f"may not enter {bench.folder.parent} hint: Choose another place" in done.talk
+        assert f"may not enter {bench.folder.parent} hint: Choose another folder" in done.talk

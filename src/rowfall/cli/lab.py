@@ -71,19 +71,23 @@ def up(
     Waits until all servers answer and ON CLUSTER works, then prints how to load into it. The
     password is in the file 'password' of the folder.
     """
-    from rowfall.lab import binary
-    from rowfall.lab.process import LabUsageError
+    from rowfall.lab.process import (
+        VARIABLE,
+        LabUsageError,
+        clickhouse_version,
+        find_clickhouse,
+    )
 
-    program = binary.find(clickhouse)
+    program = find_clickhouse(clickhouse)
     if program is None:
         raise LabUsageError(
             "find ClickHouse: there is no program clickhouse on PATH",
-            hint=f"Name one with --clickhouse or {binary.VARIABLE}; clickhouse.com/docs/install "
+            hint=f"Name one with --clickhouse or {VARIABLE}; clickhouse.com/docs/install "
             "says how to get it. rowfall does not download it.",
         )
-    version = binary.version(program)
+    version = clickhouse_version(program)
     found = _make(Path(folder), shards, replicas)
-    output.talk(f"starting {found.shards} x {found.replicas} servers of ClickHouse {version}")
+    output.talk(f"starting ClickHouse {version}: {_shape(found)}")
     found.up(program)
     if output.json:
         output.document(_document(found))
@@ -146,11 +150,17 @@ def _make(folder: Path, shards: int | None, replicas: int | None) -> Lab:
     found = Lab.open(folder)
     if (shards or found.shards, replicas or found.replicas) != (found.shards, found.replicas):
         raise LabUsageError(
-            f"start the lab in {found.folder}: it has {found.shards} x {found.replicas} servers",
+            f"start the lab in {found.folder}: it has {_shape(found)}",
             hint="Leave out --shards and --replicas, choose another --folder, or remove this one "
             "with 'rowfall lab down --remove'.",
         )
     return found
+
+
+def _shape(found: Lab) -> str:
+    shards = units.counted(found.shards, "shard")
+    each = " each" if found.shards > 1 else ""
+    return f"{shards} with {units.counted(found.replicas, 'replica')}{each}"
 
 
 def _how(found: Lab, folder: str) -> str:
@@ -158,7 +168,7 @@ def _how(found: Lab, folder: str) -> str:
     file = shlex.quote(os.path.join(folder, found.password_file.name))
     where = "" if folder == _DEFAULT else f" --folder {shlex.quote(folder)}"
     return "\n".join([
-        f"{found.shards} x {found.replicas} servers are up, the Keeper is in node 1",
+        f"The cluster is up: {_shape(found)}; node 1 runs the Keeper.",
         "",
         f'  export ROWFALL_PASSWORD="$(cat {file})"',
         f"  rowfall load ... --to '{found.uri()}'",

@@ -1,7 +1,7 @@
 """The lab: a folder that holds a cluster called ``lab``, which can be started and ended.
 
-One Keeper inside of node 1 serves all nodes. Three would survive the loss of one, but this is one
-machine, where they would only be two more that share its fate.
+One Keeper inside of node 1 serves all nodes. Three would survive the loss of one, but on one
+machine they would all be lost together.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Lab:
 
     @classmethod
     def make(cls, folder: Path, shards: int, replicas: int, memory: int | None = None) -> Self:
-        """A new lab in a folder that is missing or empty; nothing is started.
+        """Make a lab in a folder that is missing or empty; nothing is started.
 
         Args:
             memory: limit of each server in bytes; by default half of the machine for all together.
@@ -90,9 +90,9 @@ class Lab:
         barred = closed(folder)
         if barred is not None:
             raise LabUsageError(
-                f"make a lab in {folder}: user nobody, as whom servers of root run, may not enter "
-                f"{barred}",
-                hint="Choose another place with --folder, or run it as an ordinary user.",
+                f"make a lab in {folder}: servers that root starts run as the user nobody, who may "
+                f"not enter {barred}",
+                hint="Choose another folder with --folder, or run it as an ordinary user.",
             )
         count = shards * replicas
         document = {
@@ -108,10 +108,10 @@ class Lab:
             folder.mkdir(parents=True, exist_ok=True)
             if any(folder.iterdir()):
                 raise LabUsageError(
-                    f"make a lab in {folder}: it holds something that is no lab",
+                    f"make a lab in {folder}: it holds other files",
                     hint="Choose a folder that is missing or empty with --folder.",
                 )
-            # The servers of root, who are somebody else, have to get through.
+            # Servers that root starts run as another user, who has to enter it.
             folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
             _write(folder / _PASSWORD, password)
             _write(folder / _FILE, json.dumps(document, indent=2) + "\n")
@@ -121,7 +121,7 @@ class Lab:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """The lab in ``folder``, running or not.
+        """Open the lab in ``folder``, running or not.
 
         Raises:
             LabUsageError: there is none.
@@ -134,7 +134,7 @@ class Lab:
             return cls(folder, document, (folder / _PASSWORD).read_text())
         except (FileNotFoundError, NotADirectoryError):
             raise LabUsageError(
-                f"open the lab in {folder}: there is none",
+                f"open the lab in {folder}: there is no lab",
                 hint="'rowfall lab up' makes one; --folder says where it is.",
             ) from None
         except OSError as error:
@@ -146,7 +146,7 @@ class Lab:
 
     @staticmethod
     def within(folder: Path) -> bool:
-        """Whether the folder holds a lab."""
+        """Tell whether the folder holds a lab."""
         return (folder / _FILE).exists()
 
     def up(self, binary: Path) -> None:
@@ -156,11 +156,11 @@ class Lab:
             LabUsageError: all are running.
             LabError: a port is taken, or a server does not come up; those started are ended again.
         """
-        with self._alone():
+        with self._locked():
             down = [node for node in self.nodes if node.pid is None]
             if not down:
                 raise LabUsageError(
-                    f"start the lab in {self.folder}: it is running",
+                    f"start the lab in {self.folder}: it is running already",
                     hint="'rowfall lab status' shows it, 'rowfall lab down' ends it.",
                 )
             for node in down:
@@ -168,7 +168,7 @@ class Lab:
             try:
                 self._start(down, program(binary, self.folder))
             except BaseException:
-                with undisturbed():  # by a second Ctrl-C of somebody in a hurry
+                with undisturbed():  # by a second Ctrl-C
                     for node in down:
                         node.end(signal.SIGKILL)
                 raise
@@ -189,14 +189,14 @@ class Lab:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until all nodes do what one is told ON CLUSTER.
+        """Wait until all nodes carry out a statement ON CLUSTER.
 
         Raises:
             LabError: not within a minute; shows the end of node 1's log.
         """
         try:
             # 0.1 s after the start; after the Keeper was away the nodes look for it every 5 s.
-            wait_until(self._obeys, 60, "all nodes to do what is told ON CLUSTER")
+            wait_until(self._obeys, 60, "all nodes to carry out a statement ON CLUSTER")
         except LabError as error:
             log = self.nodes[0].log
             raise LabError(f"start the lab: {error}; {log} ends:\n{log_end(log)}") from None
@@ -212,25 +212,25 @@ class Lab:
             raise OSError(str(error)) from None
 
     def down(self, *, remove: bool = False) -> int:
-        """End all servers; returns how many were running.
+        """End all servers and return how many were running.
 
         Args:
             remove: delete the folder, too.
 
         Raises:
-            LabError: one of them belongs to somebody else, or does not end.
+            LabError: one of them belongs to another user, or does not end.
         """
-        with self._alone():
+        with self._locked():
             running = [node for node in self.nodes if node.pid is not None]
             with ThreadPoolExecutor(len(self.nodes)) as pool:
                 list(pool.map(LabNode.end, [node for node in running if node is not self.nodes[0]]))
-            self.nodes[0].end()  # last: the others say goodbye to the Keeper
+            self.nodes[0].end()  # last: the others close their sessions with the Keeper
             if remove:
                 shutil.rmtree(self.folder)
             return len(running)
 
     def uri(self, database: str = "default") -> str:
-        """The address for ``--to``, by way of node 1, without the password."""
+        """Return the address for ``--to``, of node 1, without the password."""
         return (
             f"clickhouse://{USER}@127.0.0.1:{self.nodes[0].config.http}/{database}?cluster={NAME}"
         )
@@ -240,7 +240,7 @@ class Lab:
         return self.folder / _PASSWORD
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         with (self.folder / "lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -263,6 +263,6 @@ def _ports(count: int) -> dict[str, Any]:
 
 
 def _write(path: Path, text: str) -> None:
-    """A new file that only we may read."""
+    """Write a new file that only this user may read."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)

@@ -112,11 +112,11 @@ _KEEP_FREE = """\
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """What all nodes of a cluster know.
+    """The part of the configuration that all nodes of a cluster share.
 
     Attributes:
         name: in ``remote_servers``, and the macro.
-        secret: by which they trust each other.
+        secret: by which the nodes trust each other.
         shards: TCP ports of the replicas of each.
     """
 
@@ -134,7 +134,7 @@ class ClusterConfig:
 
 @dataclass(slots=True)
 class Config:
-    """What differs between the lab's servers; :meth:`text` is the file.
+    """The part of the configuration that differs between servers; :meth:`text` is the file.
 
     Attributes:
         data: folder of the tables; may lie on a small file system.
@@ -197,7 +197,7 @@ class Config:
         return [*parts, _KEEP_FREE.format(bytes=self.keep_free)]
 
     def write(self, path: Path) -> None:
-        """All of it at once: the server looks at the file whenever it likes."""
+        """Replace the file at once: the server reads it at any time."""
         new = path.with_suffix(".new")
         new.write_text(self.text())
         give(new)

@@ -1,4 +1,4 @@
-"""One node of the lab's cluster: a ClickHouse server that outlives the command that started it."""
+"""One server of the lab: it outlives the command that started it; statements go over HTTP."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from urllib.parse import urlencode
 
-from rowfall.lab.ask import ask
 from rowfall.lab.config import Config
 from rowfall.lab.process import (
     LabError,
@@ -47,7 +48,7 @@ class LabNode:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, None when it is down."""
+        """Number of the process, None when it is down."""
         if self._process is not None:
             self._process.poll()  # a child that has ended would stay as a zombie
         try:
@@ -63,7 +64,7 @@ class LabNode:
         return f"127.0.0.1:{self.config.http}"
 
     def memory(self) -> int:
-        """Resident bytes that are its own, without those of the program file; 0 when down."""
+        """Return the resident bytes without those of the program file; 0 when it is down."""
         try:
             status = Path(f"/proc/{self.pid}/status").read_text()
         except OSError:
@@ -72,7 +73,7 @@ class LabNode:
         return int(found[1]) << 10 if found else 0
 
     def check_ports(self) -> None:
-        """Raises LabError where somebody else listens."""
+        """Raise LabError where another program listens on one of its ports."""
         c = self.config
         for port in (c.http, c.tcp, c.interserver, *((c.keeper, c.raft) if c.raft else ())):
             if not is_free(port):
@@ -110,11 +111,11 @@ class LabNode:
         self._wait(self.answers, "to answer")
 
     def wait_for_keeper(self) -> None:
-        """Wait until the Keeper inside of it answers; as :meth:`wait`."""
+        """Wait until the Keeper inside of it answers; raises as :meth:`wait`."""
         self._wait(self._keeper_listens, "to start the Keeper")
 
     def state(self) -> str:
-        """``down``, ``up``, or ``silent``: there, and does not answer or not reach the Keeper."""
+        """Return ``down``, ``up``, or ``silent``: it does not answer, or not reach the Keeper."""
         if self.pid is None:
             return "down"
         try:
@@ -123,7 +124,11 @@ class LabNode:
             return "silent"
 
     def answers(self) -> bool:
-        """Whether it runs statements and reaches the Keeper; OSError counts as no."""
+        """Return True when it runs statements and reaches the Keeper.
+
+        Raises:
+            OSError: it does not.
+        """
         try:
             self.query("SELECT count() FROM system.zookeeper WHERE path = '/'", timeout=5)
         except LabError as error:  # the Keeper needs a moment longer than the server
@@ -150,7 +155,7 @@ class LabNode:
         """End it and wait; the data stay. Nothing happens where it is down.
 
         Raises:
-            LabError: it belongs to somebody else, or does not end.
+            LabError: it belongs to another user, or does not end.
         """
         pid = self.pid
         if pid is None:
@@ -169,9 +174,48 @@ class LabNode:
         self._process.send_signal(number)
 
     def query(self, sql: str, *, timeout: float = 60) -> str:
-        """Run one statement as the lab's user; see :func:`rowfall.lab.ask.ask`."""
+        """Run one statement as the lab's user; see :func:`ask`."""
         c = self.config
         return ask(c.http, c.user, c.password, sql, timeout=timeout)
 
     def __str__(self) -> str:
         return f"node {self.number} (shard {self.shard}, replica {self.replica})"
+
+
+def ask(
+    port: int,
+    user: str,
+    password: str,
+    sql: str,
+    *,
+    body: bytes | None = None,
+    settings: Mapping[str, str | int] | None = None,
+    timeout: float = 60,
+) -> str:
+    """Run one statement on 127.0.0.1; ``body`` holds the rows of an INSERT.
+
+    Raises:
+        LabError: the server refuses it; with the server's message.
+        OSError: it cannot be reached.
+    """
+    parameters = {"wait_end_of_query": 1, **(settings or {})}
+    if body is not None:
+        parameters["query"] = sql
+    # Not urllib, which would ask the proxy of the environment.
+    connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
+    try:
+        connection.request(
+            "POST",
+            f"/?{urlencode(parameters)}",
+            body=sql.encode() if body is None else body,
+            headers={"X-ClickHouse-User": user, "X-ClickHouse-Key": password},
+        )
+        with connection.getresponse() as answer:
+            text = answer.read().decode(errors="replace")
+    except HTTPException as error:
+        raise ConnectionError(f"{type(error).__name__}: {error}") from None
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise LabError(text.strip())
+    return text

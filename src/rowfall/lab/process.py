@@ -1,4 +1,4 @@
-"""One server process of the lab: free ports, an unprivileged user, its log, an end by pid."""
+"""A server process of the lab: program, free ports, an unprivileged user, its log, its end."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rowfall.core.errors import EngineError, Exit
 
+VARIABLE = "ROWFALL_CLICKHOUSE"
 # Main and gRPC ports both stay below 32768, where Linux starts to hand out ports for outgoing
 # connections: nothing can take a port of a service that is down for a moment.
 _PORTS = range(10_000, 22_000)
@@ -24,21 +25,67 @@ _GRPC = 10_000
 _NOBODY, _NOGROUP = "nobody", "nogroup"
 # A server of the lab ends in 0.5 s; one that has to finish a merge may need some seconds more.
 _PATIENCE = 20.0
+_VERSION = re.compile(r"version (\d[\w.]*)")
 _FRAME = re.compile(r"^(\d+\. )?\S.* @ 0x[0-9a-f]{8,}$")
 
 
 class LabError(EngineError):
-    """A service did not start, died, or answered something else than it should."""
+    """A server did not start, ended, or gave another answer than it should."""
 
 
 class LabUsageError(LabError):
-    """What was asked of the lab makes no sense."""
+    """The command cannot be carried out on this lab."""
 
     exit = Exit.USAGE
 
 
+def find_clickhouse(given: str | None = None) -> Path | None:
+    """Return the program: ``given``, else of ROWFALL_CLICKHOUSE, else on PATH, or None.
+
+    Nothing is ever downloaded.
+
+    Raises:
+        LabUsageError: what was named is no program.
+    """
+    for origin, named in (("--clickhouse ", given), (f"{VARIABLE}=", os.environ.get(VARIABLE))):
+        if named:
+            if not (os.path.isfile(named) and os.access(named, os.X_OK)):
+                raise LabUsageError(f"{origin}{named} is not a program")
+            return Path(named).absolute()
+    on_path = shutil.which("clickhouse")
+    return Path(on_path).absolute() if on_path else None
+
+
+def clickhouse_version(binary: Path) -> str:
+    """Return the version of a ClickHouse program.
+
+    Raises:
+        LabUsageError: it cannot be run, or is something else.
+    """
+    try:
+        done = subprocess.run(
+            [binary, "server", "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=30,  # takes 0.2 s; 500 MB from a cold disk take some seconds
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LabUsageError(f"run {binary}: {error}") from None
+    found = _VERSION.search(done.stdout)
+    if found is None or "ClickHouse" not in done.stdout:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise LabUsageError(
+            f"{binary} is not a ClickHouse server" + (f": {said[-1]}" if said else ""),
+            hint="Name the one program that is server, client and keeper.",
+        )
+    return found[1]
+
+
 def free_ports(count: int, *, grpc: bool = False) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on; with ``grpc``, port + 10000 is free as well."""
+    """Return free ports of 127.0.0.1; with ``grpc``, port + 10000 is free as well."""
     ports: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
         if len(ports) == count:
@@ -49,7 +96,7 @@ def free_ports(count: int, *, grpc: bool = False) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on this port of 127.0.0.1."""
+    """Tell whether a port of 127.0.0.1 is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -65,8 +112,8 @@ def spawn(
     """Start a process in ``folder``, as an unprivileged user when we are root.
 
     Args:
-        log: what it prints is appended here.
-        environment: the whole of it, but PATH and HOME, which are set.
+        log: its output is appended here.
+        environment: all variables but PATH and HOME, which are set.
 
     Raises:
         OSError: the program cannot be run.
@@ -90,7 +137,7 @@ def spawn(
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Put Ctrl-C and SIGTERM off until the block is done.
+    """Defer Ctrl-C and SIGTERM until the block is done.
 
     A server that was started a moment before, and whose process id is not written down yet, would
     outlive the command, and no other would find it. Python hands signals to the main thread alone;
@@ -120,15 +167,15 @@ def give(path: Path) -> None:
 
 
 def closed(path: Path) -> Path | None:
-    """The first folder on the way to ``path`` that the user of :func:`spawn` may not enter."""
+    """Return the first folder above ``path`` that the user of :func:`spawn` may not enter."""
     if os.geteuid() != 0:
         return None
-    ways = [*reversed(path.resolve().parents)]
-    return next((way for way in ways if way.exists() and not way.stat().st_mode & 0o001), None)
+    above = [*reversed(path.resolve().parents)]
+    return next((f for f in above if f.exists() and not f.stat().st_mode & 0o001), None)
 
 
 def program(binary: Path, folder: Path) -> Path:
-    """``binary``, or a link in ``folder`` where the user of :func:`spawn` may not run it.
+    """Return ``binary``, or a link in ``folder`` where the user of :func:`spawn` may not run it.
 
     Homes are often closed, and that of root always is.
     """
@@ -144,7 +191,7 @@ def program(binary: Path, folder: Path) -> Path:
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process, arguments apart by NUL; "" when it has ended."""
+    """Return the command line of a process, NUL between arguments; "" when it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except OSError:
@@ -155,8 +202,8 @@ def end(pid: int, number: signal.Signals) -> None:
     """Send a signal, wait until the process has ended, and kill it when it does not.
 
     Raises:
-        LabError: it does not end, as one that waits for a broken disk.
-        PermissionError: it belongs to somebody else.
+        LabError: it does not end; it may wait for a broken disk.
+        PermissionError: it belongs to another user.
     """
     for sent in (number, signal.SIGKILL):
         with suppress(ProcessLookupError):
@@ -167,11 +214,11 @@ def end(pid: int, number: signal.Signals) -> None:
             if _ended(pid):
                 return
             time.sleep(0.02)
-    raise LabError(f"end process {pid}: it is there {_PATIENCE:g} s after it was killed")
+    raise LabError(f"end process {pid}: it still runs {_PATIENCE:g} s after it was killed")
 
 
 def _ended(pid: int) -> bool:
-    """Whether it is gone or a zombie: only then its files and sockets are closed."""
+    """Tell whether a process is gone or a zombie: only then its files and sockets are closed."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -180,7 +227,7 @@ def _ended(pid: int) -> bool:
 
 
 def log_end(path: Path) -> str:
-    """The last lines of a log, without stack traces."""
+    """Return the last lines of a log, without stack traces."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 20_000))
         lines = file.read().decode(errors="replace").splitlines()
@@ -188,10 +235,10 @@ def log_end(path: Path) -> str:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Ask every 50 ms; OSError counts as no.
+    """Wait until a condition holds, asked every 50 ms; OSError counts as no.
 
     Raises:
-        LabError: after ``seconds``.
+        LabError: it does not hold within ``seconds``.
     """
     deadline = time.monotonic() + seconds
     last: OSError | None = None
