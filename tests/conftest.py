@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import pytest
 from hypothesis import settings
@@ -21,6 +24,8 @@ from lab.cluster import Cluster
 from lab.google import Google
 from lab.http import Web
 from lab.seaweed import Seaweed
+from rowfall.cli import app
+from rowfall.engines import prestart
 
 # Shared machines pause for longer than any per-example deadline; the test timeout still holds.
 # The gate tries the same examples each time; runs by hand look for new ones.
@@ -139,6 +144,59 @@ def cluster4() -> Iterator[Cluster]:
 _ROWFALL = (sys.executable, "-m", "rowfall")
 
 
+@contextlib.contextmanager
+def _as_process(
+    environment: Mapping[str, str], cwd: Path, out: IO[bytes], err: IO[bytes]
+) -> Iterator[None]:
+    """Be a process with this environment and folder, whose stdout and stderr are files."""
+    before, folder = dict(os.environ), os.getcwd()
+    kept = [os.dup(fd) for fd in (1, 2)]
+    streams = sys.stdout, sys.stderr
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(cwd)
+        with (
+            open(1, "w", encoding="utf-8", closefd=False) as sys.stdout,
+            open(2, "w", encoding="utf-8", closefd=False) as sys.stderr,
+        ):
+            yield
+    finally:
+        sys.stdout, sys.stderr = streams
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(before)
+        for fd, copy in zip((1, 2), kept, strict=True):
+            os.dup2(copy, fd)
+            os.close(copy)
+
+
+def run_inside(arguments: list[str]) -> int:
+    """Run a command as :func:`rowfall.cli.main` does, without the end of the process."""
+    prestart.prestart_early(arguments)
+    try:
+        return app.run(arguments)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        while prestart._waiting:  # a process takes with it what it has not used
+            child = prestart._waiting.pop()
+            child.process.kill()
+            child.process.wait()
+            for pipe in (child.stdin, child.stdout, child.stderr):
+                pipe.close()
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "surrogateescape")
+
+
 class Cli:
     """Runs ``rowfall`` as its own process, with a home that belongs to this test alone.
 
@@ -173,6 +231,24 @@ class Cli:
             timeout=timeout,
             check=False,
         )
+
+    def inside(
+        self, *args: str | os.PathLike[str], env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run to the end in this process, which spares the start of Python and all imports.
+
+        Everything else is as in a process of its own: environment, current folder, descriptors 1
+        and 2, the exit code. Only the main thread can do it.
+        """
+        command = self._command(args)[len(self.program) :]
+        with (
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+            _as_process(self._environment(env), self.cwd, out, err),
+        ):
+            code = run_inside(command)
+            texts = [_text(file) for file in (out, err)]
+        return subprocess.CompletedProcess(command, code, *texts)
 
     def start(
         self,

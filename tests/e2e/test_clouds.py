@@ -328,7 +328,7 @@ def test_a_google_service_account(shell: Shell, google: Google, account: Path) -
             "load", f"gs://{name}/in/*.csv", "--table", wish, "--decoder", wish, env=env
         )
         assert "read by the engine instead" not in done.talk
-        assert shell.row(f"SELECT sum(id) FROM {decoder}") == [1]
+        assert shell.row(f"SELECT sum(id) FROM {wish}") == [1]
     plan = shell.ok("plan", f"gs://{name}/in/*.csv", "--table", "x", "--decoder", "never", env=env)
     assert "HIDDEN" in plan.out
     assert "X-Goog-Signature" not in plan.out + plan.err

@@ -10,6 +10,7 @@ import pty
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,8 +61,16 @@ class Shell:
         return folder
 
     def run(self, *args: str, env: Mapping[str, str] | None = None, stdin: Any = None) -> Done:
-        """Run to the end, whatever the exit code. ``stdin`` is text."""
-        done = self.cli(*args, env={**self.env, **(env or {})}, stdin=stdin)
+        """Run to the end, whatever the exit code; in this process unless there is ``stdin``.
+
+        Args:
+            stdin: text.
+        """
+        given = {**self.env, **(env or {})}
+        if stdin is None and threading.current_thread() is threading.main_thread():
+            done = self.cli.inside(*args, env=given)
+        else:
+            done = self.cli(*args, env=given, stdin=stdin)
         LOG.info("rowfall %s\n%s%s[%s]", " ".join(args), done.stdout[:4000], done.stderr[:4000],
                  done.returncode)  # fmt: skip
         return Done(done.returncode, done.stdout, done.stderr)
