@@ -17,8 +17,8 @@ DECODER := .venv/.decoder-$(SOURCES)
 # The tests take the release build where it is there, and otherwise one without link-time
 # optimisation, which takes minutes.
 TESTED := $(or $(wildcard $(DECODER)),.venv/.decoder-quick-$(SOURCES))
-# --no-loadscope-reorder: tests/conftest.py says which group starts first.
-PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
+# Three workers: much of the time is waited. tests/conftest.py says which group starts first.
+PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help venv decoder demo rust memcheck test test-all fast check faults bench lock clean
 
@@ -87,7 +87,7 @@ test: $(TESTED)  ## what a merge has to pass: style, types, the crate, and the t
 	@$(call BESIDE,$(PYTEST) --durations=20 -m "not long")
 
 test-all: $(TESTED)  ## the same with every test and more examples of each: an hour
-	@export ROWFALL_TESTS=all; $(call BESIDE,$(PYTEST) --durations=20)
+	@export ROWFALL_TESTS=all ROWFALL_FAULT_ROUNDS=$${ROWFALL_FAULT_ROUNDS:-20}; $(call BESIDE,$(PYTEST) --durations=20)
 
 # ROWFALL_FAULT_SEED=N repeats a run, ROWFALL_FAULT_ROUNDS=N makes it shorter or longer.
 faults: check  ## the fault tests again and again: 200 rounds of each kind of test

@@ -23,7 +23,7 @@ import pytest
 
 import rowfall as library
 from e2e.tools import Done, Shell, made
-from lab.http import Web
+from lab.http import SilentServer, Web
 from lab.seaweed import Seaweed
 from rowfall.core.events import AttemptStarted, Event
 
@@ -576,7 +576,7 @@ class Refusing(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    server = SilentServer(("127.0.0.1", 0), Refusing)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"

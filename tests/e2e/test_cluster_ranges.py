@@ -109,7 +109,9 @@ def decoders(fleet: Fleet) -> Iterator[None]:
         path.unlink()
 
 
-@pytest.mark.parametrize("format", ["CSVWithNames", "TSV", "JSONEachRow"])
+@pytest.mark.parametrize(
+    "format", ["CSVWithNames", pytest.param("TSV", marks=pytest.mark.long), "JSONEachRow"]
+)
 def test_one_text_file_is_decoded_by_all_shards(
     fleet: Fleet, s3: Seaweed, bucket: str, format: str, decoders: None
 ) -> None:

@@ -93,9 +93,16 @@ def check(fleet: Fleet, key: str, tables: tuple[str, ...], cluster: str = "lab")
 
 @pytest.mark.parametrize(
     "key",
-    ["id", "small", "cityHash64(name)", "intHash64(id)", "ifNull(code, -1)",
-     "toLowCardinality(toInt8(id % 100))"],
-)  # fmt: skip
+    [
+        "id",
+        "cityHash64(name)",
+        "ifNull(code, -1)",
+        *(
+            pytest.param(key, marks=pytest.mark.long)
+            for key in ("small", "intHash64(id)", "toLowCardinality(toInt8(id % 100))")
+        ),
+    ],
+)
 def test_rows_are_where_clickhouse_puts_them(
     fleet: Fleet, s3: Seaweed, bucket: str, key: str
 ) -> None:

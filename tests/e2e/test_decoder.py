@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import itertools
 import json
@@ -13,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ import pytest
 
 from e2e.tools import Shell
 from lab.faulty import Fault, Faulty, Request, first, internal_error, slow_down
-from lab.http import Web
+from lab.http import SilentServer, Web
 from lab.seaweed import Seaweed
 from rowfall.deliver.decode import PIPES
 from rowfall.plan import decoder
@@ -404,8 +405,8 @@ def test_a_web_server_without_ranges(shell: Shell, objects: list[bytes]) -> None
     folder = shell.folder / "www"
     folder.mkdir()
     (folder / "a.csv").write_bytes(body)
-    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    handler = partial(Silent, directory=str(folder))
+    with SilentServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/a.csv"
         done = shell.ok(
@@ -420,7 +421,14 @@ def test_a_web_server_without_ranges(shell: Shell, objects: list[bytes]) -> None
     ]  # fmt: skip
 
 
-class Guarded(SimpleHTTPRequestHandler):
+class Silent(SimpleHTTPRequestHandler):
+    """Writes no log: stderr is that of the command which is run in this process."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class Guarded(Silent):
     """Wants a user for /in, and sends everybody on from /old to /new."""
 
     def send_head(self) -> Any:
@@ -442,7 +450,7 @@ def test_a_web_server_with_users_and_redirects(shell: Shell, place: str) -> None
     for folder in ("in", "new"):
         shell.write(f"www/{folder}/a.csv", "id,name\n1,x\n2,y\n")
     handler = partial(Guarded, directory=str(shell.folder / "www"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with SilentServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://{place.replace('HOST', f'127.0.0.1:{server.server_port}')}/a.csv"
         done = shell.run("load", url, "--table", "t", "--decoder", "always")
@@ -459,10 +467,16 @@ def test_a_web_server_with_users_and_redirects(shell: Shell, place: str) -> None
 
 @pytest.mark.parametrize(
     "fault",
-    [internal_error(), slow_down(), Fault(reset="before"), Fault(reset="after"),
-     Fault(truncate=70_000), Fault(truncate=1000), Fault(stall_answer=17)],
-    ids=["500", "503", "reset", "reset after", "truncated", "truncated early", "stalled"],
-)  # fmt: skip
+    [
+        pytest.param(internal_error(), id="500"),
+        pytest.param(slow_down(), id="503", marks=pytest.mark.long),
+        pytest.param(Fault(reset="before"), id="reset"),
+        pytest.param(Fault(reset="after"), id="reset after", marks=pytest.mark.long),
+        pytest.param(Fault(truncate=70_000), id="truncated", marks=pytest.mark.long),
+        pytest.param(Fault(truncate=1000), id="truncated early"),
+        pytest.param(Fault(stall_answer=17), id="stalled"),
+    ],
+)
 def test_a_store_that_stumbles(
     shell: Shell, lake: Faulty, objects: list[bytes], fault: Fault
 ) -> None:
@@ -475,8 +489,12 @@ def test_a_store_that_stumbles(
 
 @pytest.mark.parametrize(
     "fault",
-    [Fault(status=403), slow_down(), Fault(reset="before"), Fault(truncate=1000)],
-    ids=["403", "503", "reset", "truncated"],
+    [
+        pytest.param(Fault(status=403), id="403"),
+        pytest.param(slow_down(), id="503", marks=pytest.mark.long),
+        pytest.param(Fault(reset="before"), id="reset", marks=pytest.mark.long),
+        pytest.param(Fault(truncate=1000), id="truncated", marks=pytest.mark.long),
+    ],
 )
 def test_a_store_that_refuses_the_decoder(
     shell: Shell, lake: Faulty, objects: list[bytes], fault: Fault
@@ -531,6 +549,7 @@ def test_a_big_object_that_changes_is_no_mixture(shell: Shell, lake: Faulty, s3:
     assert shell.rows("SELECT name FROM system.tables WHERE name = 't' AND total_rows > 0") == []
 
 
+@functools.cache
 def numbers(rows: int, row: bytes = b"%09d,%010d\n") -> bytes:
     return b"id,n\n" + b"".join(row % (i, i) for i in range(1, rows + 1))
 
@@ -556,7 +575,9 @@ def test_a_big_object_is_read_in_ranges(shell: Shell, lake: Faulty, s3: Seaweed)
     assert cut([request for request in lake.requests if by_decoder(request)])
 
 
-@pytest.mark.parametrize("after", [1, 8, 11])
+@pytest.mark.parametrize(
+    "after", [pytest.param(1, marks=pytest.mark.long), 8, pytest.param(11, marks=pytest.mark.long)]
+)
 def test_a_load_in_ranges_that_is_killed(
     shell: Shell, lake: Faulty, s3: Seaweed, after: int
 ) -> None:

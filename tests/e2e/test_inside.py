@@ -182,6 +182,7 @@ def test_a_program_that_dies_leaves_nothing(
     assert lake.tables() == {"t", "_rowfall_journal"}
 
 
+@pytest.mark.long
 def test_a_program_that_is_silent_for_a_while(
     lake: Lake, scripts: Path, s3: Seaweed, source: str
 ) -> None:

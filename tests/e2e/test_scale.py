@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from e2e.tools import Shell, csv
 from lab.clickhouse import ClickHouse
-from lab.http import Web
+from lab.http import SilentServer, Web
 from lab.seaweed import Seaweed
 
 ROWS = 400_000
@@ -173,7 +173,7 @@ class _NoLength(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def endless() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _NoLength) as server:
+    with SilentServer(("127.0.0.1", 0), _NoLength) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/a.csv"

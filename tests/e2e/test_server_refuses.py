@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ import pytest
 from e2e.lake import RIGHTS, SYSTEM, Lake
 from e2e.tools import Shell, csv
 from lab.clickhouse import Account, ClickHouse
-from lab.http import Web
+from lab.http import SilentServer, Web
 
 pytestmark = pytest.mark.xdist_group("refusing server")
 _numbers = itertools.count()
@@ -57,7 +57,7 @@ class Fake:
             def log_message(self, format: str, *args: object) -> None:
                 """Nobody reads it."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = SilentServer(("127.0.0.1", 0), Handler)
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 

@@ -17,6 +17,13 @@ _RANGE = re.compile(r"bytes=(\d*)-(\d*)\Z")
 _CHUNK = 1 << 16
 
 
+class SilentServer(ThreadingHTTPServer):
+    """Says nothing of clients that go away: stderr may be that of a command in this process."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass
+
+
 class Web:
     """Serves the files of :attr:`root` on 127.0.0.1 until :meth:`close`.
 
@@ -29,7 +36,7 @@ class Web:
         self._folder = tempfile.TemporaryDirectory(prefix="rowfall-lab-web-")
         self.root = Path(self._folder.name)
         self.requests: list[tuple[str, str, str]] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = SilentServer(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
