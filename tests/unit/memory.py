@@ -75,6 +75,7 @@ def from_file(path: str, encoding: Encoding, columns: Sequence[Column]) -> str:
 class Files:
     """The smallest source: given local files."""
 
+    remote = False
     replayable = True
     secrets: tuple[Secret, ...] = ()
     fds: tuple[int, ...] = ()

@@ -171,16 +171,14 @@ def _real(sources: Sequence[str], to: str | None, options: Options) -> _Found:
     seconds = time.monotonic() - started
     encoding = source.encoding(listing)
     _check_sizes(listing)
-    scheme = uri.scheme_of(sources[0])
-    remote = scheme not in (uri.FILE, "generate")
-    notes = () if remote or source.made else (
+    notes = () if source.remote or source.made else (
         "The files are on this machine. The projection assumes that each node has its share of "
         "them on a disk of its own.",
     )  # fmt: skip
     return _Found(
         listing, encoding, rates.find_rates(source, sources, listing, encoding, to, options),
         source.made.row_bytes if source.made else 0.0, listing.total_rows, _prefixes(listing),
-        remote, scheme == "s3", seconds, notes,
+        source.remote, uri.scheme_of(sources[0]) == "s3", seconds, notes,
     )  # fmt: skip
 
 

@@ -89,7 +89,7 @@ class Session:
     @property
     def remote(self) -> bool:
         """The source is read over the network."""
-        return self.sources[0].startswith(("s3://", "gs://", "az://", "http://", "https://"))
+        return self.source.remote
 
     def cpu_seconds_here(self) -> float:
         """Return the CPU seconds used so far by this process and the engine that reads here."""

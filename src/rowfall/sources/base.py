@@ -102,6 +102,7 @@ class Source(Protocol):
 
     Attributes:
         text: what the user typed, without secrets.
+        remote: objects are read over the network, so that many requests are sent at once.
         replayable: False for stdin: it can be read once, so no attempt can be repeated.
         secrets: values that must be masked in foreign text (engine errors).
         fds: open file descriptors that the engine's process must inherit (stdin).
@@ -109,6 +110,7 @@ class Source(Protocol):
     """
 
     text: str
+    remote: bool
     replayable: bool
     secrets: tuple[Secret, ...]
     fds: tuple[int, ...]

@@ -30,6 +30,7 @@ _SHOWN = 3
 class LocalFiles(ObjectSource):
     """One source for any number of paths; splits are files sorted by name."""
 
+    remote = False
     secrets: tuple[Secret, ...] = ()
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:

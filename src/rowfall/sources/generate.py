@@ -40,6 +40,7 @@ class Generate:
     The split size depends on the table alone, so a longer load takes up where a shorter one ended.
     """
 
+    remote = False
     replayable = True
     secrets: tuple[Secret, ...] = ()
     fds: tuple[int, ...] = ()

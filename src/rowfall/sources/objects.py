@@ -32,6 +32,7 @@ class ObjectSource(ABC):
     """
 
     kind: ClassVar[str] = "files"
+    remote = True
     replayable = True
     fds: tuple[int, ...] = ()
     made: Schema | None = None

@@ -52,6 +52,7 @@ class StandardInput:
     """
 
     text = "-"
+    remote = False
     secrets: tuple[Secret, ...] = ()
     made: Schema | None = None
 

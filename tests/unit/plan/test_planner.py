@@ -42,6 +42,7 @@ class Files:
 
     replayable = True
     secrets: tuple[Secret, ...] = ()
+    remote = False
     fds: tuple[int, ...] = ()
     made = None
     text = "files"
