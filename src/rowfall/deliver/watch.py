@@ -11,9 +11,7 @@ from typing import Any
 
 from rowfall.core.errors import RowfallError
 from rowfall.core.events import Event, Listener, Progressed
-from rowfall.core.model import Statement
-from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines.ask import read_rows
+from rowfall.core.sqltext import quote
 from rowfall.engines.base import LOOK_SECONDS, READ_EVENTS, SOURCE_BYTES, Engine
 
 WATCH_LANE = 98
@@ -176,10 +174,7 @@ class Watch:
 
     def _ask(self, text: str) -> list[list[Any]]:
         # Not into the log of a server: two lines a second would drown everybody else's.
-        own = {"log_queries": 0} if "log_queries" in self._engine.facts.settings else {}
-        quiet = {"output_format_json_quote_64bit_integers": 0, **own}
-        statement = Statement(SqlText.of(text), quiet, format="JSONCompactEachRow")
-        return read_rows(self._engine.run(statement, lane=WATCH_LANE).data)
+        return self._engine.ask(text, {"log_queries": 0}, lane=WATCH_LANE)
 
 
 def stored_bytes(mark: str) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 
 from rowfall.core import sql
 from rowfall.core.listing import Split
-from rowfall.core.model import PUSH, Plan, Statement
+from rowfall.core.model import PUSH, Plan
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines.ask import ask, read_rows
+from rowfall.engines.ask import ask
 from rowfall.engines.base import Engine
 from rowfall.plan import attempts
 from rowfall.plan.facts import LoadFacts
@@ -68,11 +68,8 @@ class Sides:
         pulled = made.transport.delivery.value != PUSH and not texts
         self._reads: Engine = session.source_engine if pulled else session.reader
         self._source = facts.source_for(made.transport) if pulled else session.source
-        known = self._reads.facts.settings
         self._settings = {
-            s.name: s.value
-            for s in made.settings
-            if (not known or s.name in known) and (pulled or not s.name.startswith("max_memory"))
+            s.name: s.value for s in made.settings if pulled or not s.name.startswith("max_memory")
         }
         self._table = session.all_rows
 
@@ -174,8 +171,7 @@ class Sides:
             yield group
 
     def _ask(self, text: SqlText) -> list[list[Any]]:
-        fixed = {**self._settings, "output_format_json_quote_64bit_integers": 0}
-        return read_rows(self._reads.run(Statement(text, fixed, format="JSONCompactEachRow")).data)
+        return self._reads.ask(text, self._settings)
 
 
 def _union(selects: Sequence[SqlText]) -> SqlText:
