@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -234,14 +235,20 @@ class Cli:
             check=False,
         )
 
+    @property
+    def plain(self) -> bool:
+        """Return whether the command is the program itself and may run in this process."""
+        return self.program is _ROWFALL and threading.current_thread() is threading.main_thread()
+
     def inside(
         self, *args: str | os.PathLike[str], env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run to the end in this process, which spares the start of Python and all imports.
 
         Everything else is as in a process of its own: environment, current folder, descriptors 1
-        and 2, the exit code. Only the main thread can do it.
+        and 2, the exit code. Only where it is :attr:`plain`.
         """
+        assert self.plain
         command = self._command(args)[len(self.program) :]
         with (
             tempfile.TemporaryFile() as out,

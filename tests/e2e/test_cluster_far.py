@@ -17,13 +17,16 @@ FILES, ROWS = 6, 2_000
 KEY = ("--shard-key", "id")
 
 
-@pytest.fixture(params=["a node that loads", "another replica"])
+NODES = ["a node that loads", "another replica"]
+
+
+@pytest.fixture(params=[pytest.param(NODES[0], marks=pytest.mark.long), NODES[1]])
 def fleet(
     request: pytest.FixtureRequest, shell: Shell, cluster22: Cluster, s3: Seaweed
 ) -> Iterator[Fleet]:
     """Through the node that keeps the journal; or through one that loads nothing."""
     fleet = Fleet(shell, cluster22)
-    at = 0 if request.param == "a node that loads" else 3
+    at = 0 if request.param == NODES[0] else 3
     fleet.to = cluster22.url(fleet.database, node=at)
     shell.env |= s3.env
     ports = only(cluster22.nodes[at].http, s3.port)
@@ -50,6 +53,7 @@ def check(fleet: Fleet, table: str) -> None:
     assert not fleet.left()
 
 
+@pytest.mark.parametrize("fleet", NODES, indirect=True)
 def test_a_load_through_one_node(fleet: Fleet, source: str) -> None:
     report = fleet.load(source, "--table", "t", "--verify", "--wait", "replicas")
     assert report["rows"] == FILES * ROWS

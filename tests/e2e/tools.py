@@ -10,7 +10,6 @@ import pty
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +66,7 @@ class Shell:
             stdin: text.
         """
         given = {**self.env, **(env or {})}
-        if stdin is None and threading.current_thread() is threading.main_thread():
+        if stdin is None and self.cli.plain:
             done = self.cli.inside(*args, env=given)
         else:
             done = self.cli(*args, env=given, stdin=stdin)
