@@ -1,4 +1,4 @@
-"""What a run can say while it runs. The library emits these; only faces print."""
+"""Events of a run. The library emits them; only the command line prints."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class AttemptStarted:
+    """An attempt at ``splits`` of ``bytes`` (None: unknown) begins."""
+
     attempt_id: str
     splits: int
     bytes: int | None
@@ -56,6 +58,8 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class AttemptPublished:
+    """The rows of an attempt are visible; ``seconds`` since it began."""
+
     attempt_id: str
     splits: int
     rows: int
@@ -64,6 +68,8 @@ class AttemptPublished:
 
 @dataclass(frozen=True, slots=True)
 class SplitFailed:
+    """A split is given up in this run."""
+
     split: str
     error: str
     hint: str | None
@@ -84,4 +90,4 @@ Listener = Callable[[Event], None]
 
 
 def silent(event: Event) -> None:
-    """The listener that hears nothing."""
+    """Ignore an event."""

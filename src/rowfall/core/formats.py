@@ -78,7 +78,7 @@ _SHOWN = 5
 
 
 def find(name: str) -> Format:
-    """The format called ``name`` in any case, or by an alias.
+    """Return the format called ``name`` in any case, or by an alias.
 
     Raises:
         UsageError: there is none; the hint names the nearest.
@@ -93,7 +93,11 @@ def find(name: str) -> Format:
 
 
 def find_compression(name: str) -> str:
-    """The engine's name of a compression. Raises UsageError for an unknown one."""
+    """Return the engine's name of a compression.
+
+    Raises:
+        UsageError: it is not known.
+    """
     found = _COMPRESSION_NAMES.get(name.lower())
     if found is None:
         known = ", ".join(["none", *dict.fromkeys(COMPRESSIONS.values())])
@@ -102,7 +106,7 @@ def find_compression(name: str) -> str:
 
 
 def by_name(file: str) -> tuple[Format | None, str]:
-    """Format (None: the extension says nothing) and compression that a file name tells."""
+    """Return format (None: the extension says nothing) and compression by a file name."""
     stem = file[file.rfind("/") + 1 :].lower()
     dot = stem.rfind(".")
     compression = COMPRESSIONS.get(stem[dot:], "none") if dot >= 0 else "none"
@@ -113,15 +117,15 @@ def by_name(file: str) -> tuple[Format | None, str]:
 
 
 def is_data(file: str) -> bool:
-    """Whether a folder's file is loaded: its extension is one of the table."""
+    """Tell whether a folder's file is loaded: its extension is one of the table."""
     return by_name(file)[0] is not None
 
 
 def detect(names: Iterable[str], options: Options) -> Encoding:
-    """The encoding of a listing: by extension, or as the options say.
+    """Return the encoding of a listing: by extension, or as the options say.
 
     A bare ``.csv`` is ``CSV``: whether it has a header is found out by inference. Files that
-    differ in compression only are fine: the engine then looks at each extension (``auto``).
+    differ in compression only are fine: the engine then goes by each extension (``auto``).
 
     Raises:
         UsageError: formats are mixed, cannot be told, or an option names an unknown one.
@@ -129,14 +133,14 @@ def detect(names: Iterable[str], options: Options) -> Encoding:
     format_ = find(options.format) if options.format else None
     packed = find_compression(options.compression) if options.compression else None
     if format_ is None or packed is None:
-        kinds, compressions = _survey(names, format_)
+        kinds, compressions = _count_formats(names, format_)
         format_ = format_ or kinds
         packed = packed or (compressions.pop() if len(compressions) == 1 else AUTO)
     return Encoding(format_.name, packed, format_.kind, delimiter(options, format_))
 
 
 def delimiter(options: Options, format_: Format) -> str:
-    """The field delimiter of CSV, one character.
+    """Return the field delimiter of CSV, one character.
 
     Raises:
         UsageError: longer, or given for another format.
@@ -158,7 +162,7 @@ def delimiter(options: Options, format_: Format) -> str:
 
 
 def sniff(head: bytes) -> tuple[str | None, str]:
-    """Format (only those with a signature) and compression of a stream by its first bytes."""
+    """Return format (if it has a signature) and compression of a stream by its first bytes."""
     for magic, name in _FORMAT_MAGIC:
         if head.startswith(magic):
             return name, "none"
@@ -169,7 +173,7 @@ def sniff(head: bytes) -> tuple[str | None, str]:
 
 
 def guess_text(head: bytes) -> str:
-    """Format of uncompressed text by its first line: JSONEachRow, TSV or CSV."""
+    """Return the format of uncompressed text by its first line: JSONEachRow, TSV or CSV."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] == b"{":
         return "JSONEachRow"
@@ -177,8 +181,8 @@ def guess_text(head: bytes) -> str:
     return "TSV" if b"\t" in line and b"," not in line else "CSV"
 
 
-def _survey(names: Iterable[str], forced: Format | None) -> tuple[Format, set[str]]:
-    """The one format of all names and every compression met."""
+def _count_formats(names: Iterable[str], forced: Format | None) -> tuple[Format, set[str]]:
+    """Return the one format of all names and every compression met."""
     counts: Counter[Format | None] = Counter()
     examples: dict[Format | None, list[str]] = {}
     compressions: set[str] = set()
@@ -203,7 +207,7 @@ def _survey(names: Iterable[str], forced: Format | None) -> tuple[Format, set[st
 
 
 def _mixed(counts: Counter[Format | None], examples: dict[Format | None, list[str]]) -> UsageError:
-    """The error that lists the odd ones."""
+    """Return the error that lists the names of other formats than most."""
     if not counts:
         return UsageError("there is nothing whose format could be told")
     main = counts.most_common(1)[0][0]

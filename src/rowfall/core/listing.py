@@ -1,4 +1,4 @@
-"""What a source holds: objects, and ranges of them that are loaded on their own. Stdlib only.
+"""The listing of a source: objects, and ranges of them that are loaded on their own. Stdlib only.
 
 A plan over one million objects has to stay under 500 MB, so the listing keeps columns (three
 flat sequences) and makes :class:`Split` objects only when somebody asks for one.
@@ -19,7 +19,7 @@ MARK = "~"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a range of a file is a part of, and how an engine that filters finds its rows.
+    """The file that a range belongs to, and how an engine that filters finds the rows.
 
     Attributes:
         size: bytes of the whole file.
@@ -65,48 +65,48 @@ class Split:
 
     @property
     def rows(self) -> int | None:
-        """Rows of a range that is known by them: of Parquet, as its footer says; else None."""
+        """Rows of a range of Parquet, as its footer says; else None."""
         if self.part is None or self.of_text or self.start is None or self.stop is None:
             return None
         return self.stop - self.start
 
     @property
     def of_text(self) -> bool:
-        """A range of text, see :attr:`Part.of_text`."""
+        """It is a range of text, see :attr:`Part.of_text`."""
         return self.part is not None and self.part.of_text
 
     @property
     def mark(self) -> str:
-        """Of a range: says that some range of its file has been claimed."""
+        """The id that stands for "some range of this file" in leases and in the ledger."""
         return f"{MARK}{self.whole}"
 
     @property
-    def rivals(self) -> tuple[str, ...]:
-        """Ids and marks of what holds the same rows: of a range the file, of a file its ranges."""
+    def overlapping(self) -> tuple[str, ...]:
+        """Ids that hold the same rows: of a range its file, of a file the mark of its ranges."""
         if self.whole:
             return (self.whole,)
         return (f"{MARK}{self.id}",) if (self.size or 0) >= CUT_LEAST else ()
 
     @property
     def name(self) -> str:
-        """Short text for people: the URI, with the range where there is one."""
+        """The URI, with the range where there is one: for people."""
         if self.start is None:
             return self.uri
         return f"{self.uri}[{self.start}:{self.stop}]"
 
 
-def split_id(uri: str, version: str, start: int | None, stop: int | None, into: str) -> str:
-    """Identity of a split: object, version, range and target table; nothing about the run.
+def split_id(uri: str, version: str, start: int | None, stop: int | None, target_key: str) -> str:
+    """Return the identity of a split: object, version, range and target; nothing about the run.
 
     Never batch size, thread count, pid or time: a later run with other settings must recognise
     what has landed (DESIGN section 2).
     """
-    text = "\0".join((uri, version, str(start), str(stop), into))
+    text = "\0".join((uri, version, str(start), str(stop), target_key))
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 class Listing:
-    """What a source holds, as flat columns: about 200 bytes an object.
+    """The objects of a source as flat columns: about 200 bytes an object.
 
     Generators give ranges without sizes; files give sizes and versions, and ranges where they
     are cut.
@@ -151,16 +151,16 @@ class Listing:
         return None if size < 0 else size
 
     def part(self, index: int) -> Part | None:
-        """Of a range of a file, what it is a part of."""
+        """Return the part that a range of a file is, None for whole objects."""
         return self._parts.get(index)
 
     def of_text(self, index: int) -> bool:
-        """A range of text, see :attr:`Part.of_text`."""
+        """It is a range of text, see :attr:`Part.of_text`."""
         part = self._parts.get(index)
         return part is not None and part.of_text
 
-    def apart(self, indexes: Iterable[int]) -> tuple[list[int], list[int]]:
-        """``indexes`` of what is whole, and of ranges of files, both in their order."""
+    def whole_and_ranges(self, indexes: Iterable[int]) -> tuple[list[int], list[int]]:
+        """Return ``indexes`` of what is whole, and of ranges of files, both in their order."""
         both: tuple[list[int], list[int]] = ([], [])
         for index in indexes:
             both[index in self._parts].append(index)
@@ -168,28 +168,28 @@ class Listing:
 
     @property
     def parts(self) -> int:
-        """How many of the splits are ranges of files."""
+        """How many splits are ranges of files."""
         return len(self._parts)
 
     def rows(self, index: int) -> int | None:
-        """Rows of a generated range, None for files (unknown before they are read)."""
+        """Return the rows of a generated range, None for files (unknown before they are read)."""
         if self._starts[index] < 0 or index in self._parts:
             return None
         return self._stops[index] - self._starts[index]
 
-    def split(self, index: int, into: str) -> Split:
-        """The split at ``index`` for target table ``into`` (part of its identity)."""
+    def split(self, index: int, target_key: str) -> Split:
+        """Return the split at ``index`` for a target (part of its identity)."""
         start: int | None = self._starts[index]
         stop: int | None = self._stops[index]
         start, stop = (None, None) if start == -1 else (start, stop)
         uri, version, part = self._uris[index], self._versions[index], self._parts.get(index)
-        whole = split_id(uri, version, None, None, into) if part is not None else ""
-        id_ = split_id(uri, version, start, stop, into)
+        whole = split_id(uri, version, None, None, target_key) if part is not None else ""
+        id_ = split_id(uri, version, start, stop, target_key)
         return Split(id_, uri, version, self.size(index), start, stop, part, whole)
 
-    def splits(self, into: str, indexes: Iterable[int] | None = None) -> Iterator[Split]:
+    def splits(self, target_key: str, indexes: Iterable[int] | None = None) -> Iterator[Split]:
         for index in range(len(self)) if indexes is None else indexes:
-            yield self.split(index, into)
+            yield self.split(index, target_key)
 
     @property
     def total_size(self) -> int | None:

@@ -21,7 +21,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The real value; only engines and object-store clients may call this."""
+        """Return the real value; only engines and object-store clients may call this."""
         return self._value
 
     def __repr__(self) -> str:
@@ -50,7 +50,7 @@ _PARAMETER = re.compile(
 
 
 def redact(text: str, *secrets: Secret | None) -> str:
-    """``text`` with every given secret replaced by the mask: for foreign text (engine errors).
+    """Return ``text`` with every given secret masked: for foreign text (engine errors).
 
     Parameters of addresses whose name says secret are masked whatever is given.
     """

@@ -1,4 +1,4 @@
-"""The words of rowfall as frozen values: columns, statements, plans. No I/O, stdlib only."""
+"""The frozen values that every room uses: columns, statements, plans. No I/O, stdlib only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ask = Callable[[str], list[list[Any]]]
 
 
 class Kind(StrEnum):
-    """How a format tells its columns: decides inference, strictness and error positions."""
+    """How a format names its columns: decides inference, strictness and error positions."""
 
     TEXT = "text"  # CSV, TSV: positions or header names, every value is text
     JSON = "json"  # JSONEachRow: names and JSON types in every row
@@ -87,8 +87,9 @@ class Column:
         lenient: SQL over the column read as ``Nullable(String)``: the value, or NULL when the
             text does not fit; used to find and to reject bad rows. ``""`` = no check possible.
         bad: SQL over the same that is 1 when the text does not fit (NULL may fit).
-        shape: for rowfall-decode: how points in time are written (see codec.Evidence); None where
-            only the engine can read the column as strictly as it has to be.
+        shape: for rowfall-decode: how points in time are written, see
+            :class:`rowfall.schema.strict_reading.TextTraits`; None where only the engine can
+            read the column as strictly as it has to be.
     """
 
     name: str
@@ -159,7 +160,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one statement did.
+    """The result of one statement.
 
     Attributes:
         rows_read, rows_written: rows.
@@ -189,7 +190,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the planner may know about the machine an engine runs on.
+    """Facts about the machine that an engine runs on.
 
     Attributes:
         version: the engine's version, e.g. ``26.9.2.1``.
@@ -222,7 +223,7 @@ def version_numbers(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What the planner expects; every number is an estimate and says so where it is printed.
+    """The planner's expectations; every number is an estimate and is printed as one.
 
     Attributes:
         rows: rows, None when unknown.
@@ -265,7 +266,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PlannedWriter:
-    """What one engine that stores rows of a load is to do.
+    """The work of one engine that stores rows of a load.
 
     Attributes:
         shard: its number; 0 where the target is no cluster.

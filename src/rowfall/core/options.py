@@ -375,7 +375,7 @@ class Options:
 
 
 def changed(options: Options) -> dict[str, Any]:
-    """What differs from the defaults, for the ledger; none of it is secret."""
+    """Return the options that differ from the defaults, for the ledger; no secrets."""
     return {
         item.name: getattr(options, item.name)
         for item in fields(Options)
@@ -384,7 +384,7 @@ def changed(options: Options) -> dict[str, Any]:
 
 
 def restored(values: dict[str, Any]) -> Options:
-    """The inverse of :func:`changed` after a way through JSON; unknown names are left out."""
+    """Return the options that :func:`changed` gave, read from JSON; unknown names are left out."""
     known = {item.name for item in fields(Options)}
     given: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known
@@ -393,7 +393,7 @@ def restored(values: dict[str, Any]) -> Options:
 
 
 def flags_of(command: str) -> Iterator[tuple[Field[Any], Flag]]:
-    """The options that ``command`` takes, in table order."""
+    """Give the options that ``command`` takes, in table order."""
     for item in fields(Options):
         flag: Flag = item.metadata["flag"]
         if command in flag.commands:

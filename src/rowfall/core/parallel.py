@@ -1,4 +1,4 @@
-"""The same on several engines at the same time."""
+"""Runs one function on several engines at the same time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _Found = TypeVar("_Found")
 
 
 def on_all(do: Callable[[_Item], _Found], items: Sequence[_Item]) -> list[_Found]:
-    """What ``do`` returns for each item, in their order; returns when all have ended.
+    """Return what ``do`` returns for each item, in their order, when all have ended.
 
     One thread an item, as each waits for another server; a single one needs none. They are daemons,
     as a pool's are not: a statement that hangs does not keep the process from ending.
 
     Raises:
-        BaseException: the first one.
+        BaseException: the first that ``do`` raised.
     """
     if len(items) == 1:
         return [do(items[0])]

@@ -1,4 +1,4 @@
-"""What came of a load: its report, and what a verification found. No I/O, stdlib only."""
+"""Results: the report of a load, and of a verification. No I/O, stdlib only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One split that did not land."""
+    """One split that was not loaded."""
 
     split: str
     error: str
@@ -17,7 +17,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """What one shard of a cluster did in one run.
+    """The share of one shard of a cluster in one run.
 
     Attributes:
         shard: its number; ``node``: the replica that loaded, ``host:port``.
@@ -46,7 +46,7 @@ class ShardReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a load did; the JSON of ``--json`` is this, field by field (docs/reference/json.md).
+    """The report of a load; ``--json`` prints it field by field (docs/reference/json.md).
 
     Attributes:
         outcome: ``done``, ``partial``, ``failed``, ``interrupted``, ``running`` or ``lost``.

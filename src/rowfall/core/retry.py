@@ -1,4 +1,4 @@
-"""How often and how long: pure functions, so the limits can be tested without waiting."""
+"""How often something is tried again, and after which pause. Pure."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ HOPELESS = 5
 
 
 def pause(attempt: int) -> float:
-    """Seconds before try number ``attempt`` (1 is the first retry): 0.5, 1, 2 ... 10."""
+    """Return the seconds before try number ``attempt`` (1 is the first retry): 0.5, 1, 2 ... 10."""
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (attempt - 1))

@@ -1,4 +1,4 @@
-"""The only module that writes SQL pieces: identifiers, literals, table functions, statements.
+"""Renders SQL: identifiers, literals, table functions, statements.
 
 Everything that comes from outside passes through :func:`name` or :func:`literal`, so a file
 called ``'; DROP TABLE x`` is a file name and nothing else.
@@ -17,24 +17,28 @@ _SETTING_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
 def name(identifier: str) -> str:
-    """A backquoted identifier. Raises UsageError for the empty name and for NUL bytes."""
+    """Return a backquoted identifier.
+
+    Raises:
+        UsageError: it is empty or holds a NUL byte.
+    """
     if not identifier or "\0" in identifier:
         raise UsageError(f"{identifier!r} is not a name for a table or column")
     return "`" + identifier.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 
 def qualified(database: str, table: str) -> str:
-    """``database.table``, both backquoted."""
+    """Return ``database.table``, both backquoted."""
     return f"{name(database)}.{name(table)}"
 
 
 def table_is(database: str, table: str) -> str:
-    """The condition that picks one table in most of the system's tables."""
+    """Return the condition that picks one table in most of the system's tables."""
     return f"database = {quote(database)} AND table = {quote(table)}"
 
 
 def literal(value: str | int | float | bool) -> str:
-    """A literal; strings are single-quoted with ClickHouse's backslash escapes."""
+    """Return a literal; strings are single-quoted with ClickHouse's backslash escapes."""
     if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, int | float):
@@ -43,12 +47,12 @@ def literal(value: str | int | float | bool) -> str:
 
 
 def structure(columns: Iterable[tuple[str, str]]) -> str:
-    """The column list of a table function, unquoted: ``"`a` UInt8, `b` String"``."""
+    """Return the column list of a table function, unquoted: ``"`a` UInt8, `b` String"``."""
     return ", ".join(f"{name(n)} {t}" for n, t in columns)
 
 
 def settings_clause(settings: Mapping[str, str | int | float]) -> str:
-    """`` SETTINGS a = 1, b = 'x'`` with checked names, or nothing."""
+    """Return `` SETTINGS a = 1, b = 'x'`` with checked names, or nothing."""
     if not settings:
         return ""
     items = []
@@ -63,7 +67,7 @@ def settings_clause(settings: Mapping[str, str | int | float]) -> str:
 
 
 def projection(columns: Iterable[Column]) -> str:
-    """The SELECT list: each column's checked expression under its target name.
+    """Return the SELECT list: each column's checked expression under its target name.
 
     The alias differs from the source name by position only, so ``prefer_column_name_to_alias``
     is set wherever this is used.
@@ -82,7 +86,7 @@ def create_table(
     uuid: str = "",
     cluster: str = "",
 ) -> str:
-    """The CREATE TABLE statement that a plan prints and runs, one column a line."""
+    """Return the CREATE TABLE statement that a plan prints and runs, one column a line."""
     width = max(len(name(c.name)) for c in schema.columns)
     lines = ",\n".join(f"    {name(c.name):<{width}} {c.type}" for c in schema.columns)
     partition = f"\nPARTITION BY {schema.partition_by}" if schema.partition_by else ""
@@ -94,21 +98,21 @@ def create_table(
 def create_head(
     database: str, table: str, *, if_not_exists: bool = True, uuid: str = "", cluster: str = ""
 ) -> str:
-    """What stands before the columns: ``CREATE TABLE d.t UUID '...' ON CLUSTER c``."""
+    """Return the text before the columns: ``CREATE TABLE d.t UUID '...' ON CLUSTER c``."""
     exists = "IF NOT EXISTS " if if_not_exists else ""
     own = f" UUID {quote(uuid)}" if uuid else ""
     return f"CREATE TABLE {exists}{qualified(database, table)}{own}{on_cluster(cluster)}"
 
 
 def create_database(database: str, cluster: str = "") -> str:
-    """``CREATE DATABASE IF NOT EXISTS``, on all nodes of a cluster."""
+    """Return ``CREATE DATABASE IF NOT EXISTS``, on all nodes of a cluster."""
     return f"CREATE DATABASE IF NOT EXISTS {name(database)}{on_cluster(cluster)}"
 
 
 def create_distributed(
     at: tuple[str, str], over: tuple[str, str], cluster: str, sharding_key: str, *, everywhere: bool
 ) -> str:
-    """A Distributed table with the columns of the local tables that it is made of.
+    """Return the statement for a Distributed table with the columns of its local tables.
 
     Args:
         at, over: database and table; ``over`` has to exist where this runs.
@@ -120,17 +124,17 @@ def create_distributed(
 
 
 def on_cluster(cluster: str) -> str:
-    """`` ON CLUSTER c``, or nothing."""
+    """Return `` ON CLUSTER c``, or nothing."""
     return f" ON CLUSTER {name(cluster)}" if cluster else ""
 
 
 def select(columns: Iterable[Column], relation: SqlText) -> SqlText:
-    """``SELECT <projection> FROM <relation>``."""
+    """Return ``SELECT <projection> FROM <relation>``."""
     return SqlText.of(f"SELECT {projection(columns)}\nFROM ", relation)
 
 
 def only(rows: SqlText, columns: Iterable[Column], condition: str) -> SqlText:
-    """Those rows of a SELECT that fulfil a condition on the table's columns, in its types."""
+    """Return a SELECT of the rows that fulfil a condition on the table's columns, in its types."""
     columns = tuple(columns)
     names = ", ".join(name(c.name) for c in columns)
     typed = ", ".join(f"CAST({name(c.name)}, {quote(c.type)}) AS {name(c.name)}" for c in columns)
@@ -140,12 +144,12 @@ def only(rows: SqlText, columns: Iterable[Column], condition: str) -> SqlText:
 
 
 def insert_select(into: SqlText, columns: Iterable[Column], relation: SqlText) -> SqlText:
-    """``INSERT INTO <into> (names) SELECT <projection> FROM <relation>``."""
+    """Return ``INSERT INTO <into> (names) SELECT <projection> FROM <relation>``."""
     columns = tuple(columns)
     return insert(into, columns, select(columns, relation))
 
 
 def insert(into: SqlText, columns: Iterable[Column], rows: SqlText) -> SqlText:
-    """``INSERT INTO <into> (names) <rows>``."""
+    """Return ``INSERT INTO <into> (names) <rows>``."""
     names = ", ".join(name(c.name) for c in columns)
     return SqlText.of("INSERT INTO ", into, f" ({names})\n", rows)

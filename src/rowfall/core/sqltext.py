@@ -1,4 +1,8 @@
-"""SQL text whose secrets stay masked until an engine reveals them; quoting of strings."""
+"""SQL text whose secrets stay masked until an engine reveals them; quoting of strings.
+
+Apart from :mod:`rowfall.core.sql`, which renders the values of :mod:`rowfall.core.model`, because
+those values hold SQL text themselves.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from rowfall.core.masked import MASK, Secret
 
 
 def quote(value: str) -> str:
-    """A single-quoted string literal with ClickHouse's backslash escapes."""
+    """Return a single-quoted string literal with ClickHouse's backslash escapes."""
     escaped = (
         value.replace("\\", "\\\\")
         .replace("'", "\\'")
@@ -31,6 +35,7 @@ class SqlText:
 
     @classmethod
     def of(cls, *parts: str | Secret | SqlText) -> SqlText:
+        """Join text, secrets and other SQL."""
         flat: list[str | Secret] = []
         for part in parts:
             if isinstance(part, SqlText):
@@ -40,6 +45,7 @@ class SqlText:
         return cls(tuple(flat))
 
     def reveal(self) -> str:
+        """Return the real text; only engines may call this."""
         return "".join(p if isinstance(p, str) else quote(p.reveal()) for p in self.parts)
 
     def __str__(self) -> str:

@@ -20,7 +20,7 @@ _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
 def _scaled(value: float, base: float, steps: int) -> tuple[str, int]:
-    """Three digits and the power of ``base``; 999.6 goes on to the next power, never ``1000``."""
+    """Return three digits and the power of ``base``; 999.6 takes the next power, never ``1000``."""
     power = 0
     value = max(value, 0.0)
     while power < steps - 1 and round(value) >= 1000:
@@ -35,29 +35,29 @@ def _scaled(value: float, base: float, steps: int) -> tuple[str, int]:
 
 
 def count(value: float) -> str:
-    """``42``, ``42.1k``, ``1.00G``: at most five characters up to 10^21."""
+    """Return ``42``, ``42.1k``, ``1.00G``: at most five characters up to 10^21."""
     digits, power = _scaled(value, 1000.0, len(_SI))
     return digits + _SI[power]
 
 
 def exact(value: int) -> str:
-    """``1,000,000``."""
+    """Return ``1,000,000``."""
     return f"{value:,}"
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 split``, ``2,000 splits``."""
+    """Return ``1 split``, ``2,000 splits``."""
     return f"{exact(number)} {noun}" + ("" if number == 1 else "s")
 
 
 def size(value: float) -> str:
-    """Stored or moved bytes in powers of ten: ``4.20 GB``."""
+    """Return stored or moved bytes in powers of ten: ``4.20 GB``."""
     digits, power = _scaled(value, 1000.0, len(_SI))
     return f"{digits} {_SI[power]}B"
 
 
 def size_of(done: float, total: float) -> str:
-    """``4.20/10.0 GB``, both in the unit of the total so that only digits change."""
+    """Return ``4.20/10.0 GB``, both in the unit of the total so that only digits change."""
     digits, power = _scaled(total, 1000.0, len(_SI))
     done = max(done, 0.0) / 1000.0**power
     places = len(digits.partition(".")[2])
@@ -65,23 +65,23 @@ def size_of(done: float, total: float) -> str:
 
 
 def memory(value: float) -> str:
-    """Memory in powers of two: ``2.10 GiB``."""
+    """Return memory in powers of two: ``2.10 GiB``."""
     digits, power = _scaled(value, 1024.0, len(_IEC))
     return f"{digits} {_IEC[power]}"
 
 
 def row_rate(value: float) -> str:
-    """``5.12M rows/s``."""
+    """Return ``5.12M rows/s``."""
     return f"{count(value)} rows/s"
 
 
 def byte_rate(value: float) -> str:
-    """``512 MB/s``."""
+    """Return ``512 MB/s``."""
     return f"{size(value)}/s"
 
 
 def duration(seconds: float) -> str:
-    """``0.42 s``, ``8.1 s``, ``1m 23s``, ``1h 02m``, ``3d 04h``: two units at most."""
+    """Return ``0.42 s``, ``8.1 s``, ``1m 23s``, ``1h 02m``, ``3d 04h``: two units at most."""
     if not math.isfinite(seconds):
         return "?"
     seconds = max(seconds, 0.0)
@@ -92,7 +92,7 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """The same in whole seconds for a line that is redrawn: at most seven characters."""
+    """Return a duration in whole seconds for a line that is redrawn: at most seven characters."""
     whole = round(max(seconds, 0.0))
     if whole < 60:
         return f"{whole}s"
@@ -107,7 +107,7 @@ def clock(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """``42 %``; under one per cent ``0.4 %`` or ``<0.1 %``: small is not shown as nothing."""
+    """Return ``42 %``; under one per cent ``0.4 %`` or ``<0.1 %``: small is never shown as 0."""
     if 0 < share < 0.0005:
         return "<0.1 %"
     if 0 < share < 0.0095:
@@ -116,7 +116,7 @@ def percent(share: float) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of ``4GiB``, ``512m``, ``1.5 GB``, ``1000000``.
+    """Return the bytes of ``4GiB``, ``512m``, ``1.5 GB``, ``1000000``.
 
     ``KiB``, ``MiB``... and the bare letters ``k``, ``m``, ``g``, ``t`` are powers of two, as in
     limits of containers; ``kB``, ``MB``, ``GB`` are powers of ten.
@@ -139,7 +139,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_rows(text: str) -> int:
-    """Rows of ``1e8``, ``100_000_000``, ``1.5M``, ``2G``; always powers of ten."""
+    """Return the rows of ``1e8``, ``100_000_000``, ``1.5M``, ``2G``; always powers of ten."""
     found = _NUMBER.match(text.strip())
     if found:
         number, unit = found.groups()
@@ -157,7 +157,7 @@ def parse_rows(text: str) -> int:
 
 
 def printable(text: str) -> str:
-    """``text`` on one line without control characters: file names may hold escape sequences."""
+    """Return ``text`` on one line without control characters, which file names may hold."""
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
@@ -166,6 +166,6 @@ def _escaped(char: str) -> str:
 
 
 def failure(split: str, error: str) -> str:
-    """``error``, with the split in front unless it names it already, or a line of its file."""
+    """Return ``error`` with the split in front, unless it names that or a line of its file."""
     file = _RANGE.sub("", split)
     return error if error.startswith((split, f"{file} line ")) else f"{split}: {error}"

@@ -11,7 +11,7 @@ from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret
 
 FILE, STDIN = "file", "stdin"
-_KEYED = frozenset({FILE, "s3", "gs", "az"})  # "?" is a wildcard or a letter there
+_NO_QUERY = frozenset({FILE, "s3", "gs", "az"})  # "?" is a wildcard or a letter there
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
 # Everything up to the last "@" before the path: passwords may hold an unescaped "@" or ":".
@@ -43,7 +43,7 @@ class Uri:
 
 
 def scheme_of(text: str) -> str:
-    """``file`` for paths, ``stdin`` for ``-``, else the lower-case scheme."""
+    """Return ``file`` for paths, ``stdin`` for ``-``, else the lower-case scheme."""
     if text == "-":
         return STDIN
     if text.startswith("null:"):
@@ -90,7 +90,7 @@ def parse(text: str) -> Uri:
 
 
 def file_path(text: str) -> str:
-    """The path of ``file:///a%20b`` or of a plain path, which is taken letter by letter.
+    """Return the path of ``file:///a%20b`` or of a plain path, which is taken letter by letter.
 
     Raises:
         UsageError: a ``file://`` URI names another host.
@@ -108,12 +108,12 @@ def file_path(text: str) -> str:
 
 
 def mask(text: str) -> str:
-    """``text`` without its password and without parameters whose name says secret."""
+    """Return ``text`` without its password and without parameters whose name says secret."""
     match = _USERINFO.match(text)
     if match and ":" in match[2]:
         user = match[2].partition(":")[0]
         text = f"{match[1]}{user}:{MASK}@{text[match.end() :]}"
-    if scheme_of(text) in _KEYED:
+    if scheme_of(text) in _NO_QUERY:
         return text
     head, mark, query = text.partition("?")
     if not mark:
@@ -122,13 +122,13 @@ def mask(text: str) -> str:
 
 
 def secret_values(text: str) -> tuple[Secret, ...]:
-    """What :func:`mask` hides, decoded and as typed, for masking foreign text."""
+    """Return what :func:`mask` hides, decoded and as typed, for masking foreign text."""
     found: list[str] = []
     match = _USERINFO.match(text)
     if match and ":" in match[2]:
         password = match[2].partition(":")[2]
         found += [password, unquote(password)]
-    if scheme_of(text) not in _KEYED:
+    if scheme_of(text) not in _NO_QUERY:
         for item in text.partition("?")[2].split("&"):
             name, _, value = item.partition("=")
             if value and _SECRET_WORD.search(name):

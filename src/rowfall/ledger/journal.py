@@ -183,7 +183,7 @@ class Journal:
         # Who holds a file holds its ranges, and the other way round.
         wanted: dict[str, list[str]] = {}
         for split in splits:
-            for id_ in (split.id, *split.rivals):
+            for id_ in (split.id, *split.overlapping):
                 wanted.setdefault(self._id(id_), []).append(self._id(split.id))
         entries = self._entries(touching=wanted)
         mine = entries.pop(attempt, None)

@@ -108,7 +108,7 @@ def cut(facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]) -> 
         return _file_groups(facts.listing, options.files or 1, todo)
     groups: list[Group] = []
     # Rows are checked in another way for ranges of files than for files.
-    for some in facts.listing.apart(todo):
+    for some in facts.listing.whole_and_ranges(todo):
         weights = [weight(facts.listing, i, facts.schema.row_bytes) for i in some]
         if options.attempt_bytes:
             most = float(parse_size(options.attempt_bytes))

@@ -121,7 +121,7 @@ def _shares(facts: LoadFacts, transport: Transport, todo: Sequence[int]) -> list
         return [todo, *([] for _ in facts.writers[1:])]
     listing, row_bytes = facts.listing, facts.schema.row_bytes
     speeds = [float(writer.engine.cores) for writer in facts.writers]
-    files, ranges = listing.apart(todo)
+    files, ranges = listing.whole_and_ranges(todo)
     found = balance.assign((attempts.weight(listing, i, row_bytes) or None for i in files), speeds)
     weights = [attempts.weight(listing, i, row_bytes) for i in ranges]
     owners = balance.fill(weights, found.loads, speeds)

@@ -1,4 +1,4 @@
-"""What the data is: samples, types, strict reading, the lines of text, and rows that do not fit.
+"""Facts about the data: samples, types, strict reading, lines of text, rows that do not fit.
 
 sampling and inference decide columns and layout; strict_reading says how each column is read;
 bad_rows finds, explains and leaves out what a strict reader refuses. How rows travel and where they

@@ -1,4 +1,4 @@
-"""What a sample of the source shows: header, column names, and facts about each column's values.
+"""Samples a source: header, column names, and facts about each column's values.
 
 One query for the first lines, one DESCRIBE where the format names its columns, and one query
 with up to twenty aggregates per column (51 columns, 8,000 rows: 0.12 s). Where the types of the
@@ -123,15 +123,16 @@ VALID_LINES = 1_000
 VALUES = 400_000
 """Values in a sample: wide tables give fewer rows (51 columns of 20,000 took 0.4 s)."""
 KNOWN_VALUES = 100_000
-"""The same of JSON whose columns all have a type: 51 columns then take 0.2 instead of 0.36 s of CPU
-of every start, and JSON has no two ways to write NULL that only the data tell apart."""
+"""Values in a sample of JSON whose columns all have a type: 51 columns then take 0.2 instead of
+0.36 s of CPU of every start, and JSON has no two ways to write NULL that only the data tell apart.
+"""
 WIDTH_ROWS = 1_000
 """Rows of one object that tell how long its strings are, where nothing else is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSample:
-    """What a sample showed.
+    """A sample and what it showed.
 
     Attributes:
         encoding: with or without a header, as found.

@@ -1,4 +1,4 @@
-"""What the user asks of a new table: ``--schema``, ``--schema-file``, ``--type`` and the layout.
+"""Options that describe a new table: ``--schema``, ``--schema-file``, ``--type`` and the layout.
 
 The engine itself parses column lists and statements, so every type that it knows is understood.
 """
@@ -22,7 +22,7 @@ _NOT_COLUMNS = ("INDEX", "PROJECTION", "CONSTRAINT", "PRIMARY KEY")
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """What the user asks of a new table.
+    """The wanted columns and layout of a new table.
 
     Attributes:
         columns: (name, type) of all of them, () where they are to be inferred.

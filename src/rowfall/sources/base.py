@@ -1,4 +1,16 @@
-"""What every source can say; sources list and describe, they never run a statement."""
+"""The protocols of sources: they list what can be read and write FROM clauses, and run nothing.
+
+Every source is a :class:`Source`. What only some can do are protocols of their own, and callers ask
+with ``isinstance``:
+
+* :class:`Pullable`: a server may be able to read it, too; without it rows are read here;
+* :class:`Addressed`: plain HTTP reads its objects, so rowfall-decode can fetch them;
+* :class:`Ranged`: parts of its objects can be read, so large ones are loaded in ranges.
+
+A database source needs only :class:`Source`: its splits are ranges of a key, its FROM clause is
+``mysql(...)`` with a condition, ``changed`` finds nothing. A source that is read once (a queue)
+says ``replayable = False``, or makes its splits of offsets, which can be read again.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +26,7 @@ from rowfall.core.sqltext import SqlText
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What the engine that reads a relation can do; the defaults are the embedded engine's.
+    """Abilities of the engine that reads a relation; the defaults are the embedded engine's.
 
     Attributes:
         bz2: it unpacks bz2 itself.
@@ -46,12 +58,15 @@ class Probe:
 
 @runtime_checkable
 class Pullable(Protocol):
-    """A source that a server may be able to read itself; a copy with another ``reader`` is it."""
+    """A source that a server may be able to read itself.
+
+    A copy of the source with another ``reader`` writes FROM clauses for that server.
+    """
 
     reader: Reader
 
     def probe(self, split: Split) -> Probe:
-        """What the server has to find in this place.
+        """Return what a server has to find under the name of this object.
 
         Raises:
             SourceError: the object cannot be read from here.
@@ -76,7 +91,7 @@ class Addressed(Protocol):
     """A source whose objects can be read by plain HTTP."""
 
     def addresses(self, splits: Sequence[Split]) -> list[HttpAddress]:
-        """One for each.
+        """Return an address for each split.
 
         Raises:
             SourceError: the credentials cannot be renewed.
@@ -88,9 +103,9 @@ class Ranged(Protocol):
     """A source whose objects can be read in parts."""
 
     def part(self, split: Split, start: int, length: int) -> bytes:
-        """Bytes of an object from ``start`` on, fewer where it ends.
+        """Return ``length`` bytes of an object from ``start`` on, fewer where it ends.
 
-        None at all where only all of it can be had: of a server without ranges.
+        Returns b"" where only the whole object can be had: from a server without ranges.
 
         Raises:
             SourceError: it cannot be read.
@@ -98,7 +113,7 @@ class Ranged(Protocol):
 
 
 class Source(Protocol):
-    """One place to read rows from. At most five methods; differences are data.
+    """Where rows come from: five methods; differences between sources are data.
 
     Attributes:
         text: what the user typed, without secrets.
@@ -117,7 +132,7 @@ class Source(Protocol):
     made: Schema | None
 
     def listing(self) -> Listing:
-        """All splits, largest first is not required.
+        """Return all splits, in any order.
 
         Raises:
             SourceError: nothing matches, no such bucket, access denied, endpoint unreachable;
@@ -125,14 +140,14 @@ class Source(Protocol):
         """
 
     def encoding(self, listing: Listing) -> Encoding | None:
-        """Format and compression by extension or override; None for generators.
+        """Return format and compression by extension or option; None for generators.
 
         Raises:
             UsageError: formats are mixed (lists the odd ones) or cannot be told.
         """
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
-        """At most ``most`` splits to infer the schema from: spread over the listing, none empty.
+        """Return at most ``most`` splits for the schema: from all over the listing, none empty.
 
         stdin answers with a split that reads a copy of its first bytes, so nothing is consumed.
         """
@@ -140,13 +155,14 @@ class Source(Protocol):
     def relation(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
-        """The FROM part that reads exactly these splits as ``structure`` (see sql.structure).
+        """Return the FROM part that reads exactly these splits as ``structure``.
 
-        An empty structure lets the engine tell (``DESCRIBE``).
+        See :func:`rowfall.core.sql.structure`. With an empty structure the engine finds the
+        columns itself (``DESCRIBE``).
         """
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        """Splits whose object is not what was listed, or was not read to its end.
+        """Return splits whose object is not what was listed, or was not read to its end.
 
         Each comes with a predicate that can follow ``<uri>: `` (``the object is gone``, ``its lz4
         stream ends in the middle``). Asked after the rows are staged and before they are published.

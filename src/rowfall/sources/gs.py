@@ -104,7 +104,7 @@ class GoogleAccount:
 
     @property
     def s3(self) -> Access:
-        """The same service by the S3 protocol."""
+        """Access to the service by the S3 protocol."""
         return Access(self.endpoint, "auto", anonymous=self.hmac is None, fixed=self.hmac)
 
 

@@ -31,7 +31,7 @@ _SAFE = "%/:?#[]@!$&'()+;=~"
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What a server says of a file: bytes, what changes with it, and where redirects led."""
+    """Facts about a file: its bytes, what changes with it, and where redirects led."""
 
     size: int | None
     version: str
