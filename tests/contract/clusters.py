@@ -6,7 +6,6 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from lab.clickhouse import Account, ClickHouse
@@ -15,7 +14,7 @@ from rowfall.cluster.topology import Cluster, discover
 from rowfall.core.masked import Secret
 from rowfall.core.model import Ask, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.ask import ask, read_rows
+from rowfall.engines.base import read_rows
 from rowfall.engines.server import Server
 
 _numbers = itertools.count()
@@ -32,7 +31,7 @@ class Login:
         port = node.http if isinstance(node, Node) else node.http_port
         who = account or Account(node.user, node.password)
         self.server = Server("127.0.0.1", port, user=who.user, password=Secret(who.password))
-        self.asks: Ask = partial(ask, self.server)
+        self.asks: Ask = self.server.ask
 
     def cluster(self, name: str = "lab") -> Cluster:
         return discover(self.asks, name)

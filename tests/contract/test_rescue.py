@@ -19,7 +19,7 @@ from rowfall.core.errors import LedgerError
 from rowfall.core.events import silent
 from rowfall.core.listing import Split
 from rowfall.core.model import Pair
-from rowfall.engines.ask import ask, table_uuid
+from rowfall.engines.base import table_uuid
 from rowfall.engines.server import Server
 from rowfall.ledger import Ledger, leases
 from rowfall.ledger.journal import Journal
@@ -73,7 +73,7 @@ class Scene:
         number = ord(load_id)
         split = Split(f"{number:032x}", f"/data/{load_id}.csv", "1-1", 10)
         assert self.journal(load_id).lease(f"{load_id}_1", [split]).whole
-        found = facts(lambda sql: ask(self.server, sql), self.database, "t")
+        found = facts(lambda sql: self.server.ask(sql), self.database, "t")
         assert found is not None
         for statement in clone(found, f"_rowfall_{load_id}_1"):
             run(self.server, *statement.parts)

@@ -15,7 +15,6 @@ from contract.engines import run, text
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Ask, Pair
 from rowfall.core.sql_tokens import closing, identifier, items, tokens
-from rowfall.engines.ask import ask
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.ledger import Ledger
@@ -58,7 +57,7 @@ def new_database(engine: Engine) -> str:
 
 def asking(engine: Engine) -> Ask:
     def own(text: str) -> list[list[Any]]:
-        return ask(engine, text)
+        return engine.ask(text)
 
     return own
 
@@ -348,9 +347,9 @@ def test_outdated_parts_of_a_replica(keeper: Server, ledger: Ledger, then: str) 
     if then == "merged":
         run(keeper, f"OPTIMIZE TABLE {database}.t FINAL")
     else:
-        ((name,),) = ask(keeper, f"SELECT min(name) {parts} AND active")
+        ((name,),) = keeper.ask(f"SELECT min(name) {parts} AND active")
         run(keeper, f"ALTER TABLE {database}.t DROP PART '{name}'")
-    listed = ask(keeper, f"SELECT countIf(NOT active) {parts}")
+    listed = keeper.ask(f"SELECT countIf(NOT active) {parts}")
     assert listed == [[4 if then == "merged" else 1]], "what this test is about is not there"
     settled = publisher.settle("a", moves)
     assert {move.state for move in settled} == {"attached" if then == "merged" else "pending"}

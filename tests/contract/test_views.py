@@ -16,7 +16,6 @@ from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Ask, Pair
 from rowfall.core.sql import qualified
-from rowfall.engines.ask import ask
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.targets.staging import clone, discard, facts
@@ -221,7 +220,7 @@ CASES = {
 
 def asking(engine: Engine) -> Ask:
     def own(text: str) -> list[list[Any]]:
-        return ask(engine, text)
+        return engine.ask(text)
 
     return own
 
@@ -339,7 +338,7 @@ def test_the_old_analyzer(server: Server, name: str) -> None:
 def without_analyzer(engine: Engine) -> Ask:
     def own(text: str) -> list[list[Any]]:
         off = "" if "SETTINGS allow_experimental_analyzer" in text else OFF
-        return ask(engine, text + off)
+        return engine.ask(text + off)
 
     return own
 
@@ -369,7 +368,7 @@ def test_no_views_cost_one_query(engine: Engine, database: str) -> None:
 
     def counting(text: str) -> list[list[Any]]:
         asked.append(text)
-        return ask(engine, text)
+        return engine.ask(text)
 
     views = discover(counting, database, "t")
     assert not views

@@ -12,7 +12,7 @@ from rowfall.core.errors import LedgerError
 from rowfall.core.events import silent
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Pair, Schema, Statement
-from rowfall.engines.ask import ask, table_uuid
+from rowfall.engines.base import table_uuid
 from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger, target_key
 from rowfall.publish.publisher import Publisher
@@ -47,7 +47,7 @@ def stage(
     """An attempt with 4 partitions of 2 parts each, 100 rows a part, recorded as started."""
     staging = target.staging_name(attempt, 0, None)
     ledger.attempt_started(attempt, "load", staging, INTO, [SPLIT])
-    facts = twin.facts(lambda text: ask(engine, text), "default", "t")
+    facts = twin.facts(lambda text: engine.ask(text), "default", "t")
     assert facts is not None
     for statement in twin.clone(facts, staging):
         engine.run(Statement(statement))

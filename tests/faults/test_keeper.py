@@ -19,7 +19,6 @@ from faults.kills import rounds
 from lab.cluster import Cluster, Node
 from rowfall.core.errors import RowfallError
 from rowfall.core.model import Pair, Statement
-from rowfall.engines.ask import ask
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Move
 from rowfall.publish.publisher import Publisher
@@ -48,7 +47,7 @@ class Target:
             )
 
     def stage(self) -> Sequence[Move]:
-        found = facts(lambda text: ask(self.engine, text), self.database, "t")
+        found = facts(lambda text: self.engine.ask(text), self.database, "t")
         assert found is not None
         for statement in clone(found, "_rowfall_a"):
             self.engine.run(Statement(statement))

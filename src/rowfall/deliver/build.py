@@ -18,7 +18,6 @@ from rowfall.core.model import Outcome, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.deliver.decode import Decode
 from rowfall.deliver.delivery import Order
-from rowfall.engines.ask import ask
 from rowfall.engines.base import Tick
 from rowfall.plan import decoder
 
@@ -66,8 +65,7 @@ class Build(Decode):
 
     def _detached(self, staging: str, lane: int) -> Path:
         """Where the engine looks for parts that are to be attached."""
-        ((path,),) = ask(
-            self._engine,
+        ((path,),) = self._engine.ask(
             "SELECT data_paths[1] FROM system.tables WHERE "
             f"database = {quote(self._given.target.database)} AND name = {quote(staging)}",
             lane=lane,

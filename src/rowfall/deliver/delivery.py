@@ -15,7 +15,6 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.watch import WATCH_LANE, stored_bytes
-from rowfall.engines.ask import ask
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.plan import statements
 from rowfall.plan.facts import LoadFacts
@@ -161,6 +160,6 @@ class _Reading:
             with suppress(RowfallError):
                 self._stored |= {
                     query.split(" */")[0]: int(size)
-                    for query, size in ask(self._reader, stored_bytes(self._mark), lane=WATCH_LANE)
+                    for query, size in self._reader.ask(stored_bytes(self._mark), lane=WATCH_LANE)
                 }
         return sum(self._stored.values())

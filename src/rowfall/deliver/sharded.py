@@ -11,7 +11,6 @@ from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import Outcome, Setting
 from rowfall.core.parallel import on_all
 from rowfall.deliver.delivery import Delivery, Order
-from rowfall.engines.ask import ask
 from rowfall.engines.base import Tick
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.plan.session import Writer
@@ -101,7 +100,7 @@ class Scattered:
         """A node that does not answer, or has been started since; "" if there is none."""
         for writer in self._writers:
             try:
-                ((up,),) = ask(writer.engine, "SELECT uptime()", lane=_ASK_LANE)
+                ((up,),) = writer.engine.ask("SELECT uptime()", lane=_ASK_LANE)
             except RowfallError:
                 return writer.node
             if up <= seconds + _UPTIME_SECONDS:

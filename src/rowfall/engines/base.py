@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any, Literal, Protocol
 
 from rowfall.core.errors import EngineError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement
-from rowfall.core.sqltext import SqlText
+from rowfall.core.sqltext import SqlText, quote
 
 Tick = Callable[[Mapping[str, int]], None]
 """Called a few times a second with ``read_rows``, ``read_bytes`` and ``written_rows`` so far, and
@@ -32,6 +33,8 @@ Settings = Mapping[str, str | int | float]
 Body = Iterable[bytes] | IO[bytes]
 """Bytes of an insert: an open binary file, or any iterable of chunks (64 KiB and more is best)."""
 
+# In the path of a table's parts.
+_FOLDER = re.compile("/([0-9a-f-]{36})/$")
 # The format in which engines answer small questions.
 ROWS_FORMAT = "JSONCompactEachRow"
 
@@ -181,3 +184,20 @@ def ask(
         SqlText.of(sql), {**known, "output_format_json_quote_64bit_integers": 0}, format=ROWS_FORMAT
     )
     return read_rows(engine.run(statement, lane=lane).data)
+
+
+def table_uuid(engine: Engine, database: str, table: str) -> str:
+    """Return the uuid of a table, "" when it does not exist.
+
+    The embedded engine's default database shows no uuids; there the table's folder is named by it.
+    """
+    rows = engine.ask(
+        "SELECT toString(uuid), arrayElement(data_paths, 1) "
+        f"FROM system.tables WHERE database = {quote(database)} AND name = {quote(table)}",
+    )
+    if not rows:
+        return ""
+    uuid, path = map(str, rows[0])
+    # Matched here: the engine needs 15 ms for its first regular expression of this kind.
+    folder = _FOLDER.search(path)
+    return folder[1] if folder and not uuid.strip("0-") else uuid

@@ -18,7 +18,7 @@ from rowfall.core.events import Note
 from rowfall.core.listing import Listing
 from rowfall.core.model import PUSH, Encoding, Kind, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines.ask import ask, asker, table_uuid
+from rowfall.engines.base import table_uuid
 from rowfall.engines.codes import DATA_CODES
 from rowfall.engines.machine import usable_cores
 from rowfall.ledger.journal import Journal
@@ -259,8 +259,7 @@ def _ask_table(session: Session, name: str) -> ExistingTable | None:
         return None
     database = session.first_target.database
     at = sql.table_is(database, name)
-    rows = ask(
-        session.engine,
+    rows = session.engine.ask(
         "SELECT create_table_query, engine_full, sorting_key, "
         "(SELECT groupArray((name, type, default_kind)) FROM (SELECT name, type, default_kind "
         f"FROM system.columns WHERE {at} ORDER BY position)) "
@@ -286,7 +285,7 @@ def _ask_views(session: Session, schema: Schema) -> tuple[str, ...]:
     if not session.target.table or not schema.exists or session.options.direct:
         return ()
     target = session.first_target
-    return views.discover(asker(session.engine), target.database, target.table).names
+    return views.discover(session.engine.ask, target.database, target.table).names
 
 
 def _ddl(session: Session, schema: Schema) -> str:
@@ -322,8 +321,8 @@ def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | No
         f"defaultValueOfTypeName({quote(c.type)}) AS {sql.name(c.name)}" for c in schema.columns
     )
     try:
-        ((kind,),) = ask(
-            session.engine, f"SELECT toTypeName({key.expression}) FROM (SELECT {values})"
+        ((kind,),) = session.engine.ask(
+            f"SELECT toTypeName({key.expression}) FROM (SELECT {values})"
         )
     except RowfallError as error:
         if schema.exists:
