@@ -66,14 +66,15 @@ class LenientReader:
     @property
     def settings(self) -> dict[str, str | int | float]:
         """Return the settings for every query of this module: lenient, in file order."""
-        chosen = {s.name: s.value for s in reader_settings(self.encoding, self.schema.columns)}
+        settings = {s.name: s.value for s in reader_settings(self.encoding, self.schema.columns)}
         kind = "csv" if self.encoding.is_csv else "tsv"
         if self.encoding.kind is Kind.TEXT:
-            chosen[f"input_format_{kind}_allow_variable_number_of_columns"] = 1
-            chosen[f"input_format_{kind}_skip_first_lines"] = int(self.encoding.has_header)
+            settings[f"input_format_{kind}_allow_variable_number_of_columns"] = 1
+            settings[f"input_format_{kind}_skip_first_lines"] = int(self.encoding.has_header)
         # Records are counted as they are read: nothing may filter them before.
         return {
-            **chosen, "max_threads": 1, "max_insert_threads": 1, "input_format_parallel_parsing": 0,
+            **settings, "max_threads": 1, "max_insert_threads": 1,
+            "input_format_parallel_parsing": 0,
             "input_format_skip_unknown_fields": 1, "input_format_parquet_filter_push_down": 0,
             "input_format_parquet_page_filter_push_down": 0, "optimize_move_to_prewhere": 0,
             "query_plan_filter_push_down": 0, "prefer_column_name_to_alias": 1,

@@ -204,13 +204,13 @@ def take_sample(
 
 def probe_settings(encoding: Encoding, *, strict: bool = False) -> dict[str, str | int | float]:
     """Return reader settings of a sample: as strict as a load, or reading all that can be read."""
-    chosen = {s.name: s.value for s in reader_settings(encoding)}
+    settings = {s.name: s.value for s in reader_settings(encoding)}
     if not strict and encoding.kind is Kind.TEXT:
         kind = "csv" if encoding.is_csv else "tsv"
-        chosen[f"input_format_{kind}_allow_variable_number_of_columns"] = 1
+        settings[f"input_format_{kind}_allow_variable_number_of_columns"] = 1
     # A parser per file that stops at the LIMIT, not one that reads ahead on all cores.
     return {
-        **chosen, "input_format_skip_unknown_fields": 1, "input_format_parallel_parsing": 0,
+        **settings, "input_format_skip_unknown_fields": 1, "input_format_parallel_parsing": 0,
         "max_block_size": ROWS // FILES, "max_threads": 4,
         "compile_expressions": 0, "compile_aggregate_expressions": 0,
     }  # fmt: skip
@@ -357,11 +357,11 @@ def _measure(
         for number, column in enumerate(columns)
         if asked is None or number in asked
     ]
-    chosen = {**probe_settings(encoding), "max_block_size": limit}
+    settings = {**probe_settings(encoding), "max_block_size": limit}
     if encoding.format == "Parquet":
-        chosen["input_format_parquet_max_block_size"] = limit  # more is decoded for nothing
+        settings["input_format_parquet_max_block_size"] = limit  # more is decoded for nothing
     relation = sample_relation(relate, splits, encoding, reads, limit)
-    (row,) = ask(SqlText.of(_aggregates(groups, columns, encoding), relation, ")"), chosen)
+    (row,) = ask(SqlText.of(_aggregates(groups, columns, encoding), relation, ")"), settings)
     given: list[dict[str, Any]] = [{"rows": int(row[0])} for _ in columns]
     if encoding.kind is Kind.TEXT:
         given = [{**facts, "declared": ""} for facts in given]

@@ -8,7 +8,7 @@ import hmac
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -19,7 +19,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.sources import from_clause
 from rowfall.sources.base import HttpAddress
-from rowfall.sources.object_stores import PATIENCE, Bucket, UrlStoreSource
+from rowfall.sources.object_stores import PATIENCE, SIGNED, Bucket, UrlStoreSource
 
 
 class Az(UrlStoreSource):
@@ -71,8 +71,6 @@ class Az(UrlStoreSource):
         return self._opened
 
 
-# As long as an address of S3 is good: an attempt is 20 s of work, one huge object may be hours.
-SIGNED = timedelta(days=1)
 # The first version of the service whose signatures have all the fields that are signed here.
 _VERSION = "2020-12-06"
 # The account of the emulator (Azurite), which is the same everywhere.

@@ -159,13 +159,8 @@ class Http(ObjectSource):
             raise _status_error(url, error) from None
 
     def _ask(self, url: str, method: str, headers: Mapping[str, str]) -> _Facts:
-        try:
-            with _answer(url, self._signature, method, headers) as answer:
-                return _read_facts(url, answer)
-        except HTTPError:
-            raise
-        except (URLError, OSError, http.client.HTTPException) as error:
-            raise _network_error(url, error) from error
+        with _network_errors(url), _answer(url, self._signature, method, headers) as answer:
+            return _read_facts(url, answer)
 
 
 class _NoRangesError(Exception):
@@ -190,23 +185,17 @@ def _pieces(url: str, signature: Secret | None) -> Iterator[bytes]:
     Raises:
         SourceError: the server refuses, or the connection breaks.
     """
-    try:
-        with _answer(url, signature, "GET", {}) as answer:
-            left = int(answer.headers.get("Content-Length") or -1)
-            while chunk := answer.read(pipes.CHUNK):
-                left -= len(chunk)
-                yield chunk
-        if left > 0:  # http.client takes a lost connection for the end when asked for pieces
-            raise SourceError(
-                f"cannot read {uri.mask(url)}: the connection broke {left:,} bytes before the end",
-                hint="Try again.",
-                transient=True,
-            )
-    except HTTPError as error:
-        error.close()
-        raise _status_error(url, error) from None
-    except (URLError, OSError, http.client.HTTPException) as error:
-        raise _network_error(url, error) from error
+    with _all_errors(url), _answer(url, signature, "GET", {}) as answer:
+        left = int(answer.headers.get("Content-Length") or -1)
+        while chunk := answer.read(pipes.CHUNK):
+            left -= len(chunk)
+            yield chunk
+    if left > 0:  # http.client takes a lost connection for the end when asked for pieces
+        raise SourceError(
+            f"cannot read {uri.mask(url)}: the connection broke {left:,} bytes before the end",
+            hint="Try again.",
+            transient=True,
+        )
 
 
 def _range(url: str, signature: Secret | None, start: int, length: int) -> bytes:
@@ -217,17 +206,11 @@ def _range(url: str, signature: Secret | None, start: int, length: int) -> bytes
         SourceError: as :func:`_pieces`.
     """
     span = f"bytes={start}-{start + length - 1}"
-    try:
-        with _answer(url, signature, "GET", {"Range": span}) as answer:
-            said = answer.headers.get("Content-Range") or ""
-            if answer.status != 206 or not said.startswith(f"bytes {start}-"):
-                raise _NoRangesError
-            return answer.read()
-    except HTTPError as error:
-        error.close()
-        raise _status_error(url, error) from None
-    except (URLError, OSError, http.client.HTTPException) as error:
-        raise _network_error(url, error) from error
+    with _all_errors(url), _answer(url, signature, "GET", {"Range": span}) as answer:
+        given = answer.headers.get("Content-Range") or ""
+        if answer.status != 206 or not given.startswith(f"bytes {start}-"):
+            raise _NoRangesError
+        return answer.read()
 
 
 def _read_facts(url: str, answer: http.client.HTTPResponse) -> _Facts:
@@ -270,6 +253,28 @@ def _without_user(text: str) -> str:
     scheme, rest = text.split("://", 1)
     end = min((at for mark in "/?#" if (at := rest.find(mark)) >= 0), default=len(rest))
     return f"{scheme}://{rest[rest.rfind('@', 0, end) + 1 :].partition('#')[0]}"
+
+
+@contextlib.contextmanager
+def _all_errors(url: str) -> Iterator[None]:
+    """Raise SourceError for what the server refuses and for a broken connection."""
+    try:
+        with _network_errors(url):
+            yield
+    except HTTPError as error:
+        error.close()
+        raise _status_error(url, error) from None
+
+
+@contextlib.contextmanager
+def _network_errors(url: str) -> Iterator[None]:
+    """Raise SourceError for a broken connection; answers of the server pass."""
+    try:
+        yield
+    except HTTPError:
+        raise
+    except (URLError, OSError, http.client.HTTPException) as error:
+        raise _network_error(url, error) from error
 
 
 def _status_error(url: str, error: HTTPError) -> SourceError:

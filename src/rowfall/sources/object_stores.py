@@ -44,6 +44,11 @@ PATIENCE: dict[str, Any] = {
 """Options of every store: one that is away is an error after some 10 s, not after minutes."""
 
 
+# An attempt is 20 s of work, but one object of 5 TB at 100 MB/s is 14 hours. S3 allows a week.
+SIGNED = timedelta(days=1)
+"""How long a signed address is good."""
+
+
 class StoredObject(NamedTuple):
     """One object of a listing; ``version`` is the ETag, else ``size-mtime``."""
 

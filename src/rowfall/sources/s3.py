@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any, ClassVar, cast
 
 from rowfall.core import uri
@@ -20,7 +19,14 @@ from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause
 from rowfall.sources.base import HttpAddress, Probe
 from rowfall.sources.from_clause import TableFunction
-from rowfall.sources.object_stores import PATIENCE, Bucket, StoredObject, StoreSource, version_of
+from rowfall.sources.object_stores import (
+    PATIENCE,
+    SIGNED,
+    Bucket,
+    StoredObject,
+    StoreSource,
+    version_of,
+)  # fmt: skip
 
 _GLOB = frozenset("*?{}")  # no way to quote them for the engine
 _IN_BRACES = frozenset(",^")  # letters outside braces only; 24.10 takes ^ for a regular expression
@@ -110,8 +116,6 @@ def _paths(keys: Sequence[str]) -> Iterator[tuple[str, str | None, int]]:
             yield uri.encode(key), None, 1
 
 
-# An attempt is 20 s of work, but one object of 5 TB at 100 MB/s is 14 hours. S3 allows a week.
-SIGNED = timedelta(days=1)
 _REGION = re.compile(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
 
 
