@@ -27,10 +27,12 @@ from rowfall.core.formats import find
 from rowfall.core.model import Encoding, Kind, Outcome, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.deliver.push import Pusher, streams
+from rowfall.deliver import streams
+from rowfall.deliver.push import Pusher
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
-from rowfall.plan import bodies
+from rowfall.plan import transport
+from rowfall.plan.statements import FLOAT_PROBE, for_server
 from rowfall.schema.records import Read
 from rowfall.schema.strict_reading import TextTraits, reader_settings, strict_column
 from rowfall.sources import open_source
@@ -126,6 +128,14 @@ def settings_of(engine: Embedded | Server, encoding: Encoding, schema: Schema) -
     return {name: value for name, value in wanted.items() if name in engine.facts.settings}
 
 
+def as_read(server: Server, encoding: Encoding | None, schema: Schema) -> Schema:
+    """The schema as the planner gives it to a load into this server."""
+    if encoding is None:
+        return schema
+    exact = text(server, FLOAT_PROBE, settings={"precise_float_parsing": 1}) == "1"
+    return for_server(schema, encoding, exact=exact)
+
+
 class Push:
     """One load by a Pusher."""
 
@@ -150,7 +160,7 @@ class Push:
             list(listing.splits("")),
             source,
             encoding,
-            schema,
+            as_read(self.server, encoding, schema),
             SqlText.of(self.table),
             {**given, **settings},
             self.attempt,
@@ -175,7 +185,7 @@ def checksum(schema: Schema, relation: str) -> str:
 def embedded_checksum(reader: Embedded, source: Source, encoding: Encoding, schema: Schema) -> str:
     """What the same load gives without a server."""
     splits = list(source.listing().splits(""))
-    select = bodies.local_select(source, splits, encoding, schema).reveal()
+    select = streams.local_select(source, splits, encoding, schema).reveal()
     sql = checksum(schema, f"({select})")
     return text(reader, sql, settings=settings_of(reader, encoding, schema))
 
@@ -203,7 +213,7 @@ def test_text_arrives_as_it_does_embedded(
     format: str,
     compression: str,
 ) -> None:
-    monkeypatch.setattr(bodies, "SMALL_FILE", 0)  # the files are
+    monkeypatch.setattr(transport, "SMALL_FILE", 0)  # the files are
     load(push, reader, tmp_path, format, compression)
 
 
@@ -217,7 +227,7 @@ def test_typed_files_arrive_as_they_do_embedded(
     format: str,
     way: str,
 ) -> None:
-    monkeypatch.setattr(bodies, "SMALL_FILE", 0 if way == "raw" else 1 << 30)
+    monkeypatch.setattr(transport, "SMALL_FILE", 0 if way == "raw" else 1 << 30)
     push = Push(server, reader, packed=way == "packed blocks")
     load(push, reader, tmp_path, format, "none")
 
@@ -254,7 +264,8 @@ server = Server("127.0.0.1", int(port), user=user, password=Secret(password))
 schema, encoding = schema_of(format, QUOTED), encoding_of(format)
 source = open_source([path], Options(format=format))
 out = Pusher(server, streams=int(streams), reader=None).insert(
-    list(source.listing().splits("")), source, encoding, schema, SqlText.of(table),
+    list(source.listing().splits("")), source, encoding, as_read(server, encoding, schema),
+    SqlText.of(table),
     settings_of(server, encoding, schema), "big-" + table,
 )
 high = re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]
@@ -295,12 +306,12 @@ def test_an_empty_line_within_a_file_stays_an_error(
     push: Push, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the end of a file it is none: a piece must not end with it unseen."""
-    monkeypatch.setattr(bodies, "LEAST_PIECE", 20)
+    monkeypatch.setattr(streams, "LEAST_PIECE", 20)
     path = tmp_path / "a.csv"
     path.write_text("1,x\n" * 10 + "\n" + "2,y\n" * 10)
     one = opened(path, "CSV", {"a": "Int64", "b": "String"})
-    size = bodies.piece_size(list(one[0].listing().splits("")), 2)
-    pieces = list(bodies.pieces(reading(path), 81, one[1], {}, size))
+    size = streams.piece_size(list(one[0].listing().splits("")), 2)
+    pieces = list(streams.pieces(reading(path), 81, one[1], {}, size))
     assert [piece.stop for piece in pieces] == [41, 81]  # the first one ends with the empty line
     with pytest.raises(RowfallError):
         push(*one)
@@ -325,7 +336,7 @@ def opened(
 def test_a_bad_value_names_its_column_and_ends_all_streams(
     server: Server, reader: Embedded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    monkeypatch.setattr(bodies, "SMALL_FILE", 0 if way == "raw" else 1 << 40)
+    monkeypatch.setattr(transport, "SMALL_FILE", 0 if way == "raw" else 1 << 40)
     push = Push(server, reader, packed=way == "packed blocks")
     types = {"a": "UInt16", "b": "String"}
     good, bad = b"7,text\n" * 1_000_000, b"70000,text\n"
@@ -349,7 +360,7 @@ def still_running_here(reader: Embedded, attempt: str) -> int:
 def test_a_column_that_a_header_lacks_is_an_error(
     push: Push, reader: Embedded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str
 ) -> None:
-    monkeypatch.setattr(bodies, "SMALL_FILE", 0)
+    monkeypatch.setattr(transport, "SMALL_FILE", 0)
     types = {"a": "Int64", "b": "Nullable(String)", "c": "Nullable(Float64)"}
     for number, names in enumerate(("a, b, c", "c, b, a", "a, b")):
         columns = "1 AS a, 'x' AS b, 2.5 AS c"
@@ -456,7 +467,7 @@ def test_generated_rows_go_as_blocks(push: Push, reader: Embedded) -> None:
         reader,
         checksum(
             source.made,
-            "(" + bodies.local_select(source, list(source.listing().splits("")), None,
+            "(" + streams.local_select(source, list(source.listing().splits("")), None,
                                       source.made).reveal() + ")",
         ),
         settings={"prefer_column_name_to_alias": 1},
@@ -539,7 +550,7 @@ def test_kill_ends_every_stream(
     monkeypatch: pytest.MonkeyPatch,
     way: str,
 ) -> None:
-    monkeypatch.setattr(bodies, "SMALL_FILE", 0 if way == "raw" else 1 << 40)
+    monkeypatch.setattr(transport, "SMALL_FILE", 0 if way == "raw" else 1 << 40)
     one = plenty(tmp_path)
     with through(service, reader) as (push, proxy):
         push.pusher._reads_floats()  # a question of its own
@@ -568,7 +579,7 @@ def test_kill_ends_every_stream(
 def test_a_local_engine_that_dies_is_no_end_of_data(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bodies, "SMALL_FILE", 1 << 40)
+    monkeypatch.setattr(transport, "SMALL_FILE", 1 << 40)
     one = plenty(tmp_path, rows=1_000_000)
     own = Embedded(None, memory=1 << 30)
     try:

@@ -31,8 +31,8 @@ from lab.seaweed import Seaweed
 from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
+from rowfall.deliver.ranges import LEAST
 from rowfall.plan import decoder
-from rowfall.plan.ranges import LEAST
 from rowfall.sources import az, open_source
 from rowfall.sources.base import Addressed
 

@@ -26,8 +26,8 @@ from lab.faulty import Fault, Faulty, Request, first, internal_error, slow_down
 from lab.http import SilentServer, Web
 from lab.seaweed import Seaweed
 from rowfall.deliver.decode import PIPES
+from rowfall.deliver.ranges import LEAST
 from rowfall.plan import decoder
-from rowfall.plan.ranges import LEAST
 
 CHECK = "SELECT count(), sum(cityHash64(*)), uniqExact(id) FROM t"
 

@@ -12,8 +12,8 @@ from e2e.lake import RIGHTS, SYSTEM, Lake
 from lab.clickhouse import ClickHouse
 from lab.seaweed import Seaweed
 from rowfall import __version__
+from rowfall.deliver.ranges import LEAST
 from rowfall.plan import decoder
-from rowfall.plan.ranges import LEAST
 
 ROWS = 40_000
 EXACT = [ROWS, ROWS * (ROWS + 1) // 2, ROWS]

@@ -18,10 +18,10 @@ from rowfall.core.model import Outcome, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.decode import DeclinedError, Given
 from rowfall.deliver.delivery import Order
+from rowfall.deliver.ranges import Ranges, length
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.engines.codes import DATA_CODES
 from rowfall.plan import balance, decoder
-from rowfall.plan.ranges import Ranges, length
 from rowfall.plan.statements import block_structure, select_blocks
 
 # The program gives up a store that is silent for shorter than this, and says why; 10 s, the

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Plan
 from rowfall.core.options import DISTRIBUTED, FILTER
-from rowfall.deliver.build import Build
-from rowfall.deliver.decode import Decode, DecodePush, Given
-from rowfall.deliver.delivery import Delivery, Pull, Push
+from rowfall.deliver.decode import Build, Decode, DecodePush, Given
+from rowfall.deliver.delivery import Delivery, Pull
 from rowfall.deliver.inside import DecodeInside
 from rowfall.deliver.sharded import Filtered, Scattered, sending
 from rowfall.plan.facts import LoadFacts
@@ -31,7 +30,7 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
     source, packed = facts.source_for(transport), transport.compression.value == LZ4
     fallback: Delivery = Pull(writer.engine, source, writer.target, encoding)
     if transport.fallback.value == PUSH:
-        from rowfall.deliver.push import Pusher
+        from rowfall.deliver.push import Push, Pusher  # ssl and lzma take 10 ms
 
         pusher = Pusher(
             writer.engine, streams=transport.streams, reader=lambda: session.reader,

@@ -22,7 +22,7 @@ from rowfall.engines.base import table_uuid
 from rowfall.engines.codes import DATA_CODES
 from rowfall.engines.machine import usable_cores
 from rowfall.ledger.journal import Journal
-from rowfall.plan import attempts, decoder, pieces, transport
+from rowfall.plan import attempts, cutting, decoder, transport
 from rowfall.plan.facts import (
     ExistingTable,
     LoadFacts,
@@ -85,8 +85,8 @@ def survey(session: Session, known: Collection[str] | None = None, table: str = 
     delivery, parser = transport.choose_reading(facts, options)
     if delivery.value == PUSH:
         facts = _ask_links(session, facts)
-    cutting = pieces.cut(session, facts, parser, known)
-    facts = replace(facts, listing=cutting.listing, ranges=cutting.notes)
+    cut = cutting.cut(session, facts, parser, known)
+    facts = replace(facts, listing=cut.listing, ranges=cut.notes)
     return replace(facts, landed=_landed(session, facts, known))
 
 

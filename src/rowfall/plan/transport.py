@@ -35,6 +35,7 @@ from rowfall.plan import attempts, decoder
 from rowfall.plan.decoder import NESTED, PROGRAM
 from rowfall.plan.facts import ExistingTable, LoadFacts, Reach, ShardingFacts
 from rowfall.plan.statements import insert_raw
+from rowfall.schema import strict_reading
 from rowfall.schema.type_names import parse_type
 from rowfall.sources.base import Addressed
 from rowfall.targets.base import Publish
@@ -621,3 +622,46 @@ def _no_distributed(sharding: ShardingFacts) -> str | None:
         "the cluster lets Distributed tables write to each replica (internal_replication = 0), and "
         "the tables replicate by themselves, too"
     )
+
+
+# --- ranges of large files -----------------------------------------------------------------------
+
+
+def ranges_refused(facts: LoadFacts, options: Options, parser: Choice) -> str | None:
+    """Return why no file can be cut; None where it depends on the file."""
+    encoding, views = facts.encoding, facts.table.views
+    if facts.sharding is not None:
+        return "every file holds rows of all shards, by the sharding key"
+    if encoding is None or facts.placement == "embedded" or options.method != "local":
+        return "there are no files"
+    if options.force:
+        return "--force loads files as they are"
+    if options.max_errors or options.max_error_ratio:
+        return "bad rows are counted and shown by the lines of whole files"
+    if options.direct:
+        return "--direct has no staging in which the rows of a range are counted"
+    if views:
+        return f"the table feeds materialized views ({', '.join(views)})"
+    if encoding.format == "Parquet":
+        return None
+    if facts.rows_refused:
+        return (
+            f"what rowfall-decode declines of a range is sent from here, and {facts.rows_refused}"
+        )
+    return _not_cut(encoding, facts.schema, parser)
+
+
+def _not_cut(encoding: Encoding, schema: Schema, parser: Choice) -> str | None:
+    """Return why no text file can be cut."""
+    if encoding.kind in (Kind.TEXT, Kind.JSON) and encoding.compression != "none":
+        return (
+            f"{encoding.compression} can be unpacked from its beginning only; several smaller "
+            "files, or plain ones, can be loaded by several shards"
+        )
+    if encoding.kind not in (Kind.TEXT, Kind.JSON):
+        return f"{encoding.format} is read from its beginning to its end"
+    if parser.value == ENGINE:
+        return f"only rowfall-decode reads ranges of text, and {parser.reason}"
+    if encoding.is_csv and strict_reading.holds_line_breaks(schema.columns):
+        return "its fields hold line breaks, so no place shows that a record ends there"
+    return None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rowfall.core.listing import Part, Split
 from rowfall.core.model import Column
-from rowfall.plan.row_groups import Footer, RowGroup, footer, parts
+from rowfall.plan.cutting import Footer, RowGroup, read_footer, row_ranges
 
 MB = 1 << 20
 FILE = Split("", "/data/a.parquet", "1-1", 100 * MB)
@@ -27,11 +27,11 @@ def footer_of(
         [rows, 10 * MB, [[told[0], True, nulls, None if low is None else str(low), str(high)]]]
         for low, high in bounds
     ]
-    return footer([[told], groups], [column])
+    return read_footer([[told], groups], [column])
 
 
 def cut(known: Footer, step: int = 8 * MB) -> list[tuple[int | None, int | None, str, str]]:
-    found = parts(FILE, known, step)
+    found = row_ranges(FILE, known, step)
     assert isinstance(found, list), found
     told = [s.part or Part(0) for s in found]
     assert {p.size for p in told} == {FILE.size}
@@ -41,7 +41,7 @@ def cut(known: Footer, step: int = 8 * MB) -> list[tuple[int | None, int | None,
 def test_a_sorted_file_is_cut_between_its_row_groups() -> None:
     known = footer_of((0, 9), (10, 19), (20, 29))
     assert cut(known) == [(0, 10, "", "10"), (10, 20, "10", "20"), (20, 30, "20", "")]
-    assert [s.rows for s in parts(FILE, known, 8 * MB) if isinstance(s, Split)] == [10, 10, 10]
+    assert [s.rows for s in row_ranges(FILE, known, 8 * MB) if isinstance(s, Split)] == [10, 10, 10]
 
 
 def test_small_row_groups_are_loaded_together() -> None:
@@ -58,11 +58,11 @@ def test_small_row_groups_are_loaded_together() -> None:
     ((0, 9), (-20, -10)),
 ])  # fmt: skip
 def test_what_no_column_keeps_apart_stays_whole(bounds: tuple[tuple[object, object], ...]) -> None:
-    assert "no column keeps" in str(parts(FILE, footer_of(*bounds), 8 * MB))
+    assert "no column keeps" in str(row_ranges(FILE, footer_of(*bounds), 8 * MB))
 
 
 def test_one_row_group_is_not_cut() -> None:
-    assert "one row group" in str(parts(FILE, footer_of((0, 9)), 8 * MB))
+    assert "one row group" in str(row_ranges(FILE, footer_of((0, 9)), 8 * MB))
 
 
 def test_nulls_have_no_place() -> None:
@@ -70,7 +70,9 @@ def test_nulls_have_no_place() -> None:
     rows = ((0, 9), (10, 19))
     assert len(cut(footer_of(*rows, told=nullable, nulls=0))) == 2
     for nulls in (None, 1):
-        assert isinstance(parts(FILE, footer_of(*rows, told=nullable, nulls=nulls), 8 * MB), str)
+        assert isinstance(
+            row_ranges(FILE, footer_of(*rows, told=nullable, nulls=nulls), 8 * MB), str
+        )
 
 
 def test_unsigned_numbers_from_2_63_on_are_not_trusted() -> None:
@@ -78,7 +80,7 @@ def test_unsigned_numbers_from_2_63_on_are_not_trusted() -> None:
     column = Column("id", "UInt64", read_type="UInt64")
     assert len(cut(footer_of((0, 9), (10, 19), told=unsigned, column=column))) == 2
     low = footer_of((-9, -5), (-4, -1), told=unsigned, column=column)
-    assert isinstance(parts(FILE, low, 8 * MB), str)
+    assert isinstance(row_ranges(FILE, low, 8 * MB), str)
 
 
 @pytest.mark.parametrize(("read", "low", "text"), [
@@ -92,7 +94,7 @@ def test_unsigned_numbers_from_2_63_on_are_not_trusted() -> None:
 def test_times_are_cut_where_they_are_not_rounded(read: str, low: int, text: str) -> None:
     told: list[object] = ["t", "INT64", "Timestamp(isAdjustedToUTC=true, timeUnit=microseconds)", 0]
     known = footer_of((0, 9), (low, low + 1), told=told, column=Column("t", read, read_type=read))
-    found = parts(FILE, known, 8 * MB)
+    found = row_ranges(FILE, known, 8 * MB)
     if text:
         assert [low for _, _, low, _ in cut(known)] == ["", text]
     else:
@@ -109,7 +111,7 @@ def test_ranges_hold_every_row_once(sizes: list[tuple[int, int]], step: int) -> 
         groups.append(RowGroup(rows, size, {"id": (at, at + rows - 1) if rows else None}))
         at += rows
     known = footer_of((0, 9))
-    found = parts(FILE, Footer(known.columns, tuple(groups)), step)
+    found = row_ranges(FILE, Footer(known.columns, tuple(groups)), step)
     if isinstance(found, str):
         return
     edges = [(s.start or 0, s.stop or 0) for s in found]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
-from rowfall.plan import text_cuts
+from rowfall.plan import cutting
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 TSV = Encoding("TSV", "none", Kind.TEXT)
@@ -24,7 +24,7 @@ nasty = st.text(st.sampled_from(list('a1",\n\r\\\t}{: ')), max_size=12)
 
 def cuts(data: bytes, encoding: Encoding, width: int = 3, head: bytes = b"") -> list[int]:
     split = Split("", "/data/a", "1-1", len(data))
-    found = text_cuts.parts(
+    found = cutting.text_ranges(
         split, encoding, head, width, 16, lambda _, at, length: data[at : at + length]
     )
     if isinstance(found, str):

@@ -14,8 +14,9 @@ from rowfall.core.formats import find
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Facts, Kind, Schema
 from rowfall.core.sqltext import SqlText
-from rowfall.plan import bodies, statements, transport
-from rowfall.plan.bodies import Piece
+from rowfall.deliver import streams
+from rowfall.deliver.streams import Piece
+from rowfall.plan import statements, transport
 from rowfall.schema import records
 from rowfall.schema.strict_reading import strict_column
 
@@ -120,7 +121,7 @@ def test_statements_name_columns_and_read_types() -> None:
 def test_the_local_engine_reads_as_the_server_would() -> None:
     facts = Facts("1", 8, 1 << 30, frozenset({"max_threads", "date_time_overflow_behavior", "x"}))
     given = {"max_threads": 64, "x": 1, "only_the_server": 1}
-    local = bodies.local_settings(given, CSV, SCHEMA.columns, facts, 2)
+    local = streams.local_settings(given, CSV, SCHEMA.columns, facts, 2)
     assert local == {"max_threads": 4, "date_time_overflow_behavior": "throw", "x": 1}
 
 
@@ -140,7 +141,7 @@ def test_the_local_engine_reads_as_the_server_would() -> None:
     ],
 )
 def test_a_header_is_looked_at(head: bytes, format: str, fits: bool) -> None:
-    assert bodies.header_fits(head, encoding(format), SCHEMA.columns) is fits
+    assert streams.header_fits(head, encoding(format), SCHEMA.columns) is fits
 
 
 # --- cutting -------------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ def cuts(text: bytes, how: Encoding, every: int) -> list[int]:
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes at which a few bytes are a big file."""
-    monkeypatch.setattr(bodies, "LEAST_PIECE", 1)
+    monkeypatch.setattr(streams, "LEAST_PIECE", 1)
 
 
 scans = st.integers(1, 40)
@@ -292,9 +293,9 @@ def test_line_breaks_within_json_strings_are_no_places() -> None:
 def test_pieces_are_the_file(text: bytes, format: str, scan: int, every: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records, "SCAN", scan)
-        patch.setattr(bodies, "LEAST_PIECE", 1)
+        patch.setattr(streams, "LEAST_PIECE", 1)
         found = list(
-            bodies.pieces(lambda at, n: text[at : at + n], len(text), encoding(format), {}, every)
+            streams.pieces(lambda at, n: text[at : at + n], len(text), encoding(format), {}, every)
         )
     assert b"".join(text[p.start : p.stop] for p in found) == text
     assert [p.last for p in found] == [False] * (len(found) - 1) + [True]
@@ -334,23 +335,23 @@ def test_a_quote_within_a_value_ends_the_search() -> None:
 )
 def test_other_quotes_are_not_guessed(settings: dict[str, int]) -> None:
     text = b"1,2\n" * 100
-    found = list(bodies.pieces(lambda at, n: text[at : at + n], 400, CSV, settings, 40))
+    found = list(streams.pieces(lambda at, n: text[at : at + n], 400, CSV, settings, 40))
     assert found == [Piece(0, 400)]
 
 
 def test_only_the_last_piece_may_end_with_an_empty_line() -> None:
     settings = {"input_format_csv_skip_trailing_empty_lines": 1, "other": 1}
-    assert bodies.piece_settings(settings, Piece(0, 9)) == settings
-    inner = bodies.piece_settings(settings, Piece(0, 9, last=False))
+    assert streams.piece_settings(settings, Piece(0, 9)) == settings
+    inner = streams.piece_settings(settings, Piece(0, 9, last=False))
     assert inner == {"input_format_csv_skip_trailing_empty_lines": 0, "other": 1}
 
 
 def test_files_are_cut_where_that_keeps_streams_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "LEAST_PIECE", 16 * MIB)
+    monkeypatch.setattr(streams, "LEAST_PIECE", 16 * MIB)
     big, small = split("/a", 1000 * MIB), split("/b", 50 * MIB)
-    assert bodies.piece_size([big], 1) == 0
-    assert bodies.piece_size([big], 4) == bodies.PIECE_BYTES
-    assert bodies.piece_size([big, small], 4) == bodies.PIECE_BYTES
-    assert bodies.piece_size([split("/a", 200 * MIB)], 4) == 50 * MIB
-    assert bodies.piece_size([small] * 20, 2) == 0
-    assert bodies.piece_size([split("/a", 20 * MIB)], 4) == 0
+    assert streams.piece_size([big], 1) == 0
+    assert streams.piece_size([big], 4) == streams.PIECE_BYTES
+    assert streams.piece_size([big, small], 4) == streams.PIECE_BYTES
+    assert streams.piece_size([split("/a", 200 * MIB)], 4) == 50 * MIB
+    assert streams.piece_size([small] * 20, 2) == 0
+    assert streams.piece_size([split("/a", 20 * MIB)], 4) == 0

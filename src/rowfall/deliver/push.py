@@ -6,38 +6,43 @@ the staging table of a failed attempt is dropped by whoever made it.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from rowfall.core.errors import EngineError, SourceError, UsageError
+from rowfall.core.errors import EngineError, RowfallError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.push.streams import (
+from rowfall.deliver.delivery import Order
+from rowfall.deliver.streams import (
     LOOK_SECONDS,
     BlockStream,
     FileStream,
     StdinStream,
     Stream,
-    opened,
-)
-from rowfall.engines.base import Engine, Tick
+    Values,
+    file_pieces,
+    local_select,
+    local_settings,
+    odd_header,
+    piece_size,
+)  # fmt: skip
+from rowfall.deliver.watch import WATCH_LANE, stored_bytes
+from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.engines.embedded import Embedded
-from rowfall.plan import bodies, statements
-from rowfall.plan.bodies import Piece, Values
+from rowfall.plan import statements
+from rowfall.plan.facts import LoadFacts
+from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import packing, sent_as
 from rowfall.sources.base import Source
-from rowfall.sources.stdin import unpack
 
-__all__ = ["Pusher"]
-
+# Every stream ticks twice a second; the local engine is asked once for all of them.
+ASK_SECONDS = 0.4
 CANCELLED = 394  # the server's code for a statement that somebody has ended
-# Enough of a file for any header.
-HEADER = 1 << 16
 # Killing waits for a block of work to end; a server that does not answer is left alone after it.
 STOP_SECONDS = 60.0
 _LANES = 1000  # of the streams, clear of all others
@@ -68,7 +73,6 @@ class Pusher:
         self._reader = reader
         self._packed = packed
         self._running: dict[str, _Attempt] = {}
-        self._exact: bool | None = None  # as _reads_floats has found it
 
     def insert(
         self,
@@ -153,18 +157,17 @@ class Pusher:
         delivery = sent_as(load.splits, load.encoding, load.schema, stream=once)
         left = list(delivery.blocks)
         if delivery.raw and load.encoding is not None:
-            schema = statements.for_server(load.schema, load.encoding, exact=self._reads_floats())
-            into = statements.insert_raw(load.staging, load.encoding, schema)
+            into = statements.insert_raw(load.staging, load.encoding, load.schema)
             insert = Statement(into, load.settings)
             if once:
                 yield StdinStream(run, load.source, load.encoding, insert)
                 return
-            every = bodies.piece_size(delivery.raw, self.streams)
+            every = piece_size(delivery.raw, self.streams)
             for split in delivery.raw:
-                if _odd_header(split, load.encoding, load.schema.columns):
+                if odd_header(split, load.encoding, load.schema.columns):
                     left.append(split)  # the local engine reads it, or says what is wrong
                     continue
-                for piece in _cut(split, load.encoding, load.settings, every):
+                for piece in file_pieces(split, load.encoding, load.settings, every):
                     yield FileStream(run, split.uri, piece, packing(split, load.encoding), insert)
         yield from self._blocks(run, load, left)
 
@@ -173,25 +176,11 @@ class Pusher:
             return
         engine, columns = self._engine(), load.schema.columns
         count = min(self.streams, len(splits))
-        local = bodies.local_settings(load.settings, load.encoding, columns, engine.facts, count)
+        local = local_settings(load.settings, load.encoding, columns, engine.facts, count)
         insert = Statement(statements.insert_sent_blocks(load.staging, columns), load.settings)
         for number in range(count):
-            query = bodies.local_select(
-                load.source, splits[number::count], load.encoding, load.schema
-            )
+            query = local_select(load.source, splits[number::count], load.encoding, load.schema)
             yield BlockStream(run, engine, query, local, insert, packed=self._packed, exact=True)
-
-    def _reads_floats(self) -> bool:
-        """Whether the server's reader of text takes floats exactly; see statements.for_server."""
-        if self._exact is None:
-            answer = self._server.run(
-                Statement(
-                    SqlText.of(statements.FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV"
-                ),
-                lane=_LANES,
-            )
-            self._exact = answer.data == b"1\n"
-        return self._exact
 
     def _engine(self) -> Embedded:
         if self._reader is None:
@@ -338,36 +327,77 @@ class _Attempt:
         )
 
 
-def _cut(split: Split, encoding: Encoding, settings: Values, every: int) -> Iterator[Piece]:
-    """The pieces of a file; only plain ones can be cut. ``every`` 0: one piece."""
-    size = split.size or 0
-    if not every or packing(split, encoding) != "none":
-        yield Piece(0, size)
-        return
-    with opened(split.uri) as descriptor:
-
-        def read(at: int, length: int) -> bytes:
-            return os.pread(descriptor, length, at)
-
-        yield from bodies.pieces(read, size, encoding, settings, every)
-
-
-def _odd_header(split: Split, encoding: Encoding, columns: Sequence[Column]) -> bool:
-    """Whether a file's header lacks a column, or cannot be read here."""
-    if not encoding.has_header:
-        return False
-    with opened(split.uri) as descriptor:
-        head = os.pread(descriptor, HEADER, 0)
-    try:
-        head = unpack(head, packing(split, encoding))
-    except SourceError:
-        return True
-    return not bodies.header_fits(head, encoding, columns)
-
-
 def _progress(outcome: Outcome) -> Mapping[str, int]:
     return {
         "read_rows": outcome.rows_read,
         "read_bytes": outcome.bytes_read,
         "written_rows": outcome.rows_written,
     }
+
+
+class Push:
+    """Rows that only this machine can read are sent over several connections."""
+
+    def __init__(self, pusher: Pusher, session: Session, facts: LoadFacts, writer: Writer) -> None:
+        self._pusher = pusher
+        self._session = session
+        self._facts = facts
+        self._writer = writer
+
+    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+        session, facts = self._session, self._facts
+        on_tick = _Reading(session.reader, facts, order).over(on_tick)
+        into = self._writer.target.into(order.staging, order.schema)
+        # A row that waits in the server's queue would be missing when staging is counted.
+        settings = self._writer.engine.facts.known({**order.settings, "async_insert": 0})
+        if order.select is not None:
+            local = session.reader.facts.known(order.settings)
+            return self._pusher.insert_selects(
+                [order.select], order.schema.columns, into, settings, local, order.attempt, on_tick
+            )
+        return self._pusher.insert(
+            order.splits, facts.source, facts.encoding, order.schema, into, settings,
+            order.attempt, on_tick,
+        )  # fmt: skip
+
+    def kill(self, attempt: str) -> None:
+        self._pusher.kill(attempt)
+
+
+class _Reading:
+    """Adds the source's bytes to the ticks of a push: what was sent of files that go as they are,
+    and what the local engine has read of the others."""
+
+    def __init__(self, reader: Engine, facts: LoadFacts, order: Order) -> None:
+        self._reader = reader
+        self._mark = f"/* {order.attempt}_"
+        self._stored: dict[str, int] = {}
+        self._looked = 0.0
+        once = not facts.source.replayable
+        raw: Sequence[Split] = ()
+        if order.select is None:
+            raw = sent_as(order.splits, facts.encoding, order.schema, stream=once).raw
+        sizes = [split.size for split in raw]
+        # Of a stream nobody knows the size: all that is sent counts.
+        self._raw = None if None in sizes else sum(size or 0 for size in sizes)
+        self._blocks = len(raw) < len(order.splits)
+
+    def over(self, on_tick: Tick) -> Tick:
+        def tick(progress: Mapping[str, int]) -> None:
+            sent = progress.get("sent_bytes", 0)
+            stored = sent if self._raw is None else min(sent, self._raw)
+            if self._blocks:
+                stored += self._read_here()
+            on_tick({**progress, "sent_bytes": 0, SOURCE_BYTES: stored})
+
+        return tick
+
+    def _read_here(self) -> int:
+        if time.monotonic() - self._looked > ASK_SECONDS:
+            self._looked = time.monotonic()
+            with suppress(RowfallError):
+                self._stored |= {
+                    query.split(" */")[0]: int(size)
+                    for query, size in self._reader.ask(stored_bytes(self._mark), lane=WATCH_LANE)
+                }
+        return sum(self._stored.values())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind
-from rowfall.plan.ranges import FIRST_LOOK, LEAST, Ranges, length, ranges
+from rowfall.deliver.ranges import FIRST_LOOK, LEAST, Ranges, length, ranges
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 NAMED = Encoding("CSVWithNames", "none", Kind.TEXT)
