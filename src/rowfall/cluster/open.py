@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from rowfall.cluster.ddl import Ddl, create_statements, run_on_cluster
 from rowfall.cluster.sharding_keys import RAND, ShardingKey, is_free, read_sharding_key
@@ -54,11 +54,6 @@ class Writer:
     engine: Engine
     target: Target
     shard: int = 0
-
-    @property
-    def server(self) -> Server | None:
-        """The engine, where it is a server."""
-        return cast("Server", self.engine) if self.engine.kind == "server" else None
 
 
 @dataclass(frozen=True, slots=True)

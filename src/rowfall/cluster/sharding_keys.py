@@ -82,7 +82,7 @@ def read_sharding_key(
 
     Raises:
         TargetError: they do not; or a shard is away, so that its rows could go nowhere, or a
-            replica that nobody would bring them to later.
+            replica that would never get them.
     """
     away = next((node for node in cluster.nodes if node.error), None)
     if unreplicated and away is not None:

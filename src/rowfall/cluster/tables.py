@@ -36,7 +36,7 @@ _Value = TypeVar("_Value")
 
 # What an INSERT may name.
 FILLED = ("", "DEFAULT")
-# One line of each node at least, so that a node without the tables is told from one that does not
+# One line of each node at least, so that a node without the tables differs from one that does not
 # answer. The names of all tables at once: what it costs is the statement, 8 ms of CPU on each node,
 # not what it asks for (joins cost a quarter more than a union).
 _TABLES = """\
@@ -181,7 +181,7 @@ def find_tables(asks: Ask, cluster: Cluster, database: str, table: str) -> Table
     over = _over(cluster, there, f"{database}.{table}")
     direct = bool(there) and over is None
     at = (over.database, over.table) if over else named if direct else usual
-    if at not in tables:  # a Distributed table that somebody made over another one
+    if at not in tables:  # a Distributed table over one of another name
         more, tables = _found(asks, cluster, at)
         bases |= more
     ours = tables[at]
@@ -266,7 +266,7 @@ def _over(cluster: Cluster, there: Mapping[Node, NodeTable], name: str) -> Distr
         on = expand_macros(asked.cluster, node.macros)
         if unknown := macros_of(on):
             raise TargetError(
-                f"the cluster of the Distributed table {name}, {asked.cluster!r}, cannot be told "
+                f"the cluster of the Distributed table {name}, {asked.cluster!r}, is unknown "
                 f"on {node.name}: the macro {unknown[0]!r} is not known",
                 hint="The user may need the right SELECT ON system.macros.",
             )

@@ -116,7 +116,7 @@ class Cluster:
         return tuple(sorted({node.shard for node in self.nodes}))
 
     def of(self, shard: int) -> tuple[Node, ...]:
-        """All replicas of a shard."""
+        """Return all replicas of a shard."""
         return tuple(node for node in self.nodes if node.shard == shard)
 
     @property

@@ -31,7 +31,7 @@ CONNECT_SECONDS = 10.0
 # A peer that vanished without a word is noticed after 30 + 6 x 10 s, while a healthy one may
 # work on a statement for hours without sending a byte.
 KEEPALIVE_IDLE, KEEPALIVE_EVERY, KEEPALIVE_TIMES = 30, 10, 6
-# The same 90 s for bytes that nobody acknowledges; Linux by itself would try for 15 minutes.
+# The same 90 s for bytes that are not acknowledged; Linux by itself would try for 15 minutes.
 UNACKNOWLEDGED_MS = 90_000
 # Load balancers that say nothing about keep-alive close idle connections after 5 s or more.
 IDLE_SECONDS = 5.0
@@ -237,7 +237,7 @@ def _unreachable(address: Address, error: OSError) -> TargetError:
 
 
 class Lost(Exception):  # noqa: N818 - no error yet: the outcome of the statement is open
-    """The connection broke after the request may have reached the server.
+    """Says that a connection broke after the request may have reached the server.
 
     Args:
         cause: for people, e.g. ``connection reset by peer``.

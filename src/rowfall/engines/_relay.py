@@ -247,11 +247,11 @@ class Relayed:
         self.putrequest("", "")
 
     def getresponse(self) -> Reply:
-        """The far server's answer.
+        """Return the far server's answer.
 
         Raises:
-            OSError: nobody knows what became of the statement.
-            RowfallError: it was not sent; its figures cannot be told.
+            OSError: the outcome of the statement is unknown.
+            RowfallError: it was not sent, or its figures are unknown.
         """
         reply = self._early or self.inner.getresponse()
         if not _well(reply):

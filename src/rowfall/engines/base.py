@@ -153,13 +153,13 @@ class Engine(Protocol):
         """End a running statement; returns when it has ended or was not there."""
 
     def resident(self) -> tuple[int, int]:
-        """Bytes of memory the engine's process holds now, and its highest so far."""
+        """Return the bytes of memory that the engine's process holds now, and its highest."""
 
     def finished(self, query_id: str) -> bool | None:
-        """Whether a past statement ended well, as the engine's own log has it; None: not known."""
+        """Tell whether a statement of the past succeeded, by the engine's log; None: not known."""
 
     def revive(self) -> None:
-        """After an error without a code: be usable again (a new process, a server that is back).
+        """Be usable again after an error without a code: a new process, or a server that is back.
 
         Raises:
             RowfallError: it cannot be.
@@ -169,7 +169,7 @@ class Engine(Protocol):
         """Let go of everything that runs, at once and without asking; what it did may stay."""
 
     def cpu_seconds(self) -> float:
-        """User and system seconds used so far, as far as they can be seen."""
+        """Return the user and system seconds used so far, as far as they can be seen."""
 
     def close(self) -> None:
         """Release everything; safe to call twice."""

@@ -96,7 +96,7 @@ class Embedded:
         self.cores = threads or usable_cores()
         self._memory = memory or free_memory() // 2
         self._process: Child | None = None
-        self._gone: list[Child] = []  # whoever waited for one still asks what it died of
+        self._gone: list[Child] = []  # their waiters still ask for the cause
         self._opening = threading.RLock()  # guards the process and the two that follow
         self._version = self._timezone = ""
         if not idle:
@@ -130,7 +130,7 @@ class Embedded:
                     f"the engine did not open {self.folder} within {START_TIMEOUT:.0f} seconds"
                 ) from None
             if "ok" not in answer:
-                self._pending[0].put(answer)  # for whoever asks again
+                self._pending[0].put(answer)  # for the next caller
                 self.close()
                 raise self._start_error(answer.get("error", ""))
             self._timezone = answer["ok"]["timezone"]
@@ -213,7 +213,7 @@ class Embedded:
         return True
 
     def check_writes(self) -> None:
-        """Do nothing: whoever may write to the folder may write."""
+        """Do nothing: the folder could be locked, so it can be written."""
 
     def check_rights(self, database: str, table: str) -> None:
         """Do nothing: the embedded engine has no users."""
@@ -251,7 +251,7 @@ class Embedded:
         if code == -9:
             hint = "Signal 9 often means that the machine ran out of memory; lower --memory."
         last: list[str] = []
-        with contextlib.suppress(ValueError):  # closed: this engine was, while somebody waited
+        with contextlib.suppress(ValueError):  # the engine was closed meanwhile
             child.stderr.seek(0)
             last = child.stderr.read()[-400:].decode(errors="replace").strip().splitlines()
         said = f" ({last[-1]})" if last and code > 0 else ""
@@ -333,7 +333,7 @@ class Embedded:
     def close(self) -> None:
         """Ask the child to end, then force it; unlock the folder.
 
-        Nothing writes into the folder afterwards. Whoever opens it next may have to wait for some
+        Nothing writes into the folder afterwards. The next to open it may have to wait for some
         milliseconds until the child's lock is gone as well.
         """
         self.resident()
@@ -360,7 +360,7 @@ def _end(child: Child) -> None:
             with contextlib.suppress(OSError, ValueError):
                 pipe.close()
 
-    # The kernel needs 60 ms to take 2 GB back, which nobody has to watch.
+    # In a thread: the kernel needs 60 ms to take 2 GB back.
     threading.Thread(target=clear_away, daemon=True).start()
 
 

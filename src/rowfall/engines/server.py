@@ -437,7 +437,7 @@ class Server:
 
     def abandon(self) -> None:
         """Close the connections: statements that stream data end, others go on into staging
-        tables that nobody publishes."""
+        tables that are never published."""
         self._connections.close()
 
     def resident(self) -> tuple[int, int]:

@@ -28,7 +28,7 @@ UNION ALL
 SELECT intDiv(toInt64(value), {sharing}) FROM system.asynchronous_metrics
 WHERE metric = 'OSMemoryAvailable'"""
 
-# Tables that a load reads and that a guarded server shows to nobody by itself.
+# Tables that a load reads and that need a grant on a server with guarded system tables.
 SYSTEM_TABLES = ("parts", "merge_tree_settings")
 # What a load needs in the database of its table; CREATE implies CREATE TABLE, and so on.
 NEEDED: Mapping[str, tuple[str, ...]] = {

@@ -190,7 +190,7 @@ class Journal:
         if mine is None:
             raise LedgerError(
                 f"the journal {self._database}.{TABLE} has lost a line that was written",
-                hint="Nobody but rowfall may change that table.",
+                hint="Only rowfall may change that table.",
             )
         landed: set[str] = set()
         busy: set[str] = set()
@@ -223,7 +223,7 @@ class Journal:
         """Record the rows and moves of an attempt: the point of no return.
 
         Returns:
-            True when the rows are now bound to be published. False when somebody took this
+            True when the rows are now bound to be published. False when another took this
             process for dead and has expired the attempt.
         """
         detail = json.dumps([

@@ -120,12 +120,12 @@ def open_server(text: str, table: str, options: Options, password: Secret | None
     tls = where.scheme == "clickhouses"
     port = where.port or (HTTPS_PORT if tls else HTTP_PORT)
     found = next((os.environ[v] for v in PASSWORD_VARIABLES if os.environ.get(v)), None)
-    chosen = password or where.password or (Secret(found) if found else None)
-    # A password needs somebody whose it is.
-    user = where.user or ("default" if chosen else "")
+    secret = password or where.password or (Secret(found) if found else None)
+    # A password needs a user.
+    user = where.user or ("default" if secret else "")
     settings = dict(where.query)
     cluster = settings.pop("cluster", "")
-    server = ServerAt(where.host, port, tls, user, chosen, settings, cluster)
+    server = ServerAt(where.host, port, tls, user, secret, settings, cluster)
     # One ledger a server: several rowfalls share it. The hash keeps odd host names apart.
     digest = hashlib.blake2b(f"{where.host}:{port}".encode(), digest_size=4).hexdigest()
     host = re.sub(r"[^A-Za-z0-9.-]+", "_", where.host)

@@ -65,7 +65,7 @@ class View:
 class Views:
     """Every view that an INSERT into ``database.table`` fires, and the tables that these fill.
 
-    Equal to what a later :func:`discover` finds unless somebody has changed a view meanwhile.
+    Equal to what a later :func:`discover` finds unless a view was changed meanwhile.
     """
 
     database: str

@@ -185,7 +185,7 @@ def over(cluster: str = "c", database: str = "d", table: str = "t_local") -> str
     [
         ([over("other")] * 4, "shows the cluster 'other', not 'c'"),
         ([over("{shard}")] * 4, "shows the cluster '1', not 'c'"),
-        ([over("{x}")] * 4, "cannot be told on shard 1 replica 1"),
+        ([over("{x}")] * 4, "is unknown on shard 1 replica 1"),
         ([over(database="")] * 4, "names no database"),
         ([over(), over(), over(), "MergeTree"], "engine is MergeTree on shard 2 replica 2"),
         ([over(), over(), over(table="z"), over()], "local table is d.z on shard 2 replica 1"),
