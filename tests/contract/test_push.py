@@ -273,7 +273,7 @@ print(out.rows_read, int(high) // 1024)
 """
 
 
-@pytest.mark.parametrize("format", ["CSV", "CSVWithNames"])
+@pytest.mark.parametrize("format", ["CSV", pytest.param("CSVWithNames", marks=pytest.mark.long)])
 def test_a_big_file_in_pieces(
     server: Server, service: Guarded, reader: Embedded, tmp_path: Path, format: str
 ) -> None:
