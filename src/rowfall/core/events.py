@@ -8,7 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LoadStarted:
-    """The plan is made and the ledger row is written; ``resumed`` splits had landed before."""
+    """The plan is made and the load is recorded.
+
+    Attributes:
+        resumed: splits that were loaded before.
+        unit: what people call a split of this source, see :attr:`Listing.unit`.
+    """
 
     load_id: str
     source: str
@@ -18,6 +23,7 @@ class LoadStarted:
     resumed: int
     total_bytes: int | None
     total_rows: int | None
+    unit: str = "file"
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,6 +171,11 @@ class Listing:
         """How many splits are ranges of files."""
         return len(self._parts)
 
+    @property
+    def unit(self) -> str:
+        """Return what people call a split: "range" where some are, otherwise "file"."""
+        return "file" if max(self._starts, default=-1) < 0 else "range"
+
     def rows(self, index: int) -> int | None:
         """Return the rows of a generated range, None for files (unknown before they are read)."""
         if self._starts[index] < 0 or index in self._parts:

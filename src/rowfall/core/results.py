@@ -67,6 +67,7 @@ class Report:
         limited_by: one sentence.
         settings: as sent.
         load_id, started (UTC, ISO 8601): which run.
+        unit: what people call a split, ``file`` or ``range`` (some are ranges of files or rows).
         shards: of a cluster; ``imbalance`` is how much more than the average the fullest of them
             has got, by bytes of the source.
     """
@@ -104,6 +105,7 @@ class Report:
     rowfall_version: str = ""
     shards: tuple[ShardReport, ...] = ()
     imbalance: float = 0.0
+    unit: str = "file"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Renders what a load did: aligned text for people, one versioned JSON document for programs."""
+"""Render what loads did: aligned text for people, one versioned JSON document for programs."""
 
 from __future__ import annotations
 
@@ -23,41 +23,42 @@ LEAST_CPU = 0.05  # seconds: less would be shown as 0.0
 _PHASE_BAR = 40
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z")
 
-# outcome: colour, what it means
+# outcome: colour, meaning
 _OUTCOMES = {
-    "done": ("green", "all splits have landed"),
-    "partial": ("yellow", "some splits did not land"),
-    "failed": ("red", "nothing landed"),
+    "done": ("green", "everything is loaded"),
+    "partial": ("yellow", "some {unit}s could not be loaded"),
+    "failed": ("red", "nothing was loaded"),
     "interrupted": ("yellow", "stopped by the user"),
     "running": ("yellow", "still running"),
     "lost": ("red", "its process is gone"),
 }
 
 
-# Splits that differ are listed up to here; a table loaded twice differs in all of them.
-MOST_SPLITS = 20
+# Files that differ are listed up to here; of a table loaded twice, all of them do.
+SHOWN_DIFFERENT = 20
 
 
 def report_document(report: Report) -> dict[str, Any]:
-    """The JSON document of one report, see docs/reference/json.md."""
+    """Return the JSON document of one report, see docs/reference/json.md."""
     return {"rowfall_report": REPORT_VERSION, **asdict(report)}
 
 
 def loads_document(reports: Sequence[Report]) -> dict[str, Any]:
-    """The JSON document of ``rowfall status``."""
+    """Return the JSON document of ``rowfall status``."""
     return {"rowfall_loads": LOADS_VERSION, "loads": [asdict(r) for r in reports]}
 
 
 def verification_document(result: Verification) -> dict[str, Any]:
-    """The JSON document of ``rowfall verify``."""
+    """Return the JSON document of ``rowfall verify``."""
     return {"rowfall_verification": VERIFICATION_VERSION, **asdict(result)}
 
 
 def report_text(
     report: Report, *, color: bool = False, verbose: bool = False, width: int = WIDTH
 ) -> str:
-    """The end report as text."""
+    """Return the end report as text."""
     style, why = _OUTCOMES.get(report.outcome, ("", ""))
+    why = why.format(unit=report.unit)
     parts: list[RenderableType] = [_title(report.load_id, report.outcome, style, f": {why}"), ""]
     parts += [facts(_where(report)), "", _numbers(report)]
     if any(shard.splits for shard in report.shards):
@@ -80,25 +81,24 @@ def _title(load_id: str, word: str, style: str, more: str = "") -> Text:
 
 
 def _where(report: Report) -> list[tuple[str, str]]:
-    splits = f"{units.exact(report.splits_landed)} of {units.exact(report.splits)} landed"
+    words = [f"{units.exact(report.splits_landed)} of {units.exact(report.splits)} loaded"]
     if report.splits_skipped:
-        splits += f", {units.exact(report.splits_skipped)} had landed before"
+        words.append(f"{units.exact(report.splits_skipped)} loaded before")
     if report.splits_failed:
-        splits += f", {units.exact(report.splits_failed)} failed"
+        words.append(f"{units.exact(report.splits_failed)} failed")
     if report.retries:
-        splits += f"; {units.exact(report.retries)} of {units.exact(report.attempts)} attempts "
-        splits += "were retries"
+        words.append("1 retry" if report.retries == 1 else f"{units.exact(report.retries)} retries")
     into = f"{report.table} in {report.target}" if report.table else report.target
-    return [("source", report.source), ("target", into), ("splits", splits)]
+    return [("source", report.source), ("target", into), (f"{report.unit}s", ", ".join(words))]
 
 
 def _numbers(report: Report) -> RenderableType:
-    """Name, total and what that means, as three aligned columns."""
+    """Return name, total and meaning as three aligned columns."""
     rows = [("rows", units.exact(report.rows), _row_rates(report))]
     if report.rows_rejected:
         share = report.rows_rejected / max(report.rows + report.rows_rejected, 1)
         rows.append(
-            ("rejected", units.exact(report.rows_rejected), f"{units.percent(share)} of all")
+            ("rejected", units.exact(report.rows_rejected), f"{units.percent(share)} of all rows")
         )
     rows += _bytes(report)
     rows.append(("time", units.duration(report.seconds), _cores(report)))
@@ -106,16 +106,16 @@ def _numbers(report: Report) -> RenderableType:
         active = f"{units.exact(report.parts_active)} active in the table now"
         rows.append(("parts", units.exact(report.parts_written), f"written, {active}"))
     if report.peak_memory:
-        rows.append(("memory", units.memory(report.peak_memory), "at the highest point"))
+        rows.append(("memory", units.memory(report.peak_memory), "at the peak"))
     return grid(rows, right={1})
 
 
 def _shards(report: Report, width: int) -> list[RenderableType]:
-    """A table with one line a shard, and how even they are. Of many, those that took longest."""
+    """Return a table with a line for each shard (of many, the slowest), and how even they are."""
     shown = sorted(report.shards, key=lambda s: -s.seconds)[:SHOWN_SHARDS]
     left = len(report.shards) - len(shown)
     shown.sort(key=lambda s: s.shard)
-    head = ("", "rows", "splits", "read", "written", "time", "CPU s", "memory", "requests")
+    head = ("", "rows", f"{report.unit}s", "read", "written", "time", "CPU s", "memory", "requests")
     rows = [tuple(Text(word, "dim") for word in head)]
     rows += [
         (
@@ -126,18 +126,28 @@ def _shards(report: Report, width: int) -> list[RenderableType]:
         )
         for s in shown
     ]  # fmt: skip
+    even = ""
+    if left:
+        even = f"{units.counted(left, 'shard')} that took less time are not shown. "
+    if len(report.shards) > 1:
+        even += _imbalance(report.imbalance) + " "
     between = sum(s.bytes_received for s in report.shards)
-    even = f"{units.exact(left)} more shards took less time. " if left else ""
-    even += (
-        f"The fullest has {units.percent(report.imbalance)} more than the average; "
-        f"{units.size(between)} came from other nodes and from here."
-    )
+    even += f"The nodes received {units.size(between)} from each other and from this machine."
     table = grid(rows, right=set(range(1, len(head))))
     return [table, "", wrap(even, indent="  ", width=width)]
 
 
+def _imbalance(share: float) -> str:
+    """Say how even the shards are; ``share`` is how much more than the average the fullest has."""
+    if share < 0.005:
+        return "All shards got the same amount of data."
+    if share < 0.95:
+        return f"The fullest shard got {units.percent(share)} more data than the average."
+    return f"The fullest shard got {1 + share:.1f} times the average amount of data."
+
+
 def _cores(report: Report) -> str:
-    """CPU time, as far as it is known and more than nothing."""
+    """Return the CPU time, "" if it is not known or next to nothing."""
     cpu, here = report.cpu_seconds, report.cpu_seconds_here
     if here >= LEAST_CPU:
         there = f"{cpu:,.1f} CPU seconds on the server, " if cpu >= LEAST_CPU else ""
@@ -187,7 +197,7 @@ def _failures(report: Report, width: int) -> list[RenderableType]:
     for failure, after in zip(shown, [*shown[1:], None], strict=True):
         text = units.failure(failure.split, failure.error)
         lines.append(wrap(text, indent="      ", first="    ", width=width))
-        # Splits tend to fail for one reason: its hint is said once, below the last of them.
+        # Files tend to fail for one reason: its hint is printed once, below the last of them.
         if failure.hint and (after is None or after.hint != failure.hint):
             lines.append(wrap(f"hint: {failure.hint}", indent="      ", width=width))
     more = len(report.failures) - SHOWN_FAILURES
@@ -197,10 +207,10 @@ def _failures(report: Report, width: int) -> list[RenderableType]:
 
 
 def _next(report: Report, width: int) -> list[str]:
-    """What to type next."""
+    """Return the commands to type next."""
     lines: list[str] = []
     if report.outcome in ("partial", "failed", "interrupted", "lost"):
-        text = "To resume, run the same command again: what has landed is skipped."
+        text = "To resume, run the same command again: what is loaded is skipped."
         lines.append(wrap(text, indent="  ", width=width))
     elif report.outcome == "running":
         lines.append("  Look again:  rowfall status")
@@ -210,7 +220,7 @@ def _next(report: Report, width: int) -> list[str]:
 
 
 def query_command(into: str, target: str) -> str:
-    """The command that looks at a table, ready to paste into a shell."""
+    """Return the command that looks at a table, ready to paste into a shell."""
     shown = into if _PLAIN_NAME.match(into) else sql.name(into)
     to = "" if target in DEFAULT_TARGETS else f" --to {shlex.quote(target)}"
     statement = f"SELECT count() FROM {shown}"
@@ -218,7 +228,7 @@ def query_command(into: str, target: str) -> str:
 
 
 def loads_text(reports: Sequence[Report]) -> str:
-    """The table of ``rowfall status``, newest first; 80 columns but for long table names."""
+    """Return the table of ``rowfall status``, newest first; 80 columns but for long table names."""
     if not reports:
         return "no loads yet"
     rows = [
@@ -234,12 +244,12 @@ def loads_text(reports: Sequence[Report]) -> str:
         )
         for r in reports
     ]
-    head = ("load", "outcome", "started (UTC)", "splits", "rows", "time", "rows/s", "table")
+    head = ("load", "outcome", "started (UTC)", "loaded", "rows", "time", "rows/s", "table")
     return render([grid([head, *rows], right={3, 4, 5, 6}, indent=0)])
 
 
 def leftovers_text(found: Sequence[Leftover]) -> str:
-    """The table of ``rowfall clean``: what dead loads left."""
+    """Return the table of ``rowfall clean``: what dead loads left."""
     rows = [
         (
             x.load_id[:8],
@@ -250,14 +260,14 @@ def leftovers_text(found: Sequence[Leftover]) -> str:
         )
         for x in found
     ]
-    head = ("load", "what", "rows", "on disk", "table")
+    head = ("load", "to do", "rows", "on disk", "table")
     return render([grid([head, *rows], right={2, 3}, indent=0)])
 
 
 def verification_text(
     result: Verification, *, color: bool = False, verbose: bool = False, width: int = WIDTH
 ) -> str:
-    """The result of ``rowfall verify``: both sides below each other, so a difference is seen."""
+    """Return the result of ``rowfall verify``, with source and target below each other."""
     word, style = ("equal", "green") if result.ok else ("different", "red")
     rows = (
         ("", "rows", "checksum"),
@@ -274,19 +284,19 @@ def verification_text(
         parts += ["", Text(f"  {count} rows of the target are in no file of the source", "red")]
     shown = [s for s in result.splits if verbose or s.landed_rows != s.source_rows]
     if shown and (verbose or not result.ok):
-        parts += ["", _verified_splits(shown if verbose else shown[:MOST_SPLITS])]
-        if not verbose and len(shown) > MOST_SPLITS:
-            parts += [f"  and {len(shown) - MOST_SPLITS:,} more; -v shows all"]
+        parts += ["", _verified_splits(shown if verbose else shown[:SHOWN_DIFFERENT])]
+        if not verbose and len(shown) > SHOWN_DIFFERENT:
+            parts += [f"  and {len(shown) - SHOWN_DIFFERENT:,} more; -v shows all"]
     compared = f"Compared: {result.scope}, in {units.duration(result.seconds)}."
     return render([*parts, "", wrap(compared, indent="  ", width=width)], color=color, width=width)
 
 
 def _verified_splits(splits: Sequence[VerifiedSplit]) -> RenderableType:
-    head = ("in the source", "in the target", "split")
+    head = ("in the source", "in the target", "file")
     rows = [
         (
             units.exact(one.source_rows),
-            "cannot be told" if one.landed_rows is None else units.exact(one.landed_rows),
+            "not clear" if one.landed_rows is None else units.exact(one.landed_rows),
             one.split.rpartition("/")[2] or one.split,
         )
         for one in splits

@@ -1,4 +1,4 @@
-"""Renders a plan: text to be read and pasted from, one versioned JSON document for programs."""
+"""Render a plan: text to read and to paste from, one versioned JSON document for programs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rowfall.core.model import ENGINE, Kind, Plan, Setting, Transport
 from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.report.layout import WIDTH, facts, grid, render, wrap
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2  # 2: "seats" and "seat" became "writers" and "writer"
 DECODER = "rowfall-decode"
 _DELIVERIES = {
     "pull": "the engine that stores the rows reads the source itself",
-    "push": "rows are read here and sent to the target",
-    "build": "parts are made here and handed over finished",
+    "push": "this machine reads the source and sends the rows to the target",
+    "build": "this machine writes finished parts, and the engine attaches them",
 }
 _DDL_COLUMN = re.compile(r"    `")
 _COMMENT_MIN = 24  # narrower comments are unreadable: they go on a line of their own
@@ -29,7 +29,7 @@ _REASON_MIN = 32
 
 
 def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
-    """The JSON document of a plan, see docs/reference/json.md.
+    """Return the JSON document of a plan, see docs/reference/json.md.
 
     Splits are listed only when asked for: there may be a million. The engine's list of known
     settings is left out.
@@ -97,16 +97,16 @@ def plan_text(
     color: bool = False,
     width: int = WIDTH,
 ) -> str:
-    """The plan as text; ``verbose`` adds the reason for every column and the layout."""
+    """Return the plan as text; ``verbose`` adds the reason for every column and the layout."""
     sections: list[tuple[str, list[RenderableType]]] = [
         ("Source", [_source(plan)]),
-        ("Splits", _every_split(plan.listing) if every_split else []),
+        (f"{plan.listing.unit.title()}s", _every_split(plan.listing) if every_split else []),
         ("Target", [_target(plan)]),
         ("Shards", _shards(plan)),
         ("Table", _table(plan, verbose, width)),
         ("Settings", _settings(plan, verbose, width)),
         ("Forecast (estimated)", _forecast(plan, width)),
-        ("SQL of one attempt", [plan.example.rstrip()] if plan.example else []),
+        ("SQL of one statement", [plan.example.rstrip()] if plan.example else []),
     ]
     parts: list[RenderableType] = []
     for name, content in sections:
@@ -132,11 +132,11 @@ def _source(plan: Plan) -> RenderableType:
         [
             ("from", plan.source),
             ("format", what),
-            ("splits", _split_summary(listing)),
-            ("landed", f"{units.exact(plan.landed)} of them are loaded already and are left out"
+            (f"{listing.unit}s", _split_summary(listing)),
+            ("skipped", f"{units.exact(plan.landed)}, which are loaded already"
              if plan.landed else ""),
             *(("ranges", note) for note in plan.transport.ranges),
-            ("attempts", _attempts(plan)),
+            ("statements", _statements(plan)),
         ]
     )  # fmt: skip
 
@@ -149,11 +149,11 @@ def _split_summary(listing: Listing) -> str:
         words.append(units.size(listing.total_size))
     sizes = [size for i in range(len(listing)) if (size := listing.size(i)) is not None]
     if len(sizes) > 1:
-        words.append(f"the biggest has {units.size(max(sizes))}")
+        words.append(f"the largest has {units.size(max(sizes))}")
     return ", ".join(words)
 
 
-def _attempts(plan: Plan) -> str:
+def _statements(plan: Plan) -> str:
     if not plan.groups:
         return "none: nothing is left to load"
     words = [units.exact(len(plan.groups))]
@@ -162,7 +162,7 @@ def _attempts(plan: Plan) -> str:
         words.append(f"{units.size(sum(known) / len(known))} each on average")
     elif len(plan.groups) > 1:
         splits = sum(len(g.indexes) for g in plan.groups) / len(plan.groups)
-        words.append(f"{units.count(splits)} splits each on average")
+        words.append(f"{units.count(splits)} {plan.listing.unit}s each on average")
     if len(plan.groups) > 1:
         words.append("one after the other" if plan.lanes == 1 else f"{plan.lanes} at a time")
     return ", ".join(words)
@@ -205,14 +205,14 @@ def _target(plan: Plan) -> RenderableType:
 
 
 def _shards(plan: Plan) -> list[RenderableType]:
-    """What each shard is given, and on what."""
+    """Return what each shard loads, and its machine."""
     rows: list[tuple[str, ...]] = []
     for writer in plan.writers if plan.placement == "shards" else ():
-        share = "nothing is left for it"
+        share = "nothing to load"
         if writer.splits:
             size = "" if writer.bytes is None else f" {units.size(writer.bytes)}"
-            tries = units.counted(writer.attempts, "attempt")
-            share = f"{units.counted(writer.splits, 'split')}{size}, {tries}"
+            runs = units.counted(writer.attempts, "statement")
+            share = f"{units.counted(writer.splits, plan.listing.unit)}{size}, {runs}"
         machine = f"{units.counted(writer.cores, 'core')}, {units.memory(writer.memory)}"
         if writer.version != plan.facts.version:
             machine += f", ClickHouse {writer.version}"
@@ -221,7 +221,7 @@ def _shards(plan: Plan) -> list[RenderableType]:
 
 
 def _parser(plan: Plan) -> list[tuple[str, str]]:
-    """Who parses text; nothing for formats that nobody parses."""
+    """Return who parses text and who writes parts; nothing for formats that are not parsed."""
     if plan.encoding is None or plan.encoding.kind not in (Kind.TEXT, Kind.JSON):
         return []
     transport = plan.transport
@@ -237,8 +237,8 @@ def _parser(plan: Plan) -> list[tuple[str, str]]:
 def _packed(transport: Transport) -> str:
     """Return how blocks are sent."""
     method = transport.compression.value
-    how = "not compressed" if method == "none" else f"compressed with {method}"
-    return f"{how}: {transport.compression.reason}"
+    packed = "not compressed" if method == "none" else f"compressed with {method}"
+    return f"{packed}: {transport.compression.reason}"
 
 
 def _table(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:
@@ -251,7 +251,7 @@ def _table(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:
         names = max((len(c.name) for c in schema.columns), default=0)
         columns = [f"    `{units.printable(c.name)}`{' ' * (names - len(c.name))} {c.type}"
                    for c in schema.columns]  # fmt: skip
-        lines.append(f"  {plan.database}.{plan.table} is there already and keeps its definition")
+        lines.append(f"  {plan.database}.{plan.table} exists and keeps its definition")
         lines += _commented(columns, reasons, width)
     if verbose and schema.notes:
         lines += ["", facts(schema.notes)]
@@ -259,7 +259,7 @@ def _table(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:
 
 
 def _commented(lines: list[str], reasons: list[str], width: int) -> list[RenderableType]:
-    """The lines with each column's reason behind it as an aligned SQL comment.
+    """Return the lines with each column's reason behind it as an aligned SQL comment.
 
     Columns are recognised by their order: the lines that begin with four blanks and a backquote.
     """
@@ -283,15 +283,15 @@ def _commented(lines: list[str], reasons: list[str], width: int) -> list[Rendera
 
 
 def _settings(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:
-    """What was computed for this load; with ``verbose`` what every load sends, too."""
+    """Return what was computed for this load; ``verbose`` adds what every load sends."""
     shown = [s for s in plan.settings if verbose or not s.routine]
     hidden = len(plan.settings) - len(shown)
-    more = f"  and {hidden} that every load sends, see -v" if hidden else ""
+    more = f"  and {hidden} that every load sends; -v shows them" if hidden else ""
     return [*_reasoned(shown, width), *([Text(more, "dim")] if more else [])]
 
 
 def _reasoned(settings: Sequence[Setting], width: int) -> list[RenderableType]:
-    """Name, value and reason beside each other, or the reason below where there is no room."""
+    """Put name, value and reason beside each other, or the reason below if there is no room."""
     reasons = [units.printable(s.reason) for s in settings]
     pairs = [(s.name, str(s.value)) for s in settings]
     at = sum(max((len(x) for x in column), default=0) for column in zip(*pairs, strict=True)) + 6
@@ -308,7 +308,7 @@ def _reasoned(settings: Sequence[Setting], width: int) -> list[RenderableType]:
 
 def _forecast(plan: Plan, width: int) -> list[RenderableType]:
     forecast = plan.forecast
-    rows = "not known before the source is read"
+    rows = "not known until the source is read"
     if forecast.rows is not None:
         rows = f"about {units.exact(forecast.rows)}"
     time = "not known" if forecast.seconds is None else f"about {units.clock(forecast.seconds)}"
@@ -318,7 +318,7 @@ def _forecast(plan: Plan, width: int) -> list[RenderableType]:
         [
             ("rows", rows),
             ("time", time),
-            ("memory", f"about {units.memory(forecast.memory)} at the highest point"),
+            ("memory", f"about {units.memory(forecast.memory)} at the peak"),
             ("parts", f"about {units.exact(forecast.parts)} before merges"),
         ]
     )

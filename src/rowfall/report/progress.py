@@ -1,14 +1,16 @@
-"""Shows a running load: one steady line on a terminal, a plain line every few seconds elsewhere.
+"""Show a running load: one line on a terminal, a plain line every few seconds elsewhere.
 
-Only consumes events. rich owns the terminal: redrawing, what is printed above the line, colours.
-Ours is what stands in the line: every field has a fixed width, so that nothing moves while the
-numbers change, and a rank that decides what a narrow terminal leaves out.
+rich redraws the line, prints messages above it and decides on colours. Its Progress has neither a
+rank of columns, by which a narrow terminal leaves some out, nor columns that keep their place while
+the numbers change: the line itself is made here.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -18,14 +20,95 @@ from rich.text import Text
 
 from rowfall.core import events, units
 from rowfall.report.layout import wrap
-from rowfall.report.meter import NOW_SECONDS, Clock, Meter
 
-BUSY = "looking at source and target"  # shown until the load has begun
+BUSY = "looking at the source and the target"  # shown until the load has begun
 REDRAWS = 8  # a second
 BUSY_AFTER, PLAIN_FIRST, PLAIN_EVERY = 0.5, 2.0, 5.0
 SHOWN_FAILURES = 10  # the report has all of them
 BAR_RANK, BAR_MIN, BAR_MAX = 6, 5, 30
 ROOMY = 110  # columns from which all fields fit with a wider gap
+NOW_SECONDS = 3.0  # what "now" is averaged over
+ETA_SECONDS = 30.0  # the forecast looks further back, or it jumps with every stall
+
+Clock = Callable[[], float]
+
+
+class Meter:
+    """Totals, rates and forecast of a load, computed from its events."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._heard_at = clock()
+        self._samples: deque[tuple[float, int, int]] = deque()
+        self.total_bytes: int | None = None
+        self.total_rows: int | None = None
+        self.latest = events.Progressed(0, None, 0, 0, 0.0)
+        self.moving = False
+
+    def started(self, event: events.LoadStarted) -> None:
+        self.total_bytes = event.total_bytes or None
+        self.total_rows = event.total_rows or None
+        self._heard_at = self._clock()
+
+    def progressed(self, event: events.Progressed) -> None:
+        self.latest = event
+        self.moving = True
+        self._heard_at = self._clock()
+        self._samples.append((event.seconds, event.rows, event.bytes or 0))
+        # One sample older than the window stays, as the point that the rate is measured from.
+        while len(self._samples) > 2 and self._samples[1][0] < event.seconds - ETA_SECONDS:
+            self._samples.popleft()
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds since the load began; they go on between events: a stall is seen."""
+        return self.latest.seconds + max(self._clock() - self._heard_at, 0.0)
+
+    def rates(self, window: float) -> tuple[float, float]:
+        """Return (rows, bytes) per second over the last ``window`` seconds."""
+        start, rows, size = 0.0, 0, 0
+        since = self.seconds - window
+        for sample in self._samples:
+            if sample[0] > since:
+                break
+            start, rows, size = sample
+        # From that sample on, though it is older than the window: sparse events are no bursts.
+        span = max(self.seconds - start, 1e-3)
+        return (
+            max(self.latest.rows - rows, 0) / span,
+            max((self.latest.bytes or 0) - size, 0) / span,
+        )
+
+    def averages(self) -> tuple[float, float]:
+        """Return (rows, bytes) per second since the load began."""
+        span = max(self.seconds, 1e-3)
+        return self.latest.rows / span, (self.latest.bytes or 0) / span
+
+    @property
+    def by_bytes(self) -> bool:
+        return self.total_bytes is not None and self.latest.bytes is not None
+
+    @property
+    def share(self) -> float | None:
+        """Return the part done, 0..1, by bytes or, for generators, by rows; None if not known."""
+        if self.by_bytes:
+            return min((self.latest.bytes or 0) / (self.total_bytes or 1), 1.0)
+        if self.total_rows is not None:
+            return min(self.latest.rows / self.total_rows, 1.0)
+        return None
+
+    @property
+    def eta(self) -> float | None:
+        """Return the seconds left, None if not known or if nothing moves."""
+        share = self.share
+        if share is None or not self.moving:
+            return None
+        rows, size = self.rates(ETA_SECONDS)
+        if self.by_bytes:
+            left, rate = (self.total_bytes or 0) - (self.latest.bytes or 0), size
+        else:
+            left, rate = (self.total_rows or 0) - self.latest.rows, rows
+        return max(left, 0) / rate if rate > 0 else None
 
 
 class Field(NamedTuple):
@@ -37,7 +120,7 @@ class Field(NamedTuple):
 
 
 def draw(meter: Meter, columns: int) -> Text:
-    """The line for a terminal of ``columns``, never wider.
+    """Draw the line for a terminal of ``columns``, never wider.
 
     A field that does not fit is left out and smaller ones behind it still get their chance; the
     choice depends on widths alone, so it changes only with the terminal or a growing number.
@@ -64,14 +147,14 @@ def draw(meter: Meter, columns: int) -> Text:
 
 
 def plain(meter: Meter) -> str:
-    """All facts in one line for logs."""
+    """Return all facts in one line for logs."""
     clock = [units.clock(meter.seconds)] if meter.share is not None else []
     facts = [text for field in _fields(meter) if (text := field.text.strip())]
     return ", ".join([*clock, *facts])
 
 
 def _fields(meter: Meter) -> list[Field]:
-    """All fields from left to right; what is per second stands behind what it counts."""
+    """Return all fields from left to right; a rate stands behind what it counts."""
     share, latest = meter.share, meter.latest
     (rows_now, bytes_now), (rows_mean, bytes_mean) = meter.rates(NOW_SECONDS), meter.averages()
     if share is None:
@@ -113,13 +196,13 @@ def _tight(text: str) -> str:
 
 
 def _short(seconds: float | None) -> str:
-    """``1m23s``, ``12m``: at most five characters, more digits of a forecast mean nothing."""
+    """Return ``1m23s`` or ``12m``: five characters, as more digits of a forecast mean nothing."""
     first, _, second = ("-" if seconds is None else units.clock(seconds)).partition(" ")
     return first + second if len(first + second) <= 5 else first
 
 
 class Line:
-    """The progress as a renderable; events come from one thread, redraws from another."""
+    """The progress line for rich; events come from one thread, redraws from another."""
 
     def __init__(self, clock: Clock, busy: str) -> None:
         self._meter = Meter(clock)
@@ -151,12 +234,12 @@ class Line:
 
 
 class Talk:
-    """Listener that prints what happened, and no progress: the whole of ``--quiet``, ``--json``.
+    """Listener that prints what happened and no progress, as ``--quiet`` and ``--json`` need it.
 
     Args:
         console: where to; its settings decide on colours and wrapping.
         level: -1 warnings and failures only, 0 notes too, 1 every attempt.
-        busy: what is done before, or without, a load that tells its progress.
+        busy: shown while there is no progress yet.
     """
 
     def __init__(
@@ -171,6 +254,7 @@ class Talk:
         self.line = Line(clock, busy)
         self._level = level
         self._failures = 0
+        self._unit = "file"
 
     def __enter__(self) -> Self:
         return self
@@ -187,7 +271,7 @@ class Talk:
         """Leave the terminal as it was found; may be called twice."""
 
     def say(self, text: str, style: str = "") -> None:
-        """Whole lines, the first word in ``style``; several stay several: a CREATE TABLE."""
+        """Print lines, the first word in ``style``; a CREATE TABLE keeps its line breaks."""
         lines = [
             wrap(x, first="", indent="    ", width=self.console.width) for x in text.split("\n")
         ]
@@ -201,9 +285,14 @@ class Talk:
             case events.LoadEnded():
                 self.close()
                 if (more := self._failures - SHOWN_FAILURES) > 0:
-                    self.say(f"failed: {units.counted(more, 'split')} more", "red")
-            case events.LoadStarted() if self._level >= 0:
-                self.say(_opening(event))
+                    self.say(
+                        f"failed: {units.counted(more, self._unit)} more; the report lists them",
+                        "red",
+                    )
+            case events.LoadStarted():
+                self._unit = event.unit
+                if self._level >= 0:
+                    self.say(_opening(event))
             case events.Note(level="warning"):
                 self.say(f"warning: {event.text}", "yellow")
             case events.Note() if self._level >= 0:
@@ -213,12 +302,12 @@ class Talk:
             case events.AttemptStarted() if self._level > 0:
                 size = "" if event.bytes is None else f", {units.size(event.bytes)}"
                 self.say(
-                    f"attempt {event.attempt_id}: {units.counted(event.splits, 'split')}{size}"
+                    f"attempt {event.attempt_id}: {units.counted(event.splits, self._unit)}{size}"
                 )
             case events.AttemptPublished() if self._level > 0:
                 self.say(
                     f"attempt {event.attempt_id}: published {units.exact(event.rows)} rows of "
-                    f"{units.counted(event.splits, 'split')} in {units.duration(event.seconds)}"
+                    f"{units.counted(event.splits, self._unit)} in {units.duration(event.seconds)}"
                 )
             case _:
                 pass
@@ -232,7 +321,7 @@ class Talk:
 
 
 class Plain(Talk):
-    """For logs: the same talk, and a line of progress every five seconds, also in a stall."""
+    """Listener for logs, with a line of progress every five seconds, also in a stall."""
 
     def __init__(self, console: Console, **more: Any) -> None:
         super().__init__(console, **more)
@@ -256,7 +345,7 @@ class Plain(Talk):
 
 
 class Live(Talk):
-    """For terminals: one line redrawn in place; talk goes above it."""
+    """Listener for terminals: one line is redrawn in place, messages go above it."""
 
     def __init__(self, console: Console, **more: Any) -> None:
         super().__init__(console, **more)
@@ -279,7 +368,7 @@ def _opening(event: events.LoadStarted) -> str:
     size = f", {units.size(event.total_bytes)}" if event.total_bytes else ""
     if event.total_bytes is None and event.total_rows:
         size = f", {units.exact(event.total_rows)} rows"
-    before = f" ({units.exact(event.resumed)} landed before)" if event.resumed else ""
+    before = f" ({units.exact(event.resumed)} already loaded)" if event.resumed else ""
     into = units.printable(event.table or event.target)
-    todo = units.counted(event.splits, "split")
+    todo = units.counted(event.splits, event.unit)
     return f"load {event.load_id[:8]}: {todo}{size}{before} into {into}"

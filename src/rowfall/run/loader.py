@@ -119,7 +119,7 @@ class Load:
         session.emit(
             LoadStarted(
                 self.load_id, made.source, made.target, session.table_text, len(made.listing),
-                len(landed), _todo_bytes(made), _todo_rows(made),
+                len(landed), _todo_bytes(made), _todo_rows(made), made.listing.unit,
             )
         )  # fmt: skip
         for advice in made.forecast.advice:
@@ -265,9 +265,10 @@ class Load:
         outcome, problem, waited = "done", None, None
         if not any(g.indexes for g in made.groups):
             one = len(made.listing) == 1
-            what = "the split has" if one else f"all {len(made.listing):,} splits have"
+            unit = made.listing.unit
+            what = f"the {unit} is" if one else f"all {len(made.listing):,} {unit}s are"
             again = f"--force loads {'it' if one else 'them'} again"
-            executor.note("info", f"nothing to load: {what} landed before ({again})")
+            executor.note("info", f"nothing to load: {what} loaded already ({again})")
         try:
             fill(queue, made, session.target_key)
             run_all(executors, queue)

@@ -141,6 +141,7 @@ def make_report(
         target=made.target,
         table=session.table_text,
         started=begun,
+        unit=made.listing.unit,
         splits=len(made.listing),
         splits_landed=tally.landed,
         splits_skipped=made.landed + tally.elsewhere,

@@ -81,23 +81,23 @@ def shards(count: int) -> tuple[ShardReport, ...]:
 
 def test_report_of_a_cluster_has_a_line_a_shard() -> None:
     text = report_text(replace(DONE, shards=shards(2), imbalance=0.012))
-    assert "shard 2  25.1M   1,234  5.23 GB  3.00 GB  1m 42s  1,234.5  3.00 GiB" in text
-    assert "The fullest has 1 % more than the average; 2.00 kB came from other nodes" in text
+    assert "shard 2  25.1M  1,234  5.23 GB  3.00 GB  1m 42s  1,234.5  3.00 GiB" in text
+    assert "The fullest shard got 1 % more data than the average. The nodes" in text
     assert max(map(len, text.split("\n")[:-2])) <= 80
     many = report_text(replace(DONE, shards=shards(SHOWN_SHARDS + 5)))
     assert "shard 5 " not in many
     assert "shard 6 " in many
-    assert "5 more shards took less time." in many
+    assert "5 shards that took less time are not shown." in many
 
 
 def test_report_of_a_finished_load() -> None:
     assert report_text(DONE) == "\n".join(
         [
-            "load 3f2a9c1e  done: all splits have landed",
+            "load 3f2a9c1e  done: everything is loaded",
             "",
             "  source  s3://bucket/trips/*.csv.gz",
             "  target  default.trips in ./rowfall-data",
-            "  splits  100 of 100 landed",
+            "  files   100 of 100 loaded",
             "",
             "  rows     100,000,000  12.5M rows/s, 1.60M rows per CPU second",
             "  read         4.20 GB  525 MB/s",
@@ -105,7 +105,7 @@ def test_report_of_a_finished_load() -> None:
             "  written      1.31 GB  on disk, 13.1 bytes a row",
             "  time           8.0 s  62.5 CPU seconds, 7.8 cores busy",
             "  parts            112  written, 9 active in the table now",
-            "  memory      3.00 GiB  at the highest point",
+            "  memory      3.00 GiB  at the peak",
             "",
             "  read      62 %  ━━━━━━━━━━━━━━━━━━━━━━━━━",
             "  insert    30 %  ━━━━━━━━━━━━",
@@ -121,8 +121,8 @@ def test_report_of_a_finished_load() -> None:
 
 def test_report_of_a_partial_load_says_what_failed_and_how_to_go_on() -> None:
     text = report_text(PARTIAL)
-    assert "57 of 100 landed, 40 had landed before, 3 failed" in text
-    assert "rejected           12  <0.1 % of all" in text
+    assert "57 of 100 loaded, 40 loaded before, 3 failed, 2 retries" in text
+    assert "rejected           12  <0.1 % of all rows" in text
     assert text.count("cannot parse '12,5' as Float64") == 3
     assert text.count("hint: Use --type.") == 1
     assert "To resume, run the same command again" in text
@@ -147,7 +147,7 @@ def test_words_longer_than_a_line_stay_whole() -> None:
 def test_report_of_nothing_is_readable() -> None:
     empty = Report("3f2a", "failed", "x.csv", "null:", "", "2026-11-21T09:14:05Z")
     text = report_text(empty)
-    assert "nothing landed" in text
+    assert "nothing was loaded" in text
     assert "rowfall query" not in text
 
 
@@ -217,7 +217,7 @@ def test_verification_names_the_splits_that_differ() -> None:
     short = (EQUAL.splits[0], VerifiedSplit("in/part_1.csv", 50, "0", 45))
     text = verification_text(replace(EQUAL, ok=False, target_rows=95, splits=short))
     assert text.split("\n")[-4:-1] == [
-        "  in the source  in the target  split",
+        "  in the source  in the target  file",
         "             50             45  part_1.csv",
         "",
     ]
@@ -226,5 +226,5 @@ def test_verification_names_the_splits_that_differ() -> None:
         replace(EQUAL, ok=False, target_rows=95, splits=unclear, foreign_rows=7)
     )
     assert "7 rows of the target are in no file of the source" in text
-    assert "             50  cannot be told  part_19.csv\n" in text
+    assert "             50      not clear  part_19.csv\n" in text
     assert "and 10 more; -v shows all" in text

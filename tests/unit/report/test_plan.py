@@ -91,17 +91,17 @@ def a_writer(shard: int) -> PlannedWriter:
 
 def test_plan_of_a_cluster_says_what_each_shard_is_given() -> None:
     text = plan_text(replace(a_plan(), placement="shards", writers=(a_writer(1), a_writer(2))))
-    assert "shard 2  10.0.0.2:9000  50 splits 2.10 GB, 5 attempts" in text
+    assert "shard 2  10.0.0.2:9000  50 files 2.10 GB, 5 statements" in text
     assert max(map(len, text.split("\n"))) <= 80
 
 
 def test_plan_has_every_section() -> None:
     text = plan_text(a_plan())
     for line in (
-        "  from      s3://bucket/*.csv.gz",
-        "  format    CSVWithNames, gzip",
-        "  splits    100, 4.20 GB, the biggest has 42.0 MB",
-        "  attempts  10, 420 MB each on average, 2 at a time",
+        "  from        s3://bucket/*.csv.gz",
+        "  format      CSVWithNames, gzip",
+        "  files       100, 4.20 GB, the largest has 42.0 MB",
+        "  statements  10, 420 MB each on average, 2 at a time",
         "  delivery  pull: the engine that stores the rows reads the source itself",
         "  max_insert_threads  4  8 cores / 2 lanes",
         "  time    about 12s (8.20M rows/s)",
@@ -142,7 +142,7 @@ def test_reasons_of_settings_go_below_where_there_is_no_room() -> None:
 
 def test_an_existing_table_is_said_to_keep_its_definition() -> None:
     text = plan_text(a_plan(replace(SCHEMA, exists=True)), verbose=True)
-    assert "default.trips is there already and keeps its definition" in text
+    assert "default.trips exists and keeps its definition" in text
     assert "    `trip_id` UInt64" in text
 
 
@@ -158,9 +158,9 @@ def test_generated_rows_count_in_rows() -> None:
         a_plan(), encoding=None, listing=made, groups=(Group(range(1), None),), example=""
     )
     text = plan_text(plan, every_split=True)
-    assert "splits    1, 1,000,000,000 rows" in text
+    assert "ranges      1, 1,000,000,000 rows" in text
     assert "generate://trips[0:1000000000]" in text
-    assert "SQL of one attempt" not in text
+    assert "SQL of one statement" not in text
 
 
 def test_plan_fits_eighty_columns() -> None:
@@ -172,7 +172,7 @@ def test_plan_fits_eighty_columns() -> None:
 
 def test_plan_json_has_the_fields_of_the_plan() -> None:
     document = json.loads(json.dumps(plan_document(a_plan())))
-    assert document.pop("rowfall_plan") == 1
+    assert document.pop("rowfall_plan") == 2
     transport = {
         "delivery", "why", "streams", "decoder", "why_decoder", "sorted_by", "why_unbuilt",
         "compress", "why_compress", "spread", "why_spread", "cutting",

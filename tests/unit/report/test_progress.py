@@ -14,8 +14,7 @@ from rich.console import Console
 from rowfall.core import events
 from rowfall.report import progress
 from rowfall.report.layout import ENDLESS
-from rowfall.report.meter import Meter
-from rowfall.report.progress import SHOWN_FAILURES, Live, Plain, Talk, draw, plain
+from rowfall.report.progress import SHOWN_FAILURES, Live, Meter, Plain, Talk, draw, plain
 
 
 class Clock:
@@ -263,7 +262,7 @@ def test_plain_lines_come_in_time_also_in_a_stall(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(progress, "PLAIN_EVERY", 0.1)
     log = Log()
     with Plain(log) as talk:
-        wait_for(lambda: log.lines[:1] == ["0s, looking at source and target"])
+        wait_for(lambda: log.lines[:1] == ["0s, looking at the source and the target"])
         talk(started())
         talk(events.Progressed(10**6, 10**8, 37, 3 << 30, 1.0))
         wait_for(lambda: sum("1%" in line for line in log.lines) > 2)  # with no event between
@@ -292,7 +291,7 @@ def test_talk_says_what_happens() -> None:
     talk(started())
     talk(events.Note("info", "creating the table:\nCREATE TABLE t\n    a UInt8\x1b[2J"))
     assert log.lines == [
-        "load 3f2a9c1e: 100 splits, 10.0 GB into default.t",
+        "load 3f2a9c1e: 100 files, 10.0 GB into default.t",
         "note: creating the table:",
         "CREATE TABLE t",
         "    a UInt8\\x1b[2J",
@@ -325,8 +324,8 @@ def test_verbose_says_every_attempt() -> None:
     talk(events.AttemptStarted("a1", 10, 420 * 10**6))
     talk(events.AttemptPublished("a1", 10, 1_000_000, 2.1))
     assert log.lines == [
-        "attempt a1: 10 splits, 420 MB",
-        "attempt a1: published 1,000,000 rows of 10 splits in 2.1 s",
+        "attempt a1: 10 files, 420 MB",
+        "attempt a1: published 1,000,000 rows of 10 files in 2.1 s",
     ]
 
 
@@ -337,5 +336,5 @@ def test_a_flood_of_failures_is_counted() -> None:
         talk(events.SplitFailed(f"{number}.csv", "gone\x1b[2J", None))
     talk(events.LoadEnded("3f", "failed"))
     assert len(log.lines) == SHOWN_FAILURES + 1
-    assert log.lines[-1] == f"failed: {100 - SHOWN_FAILURES} splits more"
+    assert log.lines[-1] == f"failed: {100 - SHOWN_FAILURES} files more, see the report"
     assert "\x1b" not in log.out.getvalue()
