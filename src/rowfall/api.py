@@ -1,4 +1,4 @@
-"""The library: everything the command does, as functions. The command is a thin skin on it.
+"""The library: each command of ``rowfall`` is one function here.
 
 import rowfall
 report = rowfall.load(["trips/*.csv.gz"], to="./data", table="trips")
@@ -8,31 +8,25 @@ print(report.rows, report.seconds, report.limited_by)
 from __future__ import annotations
 
 import os
-import secrets as random
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import chdir, nullcontext
 from dataclasses import replace
-from types import FrameType
 from typing import TYPE_CHECKING
 
-from rowfall.core.errors import Interrupted, RowfallError, TargetError, UsageError
-from rowfall.core.events import Event, Listener, silent
+from rowfall.core.errors import TargetError, UsageError
+from rowfall.core.events import Listener, one_at_a_time, silent
 from rowfall.core.masked import Secret
-from rowfall.core.model import Plan, Statement
+from rowfall.core.model import Plan
 from rowfall.core.options import Options, restored
 from rowfall.core.results import Report, Verification
-from rowfall.core.sqltext import SqlText
-from rowfall.engines.embedded import Embedded
 from rowfall.run import history
-from rowfall.run.session import connect, open_session, refusal
+from rowfall.run.session import open_session, refusal
+from rowfall.run.signals import terminable
 from rowfall.targets import open_target
 
 if TYPE_CHECKING:
     from rowfall.core.projection import ScaleReport
     from rowfall.core.results import Leftover
-    from rowfall.engines.server import Server
     from rowfall.run.install import Installed
 
 __all__ = [
@@ -49,7 +43,7 @@ def plan(
     options: Options | None = None,
     password: Secret | None = None,
 ) -> Plan:
-    """What :func:`load` would do with the same arguments. Nothing is written or created.
+    """Plan what :func:`load` would do with the same arguments. Nothing is written or created.
 
     Raises:
         RowfallError: see :mod:`rowfall.core.errors`; the same as for a load.
@@ -81,7 +75,7 @@ def load(
     on_event: Listener = silent,
     password: Secret | None = None,
 ) -> Report:
-    """Load ``sources`` into ``to``; goes on by itself where an unfinished load of the same stopped.
+    """Load ``sources`` into ``to``, or resume an unfinished load of the same sources.
 
     Args:
         sources: paths, globs, ``s3://``, ``gs://``, ``az://``, ``http(s)://``, ``generate://``, or
@@ -94,17 +88,16 @@ def load(
         password: of the server's user, instead of the one in ``to`` or the environment.
 
     Returns:
-        What was done. ``outcome`` is ``done``, ``partial`` or ``failed``; splits that did not
-        land are in ``failures``.
+        The report. ``outcome`` is ``done``, ``partial`` or ``failed``; files that could not be
+        loaded are in ``failures``.
 
     Raises:
-        Interrupted: Ctrl-C; the load can go on.
+        Interrupted: Ctrl-C or SIGTERM; the load can be resumed.
         RowfallError: nothing could be loaded at all, or the target or ledger failed.
     """
-    options = options or Options()
+    options, emit = options or Options(), one_at_a_time(on_event)
     with (
-        _one_at_a_time(on_event) as emit,
-        _terminable(),
+        terminable(),
         open_session(sources, to, table, options, emit, dry=False, password=password) as session,
     ):
         from rowfall.run.loader import load_session  # 50 ms, in which the engine opens the folder
@@ -119,13 +112,13 @@ def resume(
     on_event: Listener = silent,
     password: Secret | None = None,
 ) -> Report:
-    """Go on with an unfinished load as it was asked for, from wherever this is called.
+    """Resume an unfinished load as it was asked for, from any folder.
 
     Args:
-        load_id: or the beginning of one; "" for the newest that is not done.
+        load_id: its id or the beginning of it; "" for the newest load that is not done.
 
     Raises:
-        UsageError: there is none, or it read stdin. Otherwise as :func:`load`.
+        UsageError: there is no such load, or it read stdin. Otherwise as :func:`load`.
     """
     if load_id:
         known = report(load_id, to=to)
@@ -133,16 +126,19 @@ def resume(
         open_loads = [r for r in loads(to=to) if r.outcome != "done"]
         if not open_loads:
             raise UsageError(
-                "no load is unfinished", hint="See rowfall status; other targets need --to."
+                "no load is unfinished",
+                hint="rowfall status lists all loads; those of another target need --to.",
             )
         known = open_loads[0]
     asked = history.request(known.load_id, to)
     if "-" in asked["sources"]:
         raise UsageError(
             f"load {known.load_id} read stdin, which cannot be read again",
-            hint="Send the data once more to rowfall load.",
+            hint="Pipe the data into rowfall load once more.",
         )
-    with _inside(asked.get("folder")):
+    folder = asked.get("folder")
+    # Relative names in options (rejects, schema files) mean what they meant.
+    with chdir(folder) if folder and os.path.isdir(folder) else nullcontext():
         return load(
             asked["sources"], to=to or asked["to"], table=asked["table"],
             options=restored(asked["options"]), on_event=on_event, password=password,
@@ -168,55 +164,25 @@ def query(
     Raises:
         TargetError: no such data folder or server. EngineError: what the engine says.
     """
-    chosen = format or ("PrettyCompactMonoBlock" if pretty else "TSVWithNames")
+    from rowfall.run.query import run_query
+
     target = open_target(to, "any", Options(), password)
-    statement = SqlText.of(text.strip().rstrip(";"))
-    if target.server is not None:
-        server = connect(target.server, Options(), target.database)
-        # 2: no writes, but settings may change; formats need that.
-        settings = {} if write or server.readonly else {"readonly": 2}
-        asked = Statement(statement, settings, f"query-{random.token_hex(8)}", chosen)
-        _run_query(server, asked, out_fd)
-        return
-    if target.folder is None:
-        raise UsageError(f"there is nothing to query in {target.text}")
-    if not target.folder.is_dir() and to:
+    if to and target.folder is not None and not target.folder.is_dir():
         raise TargetError(f"there is no data folder {to}", hint="Load something into it first.")
-    # The child uses 0 to 2 itself, so the output gets another number there.
-    out = os.dup(out_fd)
-    try:
-        folder = target.folder if target.folder.is_dir() else None
-        engine = Embedded(folder, fds=(out,), stay=True)
-        if not write:
-            engine.run(Statement(SqlText.of("SET readonly = 2")), lane=1)
-        _run_query(engine, Statement(statement, query_id="query", format=chosen), out)
-    finally:
-        os.close(out)
-
-
-def _run_query(engine: Embedded | Server, statement: Statement, out_fd: int) -> None:
-    try:
-        with _terminable(), _killed_on_interrupt(engine, statement.query_id):
-            engine.run(statement, lane=1, out_fd=out_fd)
-    except RowfallError as error:
-        if "Broken pipe" in error.message:
-            # `rowfall query ... | head`: the reader has seen enough.
-            raise BrokenPipeError from None
-        raise
-    finally:
-        engine.close()
+    format = format or ("PrettyCompactMonoBlock" if pretty else "TSVWithNames")
+    run_query(target, text, format, write=write, out_fd=out_fd)
 
 
 def loads(*, to: str | None = None) -> list[Report]:
-    """All loads in the ledgers of ``to`` (default: here and the user's own), newest first."""
+    """Return all loads of ``to`` (default: here, and the user's own ledgers), newest first."""
     return history.reports(to)
 
 
 def report(load_id: str, *, to: str | None = None) -> Report:
-    """The report of one load; the beginning of its id is enough, ``last`` is the newest.
+    """Return the report of one load; the beginning of its id is enough, ``last`` is the newest.
 
     Raises:
-        UsageError: no load, or several, with that id.
+        UsageError: no load has that id, or several have.
     """
     everything = loads(to=to)
     if load_id == "last" and everything:
@@ -226,15 +192,15 @@ def report(load_id: str, *, to: str | None = None) -> Report:
         return found[0]
     raise UsageError(
         f"{len(found) or 'no'} loads match {load_id!r}",
-        hint="See rowfall status; loads of another target need --to.",
+        hint="rowfall status lists all loads; those of another target need --to.",
     )
 
 
 def forget(load_id: str, *, to: str | None = None, password: Secret | None = None) -> int:
-    """Make what a load has landed count as not landed; its rows stay where they are.
+    """Make what a load has loaded count as not loaded; its rows stay where they are.
 
     Returns:
-        The number of splits that would be loaded again.
+        The number of files and ranges that the same command would load again.
 
     Raises:
         UsageError: no such load.
@@ -248,7 +214,7 @@ def forget(load_id: str, *, to: str | None = None, password: Secret | None = Non
 
 
 def leftovers(*, to: str | None = None, password: Secret | None = None) -> list[Leftover]:
-    """What dead loads have left in a target; nothing is changed."""
+    """List what dead loads have left in a target; nothing is changed."""
     return clean(to=to, password=password, dry=True)
 
 
@@ -273,7 +239,7 @@ def clean(
 def install_decoder(
     *, to: str | None = None, folder: str = "", password: Secret | None = None
 ) -> Installed:
-    """Put rowfall-decode into a server, which then parses what it pulls with it.
+    """Install rowfall-decode in a server, which then parses with it what it pulls.
 
     Args:
         folder: the server's ``user_scripts_path``; "" to ask the server.
@@ -319,79 +285,17 @@ def scale(
     options: Options | None = None,
     password: Secret | None = None,
 ) -> ScaleReport:
-    """How long :func:`load` would take on ``options.nodes`` nodes; nothing is written to ``to``.
+    """Project how long :func:`load` takes on ``options.nodes`` nodes; nothing is written to ``to``.
 
     Where neither ``options.rate`` nor a past load says what a core does, a few files are loaded
     into a temporary folder, for at most about 10 s.
 
     Raises:
-        UsageError: numbers that are none, or a source of unknown size. Otherwise as :func:`plan`.
+        UsageError: an option is not a number, or the size of the source is not known.
+            Otherwise as :func:`plan`.
     """
-    from rowfall.measure.scale import (
-        project_source,  # what it needs besides takes 20 ms that loads save
-    )
+    from rowfall.measure.scale import project_source  # its imports take 20 ms that loads save
 
     texts = (sources,) if isinstance(sources, str) else tuple(sources)
-    with _terminable():
+    with terminable():
         return project_source(texts, to, options or Options(), password)
-
-
-@contextmanager
-def _one_at_a_time(listener: Listener) -> Iterator[Listener]:
-    """Events come from several threads; a listener hears one at a time."""
-    guard = threading.Lock()
-
-    def emit(event: Event) -> None:
-        with guard:
-            listener(event)
-
-    yield emit
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM counts as Ctrl-C: a stopped container leaves a load that can go on.
-
-    A second one changes nothing: stopping takes two seconds at most and must not be cut short.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    stopping = False
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal stopping
-        if not stopping:
-            stopping = True
-            raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            # The process ends after this; a late second signal must not change its exit code.
-            signal.signal(number, signal.SIG_IGN if stopping else handler)
-
-
-@contextmanager
-def _inside(folder: str | None) -> Iterator[None]:
-    """Relative names of options (rejects, schema files) mean what they meant."""
-    before = os.getcwd()
-    if folder and os.path.isdir(folder):
-        os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
-@contextmanager
-def _killed_on_interrupt(engine: Embedded | Server, query_id: str) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        if not isinstance(engine, Embedded):
-            engine.kill(query_id)
-        engine.abandon()
-        raise Interrupted("interrupted") from None

@@ -82,7 +82,7 @@ def test_install_and_load(lake: Lake, scripts: Path, s3: Seaweed, source: str) -
         "rowfall_install": 1, "path": str(scripts / "rowfall-decode"), "changed": True,
         "away": [],
     }  # fmt: skip
-    assert "is there already" in lake.ok("install-decoder").talk
+    assert "is installed already" in lake.ok("install-decoder").talk
     made = lake.ok("plan", source, "--table", "t", "--json", env=s3.env).document
     assert (made["delivery"], made["decoder"]) == ("pull", "rowfall-decode")
     assert made["why"].endswith("rowfall-decode parses there")

@@ -233,7 +233,7 @@ def test_an_existing_table_keeps_its_columns(lake: Lake) -> None:
         [1, "x", 7], [2, None, 7], [3, "y", 7],
     ]  # fmt: skip
     plan = lake.ok("plan", "named.csv", "--table", "t").out
-    assert "is there already and keeps its definition" in plan
+    assert "exists and keeps its definition" in plan
 
 
 # The engine, and what a SELECT ... FINAL shows of ids 0-9, each there 10 times.
@@ -394,7 +394,7 @@ def test_forget_then_load_again(lake: Lake) -> None:
     lake.ok("load", "in/*.csv", "--table", "t")
     nothing = lake.shell.ends(2, "resume", "--to", lake.to)
     assert "no load is unfinished" in nothing.talk
-    assert "3 splits will be loaded again; no row was touched" in lake.ok("forget", "last").talk
+    assert "3 files will be loaded again; no row was deleted" in lake.ok("forget", "last").talk
     assert lake.row("SELECT count() FROM {db}.t") == [3]
     assert lake.load("in/*.csv", "--table", "t")["splits_landed"] == 3
     assert lake.row("SELECT count() FROM {db}.t") == [6]
@@ -555,7 +555,7 @@ def test_plan_touches_nothing(lake: Lake) -> None:
         assert piece in text
     lake.ok("plan", "generate://trips?rows=10", "--atomic", "--wait", "merges=3")
     lines = lake.ok("plan", "generate://trips?rows=10", "--replace", "--force").out.splitlines()
-    assert max(len(line) for line in lines[: lines.index("SQL of one attempt")]) <= 80
+    assert max(len(line) for line in lines[: lines.index("SQL of one statement")]) <= 80
     assert lake.tables() == set()
     assert not (lake.shell.cli.home / "state").exists()
     lake.ok("load", "in/f1.csv", "--table", "t")

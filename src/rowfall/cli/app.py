@@ -1,6 +1,6 @@
-"""The commands: parses, calls :mod:`rowfall.api`, maps errors to exit codes.
+"""The group of commands: it parses the command line and maps errors to exit codes.
 
-Imports click and nothing heavy: ``--help`` answers before an engine or a driver is loaded. Each
+It imports click and nothing heavy: ``--help`` answers before an engine or a driver is loaded. Each
 command is one file of this package, imported when it is asked for.
 """
 
@@ -45,9 +45,9 @@ def cli() -> None:
       rowfall load 's3://bucket/trips/*.csv.gz' --table trips
       rowfall query 'SELECT count() FROM trips'
 
-    The table is created from the data when it is missing. A load that was
-    interrupted goes on when the same command is run again. 'rowfall plan' with
-    the same arguments shows what would happen.
+    The table is created from the data when it is missing. To resume a load
+    that was interrupted, run the same command again. 'rowfall plan' with the
+    same arguments shows what would happen.
     """
 
 
@@ -104,7 +104,7 @@ def _failed(error: Exception, output: Output) -> int:
 
 
 def _uncapped(message: str) -> str:
-    """click's sentence as a message of ours: lower case, no full stop."""
+    """Return click's sentence in our form: lower case, no full stop."""
     return (message[:1].lower() + message[1:]).removesuffix(".")
 
 

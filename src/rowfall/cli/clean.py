@@ -19,10 +19,10 @@ from rowfall.core.masked import Secret
 @option("--dry-run", is_flag=True, group="Clean", help="Only show what would be dropped.")
 @click.pass_obj
 def clean(output: Output, to: str | None, password: Secret | None, yes: bool, dry_run: bool) -> int:
-    """Drop what dead loads have left, after showing it.
+    """Drop what dead loads have left, after asking.
 
-    Rows that a load had already committed are made visible first. Nothing of a load that is still
-    running is touched.
+    Rows that a load has committed become visible first. Loads that are still running are left
+    alone.
     """
     from rowfall import api
     from rowfall.report.loads import leftovers_text

@@ -14,15 +14,16 @@ from rowfall.core.masked import Secret
 @target_option
 @click.pass_obj
 def forget(output: Output, load_id: str, to: str | None, password: Secret | None) -> None:
-    """Forget what a load has landed: it is loaded again.
+    """Forget what a load has loaded, to load it again.
 
     LOAD is the id of a load, its first digits, or 'last'. Rows in the table stay where they are.
     """
     from rowfall import api
     from rowfall.core import units
 
+    unit = api.report(load_id, to=to).unit
     splits = api.forget(load_id, to=to, password=password)
     if output.json:
         output.document({"rowfall_forget": 1, "load": load_id, "splits": splits})
     else:
-        output.talk(f"{units.counted(splits, 'split')} will be loaded again; no row was touched")
+        output.talk(f"{units.counted(splits, unit)} will be loaded again; no row was deleted")

@@ -22,10 +22,10 @@ from rowfall.core.masked import Secret
 def install_decoder(
     output: Output, to: str | None, password: Secret | None, folder: str | None
 ) -> int:
-    """Put rowfall-decode into a server, to parse what it pulls.
+    """Let a server parse with rowfall-decode what it pulls.
 
-    Copies the program into the server's folder of user scripts where that is on this machine, and
-    checks that the server can run it. Loads that the server pulls then take a fraction of its CPU.
+    Copies the program into the server's folder of user scripts, if that is on this machine, and
+    checks that the server can run it. Loads that the server pulls then take a fraction of the CPU.
     """
     from rowfall import api
 
@@ -35,8 +35,8 @@ def install_decoder(
             "rowfall_install": 1, "path": done.path, "changed": done.changed, "away": done.away,
         })  # fmt: skip
     else:
-        word = "installed" if done.changed else "is there already, and the server can run it"
+        word = "installed" if done.changed else "is installed already, and the server can run it"
         output.talk(f"{done.path} {word}")
         if done.away:
-            output.talk(f"not on {', '.join(done.away)}: away; run this again when they are back")
+            output.talk(f"{', '.join(done.away)} did not answer: run this again when they are up")
     return Exit.DONE

@@ -23,7 +23,7 @@ _ROW = "{:>4} {:>5} {:>7} {:>6} {:>6} {:>8} {:>9}  {}"
 
 @group
 def lab() -> None:
-    """Run a private ClickHouse cluster to try out.
+    """Run a private ClickHouse cluster to try things on.
 
     Real servers, one process each, on free ports of 127.0.0.1 and in a folder of their own. They
     keep running until 'rowfall lab down'.
@@ -53,7 +53,7 @@ def _folder(function: F) -> F:
     type=click.IntRange(min=1),
     metavar="N",
     group="Lab",
-    help="Servers of each shard. Default: 2.",
+    help="Replicas of each shard. Default: 2.",
 )
 @_folder
 @option(
@@ -66,7 +66,7 @@ def _folder(function: F) -> F:
 def up(
     output: Output, shards: int | None, replicas: int | None, folder: str, clickhouse: str | None
 ) -> int:
-    """Start a cluster, or go on with the one in the folder.
+    """Start a cluster, or start the one in the folder again.
 
     Waits until all servers answer and ON CLUSTER works, then prints how to load into it. The
     password is in the file 'password' of the folder.
@@ -92,7 +92,7 @@ def up(
     if output.json:
         output.document(_document(found))
     else:
-        output.data(_how(found, folder))
+        output.data(_next_commands(found, folder))
     return Exit.DONE
 
 
@@ -101,7 +101,7 @@ def up(
 @option("--remove", is_flag=True, group="Lab", help="Delete the folder and all data in it.")
 @click.pass_obj
 def down(output: Output, folder: str, remove: bool) -> int:
-    """End the servers; their data stay for the next 'up'."""
+    """Stop the servers; their data stay for the next 'up'."""
     from rowfall.lab.cluster import Lab
 
     found = Lab.open(Path(folder))
@@ -110,7 +110,7 @@ def down(output: Output, folder: str, remove: bool) -> int:
         output.document({"rowfall_lab_down": 1, "ended": count, "removed": remove})
     else:
         servers = units.counted(count, "server")
-        output.talk(f"{servers} ended" + (f", {folder} removed" if remove else ""))
+        output.talk(f"stopped {servers}" + (f" and removed {folder}" if remove else ""))
     return Exit.DONE
 
 
@@ -141,7 +141,7 @@ for _each in (up, down, status):
 
 
 def _make(folder: Path, shards: int | None, replicas: int | None) -> Lab:
-    """The lab in the folder, made where there is none."""
+    """Open the lab in the folder, or make one."""
     from rowfall.lab.cluster import Lab
     from rowfall.lab.process import LabUsageError
 
@@ -163,8 +163,8 @@ def _shape(found: Lab) -> str:
     return f"{shards} with {units.counted(found.replicas, 'replica')}{each}"
 
 
-def _how(found: Lab, folder: str) -> str:
-    """What to type next."""
+def _next_commands(found: Lab, folder: str) -> str:
+    """Return the commands to type next."""
     file = shlex.quote(os.path.join(folder, found.password_file.name))
     where = "" if folder == _DEFAULT else f" --folder {shlex.quote(folder)}"
     return "\n".join([
@@ -177,7 +177,7 @@ def _how(found: Lab, folder: str) -> str:
 
 
 def _document(found: Lab) -> dict[str, Any]:
-    """The document ``rowfall_lab``."""
+    """Return the document ``rowfall_lab``."""
     nodes = [
         {
             "node": node.number,

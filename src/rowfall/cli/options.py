@@ -1,4 +1,4 @@
-"""Click options made from the option table, the options every command has, and grouped help."""
+"""Make click options from the option table, the options of all commands, and grouped help."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GroupedOption(click.Option):
         self.group = group
 
     def get_help_extra(self, ctx: click.Context) -> Any:
-        """Nothing: the help sentence says the default, and the error says the range."""
+        """Add nothing: the help sentence says the default, and the error says the range."""
         return {}
 
 
@@ -59,7 +59,7 @@ def command(function: Callable[..., Any]) -> click.Command:
 
 
 def group(function: Callable[..., Any]) -> click.Group:
-    """``@click.group`` after the same manner."""
+    """``@click.group`` with grouped help and the options that all commands have."""
     return click.group(name=function.__name__, cls=GroupOfCommands)(_with_common(function))
 
 
@@ -75,7 +75,7 @@ def option(*flags: str, **attributes: Any) -> Callable[[F], F]:
 
 
 def table_options(name: str) -> Callable[[F], F]:
-    """Every option of the table that command ``name`` takes."""
+    """Add every option of the table that command ``name`` takes."""
 
     def add(function: F) -> F:
         for item, flag in reversed(list(flags_of(name))):
@@ -85,14 +85,14 @@ def table_options(name: str) -> Callable[[F], F]:
     return add
 
 
-def chosen(values: dict[str, Any]) -> Options:
-    """The :class:`Options` of a parsed command line."""
+def options_of(values: dict[str, Any]) -> Options:
+    """Return the :class:`Options` of a parsed command line."""
     names = {item.name for item in fields(Options)}
     return Options(**{name: value for name, value in values.items() if name in names})
 
 
 def target_option(function: F) -> F:
-    """``--to TARGET``."""
+    """Add ``--to TARGET``."""
     return option(
         "--to",
         metavar="TARGET",
@@ -103,7 +103,7 @@ def target_option(function: F) -> F:
 
 
 def password_option(function: F) -> F:
-    """``--ask-password``: the command gets ``password``, a Secret or None."""
+    """Add ``--ask-password``: the command gets ``password``, a Secret or None."""
     return option(
         "--ask-password",
         "password",
@@ -120,7 +120,7 @@ def _ask_password(ctx: click.Context, param: click.Parameter, value: bool) -> Se
 
 
 def destination_options(function: F) -> F:
-    """``--to TARGET`` and ``--table NAME`` of the commands that write or plan to."""
+    """Add ``--to TARGET`` and ``--table NAME`` of the commands that write or plan to."""
     table = option(
         "--table",
         metavar="NAME",
@@ -139,7 +139,7 @@ def destination_options(function: F) -> F:
 
 
 def _attributes(item: Field[Any], flag: Flag) -> dict[str, Any]:
-    """How click is to parse the option; the type follows from the field's."""
+    """Return the attributes of the click option; its type follows from the field's."""
     attributes: dict[str, Any] = {"cls": GroupedOption, "group": flag.group, "help": flag.help}
     if item.default is False:
         return attributes | {"is_flag": True}
@@ -167,7 +167,7 @@ def _common(*flags: str, text: str) -> Callable[[F], F]:
 _COMMON = (
     _common("--json", text="One JSON document on stdout, no progress."),
     _common("--quiet", "-q", text="Print warnings and errors only."),
-    _common("--verbose", "-v", text="Say more: every attempt, the reason of every choice."),
+    _common("--verbose", "-v", text="Print every attempt and the reason for every decision."),
     _common("--no-color", text="No colours. NO_COLOR does the same."),
     _common("--debug", text="Show tracebacks. ROWFALL_DEBUG=1 does the same."),
 )

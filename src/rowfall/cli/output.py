@@ -1,4 +1,4 @@
-"""The only place that prints: stdout is data, stderr is talk."""
+"""Print what commands answer: data goes to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import sys
 from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from rowfall.core.errors import Exit
+
 if TYPE_CHECKING:
+    from rowfall.core.results import Report
     from rowfall.report.progress import Talk
 
 _WIDEST = 100  # text for reading gets no better beyond
@@ -17,12 +20,12 @@ _ASCII = str.maketrans("━─…", "#-.")
 
 
 class Output:
-    """Where and how a command may print; the common options set its attributes.
+    """The output of one command; the common options set its attributes.
 
     Attributes:
         json: one JSON document on stdout instead of text, no progress.
         quiet: only warnings and errors on stderr.
-        verbose: more talk.
+        verbose: more messages.
         debug: tracebacks.
     """
 
@@ -45,7 +48,7 @@ class Output:
 
     @property
     def to_terminal(self) -> bool:
-        """Whether stdout is looked at by a person."""
+        """Tell if stdout is a terminal."""
         return sys.stdout.isatty()
 
     @property
@@ -53,18 +56,18 @@ class Output:
         return self._colors(sys.stdout)
 
     def data(self, text: str) -> None:
-        """A result as text."""
+        """Print a result as text."""
         sys.stdout.write(_plain(text, sys.stdout.encoding) + "\n")
 
     def document(self, document: Mapping[str, Any]) -> None:
-        """A result as one JSON document."""
+        """Print a result as one JSON document."""
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
 
     def flush(self) -> None:
         sys.stdout.flush()
 
     def abandon(self) -> None:
-        """Nobody reads stdout any more: keep the interpreter from flushing into it at exit."""
+        """Keep the interpreter from flushing into stdout at exit, as nobody reads it any more."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     # stderr
@@ -75,20 +78,20 @@ class Output:
 
     @property
     def columns(self) -> int:
-        """Width for texts that are read, not redrawn."""
+        """Return the width of texts that are read, not redrawn."""
         return min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
 
     def talk(self, text: str) -> None:
-        """Something to read that is no result."""
+        """Print a message that is not a result, unless quiet."""
         if not self.quiet:
             self.emit(text + "\n")
 
     def help(self, text: str) -> None:
-        """Like :meth:`talk`, also when quiet: the user asked for it or made a mistake."""
+        """Print a message also when quiet: the user asked for it or made a mistake."""
         self.emit(text + "\n")
 
     def error(self, message: str, hint: str | None, *, label: str = "error: ") -> None:
-        """``rowfall: error: <message>`` and the hint on its own line."""
+        """Print ``rowfall: error: <message>``, and the hint on its own line."""
         if label and self._colors(sys.stderr):
             label = f"\x1b[31m{label}\x1b[0m"
         self.emit(f"rowfall: {label}{message}\n" + (f"  hint: {hint}\n" if hint else ""))
@@ -103,11 +106,37 @@ class Output:
         except (OSError, ValueError):
             self._deaf = True
 
+    # reports
+
+    def report(self, report: Report) -> None:
+        """Print the report of an earlier load on stdout."""
+        from rowfall.report.loads import report_document, report_text
+
+        if self.json:
+            self.document(report_document(report))
+        else:
+            self.data(report_text(
+                report, color=self.data_color, verbose=self.verbose, width=self.columns
+            ))  # fmt: skip
+
+    def ended(self, report: Report) -> int:
+        """Print the report of the run that has just ended and return its exit code."""
+        if self.json:
+            self.report(report)
+        else:
+            from rowfall.report.loads import report_text
+
+            text = report_text(
+                report, color=self.talk_color, verbose=self.verbose, width=self.columns
+            )
+            self.talk(f"\n{text}")
+        return Exit.DONE if report.outcome == "done" else Exit.PARTIAL
+
     def listener(self, busy: str | None = None) -> Talk:
-        """What shows a run: a live line on a terminal, plain lines elsewhere, or warnings only.
+        """Return what shows a run: a live line, plain lines without a terminal, or no progress.
 
         Args:
-            busy: what is done before, or without, a load that tells its progress.
+            busy: shown while there is no progress yet.
         """
         from rich.console import Console
 
@@ -134,7 +163,7 @@ class Output:
 
 
 class _Stderr:
-    """The file that rich writes to: it may close without an error, like all talk."""
+    """The file that rich writes to; it may close without an error, like stderr."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -144,7 +173,7 @@ class _Stderr:
         self._output.emit(text)
 
     def flush(self) -> None:
-        """Nothing waits: every write is flushed."""
+        """Do nothing, as every write is flushed."""
 
     def isatty(self) -> bool:
         return sys.stderr.isatty()

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rowfall.cli.options import chosen, command, destination_options, option, table_options
+from rowfall.cli.options import command, destination_options, option, options_of, table_options
 from rowfall.cli.output import Output
 from rowfall.core.masked import Secret
 
@@ -15,7 +15,7 @@ from rowfall.core.masked import Secret
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @destination_options
 @table_options("plan")
-@option("--all", "every_split", is_flag=True, group="Plan", help="List every split.")
+@option("--all", "every_split", is_flag=True, group="Plan", help="List every file or range.")
 @click.pass_obj
 def plan(
     output: Output,
@@ -34,11 +34,11 @@ def plan(
     """
     from rowfall.engines.prestart import prestart
 
-    prestart(sources, to)  # before the imports below: the two take as long as each other
+    prestart(sources, to)  # before the imports below, which take as long
     from rowfall import api
     from rowfall.report.plan import plan_document, plan_text
 
-    made = api.plan(sources, to=to, table=table, options=chosen(values), password=password)
+    made = api.plan(sources, to=to, table=table, options=options_of(values), password=password)
     if output.json:
         output.document(plan_document(made, every_split=every_split))
         return

@@ -1,4 +1,4 @@
-"""Writes the reference pages that are made from code: ``python -m rowfall.cli.reference``.
+"""Write the reference pages that are made from code: ``python -m rowfall.cli.reference``.
 
 A test compares the pages in docs/reference with what this module makes.
 """
@@ -19,9 +19,9 @@ from rowfall.core.options import Flag, Options
 _MADE = "<!-- Made by `python -m rowfall.cli.reference`; edit the code instead. -->\n"
 
 _EXITS = {
-    Exit.DONE: "Everything that was asked for is done.",
-    Exit.PARTIAL: "Some splits did not land, or none did. What has landed stays; run the same "
-    "command again to load the rest.",
+    Exit.DONE: "Everything is done.",
+    Exit.PARTIAL: "Some files could not be loaded, or none could. What is loaded stays; run the "
+    "same command again to load the rest.",
     Exit.USAGE: "The command line, an option, a URI or a configuration makes no sense.",
     Exit.LEDGER: "The ledger is damaged, locked by another load, newer than this version, or "
     "contradicts the target.",
@@ -35,7 +35,7 @@ _EXITS = {
 
 
 def exit_codes() -> str:
-    """docs/reference/exit-codes.md."""
+    """Return docs/reference/exit-codes.md."""
     lines = [
         "# Exit codes",
         "",
@@ -51,7 +51,7 @@ def exit_codes() -> str:
 
 
 def options() -> str:
-    """docs/reference/options.md."""
+    """Return docs/reference/options.md."""
     lines = [
         "# Options of load and plan",
         "",
@@ -73,7 +73,7 @@ def options() -> str:
 
 
 def commands() -> str:
-    """docs/reference/commands.md."""
+    """Return docs/reference/commands.md."""
     lines = ["# Commands", "", _MADE, *_help([])]
     for name in COMMANDS:
         lines += ["", f"## rowfall {name}", "", *_help([name])]
@@ -87,7 +87,7 @@ PAGES = {"exit-codes.md": exit_codes, "options.md": options, "commands.md": comm
 
 
 def _help(path: list[str]) -> list[str]:
-    """The help as it is printed on 80 columns, whatever the terminal is."""
+    """Return the help as it is printed on 80 columns."""
     command: click.Command = cli
     context = click.Context(cli, info_name="rowfall", terminal_width=80)
     for name in path:

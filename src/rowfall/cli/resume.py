@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from rowfall.cli.load import show_report
 from rowfall.cli.options import command, target_option
 from rowfall.cli.output import Output
 from rowfall.core.masked import Secret
@@ -15,13 +14,13 @@ from rowfall.core.masked import Secret
 @target_option
 @click.pass_obj
 def resume(output: Output, load_id: str, to: str | None, password: Secret | None) -> int:
-    """Go on with an unfinished load as it was started.
+    """Resume an unfinished load as it was started.
 
-    LOAD is the id of a load or its first digits; by default the newest that is not done. The same
-    as running its command again, from any folder.
+    LOAD is the id of a load or its first digits; by default the newest that is not done. This does
+    what the same command would do, and works from any folder.
     """
     from rowfall import api
 
     with output.listener() as listener:
         result = api.resume(load_id, to=to, on_event=listener, password=password)
-    return show_report(output, result)
+    return output.ended(result)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rowfall.cli.options import chosen, command, table_options, target_option
+from rowfall.cli.options import command, options_of, table_options, target_option
 from rowfall.cli.output import Output
 from rowfall.core.masked import Secret
 
@@ -22,13 +22,13 @@ def scale(
 ) -> None:  # fmt: skip
     """Project time and cost of a load to N nodes.
 
-    Says what limits it, too. SOURCE is what 'rowfall load' takes, or one that nobody has:
+    Says also what limits the load. SOURCE is what 'rowfall load' takes, or an imagined one:
     simulate://csv.gz?files=1e6&size=25MB&sigma=1. Nothing is written to the target.
     """
     from rowfall import api
     from rowfall.report.scale import scale_document, scale_text
 
-    found = api.scale(sources, to=to, options=chosen(values), password=password)
+    found = api.scale(sources, to=to, options=options_of(values), password=password)
     if output.json:
         output.document(scale_document(found))
         return

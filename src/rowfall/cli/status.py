@@ -19,17 +19,11 @@ def status(output: Output, load_id: str | None, to: str | None, password: Secret
     LOAD is the id of a load, its first digits, or 'last'.
     """
     from rowfall import api
-    from rowfall.report.loads import loads_document, loads_text, report_document, report_text
+    from rowfall.report.loads import loads_document, loads_text
 
     if load_id is not None:
-        found = api.report(load_id, to=to)
-        if output.json:
-            output.document(report_document(found))
-        else:
-            output.data(report_text(found, color=output.data_color, width=output.columns))
-        return
-    reports = api.loads(to=to)
-    if output.json:
-        output.document(loads_document(reports))
+        output.report(api.report(load_id, to=to))
+    elif output.json:
+        output.document(loads_document(api.loads(to=to)))
     else:
-        output.data(loads_text(reports))
+        output.data(loads_text(api.loads(to=to)))

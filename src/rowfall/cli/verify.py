@@ -17,8 +17,8 @@ from rowfall.core.masked import Secret
 def verify(output: Output, load_id: str, to: str | None, password: Secret | None) -> int:
     """Read the source of a load again and compare.
 
-    LOAD is the id of a load, its first digits, or 'last'. Splits that differ are listed, with -v
-    all of them. Exit code 7 means that source and target differ.
+    LOAD is the id of a load, its first digits, or 'last'. Files that differ are listed, with -v
+    all files. Exit code 7 means that source and target differ.
     """
     from rowfall import api
     from rowfall.report.loads import verification_document, verification_text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -97,3 +98,14 @@ Listener = Callable[[Event], None]
 
 def silent(event: Event) -> None:
     """Ignore an event."""
+
+
+def one_at_a_time(listener: Listener) -> Listener:
+    """Return a listener that calls ``listener`` for one event at a time; threads emit them."""
+    guard = threading.Lock()
+
+    def emit(event: Event) -> None:
+        with guard:
+            listener(event)
+
+    return emit

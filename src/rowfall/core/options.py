@@ -317,7 +317,7 @@ class Options:
         False,
         "--force",
         "",
-        "Load again what has landed before (rows will be there twice).",
+        "Load again what is loaded already (its rows will be in the table twice).",
         "Run",
     )
     verify: bool = _opt(

@@ -285,10 +285,8 @@ class Talk:
             case events.LoadEnded():
                 self.close()
                 if (more := self._failures - SHOWN_FAILURES) > 0:
-                    self.say(
-                        f"failed: {units.counted(more, self._unit)} more; the report lists them",
-                        "red",
-                    )
+                    text = f"failed: {units.counted(more, self._unit)} more, see the report"
+                    self.say(text, "red")
             case events.LoadStarted():
                 self._unit = event.unit
                 if self._level >= 0:

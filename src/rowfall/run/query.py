@@ -1,0 +1,63 @@
+"""Run one statement for ``rowfall query`` and stream its result to a file descriptor."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+from rowfall.core.errors import Interrupted, RowfallError, UsageError
+from rowfall.core.model import Statement
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText
+from rowfall.engines.embedded import Embedded
+from rowfall.engines.server import Server
+from rowfall.run.session import connect
+from rowfall.run.signals import terminable
+from rowfall.targets.base import Target
+
+
+def run_query(target: Target, text: str, format: str, *, write: bool, out_fd: int) -> None:
+    """Run ``text`` in ``target``; an embedded engine without a folder runs it in memory.
+
+    Raises:
+        UsageError: the target holds no tables. EngineError: the statement fails.
+        BrokenPipeError: nobody reads ``out_fd`` any more.
+    """
+    statement = SqlText.of(text.strip().rstrip(";"))
+    if target.server is not None:
+        server = connect(target.server, Options(), target.database)
+        # 2: no writes, but settings may change; formats need that.
+        settings = {} if write or server.readonly else {"readonly": 2}
+        query_id = f"query-{secrets.token_hex(8)}"
+        _stream(server, Statement(statement, settings, query_id, format), out_fd)
+        return
+    if target.folder is None:
+        raise UsageError(f"{target.text} has no tables to query")
+    # The child uses 0 to 2 itself, so the output gets another number there.
+    out = os.dup(out_fd)
+    try:
+        folder = target.folder if target.folder.is_dir() else None
+        engine = Embedded(folder, fds=(out,), stay=True)
+        if not write:
+            engine.run(Statement(SqlText.of("SET readonly = 2")), lane=1)
+        _stream(engine, Statement(statement, query_id="query", format=format), out)
+    finally:
+        os.close(out)
+
+
+def _stream(engine: Embedded | Server, statement: Statement, out_fd: int) -> None:
+    try:
+        with terminable():
+            engine.run(statement, lane=1, out_fd=out_fd)
+    except KeyboardInterrupt:
+        if isinstance(engine, Server):
+            engine.kill(statement.query_id)
+        engine.abandon()
+        raise Interrupted("interrupted") from None
+    except RowfallError as error:
+        if "Broken pipe" in error.message:
+            # `rowfall query ... | head`: the reader has seen enough.
+            raise BrokenPipeError from None
+        raise
+    finally:
+        engine.close()
