@@ -24,7 +24,13 @@ from rowfall.core import sql
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Ask, Schema
 from rowfall.core.sqltext import quote
-from rowfall.engines.codes import ACCESS_DENIED, translate
+from rowfall.engines.codes import (
+    ACCESS_DENIED,
+    KEEPER_FAILS,
+    NO_KEEPER,
+    TIMEOUT_EXCEEDED,
+    translate,
+)
 
 SHARDING_KEY = "rand()"
 # With the uuid a dropped table and the next of its name do not meet in Keeper, where the first
@@ -249,8 +255,6 @@ Run = Callable[[str, Mapping[str, str | int | float]], list[list[Any]]]
 RunOn = Callable[[Node, str], object]
 """Runs a statement on one node."""
 
-# ErrorCodes.cpp of the server.
-TIMEOUT, NO_KEEPER, KEEPER_FAILS = 159, frozenset({139, 225}), frozenset({999, 242, 319})
 # Making a table takes 0.1 s; a node that is busy with an earlier statement of the queue, longer.
 AT_ONCE_SECONDS = 10
 # A node that has not come so far in two minutes is stuck or down.
@@ -304,7 +308,7 @@ def run_on_cluster(
         if error.code in NO_KEEPER:
             return _one_by_one(cluster, ddl, each, error)
         lost = error.transient and not error.code
-        if not lost and error.code != TIMEOUT:
+        if not lost and error.code != TIMEOUT_EXCEEDED:
             raise _refused(cluster, ddl, error) from None
         hosts = _queued(asks, mark)
         if not hosts:  # it did not get that far
@@ -323,7 +327,7 @@ def run_on_cluster(
                 hint="The statement stays in the cluster's queue (system.distributed_ddl_queue); "
                 "run the same command again when these servers have caught up.",
                 transient=True,
-                code=TIMEOUT,
+                code=TIMEOUT_EXCEEDED,
             )
         time.sleep(PAUSE_SECONDS)
         hosts = _queued(asks, mark) or hosts

@@ -18,12 +18,9 @@ from typing import Any
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Ask, version_numbers
 from rowfall.core.sqltext import quote
-from rowfall.engines.codes import ACCESS_DENIED
+from rowfall.engines.codes import ACCESS_DENIED, CLUSTER_DOES_NOT_EXIST, NO_NODE_ANSWERS
 from rowfall.engines.server_facts import OLDEST, usable_memory
 
-# ErrorCodes.cpp of the server.
-NO_SUCH_CLUSTER, NO_SUCH_PORT = 701, 701
-NOBODY_ANSWERS = frozenset({279, 519})  # all connection tries failed; no structure from anybody
 # A node that is up accepts in milliseconds; 2 s cover another continent. One that hangs accepts,
 # too, and says nothing: with the server's own patience and three tries each question took 25 s.
 IMPATIENT = (
@@ -202,7 +199,7 @@ def _shape(asks: Ask, name: str) -> list[list[Any]]:
         raise TargetError(
             f"the server knows no cluster {name!r}",
             hint=f"It knows these: {there}. Name one of them with ?cluster=NAME.",
-            code=NO_SUCH_CLUSTER,
+            code=CLUSTER_DOES_NOT_EXIST,
         )
     twice = [at for at, count in Counter((row[2], row[3]) for row in rows).items() if count > 1]
     if twice:
@@ -247,9 +244,9 @@ def _facts(
         try:
             rows = asks(on_nodes(name, _FACTS.format(port=port)))
         except RowfallError as error:
-            if error.code in NOBODY_ANSWERS:
+            if error.code in NO_NODE_ANSWERS:
                 break
-            if not kind or error.code != NO_SUCH_PORT:
+            if not kind or error.code != CLUSTER_DOES_NOT_EXIST:
                 raise _refused(name, shape, error) from None
             continue
         return {int(number): values for number, *values in rows}, kind == "https_port"
@@ -265,7 +262,7 @@ def _more(asks: Ask, name: str) -> Mapping[int, Mapping[str, Mapping[str, str]]]
         try:
             rows = asks(on_nodes(name, select))
         except RowfallError as error:
-            if error.code in NOBODY_ANSWERS:
+            if error.code in NO_NODE_ANSWERS:
                 break
             if error.code != ACCESS_DENIED:
                 raise

@@ -20,7 +20,7 @@ from rowfall.deliver.decode import DeclinedError, Given
 from rowfall.deliver.delivery import Order
 from rowfall.deliver.ranges import Ranges, length
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
-from rowfall.engines.codes import DATA_CODES
+from rowfall.engines.codes import CHILD_FAILED, CHILD_GONE, DATA_CODES
 from rowfall.plan import balance, decoder
 from rowfall.plan.statements import block_structure, select_blocks
 
@@ -31,10 +31,6 @@ _LIMITS = (
     f"SETTINGS check_exit_code = 1, command_read_timeout = {SILENCE_MS}, "
     f"command_write_timeout = {SILENCE_MS}, stderr_reaction = 'none'"
 )
-# CHILD_WAS_NOT_EXITED_NORMALLY: it declined, could not read, or died; and, where it was gone before
-# the server had told it what to do, CANNOT_WRITE_TO_FILE_DESCRIPTOR, which a full disk raises too.
-NOT_WELL = 302
-NO_LISTENER = 75
 
 
 class DecodeInside:
@@ -101,8 +97,8 @@ class DecodeInside:
 
 
 def _is_of_program(error: RowfallError) -> bool:
-    gone = error.code == NO_LISTENER and "ShellCommandSource" in error.message
-    return gone or error.code == NOT_WELL or error.code in DATA_CODES
+    gone = error.code == CHILD_GONE and "ShellCommandSource" in error.message
+    return gone or error.code == CHILD_FAILED or error.code in DATA_CODES
 
 
 def shares(found: Ranges, most: int) -> list[Ranges]:

@@ -33,6 +33,7 @@ from rowfall.deliver.streams import (
 )  # fmt: skip
 from rowfall.deliver.watch import WATCH_LANE, stored_bytes
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
+from rowfall.engines.codes import QUERY_WAS_CANCELLED
 from rowfall.engines.embedded import Embedded
 from rowfall.plan import statements
 from rowfall.plan.facts import LoadFacts
@@ -42,7 +43,6 @@ from rowfall.sources.base import Source
 
 # Every stream ticks twice a second; the local engine is asked once for all of them.
 ASK_SECONDS = 0.4
-CANCELLED = 394  # the server's code for a statement that somebody has ended
 # Killing waits for a block of work to end; a server that does not answer is left alone after it.
 STOP_SECONDS = 60.0
 _LANES = 1000  # of the streams, clear of all others
@@ -238,7 +238,7 @@ class _Attempt:
         if self._error is not None:
             raise self._error
         if self._stopped.is_set():
-            raise EngineError("the attempt has been ended", code=CANCELLED)
+            raise EngineError("the attempt has been ended", code=QUERY_WAS_CANCELLED)
         return self._sum(time.monotonic() - started, most)
 
     def _work(self, streams: Iterator[Stream], lane: int) -> None:

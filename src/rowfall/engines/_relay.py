@@ -32,7 +32,12 @@ from rowfall.core.masked import Secret
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines._http import Address, Connection, Connections, Form, Reply
 from rowfall.engines.base import ROWS_FORMAT, read_rows
-from rowfall.engines.codes import ACCESS_DENIED, AUTHENTICATION_FAILED
+from rowfall.engines.codes import (
+    ACCESS_DENIED,
+    AUTHENTICATION_FAILED,
+    RECEIVED_ERROR_FROM_HTTP,
+    URL_REFUSED,
+)
 
 # As for a connection of our own: a server that is up accepts in milliseconds.
 CONNECT_SECONDS = 10
@@ -50,9 +55,6 @@ _INSERTS = re.compile(r"\s*INSERT\b", re.IGNORECASE)
 _FAR_STATUS = re.compile(r"HTTP status code: (\d+) '([^']*)'")
 _CODE = re.compile(r"Code: (\d+)\. DB::")
 NO_TABLE = "404"  # the status of UNKNOWN_TABLE
-FAR_ERROR = 86  # RECEIVED_ERROR_FROM_REMOTE_IO_SERVER
-# What the entry says before it has sent anything: it may not, or must not.
-_REFUSALS = frozenset({491, 497, 164, 201, 202, 452, 115, 36, 42, 46, 62})
 _NOT_SENT = re.compile(
     r"[Cc]onnection refused|Not found address of host|No route to host|Network is unreachable"
     r"|[Cc]onnect timed out|Host not found|SSL Exception|[Cc]ertificate"
@@ -285,10 +287,10 @@ class Relayed:
         """Return the entry's error as the far server's answer."""
         code = int(found[1]) if (found := _CODE.search(text)) else 0
         status = _FAR_STATUS.search(text)
-        if code == FAR_ERROR and status:
+        if code == RECEIVED_ERROR_FROM_HTTP and status:
             return self._far_failure(int(status[1]), status[2])
         here, there = self._relay.through.address, self._relay.address
-        if code in _REFUSALS:
+        if code in URL_REFUSED:
             # As an error of the far one: it is explained where all errors are.
             return _Answer(500, {"x-clickhouse-exception-code": str(code)}, text=(
                 f"Code: {code}. DB::Exception: {here} does not send statements to {there}: "

@@ -17,6 +17,8 @@ from rowfall.engines._http import Answer, Connections, Exchange, Lost
 from rowfall.engines.base import ROWS_FORMAT, read_rows
 from rowfall.engines.codes import (
     ACCESS_DENIED,
+    CUT_SHORT,
+    REFUSED_USER,
     STATEMENT_RUNS,
     UNKNOWN_TABLE,
     denied,
@@ -24,11 +26,6 @@ from rowfall.engines.codes import (
     translate,
 )
 
-# ErrorCodes.cpp of the server.
-REFUSED_USER = frozenset({192, 193, 194, 516})
-# Errors of the server about data that stopped in the middle: end of file, time-out, network,
-# cancelled by our own kill, and those of its decoders about half a stream.
-CUT_SHORT = frozenset({3, 32, 33, 209, 210, 394, 1000, 1002, 354, 448, 554, 561, 594, 618, 638})
 # Answers to our own small questions; an overloaded server needs seconds, not more.
 ASK_SECONDS = 15.0
 # A server that restarts is back within a minute; longer is for the user to know.

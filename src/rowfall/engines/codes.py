@@ -13,6 +13,8 @@ from rowfall.core.errors import EngineError, RowfallError, SourceError, TargetEr
 
 TABLE_EXISTS = 57
 UNKNOWN_TABLE = 60
+RECEIVED_ERROR_FROM_HTTP = 86
+TIMEOUT_EXCEEDED = 159
 READONLY = 164  # "this user may not change anything"
 NETWORK_ERROR = 210
 STATEMENT_RUNS = 216  # another one with the same id
@@ -21,9 +23,25 @@ MEMORY_LIMIT = 241
 QUERY_WAS_CANCELLED = 394
 ACCESS_DENIED = 497
 AUTHENTICATION_FAILED = 516
+CLUSTER_DOES_NOT_EXIST = 701  # and: no port of the kind that getServerPort was asked for
 
 # The second comes where the table went while the statement waited for its lock.
 GONE = frozenset({UNKNOWN_TABLE, TABLE_IS_DROPPED})
+
+# Errors about the user and the password.
+REFUSED_USER = frozenset({192, 193, 194, AUTHENTICATION_FAILED})
+# Of a statement on several nodes: all connection tries failed; no structure from any of them.
+NO_NODE_ANSWERS = frozenset({279, 519})
+# Of a statement ON CLUSTER: there is no Keeper, or it fails.
+NO_KEEPER, KEEPER_FAILS = frozenset({139, 225}), frozenset({999, 242, 319})
+# Errors about data that stopped in the middle: end of file, time-out, network, cancelled by our own
+# kill, and those of the decoders about half a stream.
+CUT_SHORT = frozenset({3, 32, 33, 209, 210, 394, 1000, 1002, 354, 448, 554, 561, 594, 618, 638})
+# Errors of url() before it has sent anything: it may not, or must not.
+URL_REFUSED = frozenset({491, 497, 164, 201, 202, 452, 115, 36, 42, 46, 62})
+# Of a program that a table function runs: CHILD_WAS_NOT_EXITED_NORMALLY; and, where it was gone
+# before all was written to it, CANNOT_WRITE_TO_FILE_DESCRIPTOR, which a full disk raises too.
+CHILD_FAILED, CHILD_GONE = 302, 75
 
 # Raised by a value or a row that does not fit; schema.bad_rows finds its position.
 DATA_CODES = frozenset(
