@@ -371,7 +371,7 @@ impl<'a> Worker<'a> {
             column: spec.map_or(String::new(), |c| c.name.clone()),
             value: shorten(&text[start..end]),
             message: match message {
-                "" => format!("not surely a value of {type_name}"),
+                "" => format!("a value that may not fit {type_name}"),
                 _ => message.to_owned(),
             },
             expected: type_name,

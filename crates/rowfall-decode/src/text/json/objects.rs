@@ -209,7 +209,7 @@ impl ObjectReader {
                 *span = (start as u32, end as u32);
                 known += 1;
             } else if !is_scalar(&text[start..end]) {
-                return Err(json_error(start, end, "not surely a value"));
+                return Err(json_error(start, end, "a value that may not be JSON"));
             }
             number += 1;
             place = end;

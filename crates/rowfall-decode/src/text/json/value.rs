@@ -69,7 +69,11 @@ pub unsafe fn value_end_with<S: ByteSearch>(
         [b'0'..=b'9', ..] => true,
         _ => matches!(&text[at..end], b"true" | b"false" | b"null"),
     };
-    if fine { Ok(end) } else { Err(json_error(at, end.max(at + 1), "not surely a value")) }
+    if fine {
+        Ok(end)
+    } else {
+        Err(json_error(at, end.max(at + 1), "a value that may not be JSON"))
+    }
 }
 
 /// The end of the array or object at `at`, by its brackets only: `values/nested.rs` looks at the
