@@ -92,8 +92,10 @@ def reach(
         return Reach(False, "as asked for with --push", source)
     if encoding is None and source.made is not None:
         return Reach(True, "the server makes the rows itself", source)
-    if not source.replayable or not isinstance(source, Pullable):
+    if not source.replayable:
         why = _Why("only this process can read its stdin", "Leave out --pull.")
+    elif not isinstance(source, Pullable):
+        why = _Why("no server reads such a source itself", "Leave out --pull.")
     else:
         pulled = cast("Source", _as_server_reads(source, oldest or server.facts.version))
         found = _obstacle(server, pulled, listing, started + BUDGET_SECONDS)
