@@ -1,4 +1,4 @@
-"""Runs rowfall-decode beside an engine: one named pipe a writer, Native blocks in it.
+"""Runs rowfall-decode beside an engine: Native blocks come through named pipes.
 
 The embedded engine reads the pipes itself; for a server each is the body of an INSERT.
 """
@@ -27,7 +27,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Outcome, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.deliver.delivery import QUIET_SECONDS, Delivery, Order
-from rowfall.deliver.ranges import Ranges, given, ranges
+from rowfall.deliver.ranges import Ranges, cut_files, join_ranges
 from rowfall.engines.base import Engine, Tick
 from rowfall.plan import decoder
 from rowfall.plan.statements import block_structure, select_blocks
@@ -38,7 +38,7 @@ from rowfall.targets.base import Target
 DECLINED, BROKEN, LEFT = 3, 4, 5
 PIPES = "rowfall.pipes"
 # A reader that comes after the decoder has gone would wait for a writer for ever.
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 # A pipe holds 64 KiB unless it is asked for more; reads give what is there.
 CHUNK = 1 << 20
 _LANES = 1000  # of the streams to a server, clear of all others
@@ -59,42 +59,48 @@ class DeclinedError(RowfallError):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What every delivery through the decoder is given.
+class DecoderInput:
+    """What every delivery through the decoder needs.
 
     Attributes:
         source: gives the addresses of what are no files.
         sort_by: see :func:`rowfall.plan.decoder.spec`.
-        reader: the delivery of orders that the decoder does not take.
+        fallback: the delivery of orders that the decoder does not take.
     """
 
     source: Source
     target: Target
     encoding: Encoding
     sort_by: tuple[int, ...]
-    reader: Delivery
+    fallback: Delivery
 
     def takes(self, order: Order) -> bool:
-        """Whether an order is the decoder's: it has not declined it, and knows how to read it."""
+        """Tell whether the decoder delivers an order: it has not declined it and can read it."""
         return order.select is None and not order.engine_reads
 
     def addresses(self, splits: Sequence[Split]) -> Sequence[HttpAddress]:
         return self.source.addresses(splits) if isinstance(self.source, Addressed) else ()
 
-    def found(self, order: Order, writers: int) -> Ranges:
-        """What ``writers`` are to read: the objects, or ranges of them."""
+    def ranges(self, order: Order, pipes: int) -> Ranges:
+        """Return what is read for so many pipes: the objects, or ranges of them.
+
+        Raises:
+            DeclinedError: the headers of files whose ranges are read differ.
+        """
         cut = None
         if order.splits[0].part is not None:
-            found = given(order.splits, self.encoding, writers, cast("Ranged", self.source).part)
+            found = join_ranges(
+                order.splits, self.encoding, pipes, cast("Ranged", self.source).part
+            )
             if found is None:
                 raise DeclinedError("the headers of these files differ", None)
             return found
         if isinstance(self.source, Ranged):
-            cut = ranges(order.splits, self.encoding, order.schema.columns, writers, self._part)
+            cut = cut_files(order.splits, self.encoding, order.schema.columns, pipes, self._part)
         return cut or Ranges(tuple(order.splits), self.encoding)
 
     def _part(self, split: Split, start: int, length: int) -> bytes:
-        """Nothing of an object that cannot be read: whoever reads all of it says why."""
+        """Read a part; nothing of an object that cannot be read: who reads all of it says why."""
         with suppress(RowfallError):
             return cast("Ranged", self.source).part(split, start, length)
         return b""
@@ -109,42 +115,42 @@ class Decode:
 
     _packed = False
 
-    def __init__(self, program: str, engine: Engine, given: Given) -> None:
+    def __init__(self, program: str, engine: Engine, input_: DecoderInput) -> None:
         self._program = program
         self._engine = engine
-        self._given = given
+        self._input = input_
         self._running: dict[str, _Child] = {}
-        self._place: Path | None = None
-        if given.target.folder is not None:
+        self._pipe_folder: Path | None = None
+        if input_.target.folder is not None:
             # Nobody else uses the folder: what is there, a killed run has left.
-            self._place = given.target.folder / PIPES
-            shutil.rmtree(self._place, ignore_errors=True)
-            self._place.mkdir()
+            self._pipe_folder = input_.target.folder / PIPES
+            shutil.rmtree(self._pipe_folder, ignore_errors=True)
+            self._pipe_folder.mkdir()
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
-        if not self._given.takes(order):
-            return self._given.reader.insert(order, lane, on_tick)
-        folder = Path(tempfile.mkdtemp(prefix="rowfall-", dir=self._place))
+        if not self._input.takes(order):
+            return self._input.fallback.insert(order, lane, on_tick)
+        folder = Path(tempfile.mkdtemp(prefix="rowfall-", dir=self._pipe_folder))
         try:
             return self._insert(order, lane, on_tick, folder)
         finally:
             self._running.pop(order.attempt, None)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _writers(self, order: Order) -> int:
+    def _pipes(self, order: Order) -> int:
         return max(1, int(order.settings.get("max_insert_threads", 1)))
 
     def _insert(self, order: Order, lane: int, on_tick: Tick, folder: Path) -> Outcome:
-        given = self._given
-        found = given.found(order, self._writers(order))
-        writers = min(self._writers(order), len(found.splits))
-        outputs = [str(folder / str(n)) for n in range(writers)]
+        input_ = self._input
+        found = input_.ranges(order, self._pipes(order))
+        pipes = min(self._pipes(order), len(found.splits))
+        outputs = [str(folder / str(n)) for n in range(pipes)]
         asked = decoder.spec(
-            found.splits, found.encoding, order.schema, order.settings, outputs, given.sort_by,
-            given.addresses(found.splits), found.names,
+            found.splits, found.encoding, order.schema, order.settings, outputs, input_.sort_by,
+            input_.addresses(found.splits), found.names,
         )  # fmt: skip
         # Fewer files than cores: unpacking gets one of its own.
-        asked["ahead"] = writers < self._writers(order)
+        asked["ahead"] = pipes < self._pipes(order)
         asked |= self._prepare(outputs)
         child = _Child(self._program, asked)
         self._running[order.attempt] = child
@@ -155,28 +161,28 @@ class Decode:
             on_tick({**progress, "sent_bytes": child.stored(progress.get("read_rows"))})
 
         try:
-            outcome = self._feed(order, outputs, lane, tick)
+            outcome = self._insert_blocks(order, outputs, lane, tick)
         except BaseException as error:
             child.kill()
-            self._judge(child, order)  # what the decoder says explains what the engine met
+            self._result_of(child, order)  # what the decoder reports explains what the engine met
             raise error
         finally:
             done.set()
-        said = self._judge(child, order)
-        if not said:
+        report = self._result_of(child, order)
+        if not report:
             raise EngineError(f"{decoder.PROGRAM} did not end by itself", transient=True)
         # More is no fault: each view on the table reads the rows again. Staging is counted later.
-        if outcome.rows_read < said["rows"]:
+        if outcome.rows_read < report["rows"]:
             raise EngineError(
-                f"{said['rows']:,} rows were decoded and {outcome.rows_read:,} were read",
+                f"{report['rows']:,} rows were decoded and {outcome.rows_read:,} were read",
                 transient=True,
             )
         return replace(
             outcome,
-            bytes_read=int(said["bytes_raw"]),
-            cpu_seconds=outcome.cpu_seconds + float(said["cpu_seconds"]),
-            helper_seconds=float(said["cpu_seconds"]),
-            waited_seconds=float(said.get("waited_seconds", 0.0)),
+            bytes_read=int(report["bytes_raw"]),
+            cpu_seconds=outcome.cpu_seconds + float(report["cpu_seconds"]),
+            helper_seconds=float(report["cpu_seconds"]),
+            waited_seconds=float(report.get("waited_seconds", 0.0)),
         )
 
     def _prepare(self, outputs: list[str]) -> Mapping[str, Any]:
@@ -185,18 +191,18 @@ class Decode:
             os.mkfifo(pipe, 0o600)
         return {"output_compression": "lz4" if self._packed else "none"}
 
-    def _feed(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
+    def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
         """Insert what comes out of the pipes, and return when all of them have ended."""
         columns = order.schema.columns
         # An array: with a pattern the engine waited for ever.
         files = ", ".join(sql.literal(pipe) for pipe in outputs)
         rows = select_blocks(columns, [f"file([{files}], 'Native', {block_structure(columns)})"])
-        text = sql.insert(self._given.target.into(order.staging, order.schema), columns, rows)
+        text = sql.insert(self._input.target.into(order.staging, order.schema), columns, rows)
         statement = Statement(text, order.settings, query_id=order.attempt)
         return self._engine.run(statement, lane=lane, on_tick=tick)
 
-    def _judge(self, child: _Child, order: Order) -> dict[str, Any]:
-        """What the decoder said at its end.
+    def _result_of(self, child: _Child, order: Order) -> dict[str, Any]:
+        """Return what the decoder reported at its end; {} where the engine's error is the cause.
 
         Raises:
             DeclinedError: it declined, or could not read.
@@ -204,16 +210,16 @@ class Decode:
         """
         code, last = child.end()
         try:
-            said: dict[str, Any] = json.loads(last)
+            report: dict[str, Any] = json.loads(last)
         except ValueError:
-            said = {}
-        if code == 0 and "rows" in said:
-            return said
+            report = {}
+        if code == 0 and "rows" in report:
+            return report
         if code in (DECLINED, BROKEN):
-            named = str(said.get("uri", ""))
+            named = str(report.get("uri", ""))
             one = [s for s in order.splits if s.uri == named]
             split = one[0] if len(one) == 1 else None
-            raise DeclinedError(f"{named}: {said.get('message', last)}", split)
+            raise DeclinedError(f"{named}: {report.get('message', last)}", split)
         if code == LEFT or (code == -9 and child.killed):
             return {}  # the engine's own error is the cause
         if code < 0:
@@ -228,7 +234,7 @@ class Decode:
         child = self._running.get(attempt)
         if child is not None:
             child.kill()
-        self._given.reader.kill(attempt)
+        self._input.fallback.kill(attempt)
 
 
 class DecodePush(Decode):
@@ -240,18 +246,24 @@ class DecodePush(Decode):
     """
 
     def __init__(
-        self, program: str, server: Engine, given: Given, streams: int, *, packed: bool = False
+        self,
+        program: str,
+        server: Engine,
+        input_: DecoderInput,
+        streams: int,
+        *,
+        packed: bool = False,
     ) -> None:
-        super().__init__(program, server, given)
+        super().__init__(program, server, input_)
         self._server = server
         self._streams = streams
         self._packed = packed
 
-    def _writers(self, order: Order) -> int:
+    def _pipes(self, order: Order) -> int:
         return self._streams
 
-    def _feed(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
-        into = self._given.target.into(order.staging, order.schema)
+    def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
+        into = self._input.target.into(order.staging, order.schema)
         # Each is a statement of its own, so there is no need of input().
         text = sql.insert(into, order.schema.columns, SqlText.of("FORMAT Native"))
         # A row that waits in the server's queue would be missing when staging is counted.
@@ -294,7 +306,7 @@ class DecodePush(Decode):
 
 
 # As often as the decoder says how far it is.
-_BUILD_LOOK_SECONDS = decoder.PROGRESS_MS / 1e3
+_BUILD_POLL_SECONDS = decoder.PROGRESS_MS / 1e3
 
 
 class Build(Decode):
@@ -307,13 +319,13 @@ class Build(Decode):
     def _prepare(self, outputs: list[str]) -> Mapping[str, Any]:
         return {"parts": True}
 
-    def _feed(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
+    def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
         began = time.monotonic()
         child = self._running[order.attempt]
-        while not child.wait(_BUILD_LOOK_SECONDS):
+        while not child.wait(_BUILD_POLL_SECONDS):
             tick({"read_rows": child.rows})
-        said = self._judge(child, order)
-        if not said:
+        report = self._result_of(child, order)
+        if not report:
             return Outcome()
         place = self._detached(order.staging, lane)
         parts = [part for output in outputs for part in Path(output).iterdir()]
@@ -324,33 +336,33 @@ class Build(Decode):
             raise TargetError(f"parts cannot be moved to {place}: {error.strerror}") from None
         cpu = 0.0
         if parts:
-            staging = sql.qualified(self._given.target.database, order.staging)
+            staging = sql.qualified(self._input.target.database, order.staging)
             statement = Statement(
                 SqlText.of(f"ALTER TABLE {staging} ATTACH PARTITION tuple()"),
                 query_id=order.attempt,
             )
             cpu = self._engine.run(statement, lane=lane).cpu_seconds
-        rows = int(said["rows"])
+        rows = int(report["rows"])
         return Outcome(
             rows_read=rows,
             rows_written=rows,
             seconds=time.monotonic() - began,
             cpu_seconds=cpu,
-            writing_seconds=float(said["writing_seconds"]),
+            writing_seconds=float(report["writing_seconds"]),
         )
 
     def _detached(self, staging: str, lane: int) -> Path:
-        """Where the engine looks for parts that are to be attached."""
+        """Return the folder in which the engine finds parts that are to be attached."""
         ((path,),) = self._engine.ask(
             "SELECT data_paths[1] FROM system.tables WHERE "
-            f"database = {quote(self._given.target.database)} AND name = {quote(staging)}",
+            f"database = {quote(self._input.target.database)} AND name = {quote(staging)}",
             lane=lane,
         )
-        return Path(self._given.target.folder or "", path, "detached")
+        return Path(self._input.target.folder or "", path, "detached")
 
 
 def chunks(pipe: str, quiet: float) -> Iterator[bytes]:
-    """What is written into a pipe until its writer closes it; an empty piece after every ``quiet``
+    """Give what is written into a pipe until it is closed; an empty piece after every ``quiet``
     seconds without any: a store that answers slowly must not look like a lost connection."""
     with open(pipe, "rb", buffering=0) as end:
         poll = select.poll()
@@ -365,12 +377,12 @@ def chunks(pipe: str, quiet: float) -> Iterator[bytes]:
 
 
 class _Child:
-    """The running program; its spec, which may hold signed addresses, goes through stdin only.
+    """The running program. Its spec, which may hold signed addresses, goes through stdin only.
 
     stdin stays open: its end tells the program that rowfall has been killed.
 
     Attributes:
-        killed: by us.
+        killed: by this process.
     """
 
     def __init__(self, program: str, spec: Mapping[str, Any]) -> None:
@@ -395,14 +407,16 @@ class _Child:
         with pipe:
             for line in pipe:
                 try:
-                    said = json.loads(line)
-                    self._written = (said["written_rows"], said["written_bytes"])
+                    report = json.loads(line)
+                    self._written = (report["written_rows"], report["written_bytes"])
                 except (ValueError, KeyError, TypeError):
                     self._last = line
 
     def stored(self, rows: int | None) -> int:
-        """Bytes of the objects behind the first ``rows`` rows: megabytes of those that have gone
-        into the pipes are still on their way to a server."""
+        """Return the bytes of the objects behind the first ``rows`` rows.
+
+        Megabytes of what has gone into the pipes are still on their way to a server.
+        """
         written, stored = self._written
         return stored if rows is None or rows >= written else stored * rows // written
 
@@ -412,7 +426,7 @@ class _Child:
         return self._written[0]
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether the program ends within so many seconds."""
+        """Wait; True when the program has ended within so many seconds."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -425,7 +439,7 @@ class _Child:
             self._process.kill()
 
     def end(self) -> tuple[int, str]:
-        """Exit status and last line, of a program that has nothing more to do."""
+        """Return exit status and last line of a program that has nothing more to do."""
         try:
             code = self._process.wait(timeout=END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -438,9 +452,9 @@ class _Child:
 
 
 def _release(child: _Child, outputs: list[str], done: threading.Event) -> None:
-    """After the decoder has gone: let go a reader that opens its pipe only now."""
+    """Let go, after the decoder has ended, a reader that opens its pipe only now."""
     child.wait()
-    while not done.wait(LOOK_SECONDS):
+    while not done.wait(POLL_SECONDS):
         for pipe in outputs:
             try:
                 os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))

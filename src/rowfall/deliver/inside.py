@@ -16,7 +16,7 @@ from rowfall.core.errors import RowfallError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Outcome, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.decode import DeclinedError, Given
+from rowfall.deliver.decode import DeclinedError, DecoderInput
 from rowfall.deliver.delivery import Order
 from rowfall.deliver.ranges import Ranges, length
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
@@ -40,19 +40,19 @@ class DecodeInside:
         row_bytes: stored bytes of a row, about, for progress: the server sees rows only.
     """
 
-    def __init__(self, server: Engine, given: Given, row_bytes: float) -> None:
+    def __init__(self, server: Engine, input_: DecoderInput, row_bytes: float) -> None:
         self._server = server
-        self._given = given
+        self._input = input_
         self._row_bytes = row_bytes
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
-        if not self._given.takes(order):
-            return self._given.reader.insert(order, lane, on_tick)
-        workers = max(1, int(order.settings.get("max_insert_threads", 1)))
-        found = self._given.found(order, workers)
+        if not self._input.takes(order):
+            return self._input.fallback.insert(order, lane, on_tick)
+        programs = max(1, int(order.settings.get("max_insert_threads", 1)))
+        found = self._input.ranges(order, programs)
         texts = {
             f"rowfall_{n}": Secret(json.dumps(self._spec(order, own), default=Secret.reveal))
-            for n, own in enumerate(shares(found, workers))
+            for n, own in enumerate(shares(found, programs))
         }
         most = sum(split.size or 0 for split in order.splits)
 
@@ -78,8 +78,8 @@ class DecodeInside:
 
     def _spec(self, order: Order, own: Ranges) -> dict[str, object]:
         asked = decoder.spec(
-            own.splits, own.encoding, order.schema, order.settings, ["-"], self._given.sort_by,
-            self._given.addresses(own.splits), own.names,
+            own.splits, own.encoding, order.schema, order.settings, ["-"], self._input.sort_by,
+            self._input.addresses(own.splits), own.names,
         )  # fmt: skip
         return {**asked, "progress_ms": 0}
 
@@ -93,7 +93,7 @@ class DecodeInside:
         ])  # fmt: skip
         if order.only:
             rows = sql.only(rows, columns, order.only)
-        return sql.insert(self._given.target.into(order.staging, order.schema), columns, rows)
+        return sql.insert(self._input.target.into(order.staging, order.schema), columns, rows)
 
 
 def _is_of_program(error: RowfallError) -> bool:
@@ -102,7 +102,7 @@ def _is_of_program(error: RowfallError) -> bool:
 
 
 def shares(found: Ranges, most: int) -> list[Ranges]:
-    """At most ``most`` shares of about equal bytes."""
+    """Return at most ``most`` shares of about equal bytes."""
     splits = found.splits
     count = max(1, min(most, len(splits)))
     assigned = balance.assign(map(length, splits), [1.0] * count)

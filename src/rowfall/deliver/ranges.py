@@ -1,7 +1,7 @@
-"""Cuts big plain files and objects for rowfall-decode, so that a single one keeps all writers busy.
+"""Cuts big plain files and objects for rowfall-decode, so that a single one keeps all pipes busy.
 
-A cut is made behind any line end near its place, without a look at what is before: inside of quotes
-it would be wrong. That is found out while decoding: a range that is right at its start and wrong at
+A cut is made behind any line end near its place, whatever is before it: inside of quotes it would
+be wrong. That is found out while decoding: a range that is right at its start and wrong at
 its end ends inside of quotes, which the decoder declines. So if no range is declined, every range
 begins where a record begins, the first one at the beginning of the file.
 """
@@ -21,14 +21,14 @@ from rowfall.schema.strict_reading import holds_line_breaks
 
 # Ranges of less would spend their time at the ends: a block is about this long as text.
 LEAST = 16 << 20
-# Ranges for each writer: when one has ended, the others have little left.
+# Ranges for each pipe: when one has ended, the others have little left.
 EACH = 4
 # Where no line ends within this, there is no cut: records so long are rare. Most are shorter than
-# the first look, which takes a store no longer than a look at one byte.
-LOOK = 1 << 20
-FIRST_LOOK = 1 << 16
+# what is read first, which takes a store no longer than one byte.
+MOST_READ = 1 << 20
+FIRST_READ = 1 << 16
 HEADER = 1 << 16
-# Looks at a time: 30 ms each in a store far away, and at most 1 MiB.
+# Reads at a time: 30 ms each in a store far away, and at most 1 MiB.
 REQUESTS = 32
 
 Read = Callable[[Split, int, int], bytes]
@@ -37,7 +37,7 @@ Read = Callable[[Split, int, int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """What the decoder is to read instead of the files.
+    """What the decoder reads in place of whole files.
 
     Attributes:
         splits: ranges, each with ``start`` and ``stop``.
@@ -51,15 +51,15 @@ class Ranges:
 
 
 def length(split: Split) -> int:
-    """Bytes of an object, or of a range of it."""
+    """Return the bytes of an object, or of a range of it."""
     return (split.size or 0) if split.stop is None else split.stop - (split.start or 0)
 
 
-def ranges(
-    splits: Sequence[Split], encoding: Encoding, columns: Sequence[Column], writers: int,
+def cut_files(
+    splits: Sequence[Split], encoding: Encoding, columns: Sequence[Column], pipes: int,
     read: Read, *, least: int = LEAST,
 ) -> Ranges | None:  # fmt: skip
-    """Cut the files of an attempt for ``writers``; None where they are better left whole.
+    """Cut the files of an attempt for ``pipes``; None where they are better left whole.
 
     Files with a header are cut when all have the same one.
 
@@ -69,8 +69,8 @@ def ranges(
     sizes = [split.size or 0 for split in splits]
     plain = encoding.compression == "none" and encoding.kind in (Kind.TEXT, Kind.JSON)
     whole = all(split.size is not None and split.start is None for split in splits)
-    every = max(least, sum(sizes) // (writers * EACH))
-    if not plain or not whole or writers < 2 or max(sizes, default=0) < every + least:
+    every = max(least, sum(sizes) // (pipes * EACH))
+    if not plain or not whole or pipes < 2 or max(sizes, default=0) < every + least:
         return None
     if encoding.is_csv and holds_line_breaks(columns):
         return None  # most cuts would be wrong
@@ -86,14 +86,14 @@ def ranges(
         if len(set(names)) < len(names) or not {c.source or c.name for c in columns} <= set(names):
             return None  # the decoder, or the engine, says what is wrong with it
         encoding = encoding.without_header()
-    cut = tuple(_pieces(splits, skip, (every, least), encoding, read))
+    cut = tuple(_cut_at_lines(splits, skip, (every, least), encoding, read))
     return Ranges(cut, encoding, names) if len(cut) > len(splits) else None
 
 
-def given(
-    splits: Sequence[Split], encoding: Encoding, writers: int, read: Read
+def join_ranges(
+    splits: Sequence[Split], encoding: Encoding, pipes: int, read: Read
 ) -> Ranges | None:  # fmt: skip
-    """Ranges that the plan has cut, neighbours put together; None where the files differ.
+    """Join neighbours among ranges that the plan has cut; None where the headers differ.
 
     Raises:
         SourceError: a file cannot be read.
@@ -106,7 +106,7 @@ def given(
             return None
         names = header_names(head, encoding)
         encoding = encoding.without_header()
-    most = sum(map(length, splits)) // (writers * EACH)
+    most = sum(map(length, splits)) // (pipes * EACH)
     found: list[Split] = []
     for split in sorted(splits, key=lambda s: (s.uri, s.start or 0)):
         whole = split.part.size if split.part is not None else split.size
@@ -129,10 +129,10 @@ def _files(splits: Sequence[Split]) -> list[Split]:
     ]
 
 
-def _pieces(
+def _cut_at_lines(
     splits: Sequence[Split], skip: int, lengths: tuple[int, int], encoding: Encoding, read: Read
 ) -> Iterator[Split]:
-    """The files in ranges, all places looked at together: each costs a request far away."""
+    """Give the files in ranges. All places are read together: each costs a request far away."""
     every, least = lengths
     wanted = [
         (split, place)
@@ -140,7 +140,7 @@ def _pieces(
         for place in range(skip + every, (split.size or 0) - least + 1, every)
     ]
     with ThreadPoolExecutor(REQUESTS) as pool:
-        found = list(pool.map(lambda at: _behind_line(at[0], at[1], encoding, read), wanted))
+        found = list(pool.map(lambda at: _line_start(at[0], at[1], encoding, read), wanted))
     stops: dict[str, set[int]] = defaultdict(set)
     for (split, _), stop in zip(wanted, found, strict=True):
         if stop is not None and (split.size or 0) - stop >= least:
@@ -154,13 +154,13 @@ def _pieces(
         yield from (replace(split, start=a, stop=b) for a, b in pairwise(bounds))
 
 
-def _behind_line(split: Split, at: int, encoding: Encoding, read: Read) -> int | None:
+def _line_start(split: Split, at: int, encoding: Encoding, read: Read) -> int | None:
     """Find the first offset from ``at`` on at which a line begins."""
-    for look in (FIRST_LOOK, LOOK):
-        data = read(split, at - 1, look)
+    for size in (FIRST_READ, MOST_READ):
+        data = read(split, at - 1, size)
         found = find_line(data, encoding)
         if found is not None:
             return at - 1 + found
-        if len(data) < look:
+        if len(data) < size:
             break
     return None

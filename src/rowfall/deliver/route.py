@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Plan
 from rowfall.core.options import DISTRIBUTED, FILTER
-from rowfall.deliver.decode import Build, Decode, DecodePush, Given
+from rowfall.deliver.decode import Build, Decode, DecodePush, DecoderInput
 from rowfall.deliver.delivery import Delivery, Pull
 from rowfall.deliver.inside import DecodeInside
 from rowfall.deliver.sharded import Filtered, Scattered, sending
@@ -41,7 +41,7 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
         return fallback
     names = [column.name for column in plan.schema.columns]
     sort_by = tuple(names.index(name) for name in transport.sorted_by)
-    given = Given(source, writer.target, encoding, sort_by, fallback)
+    given = DecoderInput(source, writer.target, encoding, sort_by, fallback)
     if transport.parser.value == INSIDE:
         stored = sum(plan.listing.size(i) or 0 for g in plan.groups for i in g.indexes)
         return DecodeInside(writer.engine, given, stored / (plan.forecast.rows or 1))

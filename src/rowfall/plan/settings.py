@@ -22,7 +22,7 @@ ENGINE_BASE = 350 << 20
 # Less than this leaves no room for one block and its sorted copy.
 LEAST_MEMORY = 512 << 20
 # A block is held while it is read and squashed, as its sorted copy, and as compressed columns being
-# written: 3.9 copies (51 columns, two writers, blocks of 30 and of 60 MB).
+# written: 3.9 copies (51 columns, two insert threads, blocks of 30 and of 60 MB).
 COPIES_PER_BLOCK = 4
 # Larger blocks than this did not load faster (sweep of 1 to 20 M rows); sorting leaves the cache.
 MOST_BLOCK_ROWS = 5_000_000
@@ -33,11 +33,11 @@ LEAST_BLOCK_BYTES = 8 << 20
 # Each partition of a block is written by a stream of its own: buffers of about 1 MiB per column
 # file are held at once, see max_insert_delayed_streams_for_parallel_write.
 BYTES_PER_PARTITION_STREAM = 1 << 20
-# A writer holds two buffers of 1 MiB for each file of its part: what is to be compressed
+# An insert thread holds two buffers of 1 MiB for each file of its part: what is to be compressed
 # (max_compress_block_size) and what is to be written. For 51 columns that is 165 MiB.
 BYTES_PER_FILE = 2 << 20
 # The engine's limit counts what is reserved, touched or not, and a part is written while the one
-# before is finished: 545 MiB for a writer of 51 columns in 121 files, blocks not counted. Parts
+# before is finished: 545 MiB for a thread with 51 columns in 121 files, blocks not counted. Parts
 # below min_bytes_for_wide_part (10 MiB) are one file each and need none of it.
 RESERVED_PER_FILE = 9 << 19
 LEAST_WIDE_BYTES = 10 << 20
@@ -45,12 +45,12 @@ LEAST_WIDE_BYTES = 10 << 20
 # object: a row group of 89 MB in pages and columns, or a stretch of text.
 RESERVED_COPIES, PIPED_COPIES = 3, 2
 PARQUET_PER_READER, TEXT_PER_READER = 115 << 20, 32 << 20
-# One writer with larger blocks is faster than two with blocks of 15 MiB (4.1 and 5.4 s).
-WORTH_A_WRITER = 32 << 20
+# One insert thread with larger blocks is faster than two with blocks of 15 MiB (4.1 and 5.4 s).
+WORTH_A_THREAD = 32 << 20
 # What the Parquet reader may hold before it waits for the rest of the pipeline: its default of 4
 # GiB is more than a small --memory; 1/8 was not slower (2 M rows of 51 columns: 2.1 s with both).
 PARQUET_SHARE = 8
-# What rowfall-decode has fetched of remote objects and not yet parsed, for each writer: 16 MiB of
+# What rowfall-decode has fetched of remote objects and not yet parsed, for each pipe: 16 MiB of
 # the object that it is in, and as much of those whose turn comes next.
 FETCHED_AHEAD = 32 << 20
 
@@ -65,7 +65,7 @@ _PARQUET_OWN = {_PARQUET_ROWS: READ_ROWS, _PARQUET_BYTES: 16 << 20}
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What tuning needs to know about a load.
+    """What settings depend on besides the engine.
 
     Attributes:
         files: objects to read; 1 for stdin.
@@ -75,7 +75,7 @@ class Shape:
         columns: of the table.
         encoding: None for generators.
         remote: read over the network.
-        decoded: rowfall-decode makes the blocks, and holds one for each writer itself.
+        decoded: rowfall-decode makes the blocks, and holds one for each pipe itself.
     """
 
     files: int
@@ -115,29 +115,31 @@ def compute_settings(
 
 
 def insert_threads(facts: Facts, shape: Shape) -> int:
-    """Parallel write streams: all cores up to 4, half of them above (the rest reads and parses)."""
-    return _crew(facts, shape)[1]
+    """Return the threads that insert: all cores up to 4, half of them above (others parse)."""
+    return _thread_counts(facts, shape)[1]
 
 
-def _crew(facts: Facts, shape: Shape) -> tuple[int, int]:
-    """Threads that read and writers: as many as can afford blocks of the least size."""
+def _thread_counts(facts: Facts, shape: Shape) -> tuple[int, int]:
+    """Return the threads that read and those that insert: as many as the memory has blocks for."""
     readers = facts.cores
-    threads = facts.cores if facts.cores <= 4 else math.ceil(facts.cores / 2)
+    most = facts.cores if facts.cores <= 4 else math.ceil(facts.cores / 2)
     room = (facts.memory - ENGINE_BASE) // (COPIES_PER_BLOCK * LEAST_BLOCK_BYTES)
-    writers = max(1, min(threads, room))
+    inserting = max(1, min(most, room))
     typed = _parquet_memory(facts, shape) > 0
-    if not (typed or shape.decoded) and _room(facts, shape, writers) < LEAST_WIDE_BYTES:
-        return readers, writers
-    while writers > 1 and _reservable(facts, shape, readers, writers) < WORTH_A_WRITER:
-        writers -= 1
+    if not (typed or shape.decoded) and _room(facts, shape, inserting) < LEAST_WIDE_BYTES:
+        return readers, inserting
+    while inserting > 1 and _reservable(facts, shape, readers, inserting) < WORTH_A_THREAD:
+        inserting -= 1
     # Text costs a reader little: fewer of them would only be slower.
-    while typed and readers > 1 and _reservable(facts, shape, readers, writers) < LEAST_WIDE_BYTES:
+    while (
+        typed and readers > 1 and _reservable(facts, shape, readers, inserting) < LEAST_WIDE_BYTES
+    ):
         readers -= 1
-    return readers, writers
+    return readers, inserting
 
 
 def _threads(facts: Facts, shape: Shape) -> list[Setting]:
-    readers, writers = _crew(facts, shape)
+    readers, inserting = _thread_counts(facts, shape)
     many = shape.files >= facts.cores
     text = shape.encoding is not None and shape.encoding.kind in (Kind.TEXT, Kind.JSON)
     parallel = 0 if many or not text else 1
@@ -156,8 +158,8 @@ def _threads(facts: Facts, shape: Shape) -> list[Setting]:
         ),
         Setting(
             "max_insert_threads",
-            writers,
-            "one writer per core up to 4 cores, half of them above, fewer for their memory",
+            inserting,
+            "one thread per core up to 4 cores, half of them above, fewer for their memory",
         ),
         Setting("input_format_parallel_parsing", parallel, why if text else "not a text format"),
     ]
@@ -174,35 +176,35 @@ def _threads(facts: Facts, shape: Shape) -> list[Setting]:
 
 
 def _files(type_: str) -> int:
-    """Files of a column in a part: NULLs, sizes and dictionaries have their own."""
+    """Return the files of a column in a part: NULLs, sizes and dictionaries have their own."""
     return 1 + ("Nullable(" in type_) + ("String" in type_)
 
 
-def _fixed_memory(facts: Facts, shape: Shape, writers: int) -> int:
-    """Bytes that are taken whatever the size of blocks."""
+def _fixed_memory(facts: Facts, shape: Shape, inserting: int) -> int:
+    """Return the bytes that are taken whatever the size of blocks."""
     buffers = max(
         min(shape.partitions, 1000) * len(shape.columns) * BYTES_PER_PARTITION_STREAM // 8,
-        writers * BYTES_PER_FILE * sum(_files(c.type) for c in shape.columns),
+        inserting * BYTES_PER_FILE * sum(_files(c.type) for c in shape.columns),
     )
-    ahead = writers * FETCHED_AHEAD if shape.decoded and shape.remote else 0
+    ahead = inserting * FETCHED_AHEAD if shape.decoded and shape.remote else 0
     return ENGINE_BASE + buffers + ahead + _parquet_memory(facts, shape)
 
 
-def _room(facts: Facts, shape: Shape, writers: int) -> int:
-    """Bytes of a block that all copies of all writers leave room for."""
+def _room(facts: Facts, shape: Shape, inserting: int) -> int:
+    """Return the bytes of a block that all copies of all insert threads leave room for."""
     copies = COPIES_PER_BLOCK + shape.decoded
-    return max(facts.memory - _fixed_memory(facts, shape, writers), 0) // (copies * writers)
+    return max(facts.memory - _fixed_memory(facts, shape, inserting), 0) // (copies * inserting)
 
 
-def _reservable(facts: Facts, shape: Shape, readers: int, writers: int) -> int:
-    """Bytes of a block with which a statement stays below its own limit."""
+def _reservable(facts: Facts, shape: Shape, readers: int, inserting: int) -> int:
+    """Return the bytes of a block with which a statement stays below its own limit."""
     reading = PARQUET_PER_READER if _parquet_memory(facts, shape) else TEXT_PER_READER
     reading = min(reading, 4 * shape.biggest) if shape.biggest else reading
-    taken = writers * RESERVED_PER_FILE * sum(_files(c.type) for c in shape.columns)
+    taken = inserting * RESERVED_PER_FILE * sum(_files(c.type) for c in shape.columns)
     if shape.decoded:
         readers = 0  # another process
     left = _limit(facts) - facts.memory // 16 - readers * reading - taken
-    return max(left, 0) // ((RESERVED_COPIES + PIPED_COPIES * shape.decoded) * writers)
+    return max(left, 0) // ((RESERVED_COPIES + PIPED_COPIES * shape.decoded) * inserting)
 
 
 def _limit(facts: Facts) -> int:
@@ -210,22 +212,22 @@ def _limit(facts: Facts) -> int:
 
 
 def _parquet_memory(facts: Facts, shape: Shape) -> int:
-    """Bytes that the Parquet reader may hold, 0 for other formats."""
+    """Return the bytes that the Parquet reader may hold, 0 for other formats."""
     if shape.encoding is None or shape.encoding.format != "Parquet":
         return 0
     return max(LEAST_BLOCK_BYTES, (facts.memory - ENGINE_BASE) // PARQUET_SHARE)
 
 
 def block(facts: Facts, shape: Shape) -> tuple[int, int]:
-    """Rows and bytes at which a block becomes a part.
+    """Return the rows and bytes at which a block becomes a part.
 
-    bytes = (memory - base - buffers) / (4 x writers), less where the statement would reserve more
-    than it may.
+    bytes = (memory - base - buffers) / (4 x insert threads), less where the statement would
+    reserve more than it may.
     """
-    readers, writers = _crew(facts, shape)
-    room = _room(facts, shape, writers)
+    readers, inserting = _thread_counts(facts, shape)
+    room = _room(facts, shape, inserting)
     if room >= LEAST_WIDE_BYTES:
-        room = min(room, max(_reservable(facts, shape, readers, writers), LEAST_WIDE_BYTES))
+        room = min(room, max(_reservable(facts, shape, readers, inserting), LEAST_WIDE_BYTES))
     size = max(LEAST_BLOCK_BYTES, min(MOST_BLOCK_BYTES, room))
     # More partitions cut a block into more parts: larger blocks keep the parts from being tiny.
     most = MOST_BLOCK_ROWS * (4 if shape.partitions > 10 else 1)
@@ -235,8 +237,8 @@ def block(facts: Facts, shape: Shape) -> tuple[int, int]:
 
 def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
     rows, size = block(facts, shape)
-    writers = insert_threads(facts, shape)
-    fixed = bytes_text(_fixed_memory(facts, shape, writers))
+    inserting = insert_threads(facts, shape)
+    fixed = bytes_text(_fixed_memory(facts, shape, inserting))
     # Blocks on their way are smaller; of wide rows the engine's own size would be too much.
     passing = max(LEAST_READ_ROWS, int(size / 4 / max(shape.row_bytes, 1.0)))
     reading = Setting(
@@ -267,7 +269,7 @@ def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
             size // least,
             ("half of " if typed else "")
             + f"({bytes_text(facts.memory)} - {fixed} for engine and buffers) / "
-            f"({COPIES_PER_BLOCK + shape.decoded} x {writers} writers), at most "
+            f"({COPIES_PER_BLOCK + shape.decoded} x {inserting} threads), at most "
             f"{bytes_text(MOST_BLOCK_BYTES)} and what the statement's limit allows",
         ),
         Setting(
@@ -279,9 +281,10 @@ def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
 
 
 def _parquet(rows: int, size: int) -> list[Setting]:
-    """The Parquet reader hands over blocks that become parts as they are.
+    """Return the settings by which blocks of the Parquet reader become parts as they are.
 
-    Of the engine's own 65,409 rows many are copied into one: a tenth of a load of 51 columns. The
+    Many blocks of the engine's own 65,409 rows are copied into one: a tenth of a load of 51
+    columns. The
     end of a row group is a smaller block: half of a block is enough for a part.
     """
     if size < 2 * _PARQUET_OWN[_PARQUET_BYTES]:
@@ -343,7 +346,7 @@ _LOWERED: dict[str, Callable[[int], int]] = {
 
 
 def lower(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
-    """The same settings with blocks a quarter as large and half the writers: after code 241."""
+    """Return the settings with blocks a quarter as large and half the threads: after code 241."""
     if all(item.name != "max_block_size" for item in settings):
         settings = (*settings, Setting("max_block_size", READ_ROWS))
     return tuple(

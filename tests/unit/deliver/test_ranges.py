@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind
-from rowfall.deliver.ranges import FIRST_LOOK, LEAST, Ranges, length, ranges
+from rowfall.deliver.ranges import FIRST_READ, LEAST, Ranges, cut_files, length
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 NAMED = Encoding("CSVWithNames", "none", Kind.TEXT)
@@ -27,7 +27,7 @@ class Files(dict[str, bytes]):
         return [Split(path, path, "", len(data)) for path, data in self.items()]
 
     def cut(self, encoding: Encoding, writers: int = 2) -> Ranges | None:
-        return ranges(self.splits(), encoding, COLUMNS, writers, self.read, least=20)
+        return cut_files(self.splits(), encoding, COLUMNS, writers, self.read, least=20)
 
     def text(self, found: Ranges, path: str) -> list[bytes]:
         return [self[path][s.start : s.stop] for s in found.splits if s.uri == path]
@@ -93,21 +93,21 @@ def test_a_file_without_a_cut_is_not_asked_for_ranges() -> None:
 def test_servers_without_ranges() -> None:
     files = Files({"/f": b"a,b\n" * 50})
     for encoding in (CSV, NAMED):
-        assert ranges(files.splits(), encoding, COLUMNS, 2, lambda *_: b"", least=20) is None
+        assert cut_files(files.splits(), encoding, COLUMNS, 2, lambda *_: b"", least=20) is None
 
 
 def test_a_file_of_unknown_size_keeps_all_whole() -> None:
     files = Files({"/f": b"1,x\n" * 50, "/g": b"2,y\n"})
     first, second = files.splits()
     splits = [first, Split("g", "/g", "", None)]
-    assert ranges([first, second], CSV, COLUMNS, 2, files.read, least=20) is not None
-    assert ranges(splits, CSV, COLUMNS, 2, files.read, least=20) is None
+    assert cut_files([first, second], CSV, COLUMNS, 2, files.read, least=20) is not None
+    assert cut_files(splits, CSV, COLUMNS, 2, files.read, least=20) is None
 
 
 def test_a_record_longer_than_the_first_look() -> None:
-    row = b"1," + b"x" * (3 * FIRST_LOOK) + b"\n"
+    row = b"1," + b"x" * (3 * FIRST_READ) + b"\n"
     files = Files({"/f": row * 4})
-    found = ranges(files.splits(), CSV, COLUMNS, 2, files.read, least=FIRST_LOOK)
+    found = cut_files(files.splits(), CSV, COLUMNS, 2, files.read, least=FIRST_READ)
     assert found is not None
     assert b"".join(files.text(found, "/f")) == files["/f"]
     assert {len(part) % len(row) for part in files.text(found, "/f")} == {0}
@@ -116,11 +116,11 @@ def test_a_record_longer_than_the_first_look() -> None:
 def test_strings_with_line_breaks_keep_a_file_whole() -> None:
     files = Files({"/f": b"1,x\n" * 50})
     columns = (COLUMNS[0], Column("b", "String"))
-    assert ranges(files.splits(), CSV, columns, 2, files.read, least=20) is None
-    assert ranges(files.splits(), TSV, columns, 2, files.read, least=20) is not None
+    assert cut_files(files.splits(), CSV, columns, 2, files.read, least=20) is None
+    assert cut_files(files.splits(), TSV, columns, 2, files.read, least=20) is not None
 
 
 def test_few_bytes_are_not_worth_it() -> None:
     size = 2 * LEAST - 1
     split = Split("f", "/f", "", size)
-    assert ranges([split], CSV, COLUMNS, 2, lambda *_: b"\n") is None
+    assert cut_files([split], CSV, COLUMNS, 2, lambda *_: b"\n") is None
