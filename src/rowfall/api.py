@@ -100,9 +100,9 @@ def load(
         terminable(),
         open_session(sources, to, table, options, emit, dry=False, password=password) as session,
     ):
-        from rowfall.run.loader import load_session  # 50 ms, in which the engine opens the folder
+        from rowfall.run.load import run_load  # 50 ms, in which the engine opens the folder
 
-        return load_session(session)
+        return run_load(session)
 
 
 def resume(

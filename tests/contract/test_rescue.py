@@ -23,8 +23,8 @@ from rowfall.engines.base import table_uuid
 from rowfall.engines.server import Server
 from rowfall.ledger import Ledger, leases
 from rowfall.ledger.journal import Journal
-from rowfall.publish.publisher import Publisher
-from rowfall.publish.rescue import Rescue, Rescuers
+from rowfall.publish.attach import Publisher
+from rowfall.publish.recover import NodeRecovery, Recovery
 from rowfall.targets.staging import clone, facts
 
 # Of equal size: a sum of rows does not tell one attempt from the other.
@@ -82,7 +82,7 @@ class Scene:
                 f"{1000 * number + start} + number FROM numbers({ROWS // 2})")  # fmt: skip
 
     def commit(self, load_id: str) -> None:
-        """As rowfall.run.landing.committing does it."""
+        """As rowfall.publish.tables does it."""
         journal, pair = self.journal(load_id), Pair(self.database, "t", f"_rowfall_{load_id}_1")
         journal.counting(f"{load_id}_1")
         staged = self.publisher.staged([pair], 8.0)
@@ -120,8 +120,8 @@ class Scene:
 
     def rescue(self) -> None:
         journal = self.journal("z")
-        place = Rescue(self.server, self.ledger, journal, self.database, silent)
-        Rescuers(journal, [place]).all_dead()
+        node = NodeRecovery(self.server, self.ledger, journal, self.database, silent)
+        Recovery(journal, [node]).end_all()
 
     def holds(self, *loads: str) -> bool:
         """Whether the rows of these loads are there, each once, and nobody's staging is left."""

@@ -18,7 +18,7 @@ from rowfall.core.sql_tokens import closing, identifier, items, tokens
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.ledger import Ledger
-from rowfall.publish.publisher import Publisher
+from rowfall.publish.attach import Publisher
 from rowfall.targets.staging import (
     TableFacts,
     allowances,

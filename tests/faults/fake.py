@@ -16,7 +16,7 @@ from typing import Any
 
 from rowfall.core.errors import EngineError
 from rowfall.engines.codes import UNKNOWN_TABLE
-from rowfall.publish.publisher import NO_UUID
+from rowfall.publish.attach import NO_UUID
 
 TARGET, TARGET_UUID = "t", "11111111-1111-1111-1111-111111111111"
 JOURNAL = "_rowfall_journal"

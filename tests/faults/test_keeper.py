@@ -21,7 +21,7 @@ from rowfall.core.errors import RowfallError
 from rowfall.core.model import Pair, Statement
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Move
-from rowfall.publish.publisher import Publisher
+from rowfall.publish.attach import Publisher
 from rowfall.targets.staging import clone, facts
 
 PARTITIONS = 100

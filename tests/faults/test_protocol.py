@@ -1,4 +1,4 @@
-"""Ledger, journal, executor, publisher and rescue, crashed at every transition on a fake server.
+"""Ledger, journal, attempts, receiver and recovery, crashed at every transition on a fake server.
 
 Several processes load the same splits. Each stops before every statement that it sends; the test
 lets it go on, loses its connection before or after the statement, kills it there, or makes the
@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,12 +36,13 @@ from rowfall.deliver.delivery import Order
 from rowfall.engines.base import ask
 from rowfall.ledger import Ledger, journal, leases, target_key
 from rowfall.ledger.journal import Journal
-from rowfall.publish import rescue
-from rowfall.publish.reconcile import follow
-from rowfall.publish.rescue import Rescue, Rescuers
+from rowfall.plan.session import Writer
+from rowfall.publish import recover
+from rowfall.publish.receiver import Notes, Receiving, Revivals, TableWriter, open_receiver
+from rowfall.publish.recover import NodeRecovery, Recovery, follow_journal
+from rowfall.publish.target_tables import OwnTable
 from rowfall.run import work_queue
-from rowfall.run.executor import FIRST_LANE, Executor
-from rowfall.run.landing.base import Done, Means
+from rowfall.run.attempts import FIRST_LANE, AttemptRunner
 from rowfall.run.work_queue import Work, WorkQueue
 from rowfall.targets.base import Publish
 
@@ -95,6 +97,7 @@ class Process:
     """
 
     facts = SimpleNamespace(settings=frozenset())
+    shared = True
 
     def __init__(self, world: World, name: str, ledger: Path) -> None:
         self.name, self._world, self._path = name, world, ledger
@@ -172,25 +175,12 @@ class Process:
             self._back.release()
 
 
-class OneAfterTheOther(Executor):
-    """The executor, but an attempt is published before the next one begins: the scheduler knows
+class OneAfterTheOther(AttemptRunner):
+    """The runner, but an attempt is published before the next one begins: the scheduler knows
     one place where a process stands."""
 
-    died: Killed | None = None
-
-    def _attempt(self, work: Work, lane: int) -> None:
-        super()._attempt(work, lane)
-        if self._publishing is not None:
-            self._publishing.join()
-            self._publishing = None
-        if self.died is not None:
-            raise self.died
-
-    def _finish_later(self, done: Done) -> None:
-        try:
-            super()._finish_later(done)
-        except Killed as error:
-            self.died = error
+    def publish(self, attempt: Iterator[bool]) -> None:
+        next(attempt, False)
 
 
 def _load(process: Process, ledger: Ledger) -> None:
@@ -203,27 +193,27 @@ def _load(process: Process, ledger: Ledger) -> None:
     else:
         ledger.begin(load_id, "print", "source", "target", INTO, "{}")
     claims = Journal(engine, "d", TARGET_UUID, load_id)
-    helper = Rescuers(claims, [Rescue(engine, ledger, claims, "d", lambda event: None)])
-    helper.all_dead()
-    follow(ledger, claims, INTO)
+    recovery = Recovery(claims, [NodeRecovery(engine, ledger, claims, "d", lambda event: None)])
+    recovery.end_all()
+    follow_journal(ledger, claims, INTO)
     ledger.set_table(INTO, TARGET_UUID)
     known = ledger.landed(INTO) | claims.landed_ids()
     claims.create()
     ledger.add_splits(load_id, SPLITS)
-    executor = _executor(process, ledger, claims, helper, load_id)
+    runner = _runner(process, ledger, claims, recovery, load_id)
     for number, split in enumerate(SPLITS):
         if split.id not in known:
-            executor.queue.put(0, Work(number, [split]))
-    executor._work(FIRST_LANE)
-    if executor.queue.fatal is not None:
-        raise executor.queue.fatal
-    if executor.tally.failures:
-        raise EngineError(str(executor.tally.failures))
+            runner.queue.put(0, Work(number, [split]))
+    runner.work(FIRST_LANE)
+    if runner.queue.fatal is not None:
+        raise runner.queue.fatal
+    if runner.counts.failures:
+        raise EngineError(str(runner.counts.failures))
     ledger.end(load_id, "done", "{}")
 
 
-def _executor(
-    process: Process, ledger: Ledger, claims: Journal, helper: Rescuers, load_id: str
+def _runner(
+    process: Process, ledger: Ledger, claims: Journal, recovery: Recovery, load_id: str
 ) -> OneAfterTheOther:
     engine: Any = process
     nothing = SimpleNamespace
@@ -233,7 +223,7 @@ def _executor(
         engine.run(Statement(SqlText.of(f"INSERT INTO `d`.`{order.staging}` SPLITS {splits}")))
         return Outcome(rows_read=len(order.splits) * len(PARTITIONS))
 
-    twins: Any = nothing(
+    tables: Any = nothing(
         stage=lambda place: [SqlText.of(f"CREATE TABLE `d`.`{place}` AS `d`.`{TARGET}`")],
         pairs=lambda place: (Pair("d", TARGET, place),), fixed=lambda place: (), keeps=True,
         direct=False, databases=("d",), read=lambda rows, place: rows[place], views=(), settings={},
@@ -247,22 +237,27 @@ def _executor(
         encoding=None, schema=nothing(row_bytes=0.0), groups=(), lanes=1,
         transport=nothing(delivery=nothing(value="push")),
     )  # fmt: skip
-    doctor: Any = nothing(other_types=lambda splits: [])
-    means = Means(
-        engine=engine,
-        source=nothing(changed=lambda splits: [], replayable=True),
-        target=target, ledger=ledger, claims=claims,
-        delivery=nothing(insert=insert),
-        doctor=doctor,
-        twins=twins, into=INTO, identity=INTO, settings=(), emit=lambda event: None, allowed={},
-        rescue=helper.these, calm=lambda staged: None, check=lambda: None,
+    bad_rows: Any = nothing(other_types=lambda splits: [])
+    source: Any = nothing(changed=lambda splits: [], replayable=True)
+    delivery: Any = nothing(insert=insert)
+    writer = Writer(0, "", engine, target)
+    own = OwnTable(engine, "d", TARGET, "", TARGET)
+    queue = WorkQueue(1, ledger.attempts(load_id))
+    notes = Notes(lambda event: None)
+    given = Receiving(
+        engine, target, ledger, claims, INTO, plan, False, notes, Revivals(notes), queue.stopped,
+        recovery, (TableWriter(writer, tables, own, None, {}),),
     )  # fmt: skip
-    executor = OneAfterTheOther(means, plan, load_id, WorkQueue(1, ledger.attempts(load_id)))
+    runner = OneAfterTheOther(
+        given, open_receiver(given), load_id=load_id, source=source, delivery=delivery,
+        bad_rows=bad_rows, queue=queue, writer=writer, emit=lambda event: None, settings=(),
+        verify=False,
+    )  # fmt: skip
     watch: Any = nothing(
         forget=lambda attempt: None, finished=lambda *_: None, ticker=lambda *_: None
     )
-    executor._watch = watch
-    return executor
+    runner._watch = watch
+    return runner
 
 
 HOWS = st.sampled_from([
@@ -289,7 +284,7 @@ class Crashes(RuleBasedStateMachine):
         self.patch.setattr(leases, "has_ended", world.dead)
         self.patch.setattr(time, "time", world.time)
         for module, name in (
-            (work_queue, "WAIT_SECONDS"), (rescue, "LOOK_SECONDS"), (journal, "PAUSE_SECONDS"),
+            (work_queue, "WAIT_SECONDS"), (recover, "LOOK_SECONDS"), (journal, "PAUSE_SECONDS"),
         ):  # fmt: skip
             self.patch.setattr(module, name, 0.0)
         self.patch.setattr(retry, "pause", lambda attempt: 0.0)

@@ -27,7 +27,7 @@ from rowfall.ledger import Ledger
 from rowfall.plan.attempts import core_rate
 from rowfall.plan.session import Session, Writer
 from rowfall.run import history
-from rowfall.run.loader import load_session
+from rowfall.run.load import run_load
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 from rowfall.targets.null import Null
@@ -231,7 +231,7 @@ def _load(
             (source.text,), target.text, options, source, target, listing, encoding,
             engine, (Writer(0, "", engine, target),), ledger, silent,
         )  # fmt: skip
-        return load_session(session)
+        return run_load(session)
     finally:
         ledger.close()
         engine.close()

@@ -7,21 +7,20 @@ under one lock. ``--replace`` exchanges the two tables. Either way readers see n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from rowfall.core import retry, sql
 from rowfall.core.errors import LedgerError, RowfallError
 from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.ask import ask, table_uuid
-from rowfall.engines.base import Engine
+from rowfall.engines.base import Engine, table_uuid
 from rowfall.engines.codes import TABLE_EXISTS
 from rowfall.ledger import Ledger
-from rowfall.ledger.leases import Leases
-from rowfall.publish.publisher import Publisher, Staged
-from rowfall.publish.staging_tables import Twins
+from rowfall.publish.attach import Publisher, Staged
+from rowfall.publish.receiver import TableWriter
+from rowfall.publish.staging_tables import StagingTables
+from rowfall.publish.tables import CommittedParts
 from rowfall.targets import staging
 from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX
 
@@ -48,55 +47,60 @@ class Shadow:
         self._into, self._key = into, key
         self.name = shadow_name(load_id)
 
-    # --- atomic -------------------------------------------------------------------------------
+    # --- --atomic -----------------------------------------------------------------------------
 
-    def create(self, twins: Twins, allowed: Mapping[str, int]) -> None:
-        """Make the shadows of the target and of the tables behind its views."""
+    def create(self, tables: StagingTables, settings: Mapping[str, int]) -> None:
+        """Make the shadows of the target and of the tables behind its views.
+
+        Args:
+            settings: for CREATE TABLE.
+        """
         if table_uuid(self._engine, self._database, self.name):
             return
         self.drop()
         # The target's own comes last: where it is, the others are.
         for statement in (
-            *twins.views.create_tables(self.name),
-            *staging.clone(twins.facts, self.name),
+            *tables.views.create_tables(self.name),
+            *staging.clone(tables.facts, self.name),
         ):
-            self._engine.run(Statement(statement, allowed))
+            self._engine.run(Statement(statement, settings))
 
-    def gather(
-        self, attempt: str, twins: Twins, claims: Leases, publish: Callable[[str, Staged], None]
-    ) -> Staged:
+    def publish(self, attempt: str, at: TableWriter, committed: CommittedParts) -> Staged:
         """Make everything in the shadows visible, as the work of ``attempt``.
 
         Args:
-            attempt: in the ledger, with the splits that the shadow holds.
-            claims: of the target, where ``attempt`` holds the splits.
-            publish: attaches a committed attempt.
+            attempt: in the ledger, with the splits that the shadow holds, and their lease.
+            at: the writer, with the shadow among its staging tables.
 
         Raises:
-            LedgerError: another process has taken this one for dead.
+            LedgerError: another process has ended the lease.
         """
-        pairs = twins.gathered()
-        fixed = [p.staging for p in pairs]
-        claims.counting(attempt)
-        staged = Publisher(self._engine, self._ledger).staged(pairs, 0.0, fixed)
-        if not claims.commit(attempt, staged.rows, staged.moves):
+        leases = committed.leases
+        pairs = at.staging.gathered()
+        leases.counting(attempt)
+        # Merging all that was gathered would cost more than to attach its parts.
+        staged = Publisher(self._engine, self._ledger).staged(
+            pairs, 0.0, [p.staging for p in pairs]
+        )
+        if not leases.commit(attempt, staged.rows, staged.moves):
             self._ledger.attempt_ended(attempt, "lost", "its lease ran out")
             raise LedgerError(
-                "another rowfall took this process for dead, so nothing was made visible",
+                "another rowfall has ended the lease of this process, which it did not renew in "
+                "time, so nothing was made visible",
                 hint="Run the same command again: what has been gathered is not loaded twice.",
                 transient=True,
             )
         self._ledger.attempt_loaded(attempt, staged.rows, staged.moves)
-        publish(attempt, staged)
-        claims.landed(attempt)
+        committed.attach(attempt, staged.moves, at)
+        leases.landed(attempt)
         self._ledger.attempt_published(attempt, self._into)
         self.drop()
         return staged
 
-    # --- replace ------------------------------------------------------------------------------
+    # --- --replace ----------------------------------------------------------------------------
 
     def swapped(self) -> bool:
-        """Whether a stopped run has exchanged the tables already; finishes what is left of it."""
+        """Tell whether a stopped run has exchanged the tables; finish what is left of it."""
         step = self._ledger.steps(self._load_id).get(SWAP)
         known = self._ledger.table_uuid(self._key if step == "started" else self._into)
         if not step or not known or self._target() != known:
@@ -145,9 +149,11 @@ class Shadow:
     # --- both ---------------------------------------------------------------------------------
 
     def drop_foreign(self) -> None:
-        """Remove a table that has the shadow's name and is not the shadow: the target of old,
-        where a swap was interrupted and somebody has changed the target since; or a shadow whose
-        rows the target has (its uuid is "" in the ledger)."""
+        """Remove a table that has the shadow's name and is not the shadow.
+
+        It is the old target, where an exchange was interrupted and somebody has changed the target
+        since; or a shadow whose rows the target has (its uuid is "" in the ledger).
+        """
         known = self._ledger.table_uuid(self._key)
         found = table_uuid(self._engine, self._database, self.name)
         if known is not None and found and found != known:
@@ -159,12 +165,7 @@ class Shadow:
             self._engine.run(Statement(statement))
 
     def _asks(self, text: str) -> list[list[Any]]:
-        return ask(self._engine, text)
+        return self._engine.ask(text)
 
     def _run(self, text: str) -> None:
         self._engine.run(Statement(SqlText.of(text)))
-
-
-def shadowed(twins: Twins, name: str) -> Twins:
-    """The twins of a load whose attempts are gathered in ``name``."""
-    return replace(twins, shadow=name)

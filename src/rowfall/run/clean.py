@@ -1,4 +1,4 @@
-"""``rowfall clean`` and ``rowfall forget``: what dead loads left, and what counts as landed."""
+"""``rowfall clean`` drops what dead loads left; after ``forget`` files are loaded again."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from rowfall.core.model import Statement
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover
 from rowfall.core.sqltext import quote
-from rowfall.engines.ask import asker, table_uuid
-from rowfall.engines.base import Engine
+from rowfall.engines.base import Engine, table_uuid
 from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger, leases, target_key
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal
-from rowfall.publish.reconcile import follow, reconcile
-from rowfall.publish.rescue import Rescue, Rescuers
-from rowfall.run import empty_tables
+from rowfall.publish.recover import (
+    NodeRecovery,
+    Recovery,
+    end_open_attempts,
+    follow_journal,
+)
 from rowfall.run.session import connect, shards_of
+from rowfall.run.settle import drop_order, is_own_and_empty, made_tables
 from rowfall.targets import staging
 from rowfall.targets.base import STAGING_PREFIX, Target
 
@@ -57,7 +60,7 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
         ]  # fmt: skip
         journals = _journals(engine, target)
         alive: set[str] = set()
-        bound: set[str] = set()
+        committed: set[str] = set()
         known: set[str] = set()
         for row in ledger.loads():
             # One that gathers makes its shadow before it claims anything.
@@ -71,29 +74,29 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
                 if not entry.dead:
                     alive.add(entry.attempt.split("_")[0])
                 elif entry.binding:
-                    bound.add(entry.attempt)
+                    committed.add(entry.attempt)
         if target.server is None:
-            bound |= {a.id for a in ledger.open_attempts() if a.state == "loaded"}
+            committed |= {a.id for a in ledger.open_attempts() if a.state == "loaded"}
         found = [
-            replace(left, committed=_is_of(left, bound))
+            replace(left, committed=_is_of(left, committed))
             for left in tables
             # What no journal here knows may be of a load whose journal is on another node.
             if left.load_id not in alive and (target.server is None or left.load_id in known)
         ]
         if dry:
-            return [*found, *_untouched(opened, target, alive)]
+            return [*found, *_empty_tables(opened, target, alive)]
         if target.server is None:
-            reconcile(engine, ledger, target, emit)
+            end_open_attempts(engine, ledger, target, emit)
         for database, uuid, table in journals:
             journal = Journal(engine, database, uuid)
             if table:
-                Rescuers(journal, [
-                    Rescue(there, ledger, journal, database, emit, place)
+                Recovery(journal, [
+                    NodeRecovery(there, ledger, journal, database, emit, place)
                     for place, there in opened.places.items()
-                ]).all_dead()  # fmt: skip
-                follow(ledger, journal, target_key(database, table))
+                ]).end_all()  # fmt: skip
+                follow_journal(ledger, journal, target_key(database, table))
         # Only now: what was published has come into its table.
-        empty = list(_untouched(opened, target, alive))
+        empty = list(_empty_tables(opened, target, alive))
         for left in (*found, *empty):
             there = opened.places[left.node]
             there.run(Statement(staging.drop(
@@ -147,11 +150,13 @@ def _opened(target: Target) -> Iterator[_Opened]:
 
 
 def _journals(engine: Engine, target: Target) -> list[tuple[str, str, str]]:
-    """(database, uuid, name) of the tables that the journals of a server speak of; the name is ""
-    when the table is gone."""
+    """Return (database, UUID, name) of the tables that a server's journals are about.
+
+    The name is "" when the table is gone.
+    """
     if target.server is None:
         return []
-    asks = asker(engine)
+    asks = engine.ask
     found: list[tuple[str, str, str]] = []
     for (database,) in asks(f"SELECT database FROM system.tables WHERE name = {quote(JOURNAL)}"):
         journal = sql.qualified(str(database), JOURNAL)
@@ -165,7 +170,7 @@ def _journals(engine: Engine, target: Target) -> list[tuple[str, str, str]]:
 
 
 def _found(engine: Engine, place: str) -> Iterator[Leftover]:
-    rows = asker(engine)(
+    rows = engine.ask(
         "SELECT database, name, ifNull(total_rows, 0), ifNull(total_bytes, 0) FROM system.tables "
         f"WHERE startsWith(name, '{STAGING_PREFIX}') AND name != '{JOURNAL}' "
         "ORDER BY engine LIKE '%View' DESC, database, name"
@@ -175,30 +180,29 @@ def _found(engine: Engine, place: str) -> Iterator[Leftover]:
         yield Leftover(str(database), str(name), load_id, int(count), int(size), False, place)
 
 
-def _untouched(opened: _Opened, target: Target, alive: set[str]) -> Iterator[Leftover]:
-    """Tables that dead loads have made and left empty, on every node; those over them first."""
+def _empty_tables(opened: _Opened, target: Target, alive: set[str]) -> Iterator[Leftover]:
+    """Yield tables that dead loads have made and left empty, on every node, in drop order."""
     shards, ledger = opened.shards, opened.ledger
     if shards is not None and len(shards.cluster.up) < len(shards.cluster.nodes):
         return  # a node that is away would keep its own
     places = opened.places
-    shared = target.server is not None
-    for load_id, database, table, uuid in empty_tables.tables(ledger):
+    for load_id, database, table, uuid in made_tables(ledger):
         if load_id in alive or table_uuid(opened.engine, database, table) != uuid:
             continue
-        if not empty_tables.is_untouched(places, ledger, database, table, journal=shared):
+        if not is_own_and_empty(places, ledger, database, table):
             continue
-        for place, base, name in empty_tables.in_order(places, ledger, database, table, uuid):
+        for place, base, name in drop_order(places, ledger, database, table, uuid):
             yield Leftover(base, name, load_id, 0, 0, False, place)
 
 
 def _is_of(left: Leftover, attempts: set[str]) -> bool:
-    """Whether a table is one of these attempts'."""
+    """Tell whether a table is one of these attempts'."""
     rest = left.name.removeprefix(STAGING_PREFIX)
     return any(rest == attempt or rest.startswith(f"{attempt}_") for attempt in attempts)
 
 
 def _is_view(engine: Engine, left: Leftover) -> bool:
-    rows = asker(engine)(
+    rows = engine.ask(
         f"SELECT engine LIKE '%View' FROM system.tables WHERE database = {quote(left.database)} "
         f"AND name = {quote(left.name)}"
     )

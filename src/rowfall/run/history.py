@@ -1,4 +1,4 @@
-"""What the ledgers know of past loads."""
+"""Past loads: their reports as ledgers keep them, and what they were asked for."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from typing import Any
 
 from rowfall.core.errors import LedgerError
 from rowfall.core.options import Options
-from rowfall.core.results import Report
+from rowfall.core.results import Failure, Report, ShardReport
 from rowfall.ledger import Ledger, LoadRow
-from rowfall.run import summary
 from rowfall.targets import open_target
 from rowfall.targets.base import state_folder
 
 
 def reports(to: str | None) -> list[Report]:
-    """Reports of all loads of target ``to`` (None: the default folder and the user's ledgers)."""
+    """Return the reports of all loads of a target, newest first.
+
+    Args:
+        to: the target; None for the default folder and the user's ledgers.
+    """
     found = [r for path in _ledgers(to) for r in _reports(path)]
     return sorted(found, key=lambda r: r.started, reverse=True)
 
@@ -43,7 +46,7 @@ def _rows(path: Path) -> list[LoadRow]:
 def _reports(path: Path) -> Iterator[Report]:
     for row in _rows(path):
         if row.report is not None:
-            found = summary.from_json(row.report)
+            found = from_json(row.report)
             # "running" with a report: a later run of the same load was killed.
             yield dataclasses.replace(found, outcome="lost") if row.state == "running" else found
         else:
@@ -52,9 +55,37 @@ def _reports(path: Path) -> Iterator[Report]:
 
 
 def request(load_id: str, to: str | None) -> dict[str, Any]:
+    """Return what a load was asked for.
+
+    Raises:
+        LedgerError: no ledger knows it.
+    """
     for path in _ledgers(to):
         for row in _rows(path):
             if row.id == load_id:
                 found: dict[str, Any] = json.loads(row.request)
                 return found
     raise LedgerError(f"load {load_id} is in no ledger")
+
+
+def record(ledger: Ledger, report: Report) -> None:
+    """Record that a run has ended, with its report."""
+    ledger.end(report.load_id, report.outcome, json.dumps(dataclasses.asdict(report)))
+
+
+def from_json(text: str) -> Report:
+    """Return a stored report; fields that a newer rowfall added are left out.
+
+    Raises:
+        LedgerError: the text is not a report.
+    """
+    try:
+        found: dict[str, Any] = json.loads(text)
+        known = {f.name for f in dataclasses.fields(Report)}
+        values = {k: v for k, v in found.items() if k in known}
+        values["failures"] = tuple(Failure(**f) for f in values.get("failures", ()))
+        values["notes"] = tuple(values.get("notes", ()))
+        values["shards"] = tuple(ShardReport(**s) for s in values.get("shards", ()))
+        return Report(**values)
+    except (ValueError, TypeError) as error:
+        raise LedgerError(f"the ledger holds a report that cannot be read: {error}") from None

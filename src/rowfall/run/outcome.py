@@ -1,172 +1,437 @@
-"""The report of a load that has ended, from what the executor counted and the engine says."""
+"""Make the report of a load: what was counted, what the engines say, and what limited it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from rowfall.core import sql
-from rowfall.core.errors import RowfallError
-from rowfall.core.model import PUSH, Plan
+from rowfall.core.errors import Interrupted, RowfallError
+from rowfall.core.model import PUSH, Plan, Statement
 from rowfall.core.results import Report, ShardReport
+from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.version import __version__
-from rowfall.engines.ask import ask
-from rowfall.plan.session import Session
-from rowfall.publish.pressure import Waited
-from rowfall.run import summary
-from rowfall.run.distribution import distribution, imbalance
-from rowfall.run.tally import Tally, by_writer, total
+from rowfall.engines.base import Engine
+from rowfall.plan.session import Session, Writer
+from rowfall.run.attempts import Counts, Done
+from rowfall.run.finish import Finished
+from rowfall.run.settle import LoadRun
 
 # Ticks miss up to half a second at the end of each statement.
 LONG_SECONDS = 5.0
+# Each shard is asked by itself; 16 at once ask 1,000 of them in seconds.
+AT_ONCE = 16
+# Requests that an engine sends to a store, whatever the way it reads.
+_REQUESTS = ("S3GetObject", "S3HeadObject", "S3ListObjects", "ReadWriteBufferFromHTTPRequestsSent")
+# The engine's processors by what they do. Elapsed microseconds of each are its own work; waiting
+# for neighbours is counted apart. Reading includes decompression and parsing: one processor.
+_PHASES = {
+    "File": "read",
+    "S3": "read",
+    "URL": "read",
+    "NumbersRange": "read",
+    "NumbersMultiThreaded": "read",
+    "ReadFromObjectStorage": "read",
+    "MergeTreeSink": "insert",
+    "ReplicatedMergeTreeSink": "insert",
+    "NullSink": "insert",
+    "StorageFileSink": "insert",
+    "PartitionedSink": "insert",
+}
+# Below this, a load says nothing about what is fast and what is slow.
+SHORT_SECONDS = 0.5
+_SOURCES = ("File", "S3", "URL", "Numbers", "ObjectStorage", "Storage")
+
+
+def make_report(
+    session: Session, load: LoadRun, plan: Plan, done: Done, finished: Finished
+) -> Report:
+    """Return the report of one run."""
+    counts, problem = done.total, finished.problem
+    seconds = time.monotonic() - done.started
+    outcome = "done"
+    if counts.failures:
+        outcome = "partial" if counts.landed or plan.landed else "failed"
+    if problem is not None:
+        outcome = "interrupted" if isinstance(problem, Interrupted) else "failed"
+    alive = outcome != "interrupted"
+    # Less than at the beginning: the engine died and its successor counts from zero.
+    cpu = max(0.0, session.engine.cpu_seconds() - done.engine_cpu)
+    costs = _Costs(cpu + counts.helper_seconds, 0.0, session.engine.resident()[1])
+    shares: dict[str, float] = {}
+    shards = _shards(session, plan, done, load.id, seconds) if alive else ()
+    if shards:
+        here = _cpu_here(session, plan, done)
+        costs = _Costs(sum(s.cpu_seconds for s in shards), here, max(s.peak_memory for s in shards))
+    elif alive and counts.rows:
+        costs = _costs(session, plan, done, load.id, seconds, cpu)
+        own = counts.query_ids if session.engine.query_log else ()
+        writing = counts.writing_seconds
+        built = {"read": counts.helper_seconds - writing, "insert": writing} if writing else {}
+        shares = phases(session.engine, counts.publish_seconds, own, built)
+    limited = ""
+    if counts.rows and alive:
+        limited = _limit(session, plan, shares, costs, seconds, counts.waited_seconds)
+    return Report(
+        load_id=load.id,
+        outcome=outcome,
+        source=plan.source,
+        target=plan.target,
+        table=session.table_text,
+        started=load.begun,
+        unit=plan.listing.unit,
+        splits=len(plan.listing),
+        splits_landed=counts.landed,
+        splits_skipped=plan.landed + counts.elsewhere,
+        splits_failed=len(counts.failures),
+        rows=counts.rows,
+        rows_rejected=counts.rejected,
+        bytes_source=counts.stored,
+        bytes_raw=counts.raw,
+        bytes_written=counts.written,
+        seconds=round(seconds, 3),
+        cpu_seconds=round(costs.cpu, 3),
+        cpu_seconds_here=round(costs.here, 3),
+        parts_written=counts.parts,
+        parts_active=_active_parts(session) if alive else 0,
+        peak_memory=costs.peak,
+        merge_seconds=round(finished.waited.seconds, 3) if finished.waited else 0.0,
+        attempts=counts.attempts,
+        retries=counts.retries,
+        phases=shares,
+        limited_by=limited,
+        settings={s.name: s.value for s in done.settings},
+        failures=counts.failures,
+        notes=(*done.notes, *finished.notes),
+        engine_version=session.engine.facts.version if alive else "",
+        rowfall_version=__version__,
+        shards=shards,
+        imbalance=round(imbalance(shards), 4) if shards else 0.0,
+    )
+
+
+def _active_parts(session: Session) -> int:
+    """Return the active parts of the target at the end; 0 where they may not be seen."""
+    parts = 0
+    for writer in session.writers if session.target.table else ():
+        with suppress(RowfallError):
+            ((own,),) = writer.engine.ask(
+                "SELECT count() FROM system.parts WHERE active AND rows > 0 AND "
+                f"{sql.table_is(writer.target.database, writer.target.table)}",
+            )
+            parts += own
+    return parts
+
+
+# --- costs ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """CPU seconds of the engine and of this machine (for a push), and bytes at the highest."""
+    """CPU seconds of the engine and (for a push) of this machine, and bytes at the highest."""
 
     cpu: float
     here: float
     peak: int
 
 
-def _shards(
-    session: Session, made: Plan, tallies: Sequence[Tally], load_id: str, seconds: float
-) -> tuple[ShardReport, ...]:
-    if made.placement != "shards":
-        return ()
-    numbers = [writer.shard for writer in made.writers]
-    return distribution(
-        session.writers, numbers, by_writer(tallies, len(session.writers)), load_id, seconds
-    )
+def _pushes(plan: Plan) -> bool:
+    return plan.transport.delivery.value == PUSH
+
+
+def _cpu_here(session: Session, plan: Plan, done: Done) -> float:
+    """Return the CPU seconds of this machine where rows were read here and sent; else 0."""
+    return max(0.0, session.cpu_seconds_here() - done.cpu_here) if _pushes(plan) else 0.0
 
 
 def _costs(
-    session: Session,
-    made: Plan,
-    tally: Tally,
-    load_id: str,
-    seconds: float,
-    cpu: float,
-    cpu_here: float,
+    session: Session, plan: Plan, done: Done, load_id: str, seconds: float, cpu: float
 ) -> _Costs:
-    """Args: cpu: what the engine itself has seen. cpu_here: what was used on this machine."""
-    _, peak = session.engine.resident()
-    if session.target.server is None:
-        return _Costs(cpu + tally.helper_seconds, 0.0, peak)
-    here = 0.0
-    if _pushes(made):
-        here = cpu_here + tally.helper_seconds
-    logged = summary.server_costs(session.engine, load_id, seconds, len(set(tally.query_ids)))
+    """Return what a load on one engine has cost; ``cpu``: seconds that the engine has seen."""
+    counts, (_, peak) = done.total, session.engine.resident()
+    if not session.engine.query_log:
+        return _Costs(cpu + counts.helper_seconds, 0.0, peak)
+    here = _cpu_here(session, plan, done)
+    if _pushes(plan):
+        here += counts.helper_seconds
+    logged = server_costs(session.engine, load_id, seconds, len(set(counts.query_ids)))
     if logged is not None:  # without the right to flush the log, its last lines may be missing
         return _Costs(max(cpu, logged[0]), here, max(peak, logged[1]))
     return _Costs(cpu if seconds > LONG_SECONDS else 0.0, here, peak)
 
 
-def _pushes(made: Plan) -> bool:
-    return made.transport.delivery.value == PUSH
-
-
 def _limit(
     session: Session,
-    made: Plan,
+    plan: Plan,
     shares: dict[str, float],
     costs: _Costs,
     seconds: float,
     waited: float,
 ) -> str:
-    """Args: waited: seconds without a core of what decodes beside the engine."""
-    if session.target.server is not None and not shares:
-        here = costs.here if _pushes(made) else None
+    """Return the sentence that says what limited a load.
+
+    Args:
+        waited: seconds without a core of what decodes beside the engine.
+    """
+    if session.engine.query_log and not shares:
+        here = costs.here if _pushes(plan) else None
         cores = sum(writer.engine.facts.cores for writer in session.writers)
-        return summary.limited_on_server(costs.cpu, seconds, cores, here, session.reader.cores)
-    most = max((len(g.indexes) for g in made.groups), default=1)
-    made_here = made.encoding is None
-    return summary.limited_by(
+        return limited_on_server(costs.cpu, seconds, cores, here, session.reader.cores)
+    most = max((len(g.indexes) for g in plan.groups), default=1)
+    made_here = plan.encoding is None
+    return limited_by(
         shares, costs.cpu, seconds, session.engine.facts.cores, remote=session.remote,
-        objects=made.facts.cores if made_here else most * made.lanes,
-        waited=waited + summary.cpu_wait(session.engine) if session.target.server is None else 0.0,
+        objects=plan.facts.cores if made_here else most * plan.lanes,
+        waited=waited + cpu_wait(session.engine) if not session.engine.query_log else 0.0,
     )  # fmt: skip
 
 
-def make_report(
-    session: Session,
-    made: Plan,
-    tallies: Sequence[Tally],
-    *,
-    load_id: str,
-    begun: str,
-    outcome: str,
+def phases(
+    engine: Engine,
+    publish_seconds: float,
+    query_ids: Sequence[str] = (),
+    built: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """Return the share of the working time per phase, 0..1; empty when nothing tells.
+
+    Args:
+        built: seconds per phase of a load whose parts the decoder has made.
+        query_ids: of a server's statements that count; nothing for an engine of our own.
+
+    ``read`` = read, decompress, parse; ``convert`` = checks, expressions and block building;
+    ``insert`` = sort, compress and write parts; ``publish`` = count and move.
+    """
+    totals: dict[str, float] = dict(built or {})
+    if not totals:
+        totals = _engine_phases(engine, query_ids)
+    if not any(totals.values()):
+        return {}
+    totals["publish"] = publish_seconds
+    everything = sum(totals.values())
+    order = ("read", "convert", "insert", "publish")
+    return {p: round(totals.get(p, 0.0) / everything, 4) for p in order}
+
+
+def _engine_phases(engine: Engine, query_ids: Sequence[str]) -> dict[str, float]:
+    """Return seconds per phase, as the engine's processors have counted them."""
+    try:
+        where = ""
+        if query_ids:
+            where = "WHERE event_date >= yesterday() AND query_id IN ("
+            where += ", ".join(map(quote, query_ids)) + ") "
+        else:
+            engine.run(Statement(SqlText.of("SYSTEM FLUSH LOGS processors_profile_log")))
+        rows = engine.ask(
+            f"SELECT name, sum(elapsed_us) FROM system.processors_profile_log {where}GROUP BY name",
+        )
+    except RowfallError:
+        return {}  # an engine without the log still has a report
+    totals: dict[str, float] = {}
+    for name, microseconds in rows:
+        phase = _PHASES.get(name)
+        if phase is None:
+            phase = "read" if name.startswith(_SOURCES) else "convert"
+            if name.endswith("Sink"):
+                phase = "insert"
+        totals[phase] = totals.get(phase, 0.0) + microseconds / 1e6
+    return totals
+
+
+def server_costs(
+    engine: Engine, load_id: str, since: float, attempts: int
+) -> tuple[float, int] | None:
+    """Return CPU seconds, and bytes at the highest point of any statement, of a run on a server.
+
+    Args:
+        since: seconds since the run began: earlier runs of the same load do not count.
+        attempts: how many of them there were.
+
+    Returns:
+        None when its query_log is off, may not be read, or does not have all of them yet.
+    """
+    with suppress(RowfallError):
+        # Otherwise lines reach the log up to 7.5 s later; ordinary users may not.
+        engine.run(Statement(SqlText.of("SYSTEM FLUSH LOGS")))
+    try:
+        ((statements, micros, memory),) = engine.ask(
+            "SELECT uniqExact(extract(query_id, '^[^_]+_[0-9]+')), "
+            "sum(ProfileEvents['UserTimeMicroseconds'] + "
+            "ProfileEvents['SystemTimeMicroseconds']), max(memory_usage) FROM system.query_log "
+            f"WHERE event_date >= toDate(now() - {since:.0f}) AND type != 'QueryStart' AND "
+            f"query_start_time >= now() - {since + 1:.0f} AND is_initial_query AND "
+            f"startsWith(query_id, {quote(load_id + '_')})",
+        )
+    except RowfallError:
+        return None
+    return (micros / 1e6, memory) if statements >= attempts > 0 else None
+
+
+def cpu_wait(engine: Engine) -> float:
+    """Return the seconds that the engine's threads were ready while others had the cores."""
+    try:
+        rows = engine.ask("SELECT value FROM system.events WHERE event = 'OSCPUWaitMicroseconds'")
+    except RowfallError:
+        return 0.0
+    return rows[0][0] / 1e6 if rows else 0.0
+
+
+def limited_by(
+    phases: Mapping[str, float],
+    cpu_seconds: float,
     seconds: float,
-    cpu_before: float,
-    cpu_here_before: float,
-    waited: Waited | None,
-) -> Report:
-    """The :class:`rowfall.core.results.Report` of one run that took ``seconds``."""
-    tally = total(tallies)
-    cpu_here = max(0.0, session.cpu_seconds_here() - cpu_here_before)
-    alive = outcome in ("done", "partial", "failed")
-    # Less than at the beginning: the engine died and its successor counts from zero.
-    cpu = max(0.0, session.engine.cpu_seconds() - cpu_before)
-    costs = _Costs(cpu + tally.helper_seconds, 0.0, session.engine.resident()[1])
-    shares: dict[str, float] = {}
-    shards = _shards(session, made, tallies, load_id, seconds) if alive else ()
-    if shards:
-        here = cpu_here if _pushes(made) else 0.0
-        costs = _Costs(sum(s.cpu_seconds for s in shards), here, max(s.peak_memory for s in shards))
-    elif alive and tally.rows:
-        own = tally.query_ids if session.target.server else ()
-        costs = _costs(session, made, tally, load_id, seconds, cpu, cpu_here)
-        writing = tally.writing_seconds
-        built = {"read": tally.helper_seconds - writing, "insert": writing} if writing else {}
-        shares = summary.phases(session.engine, tally.publish_seconds, own, built)
-    active = 0
-    if session.target.table and alive:
-        for writer in session.writers:
-            with suppress(RowfallError):
-                ((parts,),) = ask(
-                    writer.engine,
-                    "SELECT count() FROM system.parts WHERE active AND rows > 0 AND "
-                    f"{sql.table_is(writer.target.database, writer.target.table)}",
-                )
-                active += parts
-    limited = ""
-    if tally.rows and alive:
-        limited = _limit(session, made, shares, costs, seconds, tally.waited_seconds)
-    return Report(
-        load_id=load_id,
-        outcome=outcome,
-        source=made.source,
-        target=made.target,
-        table=session.table_text,
-        started=begun,
-        unit=made.listing.unit,
-        splits=len(made.listing),
-        splits_landed=tally.landed,
-        splits_skipped=made.landed + tally.elsewhere,
-        splits_failed=len(tally.failures),
-        rows=tally.rows,
-        rows_rejected=tally.rejected,
-        bytes_source=tally.stored,
-        bytes_raw=tally.raw,
-        bytes_written=tally.written,
-        seconds=round(seconds, 3),
-        cpu_seconds=round(costs.cpu, 3),
-        cpu_seconds_here=round(costs.here, 3),
-        parts_written=tally.parts,
-        parts_active=active,
-        peak_memory=costs.peak,
-        merge_seconds=round(waited.seconds, 3) if waited else 0.0,
-        attempts=tally.attempts,
-        retries=tally.retries,
-        phases=shares,
-        limited_by=limited,
-        settings={s.name: s.value for s in tally.settings},
-        failures=tuple(tally.failures),
-        notes=tuple(tally.notes),
-        engine_version=session.engine.facts.version if alive else "",
-        rowfall_version=__version__,
-        shards=shards,
-        imbalance=round(imbalance(shards), 4) if shards else 0.0,
-    )
+    cores: int,
+    *,
+    remote: bool,
+    objects: int,
+    waited: float,
+) -> str:
+    """Return one sentence: what would have to be faster for the load to be faster.
+
+    Args:
+        objects: objects that were read side by side (1: nothing to spread over cores).
+        waited: see :func:`cpu_wait`.
+    """
+    if not seconds or not (phases or cpu_seconds):
+        return "The load was too short to tell."
+    if seconds < SHORT_SECONDS:
+        return f"Start-up and bookkeeping: the rows themselves took {seconds:.2f} s."
+    used = cpu_seconds / seconds
+    read = phases.get("read", 0.0) + phases.get("convert", 0.0)
+    insert = phases.get("insert", 0.0)
+    if phases.get("publish", 0.0) > 0.4:
+        return "Publishing: many parts had to be moved; a coarser partition key makes fewer."
+    if used > 0.75 * cores or used + waited / seconds > 0.9 * cores:
+        what = (
+            f"reading: decompressing, parsing and converting took {read:.0%}"
+            if read >= insert
+            else f"sorting, compressing and writing parts: {insert:.0%}"
+        )
+        others = ", other processes had the rest" if used <= 0.75 * cores else ""
+        return f"The CPU ({used:.1f} of {cores} cores{others}), most of it {what} of the time."
+    if objects < cores and used > 0.6:
+        few = (
+            "one object keeps one core" if objects == 1 else f"{objects} objects keep as many cores"
+        )
+        return f"Too few objects: {few} of {cores} busy; more and smaller ones load faster."
+    if read >= insert:
+        where = "the network or the object store" if remote else "the source disk"
+        return f"Waiting for {where}: {used:.1f} of {cores} cores were busy while rows were read."
+    return f"The target disk: {used:.1f} of {cores} cores were busy while parts were written."
+
+
+def limited_on_server(
+    cpu_seconds: float, seconds: float, cores: int, here: float | None, cores_here: int
+) -> str:
+    """Return such a sentence for a server that does not say what its threads were doing.
+
+    Args:
+        here: CPU seconds of this machine where it read the rows, None where the server did.
+    """
+    if seconds < SHORT_SECONDS:
+        return f"Start-up and bookkeeping: the rows themselves took {seconds:.2f} s."
+    used, used_here = cpu_seconds / seconds, (here or 0.0) / seconds
+    there = f"{used:.1f} of {cores} cores of the server were busy with the load"
+    mine = f"{used_here:.1f} of {cores_here} cores were busy reading and sending"
+    if not cpu_seconds:
+        there = "how busy the server was is not known, as this user may not read its query_log"
+    if here is not None and used_here > 0.75 * cores_here:
+        return f"The CPU of this machine: {mine}; {there}."
+    if used > 0.75 * cores:
+        return f"The server's CPU: {there}."
+    if here is None:
+        if not cpu_seconds:
+            return "Not known: this user may not read the server's query_log."
+        return f"Not the server's CPU: {there}; the source, the network or its disk held it up."
+    if not cpu_seconds:
+        return f"Not the CPU of this machine: {mine}; {there}."
+    return f"Neither CPU: here {mine}; {there}. The network, a disk or others held it up."
+
+
+# --- shards ---------------------------------------------------------------------------------------
+
+
+def _shards(
+    session: Session, plan: Plan, done: Done, load_id: str, seconds: float
+) -> tuple[ShardReport, ...]:
+    """Return one row for each shard of a cluster; () elsewhere.
+
+    Args:
+        seconds: since the run began: statements of earlier runs do not count.
+    """
+    if plan.placement != "shards":
+        return ()
+    counted = _by_writer(done.counts, len(session.writers))
+
+    def one(at: int) -> ShardReport:
+        counts, writer = counted[at], session.writers[at]
+        cpu, memory, requests, received, busy = _logged(writer, load_id, seconds)
+        return ShardReport(
+            plan.writers[at].shard, writer.node, counts.rows, counts.landed, counts.stored,
+            counts.written, counts.parts, round(busy, 3), round(cpu, 3), memory, requests, received,
+        )  # fmt: skip
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return tuple(pool.map(one, range(len(session.writers))))
+
+
+def _by_writer(counts: Sequence[Counts], writers: int) -> Sequence[Counts]:
+    """Return what each writer has got, also where attempts were staged on all of them."""
+    shares = [share for own in counts for share in own.shares]
+    if not shares and len(counts) == writers:
+        return counts
+    # One runner alone: what it has read was read by all writers.
+    return [
+        replace(
+            counts[at if len(counts) == writers else 0],
+            rows=sum(share[at].rows for share in shares),
+            parts=sum(share[at].parts for share in shares),
+            written=sum(share[at].bytes for share in shares),
+        )
+        for at in range(writers)
+    ]
+
+
+def _logged(writer: Writer, load_id: str, since: float) -> tuple[float, int, int, int, float]:
+    """Return what a writer's log says of the statements of a load; zeros where it may not be read.
+
+    Returns:
+        CPU seconds, bytes of memory, requests, bytes from other nodes, and seconds from the first
+        statement's start to the last one's end.
+    """
+    with suppress(RowfallError):
+        # Otherwise lines reach the log up to 7.5 s later; ordinary users may not.
+        writer.engine.run(Statement(SqlText.of("SYSTEM FLUSH LOGS")))
+    requests = " + ".join(f"ProfileEvents[{quote(event)}]" for event in _REQUESTS)
+    rows: list[list[Any]] = []
+    with suppress(RowfallError):
+        rows = writer.engine.ask(
+            "SELECT sum(ProfileEvents['UserTimeMicroseconds'] + "
+            "ProfileEvents['SystemTimeMicroseconds']) / 1e6, max(memory_usage), "
+            f"sum({requests}), sum(ProfileEvents['NetworkReceiveBytes']), "
+            "if(count() = 0, 0, (max(toUnixTimestamp64Micro(event_time_microseconds)) - "
+            "min(toUnixTimestamp64Micro(query_start_time_microseconds))) / 1e6) "
+            f"FROM system.query_log WHERE event_date >= toDate(now() - {since:.0f}) AND "
+            f"type != 'QueryStart' AND query_start_time >= now() - {since + 1:.0f} AND "
+            # Of rows that other shards have sent, the statement has an id of its own.
+            f"startsWith(initial_query_id, {quote(load_id + '_')})",
+        )
+    if not rows:
+        return 0.0, 0, 0, 0, 0.0
+    cpu, memory, count, received, busy = rows[0]
+    return float(cpu), int(memory), int(count), int(received), float(busy)
+
+
+def imbalance(shards: Sequence[ShardReport]) -> float:
+    """Return how much more than the average the fullest shard has got; 0.03 is 3 %.
+
+    By bytes of the source where they are known, and by rows otherwise.
+    """
+    loads = [shard.bytes_source for shard in shards]
+    if not all(loads):
+        loads = [shard.rows for shard in shards]
+    total = sum(loads)
+    return max(loads) * len(loads) / total - 1 if total else 0.0

@@ -1,48 +1,110 @@
-"""The tables that a load needs and does not find: made before its first attempt."""
+"""Make what a load needs before its first attempt: tables, shadow, journal, staging tables."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from rowfall.core.errors import EngineError, UsageError
+from rowfall.cluster.open import OpenCluster
+from rowfall.core.errors import EngineError, TargetError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.model import Plan, Statement
+from rowfall.engines.base import table_uuid
 from rowfall.engines.codes import ACCESS_DENIED, READONLY
-from rowfall.ledger import Ledger
-from rowfall.plan.session import Session
-
-if TYPE_CHECKING:
-    from rowfall.cluster.open import OpenCluster
+from rowfall.ledger.journal import Journal
+from rowfall.ledger.leases import Leases, NoLeases
+from rowfall.plan.facts import LoadFacts
+from rowfall.plan.session import Session, Writer
+from rowfall.publish.merges import Merges
+from rowfall.publish.receiver import TableWriter
+from rowfall.publish.recover import Recovery, open_journal, open_recovery
+from rowfall.publish.staging_tables import StagingTables
+from rowfall.publish.target_tables import TargetTables, table_dropped
+from rowfall.run.settle import LoadRun, Settled, remember_made
+from rowfall.targets import staging, views
+from rowfall.targets.base import Publish
 
 # The user may not create tables (497) or is read-only (164): what the server says is the cause.
 RIGHTS = (ACCESS_DENIED, READONLY)
 
 
-def create(session: Session, ledger: Ledger, load_id: str, made: Plan, table: str) -> None:
-    """Make the target where it is missing, on all shards of a cluster.
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What attempts are staged in, and what guards them.
 
-    Args:
-        table: that rows gather in: the target's, or its shadow.
+    Attributes:
+        writers: () where the target has no tables.
+        leases: of the splits, where attempts are published; ``recovery`` ends those of dead
+            processes, None where nobody else can have died.
+        whole: the same for the target of a load that gathers in a shadow.
+        together: a sharding key says on which writer each row belongs, so that each attempt is
+            staged on all of them.
+    """
+
+    tables: TargetTables
+    writers: tuple[TableWriter, ...] = ()
+    leases: Leases = field(default_factory=NoLeases)
+    recovery: Recovery | None = None
+    whole: Leases = field(default_factory=NoLeases)
+    whole_recovery: Recovery | None = None
+    together: bool = False
+
+    @contextmanager
+    def leased(self) -> Iterator[None]:
+        """Renew the leases until the load has ended."""
+        with ExitStack() as stack:
+            for leases in (self.leases, self.whole):
+                if isinstance(leases, Journal):
+                    stack.enter_context(leases)
+            yield
+
+
+def prepare(settled: Settled, load: LoadRun, facts: LoadFacts, plan: Plan) -> Prepared:
+    """Make the target where it is missing, the shadow of a load that gathers, and the journal.
 
     Raises:
-        UsageError: the engine does not take its definition.
+        UsageError: the engine does not take the table's definition.
+        TargetError: a file is in the way, or the table cannot be staged.
         RowfallError: it may not be made here.
     """
+    session, ledger = settled.session, load.ledger
+    _create(settled, load, plan)
+    tables = TargetTables(session, ledger)
+    prepared = Prepared(tables)
+    if session.target.table:
+        if not session.options.replace:
+            tables = tables.remembered()
+            if not plan.schema.exists:
+                remember_made(ledger, load.id, tables.first, session.shards)
+        writers = tuple(_table_writer(settled, load, tables, writer) for writer in session.writers)
+        prepared = _open_leases(
+            settled, load, Prepared(tables, writers, together=facts.sharding is not None)
+        )
+    _check_files(session, plan)
+    todo = (i for g in plan.groups for i in g.indexes)
+    ledger.add_splits(load.id, plan.listing.splits(session.target_key, todo))
+    return prepared
+
+
+def _create(settled: Settled, load: LoadRun, plan: Plan) -> None:
+    """Make the target where it is missing, on all shards of a cluster."""
+    session, ledger = settled.session, load.ledger
     target = session.target
     if not target.table:
-        for statement in target.create(made.schema):
+        for statement in target.create(plan.schema):
             session.engine.run(Statement(statement))
         return
     if session.shards is not None:
-        _on_cluster(session, session.shards, ledger, load_id, made)
+        _create_on_cluster(session, session.shards, load, plan)
         return
-    statements = () if made.schema.exists else target.create(made.schema, table)
+    statements = () if plan.schema.exists else target.create(plan.schema, settled.table)
     if not statements:
         return
-    ledger.step(load_id, "create", "started")
-    if made.ddl:
-        session.emit(Note("info", f"creating the table:\n{made.ddl}"))
+    ledger.step(load.id, "create", "started")
+    if plan.ddl:
+        session.emit(Note("info", f"creating the table:\n{plan.ddl}"))
     try:
         for statement in statements:
             session.engine.run(Statement(statement))
@@ -54,20 +116,103 @@ def create(session: Session, ledger: Ledger, load_id: str, made: Plan, table: st
             f"the table cannot be created: {cause}",
             hint="Check --order-by, --engine and the other options of the table.",
         ) from None
-    ledger.step(load_id, "create", "done")
+    ledger.step(load.id, "create", "done")
 
 
-def _on_cluster(
-    session: Session, shards: OpenCluster, ledger: Ledger, load_id: str, made: Plan
-) -> None:
+def _create_on_cluster(session: Session, shards: OpenCluster, load: LoadRun, plan: Plan) -> None:
     # As it is now: planning took its time, and others load too.
-    missing = replace(shards, tables=shards.find_tables()).missing(made.schema, session.options)
+    missing = replace(shards, tables=shards.find_tables()).missing(plan.schema, session.options)
     if not missing:
         return
-    if not made.schema.exists:
-        ledger.step(load_id, "create", "started")
-        session.emit(Note("info", f"creating the tables:\n{made.ddl}"))
+    if not plan.schema.exists:
+        load.ledger.step(load.id, "create", "started")
+        session.emit(Note("info", f"creating the tables:\n{plan.ddl}"))
     for ddl in missing:
         shards.create(ddl, session.emit)
-    if not made.schema.exists:
-        ledger.step(load_id, "create", "done")
+    if not plan.schema.exists:
+        load.ledger.step(load.id, "create", "done")
+
+
+def _table_writer(
+    settled: Settled, load: LoadRun, tables: TargetTables, writer: Writer
+) -> TableWriter:
+    """Return how attempts are staged on one writer."""
+    session, engine = tables.session, writer.engine
+    settings: Mapping[str, int] = {}
+    if session.engine.ddl_settings:
+        settings = staging.allowances(session.engine.facts.settings)
+    staged = _staging_tables(settled, tables, writer)
+    if session.options.atomic and load.shadow is not None:
+        staged = replace(staged, shadow=load.shadow.name)
+        load.shadow.create(staged, settings)
+    # Nobody else is slowed down by the parts of a table that only this process uses.
+    merges = Merges(engine, session.emit) if engine.shared else None
+    return TableWriter(writer, staged, tables.of(writer), merges, settings)
+
+
+def _staging_tables(settled: Settled, tables: TargetTables, writer: Writer) -> StagingTables:
+    """Return the staging tables of one writer.
+
+    Raises:
+        TargetError: the target is gone, or cannot be loaded into.
+        UsageError: views read from a table that is to be replaced.
+    """
+    session, asks = tables.session, writer.engine.ask
+    database, table = writer.target.database, writer.target.table
+    if session.options.direct:
+        facts = staging.lookup(asks, [(database, table)]).get((database, table))
+    else:
+        name = settled.table if session.options.replace else table
+        facts = staging.facts(asks, database, name)
+    if facts is None:
+        raise table_dropped(tables.text(writer))
+    if session.options.direct:
+        return StagingTables(facts, views.Views(database, table), straight=True)
+    found = views.discover(asks, database, table)
+    if session.options.replace and found:
+        raise UsageError(
+            f"{session.table_text} feeds materialized views ({', '.join(found.names)}): what "
+            "they hold of the old rows cannot be replaced",
+            hint="Drop the views, or truncate the tables and load without --replace.",
+        )
+    return StagingTables(facts, found)
+
+
+def _open_leases(settled: Settled, load: LoadRun, prepared: Prepared) -> Prepared:
+    """Record which table the rows gather in, and open the journals of a shared target."""
+    session, tables = settled.session, prepared.tables
+    database = session.first_target.database
+    uuid = tables.first or table_uuid(session.engine, database, session.first_target.table)
+    if load.shadow is not None and not settled.replaced:
+        uuid = table_uuid(session.engine, database, load.shadow.name)
+        load.ledger.set_table(load.key, uuid)
+    if not session.engine.shared:
+        return prepared
+    journal = open_journal(session, uuid, load.id, load.salt)
+    journal.create()
+    prepared = replace(prepared, leases=journal, recovery=open_recovery(tables, journal))
+    if not session.options.atomic:
+        return prepared
+    whole = open_journal(session, tables.first, load.id, load.salt)
+    return replace(prepared, whole=whole, whole_recovery=open_recovery(tables, whole))
+
+
+def _check_files(session: Session, plan: Plan) -> None:
+    """Make sure that an export overwrites nothing that is not its own, unless it is asked to.
+
+    Raises:
+        TargetError: a file is in the way.
+    """
+    if (
+        session.target.caps.publish is not Publish.RENAME
+        or session.options.replace
+        or session.options.force
+    ):
+        return
+    for number, group in enumerate(plan.groups):
+        final = Path(session.target.staging_name("", number, plan.encoding))
+        if group.indexes and final.exists():
+            raise TargetError(
+                f"the file {final} is there already",
+                hint="Write somewhere else, or overwrite it with --replace.",
+            )

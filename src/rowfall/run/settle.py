@@ -1,4 +1,8 @@
-"""What earlier runs have left: the load to go on with, and a table that is better made anew."""
+"""What a run does first: choose the load to go on with, and end what earlier runs have left.
+
+Here are also the tables that a load has made and that nothing has come into. Their types may be
+wrong, so the next load makes them anew, and ``rowfall clean`` drops them.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,196 @@ import hashlib
 import json
 import os
 import secrets as random
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
+from rowfall.cluster.open import OpenCluster
+from rowfall.core import sql, units
 from rowfall.core.errors import UsageError
+from rowfall.core.events import Note
 from rowfall.core.model import Statement
 from rowfall.core.options import changed
-from rowfall.engines.ask import table_uuid
-from rowfall.engines.base import Engine
-from rowfall.ledger import Ledger, LoadRow
+from rowfall.engines.base import Engine, table_uuid
+from rowfall.ledger import Ledger, LoadRow, target_key, target_key_parts
+from rowfall.ledger.journal import Journal
 from rowfall.plan.session import Session
-from rowfall.run import empty_tables
-from rowfall.targets import staging
+from rowfall.plan.survey import landed_ids
+from rowfall.publish.recover import (
+    end_open_attempts,
+    follow_journal,
+    open_journal,
+    open_recovery,
+)
+from rowfall.publish.shadow import Shadow
+from rowfall.publish.target_tables import OwnTable, TargetTables
+from rowfall.targets import staging, views
+
+# Loads that this process runs now: another thread's load is not an unfinished one.
+_ACTIVE: set[str] = set()
+MADE, OVER = "made", "over"
+"""Steps of the ledger, followed by the UUID of the table that a load has made, and by the name of
+the Distributed table that it has made over it."""
 
 
-def choose_load(session: Session, ledger: Ledger, active: Collection[str]) -> str:
-    """The unfinished load of the same sources into the same table, or a new one.
+@dataclass(frozen=True, slots=True)
+class LoadRun:
+    """One run of one load.
+
+    Attributes:
+        begun: UTC, ISO 8601.
+        key: the ledger's key of the place where attempts are published: the target, or the shadow
+            of this load.
+        salt: see :class:`rowfall.ledger.journal.Journal`.
+        shadow: gathers the attempts until the end of the load; None where each becomes visible by
+            itself.
+    """
+
+    id: str
+    begun: str
+    ledger: Ledger
+    key: str
+    salt: str
+    shadow: Shadow | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a run goes on with after earlier ones were brought to an end.
+
+    Attributes:
+        session: with the cluster as it is now.
+        table: that rows gather in on the first writer: the target's own, or its shadow.
+        known: ids of splits that need not be loaded again.
+        replaced: a stopped run has brought ``--replace`` to its end, but for the report.
+    """
+
+    session: Session
+    table: str
+    known: frozenset[str]
+    replaced: bool
+
+
+@contextmanager
+def open_load(session: Session) -> Iterator[LoadRun]:
+    """Take up the unfinished load of the same request, or begin a new one.
+
+    Raises:
+        UsageError: it has landed something and was run with options that read otherwise.
+    """
+    ledger = session.ledger
+    assert ledger is not None  # noqa: S101 - only dry sessions have none
+    load_id = _choose_load(session, ledger, _ACTIVE)
+    begun = datetime.now(UTC).isoformat(timespec="seconds")
+    options, target = session.options, session.target
+    key, shadow = session.target_key, None
+    if target.table and (options.atomic or options.replace):
+        key = target_key(session.target_key, load_id)
+        shadow = Shadow(
+            session.engine, ledger, target.database, target.table, load_id, session.target_key, key
+        )
+    _ACTIVE.add(load_id)
+    try:
+        yield LoadRun(load_id, begun, ledger, key, load_id if options.force else "", shadow)
+    finally:
+        _ACTIVE.discard(load_id)
+
+
+def settle(session: Session, load: LoadRun) -> Settled:
+    """End what crashes left open, and notice a table that is not the one it was.
+
+    Raises:
+        LedgerError: ledger or journal and target contradict each other.
+        TargetError: a shard has lost its table, or holds rows and does not answer.
+    """
+    ledger, shadow = load.ledger, load.shadow
+    if not session.engine.shared:
+        end_open_attempts(session.engine, ledger, session.target, session.emit)
+    table = session.first_target.table
+    if not table:
+        return Settled(session, table, _known(session, load, replaced=False), replaced=False)
+    TargetTables(session, ledger).check_together()
+    replaced = False
+    if session.options.replace and shadow is not None:
+        replaced = shadow.swapped() and _all_landed(session, ledger)
+        if not replaced:
+            table = shadow.name
+    elif not ledger.landed(load.key):
+        session = _without_own_empty_table(session, ledger, load.id)
+    replaced_target = _settle_table(session, load, session.target_key, session.first_target.table)
+    if shadow is not None:
+        if replaced_target and session.options.atomic:
+            shadow.drop()  # made like a table that is gone
+        # Only now: the target's journal may say that the shadow's rows are there.
+        shadow.drop_foreign()
+        _settle_table(session, load, load.key, shadow.name)
+    return Settled(session, table, _known(session, load, replaced=replaced), replaced)
+
+
+def _all_landed(session: Session, ledger: Ledger) -> bool:
+    landed = ledger.landed(session.target_key)
+    return all(s.id in landed for s in session.listing.splits(session.target_key))
+
+
+def _known(session: Session, load: LoadRun, *, replaced: bool) -> frozenset[str]:
+    """Return the ids of splits that need not be loaded again."""
+    ledger = load.ledger
+    if session.options.force:
+        return frozenset(ledger.landed_by(load.id))
+    if not session.target.caps.remembers:
+        return frozenset()
+    gathered = ledger.landed(session.target_key if replaced else load.key)
+    if session.options.replace:
+        return frozenset(gathered)
+    return frozenset(landed_ids(session) | gathered)
+
+
+def _settle_table(session: Session, load: LoadRun, key: str, name: str) -> bool:
+    """End what was to be published into one table; forget what its predecessor held.
 
     Args:
-        active: loads that this process runs now: another thread's load is no unfinished one.
+        key: of the ledger. ``name``: of the table, in the database of the first writer.
+
+    Returns:
+        True where it had a predecessor, which is gone.
+    """
+    ledger, shared = load.ledger, session.engine.shared
+    uuid = table_uuid(session.engine, session.first_target.database, name)
+    tables = TargetTables(session, ledger)
+    if uuid and shared:
+        journal = open_journal(session, uuid, load.id, load.salt)
+        if journal.there():
+            first = session.writers[0]
+            # The journal's UUID is that of the first node's table.
+            own = OwnTable(first.engine, first.target.database, name, uuid, tables.text(first))
+            open_recovery(tables, journal, own).end_all()
+            follow_journal(ledger, journal, key)
+    known = ledger.table_uuid(key)
+    if known is None or known == uuid:
+        return False
+    if known and shared:
+        old = open_journal(session, known, load.id, load.salt)
+        if old.there():
+            open_recovery(tables, old).table_gone()
+    forgotten = ledger.set_table(key, uuid)
+    if forgotten and key == session.target_key:
+        session.emit(
+            Note("info", f"{session.table_text} was dropped since the last load: "
+                         f"loading {units.counted(forgotten, 'split')} again")
+        )  # fmt: skip
+    return bool(known)
+
+
+# --- which load -----------------------------------------------------------------------------------
+
+
+def _choose_load(session: Session, ledger: Ledger, active: Collection[str]) -> str:
+    """Return the unfinished load of the same sources into the same table, or a new one.
+
+    Args:
+        active: loads that this process runs now, which are not unfinished.
 
     Raises:
         UsageError: it has landed something and was run with options that read otherwise.
@@ -86,34 +260,109 @@ def _same_options(old: LoadRow, given: Mapping[str, Any], ledger: Ledger) -> Non
 
 
 def _difference(option: str, before: object, now: object) -> str:
-    """An option that was given otherwise, in words; flags are True, None is "not given"."""
+    """Say how an option was given otherwise; flags are True, None is "not given"."""
     if True in (before, now):
         return f"{option} was {'' if before else 'not '}given, now it is{'' if now else ' not'}"
     was = "not given" if before is None else before
     return f"{option} was {was}, now it is {'not given' if now is None else now}"
 
 
-def drop_own_empty_table(session: Session, ledger: Ledger, load_id: str) -> Session:
-    """Drop a table that a failed load made and left empty: its types may be wrong.
+# --- tables that were made and stayed empty -------------------------------------------------------
 
-    Returns:
-        The session, with the tables as they are afterwards.
-    """
+
+def _without_own_empty_table(session: Session, ledger: Ledger, load_id: str) -> Session:
+    """Drop a table that a failed load has made and left empty; return the session without it."""
     database, table = session.first_target.database, session.first_target.table
     shards = session.shards
-    places: dict[str, Engine] = {"": session.engine}
+    nodes: dict[str, Engine] = {"": session.engine}
     if shards is not None:
         if len(shards.cluster.up) < len(shards.cluster.nodes):
             return session  # a node that is away would keep its own
-        places = {node.address: shards.connect(node) for node in shards.cluster.nodes}
-    shared = session.target.server is not None
-    if not empty_tables.is_untouched(
-        places, ledger, database, table, load_id=load_id, journal=shared
-    ):
+        nodes = {node.address: shards.connect(node) for node in shards.cluster.nodes}
+    if not is_own_and_empty(nodes, ledger, database, table, load_id=load_id):
         return session
     uuid = table_uuid(session.engine, database, table)
-    for place, *name in empty_tables.in_order(places, ledger, database, table, uuid):
-        places[place].run(Statement(staging.drop(*name)))
-    if shards is not None:
-        return replace(session, shards=replace(shards, tables=shards.find_tables()))
-    return session
+    for node, *name in drop_order(nodes, ledger, database, table, uuid):
+        nodes[node].run(Statement(staging.drop(*name)))
+    if shards is None:
+        return session
+    return replace(session, shards=replace(shards, tables=shards.find_tables()))
+
+
+def made_tables(ledger: Ledger) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (load, database, table, UUID) of each that a load has made, whatever became of it."""
+    for load_id, key, uuid in ledger.steps_called(MADE):
+        database, table = target_key_parts(key)[:2]
+        yield load_id, database, table, uuid
+
+
+def is_own_and_empty(
+    nodes: Mapping[str, Engine], ledger: Ledger, database: str, table: str, *, load_id: str = ""
+) -> bool:
+    """Tell whether a load of this ledger has made a table, and nothing has come into it.
+
+    Nobody has put anything into it on any of these engines, reads from it by a view, or loads into
+    it now.
+
+    Args:
+        nodes: the first has the journal, if the target has one.
+        load_id: of the load that asks.
+    """
+    first = next(iter(nodes.values()))
+    key, uuid = target_key(database, table), table_uuid(first, database, table)
+    # One of the same name that somebody else has made has another uuid.
+    if not uuid or uuid not in {made for *_, made in made_tables(ledger)} or ledger.landed(key):
+        return False
+    if ledger.others_load(load_id, key):
+        return False  # one that has just begun has written nothing into the journal yet
+    if any(a.target_key == key and a.state == "loaded" for a in ledger.open_attempts()):
+        return False  # what it has staged must be published
+    if first.shared and _loaded_by_others(Journal(first, database, uuid)):
+        return False
+    name = sql.qualified(database, table)
+    for engine in nodes.values():
+        if table_uuid(engine, database, table) and (
+            engine.ask(f"SELECT count() FROM {name}") != [[0]]
+            or views.discover(engine.ask, database, table)
+        ):
+            return False
+    return True
+
+
+def _loaded_by_others(journal: Journal) -> bool:
+    return journal.there() and any(
+        e.landed or e.binding or not (e.ended or e.dead) for e in journal.entries()
+    )
+
+
+def remember_made(ledger: Ledger, load_id: str, uuid: str, shards: OpenCluster | None) -> None:
+    """Record that a load has made its table; of a cluster perhaps the Distributed one, too.
+
+    Args:
+        shards: as they were before.
+    """
+    ledger.step(load_id, f"{MADE} {uuid}", "done")
+    if shards is not None and not shards.tables.direct and shards.tables.like_over is None:
+        over = (shards.tables.database, shards.tables.table)
+        ledger.step(load_id, f"{OVER} {json.dumps(over)}", "done")
+
+
+def drop_order(
+    nodes: Collection[str], ledger: Ledger, database: str, table: str, uuid: str
+) -> Iterator[tuple[str, str, str]]:
+    """Yield (node, database, table) of what has to be dropped with such a table, in order."""
+    over = _over(ledger, uuid)
+    for name in ((over,) if over else ()) + ((database, table),):
+        # The first node's last: by that one it is known again, if we are killed between them.
+        for node in reversed(list(nodes)):
+            yield node, *name
+
+
+def _over(ledger: Ledger, uuid: str) -> tuple[str, str] | None:
+    """Return database and name of the Distributed table made over the one with this UUID."""
+    loads = {load_id for load_id, *_, made in made_tables(ledger) if made == uuid}
+    for load_id, _, name in ledger.steps_called(OVER):
+        if load_id in loads:
+            database, table = json.loads(name)
+            return str(database), str(table)
+    return None

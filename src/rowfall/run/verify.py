@@ -1,24 +1,42 @@
-"""Source and target compared by the engine: rows, and a checksum that ignores their order."""
+"""Compare source and target: rows, and a checksum that ignores their order.
+
+Where they differ, sums of row hashes say for each split whether its rows are there.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from rowfall.core import sql
 from rowfall.core.errors import UsageError, VerifyError
 from rowfall.core.events import Note
 from rowfall.core.listing import Split
-from rowfall.core.model import Plan
+from rowfall.core.model import PUSH, Plan
 from rowfall.core.results import Verification, VerifiedSplit
-from rowfall.engines.ask import asker
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.engines.base import Engine
 from rowfall.ledger import Ledger
+from rowfall.plan import attempts
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.planner import make_plan
 from rowfall.plan.session import Session
 from rowfall.plan.survey import survey
-from rowfall.run.sides import MASK64, Sides
+from rowfall.publish.attach import checksum, row_hash
 from rowfall.targets import staging
 from rowfall.targets.base import Publish
+
+MASK64 = (1 << 64) - 1
+# Each split has a SELECT of its own in one statement: servers take 256 KiB of text, and every
+# reader of the statement holds its buffers at once.
+MOST_TEXT, MOST_READERS = 150_000, 32
+# Rows are compared by 1,024 ranges of their hash first; only ranges that differ are looked into.
+BUCKETS = 1024
+# Distinct rows that are brought here to be compared one by one, about 100 bytes each.
+MOST_ROWS = 500_000
 
 
 def verify_table(session: Session, load_id: str) -> Verification:
@@ -35,18 +53,18 @@ def verify_table(session: Session, load_id: str) -> Verification:
             hint="Only loads into a table can be verified afterwards.",
         )
     facts = survey(session)
-    made, landed = make_plan(facts, session.options), facts.landed
-    splits = _splits(session, made, landed)
-    sides = Sides(session, facts, made)
-    source = sides.source(splits)
+    plan, landed = make_plan(facts, session.options), facts.landed
+    splits = _splits(session, plan, landed)
+    comparison = Comparison(session, facts, plan)
+    source = comparison.source(splits)
     obstacle = _obstacle(session, ledger, len(landed))
-    if obstacle:
+    if obstacle is not None:
         return _counted(session, ledger, load_id, splits, source, obstacle, start)
-    rows, total = sides.target()
+    rows, total = comparison.target()
     landed_rows: list[int | None] = [rows for rows, _ in source]
     foreign, scope = 0, "the whole table"
     if (rows, total) != _sum(source):
-        difference = sides.difference(splits)
+        difference = comparison.difference(splits)
         foreign = difference.foreign
         landed_rows = difference.landed([rows for rows, _ in source])
         if difference.share < 1:
@@ -54,35 +72,35 @@ def verify_table(session: Session, load_id: str) -> Verification:
     return _verdict(load_id, splits, source, (rows, total), landed_rows, foreign, scope, start)
 
 
-def _splits(session: Session, made: Plan, indexes: Collection[int]) -> list[Split]:
-    return [made.listing.split(index, session.target_key) for index in sorted(indexes)]
+def _splits(session: Session, plan: Plan, indexes: Collection[int]) -> list[Split]:
+    return [plan.listing.split(index, session.target_key) for index in sorted(indexes)]
 
 
 def _sum(parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """(rows, checksum) of several together."""
+    """Return (rows, checksum) of several together."""
     return sum(rows for rows, _ in parts), sum(total for _, total in parts) & MASK64
 
 
-def _obstacle(session: Session, ledger: Ledger, landed: int) -> str:
-    """Why the table as it is now says nothing about this load, "" if it does."""
+def _obstacle(session: Session, ledger: Ledger, landed: int) -> str | None:
+    """Return why the table as it is now says nothing about this load; None where it does."""
     others = len(ledger.landed(session.target_key)) - landed
     if others > 0:
         return f"the table also holds {others:,} splits of other loads or older versions"
     found = staging.facts(
-        asker(session.engine), session.first_target.database, session.first_target.table
+        session.engine.ask, session.first_target.database, session.first_target.table
     )
     if found is not None and found.collapses:
         return f"{found.engine} makes fewer rows of them when it merges"
     if found is not None and "TTL" in found.create_query:
         return "the table's TTL removes rows"
-    return ""
+    return None
 
 
 def _counted(
     session: Session, ledger: Ledger, load_id: str, splits: Sequence[Split],
     source: Sequence[tuple[int, int]], obstacle: str, start: float,
 ) -> Verification:  # fmt: skip
-    """Source and ledger compared: the rows that each attempt had staged when it was published."""
+    """Compare the source with the ledger: the rows that each attempt had staged."""
     known = {split.id: n for n, split in enumerate(splits)}
     landed: list[int | None] = [None] * len(splits)
     ok, total = True, 0
@@ -130,13 +148,9 @@ def _verdict(
 
 
 def compare_staged(
-    session: Session,
-    facts: LoadFacts,
-    made: Plan,
-    staged: tuple[int, int],
-    landed: set[str],
+    session: Session, facts: LoadFacts, plan: Plan, staged: tuple[int, int], landed: set[str],
     load_id: str,
-) -> Verification:
+) -> Verification:  # fmt: skip
     """Compare what the attempts of this run held in staging with their source, read again.
 
     Args:
@@ -147,8 +161,8 @@ def compare_staged(
         VerifyError: they differ.
     """
     start = time.monotonic()
-    splits = [split for split in made.listing.splits(session.target_key) if split.id in landed]
-    source = Sides(session, facts, made).source(splits)
+    splits = [split for split in plan.listing.splits(session.target_key) if split.id in landed]
+    source = Comparison(session, facts, plan).source(splits)
     rows = [rows for rows, _ in source]
     found = _verdict(load_id, splits, source, staged, rows, 0, "the rows of this run", start)
     if not found.ok:
@@ -161,8 +175,171 @@ def compare_staged(
     session.emit(
         Note(
             "info",
-            f"verified: {found.source_rows:,} rows, checksum {found.source_checksum} on both "
-            f"sides ({found.seconds:.1f} s)",
+            f"verified: {found.source_rows:,} rows, checksum {found.source_checksum} in source "
+            f"and target ({found.seconds:.1f} s)",
         )
     )
     return found
+
+
+# --- reading both ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Difference:
+    """Where source and target differ.
+
+    Attributes:
+        delta: by position of the split: its rows that the target has too often (or, negative, not).
+        unclear: splits of which some differing row is in another split as well.
+        foreign: rows of the target that no split holds.
+        share: of the differing rows, how many were looked at.
+    """
+
+    delta: Counter[int] = field(default_factory=Counter)
+    unclear: set[int] = field(default_factory=set)
+    foreign: int = 0
+    share: float = 1.0
+
+    def landed(self, rows: Sequence[int]) -> list[int | None]:
+        """Return the rows of each split in the target, None where that cannot be told."""
+        if self.share < 1:
+            whole: list[int | None] = [None] * len(rows)
+            return whole
+        return [None if n in self.unclear else r + self.delta[n] for n, r in enumerate(rows)]
+
+
+class Comparison:
+    """Reads source and target of one load.
+
+    Args:
+        plan: how rows are read, and by whom.
+    """
+
+    def __init__(self, session: Session, facts: LoadFacts, plan: Plan) -> None:
+        self._session, self._encoding = session, plan.encoding
+        self._columns = plan.schema.columns
+        # What a server has pulled it can read again; what was pushed only this machine can.
+        listing = plan.listing
+        texts = any(map(listing.of_text, range(len(listing))))
+        pulled = plan.transport.delivery.value != PUSH and not texts
+        self._reads: Engine = session.source_engine if pulled else session.reader
+        self._source = facts.source_for(plan.transport) if pulled else session.source
+        self._settings = {
+            s.name: s.value for s in plan.settings if pulled or not s.name.startswith("max_memory")
+        }
+        self._table = session.all_rows
+
+    def source(self, splits: Sequence[Split]) -> list[tuple[int, int]]:
+        """Return (rows, sum of their hashes) of each split."""
+        found = [(0, 0)] * len(splits)
+        for group in self._grouped(splits, checksum(self._columns)):
+            for n, rows, total in self._ask(_union(group)):
+                found[n] = (rows, total or 0)
+        return found
+
+    def target(self) -> tuple[int, int]:
+        """Return (rows, sum of their hashes) of the table."""
+        question = f"SELECT {checksum(self._columns)} FROM {self._table}"
+        ((rows, total),) = self._session.engine.ask(question)
+        return rows, total or 0
+
+    def difference(self, splits: Sequence[Split]) -> Difference:
+        """Find the rows that source and target do not both hold."""
+        there = self._target_buckets()
+        here: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        for start in range(0, len(splits), attempts.MOST_SPLITS):
+            relation = self._rows(splits[start : start + attempts.MOST_SPLITS])
+            for bucket, rows, total in self._ask(_by_bucket(relation, row_hash(self._columns))):
+                before = here[bucket]
+                here[bucket] = (before[0] + rows, (before[1] + total) & MASK64)
+        differ = [b for b in range(BUCKETS) if here[b] != there.get(b, (0, 0))]
+        sizes = {b: max(here[b][0], there.get(b, (0, 0))[0]) for b in differ}
+        chosen: list[int] = []
+        for bucket in differ:
+            if chosen and sum(sizes[b] for b in chosen) + sizes[bucket] > MOST_ROWS:
+                break
+            chosen.append(bucket)
+        found = self._compare(splits, chosen)
+        found.share = sum(sizes[b] for b in chosen) / max(1, sum(sizes.values()))
+        return found
+
+    def _compare(self, splits: Sequence[Split], buckets: Sequence[int]) -> Difference:
+        found = Difference()
+        if not buckets:
+            return found
+        value = row_hash(self._columns)
+        only = f"bitAnd(h, {BUCKETS - 1}) IN ({', '.join(map(str, buckets))})"
+        rows = self._session.engine.ask(
+            f"SELECT h, count() FROM (SELECT {value} AS h FROM {self._table}) WHERE {only} "
+            "GROUP BY h"
+        )
+        there = Counter(dict(map(tuple, rows)))
+        held: dict[int, dict[int, int]] = defaultdict(dict)
+        for group in self._grouped(splits, f"{value} AS h"):
+            text = SqlText.of("SELECT n, h, count() FROM (", _union(group), f") WHERE {only} ",
+                              "GROUP BY n, h")  # fmt: skip
+            for n, h, count in self._ask(text):
+                held[h][n] = count
+        for h in held.keys() | there.keys():
+            owners = held.get(h, {})
+            delta = there[h] - sum(owners.values())
+            if not owners:
+                found.foreign += delta
+            elif delta and len(owners) == 1:
+                found.delta[next(iter(owners))] += delta
+            elif delta:
+                found.unclear |= owners.keys()
+        return found
+
+    def _target_buckets(self) -> dict[int, tuple[int, int]]:
+        relation = SqlText.of(self._table)
+        rows = self._session.engine.ask(str(_by_bucket(relation, row_hash(self._columns))))
+        return {bucket: (rows, total) for bucket, rows, total in rows}
+
+    # --- reading the source --------------------------------------------------------------------
+
+    def _rows(self, splits: Sequence[Split]) -> SqlText:
+        """Return the rows of splits as the table holds them: a Float32 there hashes as one."""
+        structure = sql.structure(
+            (c.source or c.name, c.read_type or c.type) for c in self._columns
+        )
+        typed = ", ".join(
+            f"CAST({c.expression or sql.name(c.source or c.name)}, {quote(c.type)}) "
+            f"AS {sql.name(c.name)}"
+            for c in self._columns
+        )
+        relation = self._source.relation(splits, self._encoding, structure)
+        return SqlText.of(f"(SELECT {typed} FROM ", relation, ")")
+
+    def _grouped(self, splits: Sequence[Split], values: str) -> Iterator[list[SqlText]]:
+        """Yield SELECTs of (position, values) of splits, as many together as a statement takes."""
+        group: list[SqlText] = []
+        length = 0
+        for n, split in enumerate(splits):
+            one = SqlText.of(f"SELECT {n} AS n, {values} FROM ", self._rows([split]))
+            size = len(one.reveal())
+            if group and (length + size > MOST_TEXT or len(group) == MOST_READERS):
+                yield group
+                group, length = [], 0
+            group.append(one)
+            length += size
+        if group:
+            yield group
+
+    def _ask(self, text: SqlText) -> list[list[Any]]:
+        return self._reads.ask(text, self._settings)
+
+
+def _union(selects: Sequence[SqlText]) -> SqlText:
+    pieces: list[str | SqlText] = []
+    for select in selects:
+        pieces += [" UNION ALL " if pieces else "", select]
+    return SqlText.of(*pieces)
+
+
+def _by_bucket(relation: SqlText, value: str) -> SqlText:
+    return SqlText.of(
+        f"SELECT bitAnd(h, {BUCKETS - 1}) AS b, count(), sum(h) FROM (SELECT {value} AS h FROM ",
+        relation, ") GROUP BY b",
+    )  # fmt: skip

@@ -1,13 +1,13 @@
-"""Work that waits for an attempt, shared by everybody who works on one load.
+"""Work that waits for an attempt, shared by all writers of one load.
 
-Each writer (the one engine, or a shard of a cluster) has its own line. Whoever finds its line empty
-takes from the longest one: what a writer was given is a lease, not a fate.
+Each writer has its own line. One that finds its line empty takes from the longest one.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rowfall.core.listing import Split
@@ -20,17 +20,20 @@ WAIT_SECONDS = 1.0
 SHARED_BYTES = 32 << 20
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Work:
-    """Splits that are to be loaded by one attempt, with the history that decides what next.
+    """Splits that are to be loaded by one attempt, and what earlier attempts have taught.
 
     Attributes:
         number: of the plan's group.
+        tries: attempts that failed for a passing reason. ``lowered``: for want of memory.
         settings: lowered ones; None for those of the writer that takes it.
+        tolerant: bad rows are left out. ``engine_reads``: the decoder has declined it.
+        schema: another way to read the rows; None for that of the plan.
     """
 
     number: int
-    splits: list[Split]
+    splits: Sequence[Split]
     tries: int = 0
     lowered: int = 0
     settings: tuple[Setting, ...] | None = None
@@ -45,7 +48,7 @@ class Work:
 
     @property
     def rows(self) -> int | None:
-        """How many there are in ranges of rows; None where it is not known before."""
+        """Return how many there are in ranges of rows; None where it is not known before."""
         found = [split.rows for split in self.splits]
         return None if None in found else sum(rows or 0 for rows in found)
 
@@ -58,13 +61,13 @@ class WorkQueue:
         serial: number of the last attempt of an earlier run of the load.
 
     Attributes:
-        stopping: Ctrl-C; nobody takes anything any more.
+        stopped: set on Ctrl-C; nobody takes anything any more.
         fatal: what stopped everything.
     """
 
     def __init__(self, writers: int = 1, serial: int = 0) -> None:
         self.changed = threading.Condition()
-        self.stopping = False
+        self.stopped = threading.Event()
         self.fatal: BaseException | None = None
         self._lines: list[deque[Work]] = [deque() for _ in range(writers)]
         self._held: list[list[Work]] = [[] for _ in range(writers)]
@@ -85,12 +88,12 @@ class WorkQueue:
             self.changed.notify_all()
 
     def hold(self, writer: int, work: Work) -> None:
-        """Look again, when everything else is done, at what another process holds now."""
+        """Put work aside that another process holds; it is tried when everything else is done."""
         with self.changed:
             self._held[writer].append(work)
 
     def take(self, writer: int) -> Work | None:
-        """The next work; None when there is none and never will be. :meth:`release` ends it."""
+        """Return the next work; None when there never will be any. :meth:`release` ends it."""
         while True:
             with self.changed:
                 while not self._ended:
@@ -129,29 +132,29 @@ class WorkQueue:
         return replace(work, splits=taken)
 
     def join(self) -> None:
-        """Somebody goes on with work in the background; :meth:`release` ends that."""
+        """Count work that goes on in the background; :meth:`release` ends it."""
         with self.changed:
             self._busy += 1
 
     def release(self) -> None:
-        """Work has ended, well or not."""
+        """End work, done or failed."""
         with self.changed:
             self._busy -= 1
             self.changed.notify_all()
 
     def serial(self) -> int:
-        """A number that no other attempt of the load has."""
+        """Return a number that no other attempt of the load has."""
         with self.changed:
             self._serial += 1
             return self._serial
 
     def landed(self) -> None:
-        """Something has become visible: what waits is worth trying."""
+        """Note that something has become visible: what waits is worth trying."""
         with self.changed:
             self._landed = True
 
     def give_up(self) -> bool:
-        """Forget all that waits; False when something has landed, so that there is hope."""
+        """Forget all that waits; return False when something has landed, so that there is hope."""
         with self.changed:
             if self._landed:
                 return False
@@ -166,11 +169,11 @@ class WorkQueue:
             self.changed.notify_all()
 
     def stop(self) -> None:
-        """Nobody takes anything any more."""
+        """Hand out nothing any more."""
         with self.changed:
-            self.stopping = True
+            self.stopped.set()
             self.changed.notify_all()
 
     @property
     def _ended(self) -> bool:
-        return self.stopping or self.fatal is not None
+        return self.stopped.is_set() or self.fatal is not None

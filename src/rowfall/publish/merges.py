@@ -1,4 +1,4 @@
-"""Back-pressure: how many parts the target has, and waiting until its merges have kept up."""
+"""Wait for merges: a table with too many parts slows down everybody who inserts into it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from rowfall.core import sql
 from rowfall.core.errors import RowfallError
 from rowfall.core.events import Listener, Note
 from rowfall.core.sqltext import quote
-from rowfall.engines.ask import ask
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.ledger.leases import Move
 
-# Where nothing is being merged for so long, nothing will be: a merge is planned within seconds of
-# the last one, and pauses of idle tables grow to ten.
+# A merge is planned within seconds of the last one, and pauses of idle tables grow to ten. So where
+# nothing was merged for so long, waiting longer does not help.
 STUCK_SECONDS = 20.0
 LOOK_SECONDS = 0.5
 # Attaching stays below this share of parts_to_delay_insert, so that other writers are not slowed.
@@ -28,35 +27,35 @@ _DELAY = "parts_to_delay_insert"
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """How long a wait took (seconds), and how many active parts were left."""
+    """How long a wait took (seconds), how many parts are active now, and whether it was enough."""
 
     seconds: float
     parts: int
     reached: bool
 
 
-class Pressure:
-    """Watches the parts of one load's target tables on the engine that holds them."""
+class Merges:
+    """Waits until merges have reduced the parts of one load's target tables on one engine."""
 
     def __init__(self, engine: Engine, emit: Listener) -> None:
         self._engine = engine
         self._emit = emit
         self._limits: dict[tuple[str, str], int] = {}
 
-    def calm(self, moves: Sequence[Move], parts: int) -> None:
+    def wait_for_room(self, moves: Sequence[Move], parts: int) -> None:
         """Wait until the fullest partition of each target can take its share of new parts.
 
         Args:
             parts: staged parts of all ``moves`` together.
         """
         try:
-            self._calm(moves, parts)
+            self._wait_for_room(moves, parts)
         except RowfallError as error:
             if error.code != ACCESS_DENIED:
                 raise
             # Who may not see merges cannot wait for them: the server itself slows down or refuses.
 
-    def _calm(self, moves: Sequence[Move], parts: int) -> None:
+    def _wait_for_room(self, moves: Sequence[Move], parts: int) -> None:
         share = -(-parts // max(1, len(moves)))
         for database, table in dict.fromkeys((m.database, m.table) for m in moves):
             room = int(self._limit(database, table) * SHARE) - share
@@ -66,8 +65,7 @@ class Pressure:
                 return self._merging(database, table)
 
             def fullest(database: str = database, table: str = table, ids: str = ids) -> int:
-                rows = ask(
-                    self._engine,
+                rows = self._engine.ask(
                     "SELECT count() AS n FROM system.parts WHERE active AND "
                     f"{sql.table_is(database, table)} AND "
                     f"partition_id IN ({ids}) GROUP BY partition_id ORDER BY n DESC LIMIT 1",
@@ -79,12 +77,11 @@ class Pressure:
                 self._emit(Note("info", f"waiting for merges of {database}.{table}"))
                 self._until(fullest, merging, max(1, room))
 
-    def wait_for_merges(self, database: str, table: str, most: int) -> Waited:
+    def wait_until_fewer(self, database: str, table: str, most: int) -> Waited:
         """Wait until fewer than ``most`` parts of a table are active."""
 
         def active() -> int:
-            ((parts,),) = ask(
-                self._engine,
+            ((parts,),) = self._engine.ask(
                 "SELECT count() FROM system.parts WHERE active AND rows > 0 AND "
                 + sql.table_is(database, table),
                 lane=LANE,
@@ -95,8 +92,7 @@ class Pressure:
 
     def _merging(self, database: str, table: str) -> bool:
         try:
-            ((merges,),) = ask(
-                self._engine,
+            ((merges,),) = self._engine.ask(
                 f"SELECT count() FROM system.merges WHERE database = {quote(database)} AND "
                 f"table = {quote(table)}",
                 lane=LANE,
@@ -104,7 +100,7 @@ class Pressure:
         except RowfallError as error:
             if error.code != ACCESS_DENIED:
                 raise
-            return False  # then only the number of parts tells
+            return False  # then only the number of parts shows progress
         return bool(merges)
 
     def _until(self, count: Callable[[], int], merging: Callable[[], bool], most: int) -> Waited:
@@ -118,10 +114,9 @@ class Pressure:
         return Waited(time.monotonic() - begin, parts, parts <= most)
 
     def _limit(self, database: str, table: str) -> int:
-        """``parts_to_delay_insert`` of a table: its own, or the server's."""
+        """Return ``parts_to_delay_insert`` of a table: its own, or the server's."""
         if (database, table) not in self._limits:
-            rows = ask(
-                self._engine,
+            rows = self._engine.ask(
                 "SELECT engine_full, (SELECT toUInt64(value) FROM system.merge_tree_settings "
                 f"WHERE name = '{_DELAY}') FROM system.tables WHERE database = {quote(database)} "
                 f"AND name = {quote(table)}",

@@ -1,4 +1,4 @@
-"""From staging to visible: count, merge small parts where that is cheaper, attach, settle.
+"""Attach staged parts to their table: count them, attach them, find out which ones have arrived.
 
 One ``ALTER TABLE target ATTACH PARTITION ALL FROM staging`` makes every part of an attempt visible
 under one lock. It links files, 0.1 to 0.3 ms a part: 168 parts in 0.06 s, where moving their 56
@@ -9,21 +9,22 @@ table does not take a second load of equal rows for a repetition of the first.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rowfall.core import sql
-from rowfall.core.errors import EngineError, LedgerError, TargetError
-from rowfall.core.model import Column, Pair, Statement
+from rowfall.core.errors import EngineError, LedgerError, RowfallError, TargetError
+from rowfall.core.model import Ask, Column, Pair, Statement
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines.ask import ask
 from rowfall.engines.base import Engine
-from rowfall.engines.codes import UNKNOWN_TABLE
+from rowfall.engines.codes import ACCESS_DENIED, UNKNOWN_TABLE
 from rowfall.ledger import Ledger
-from rowfall.ledger.leases import Move
-from rowfall.publish.keeper import ActiveBlocks, settled_with_keeper
+from rowfall.ledger.leases import Leases, Move, NoLeases
+from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
+from rowfall.publish.target_tables import OwnTable
 
 # What a part costs when it is attached, dropped and merged later.
 SECONDS_PER_PART = 0.0005
@@ -31,16 +32,23 @@ MERGE_BYTES_PER_SECOND = 300e6
 # Attempts are counted and attached here while the next ones are inserted.
 PUBLISH_LANE = 1
 _of = sql.table_is
-Others = Callable[[Move], tuple[int, int]]
 # Engines whose merges leave every row as it is.
 KEEP_ROWS = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
+# A session with Keeper is made anew some seconds after Keeper is back, and what the replica lacks
+# is fetched at once where another one has it. Longer than this is an outage: the next run goes on.
+KEEPER_SECONDS = 60.0
+LOOK_SECONDS = 0.5
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What an attempt left in staging: rows of the target's own twin; parts, bytes on disk and
-    moves of all its tables."""
+    """What an attempt holds in staging.
+
+    Attributes:
+        rows: of the staging table of the target itself.
+        parts, bytes, moves: of all its staging tables; bytes on disk.
+    """
 
     rows: int
     parts: int
@@ -49,7 +57,7 @@ class Staged:
 
 
 def checksum(columns: Sequence[Column]) -> str:
-    """SQL for (rows, sum of a hash over ``columns``).
+    """Return SQL for (rows, sum of a hash over ``columns``).
 
     The sum wraps at 2^64 on both sides alike; duplicates change it, order does not.
     """
@@ -57,7 +65,7 @@ def checksum(columns: Sequence[Column]) -> str:
 
 
 def row_hash(columns: Sequence[Column]) -> str:
-    """SQL for a 64-bit hash of one row.
+    """Return SQL for a 64-bit hash of one row.
 
     Every version hashes plain values alike; NULLs and nested values are spelled out, because a
     NULL would make the whole hash NULL, and 24.10 refuses tuples that hold one.
@@ -78,12 +86,12 @@ def row_hash(columns: Sequence[Column]) -> str:
 
 
 def pairs_of(moves: Sequence[Move]) -> list[Pair]:
-    """The tables of an attempt that still have to be attached, in order, each once."""
+    """Return the tables of an attempt that still have to be attached, in order, each once."""
     return list(dict.fromkeys(m.pair for m in moves if m.state == "pending"))
 
 
 class Publisher:
-    """Publishes attempts: any pairs of a table and its staging twin.
+    """Publishes attempts: any pairs of a table and its staging table.
 
     Args:
         engine, ledger: where statements run and facts are kept.
@@ -126,7 +134,7 @@ class Publisher:
         return rows, parts, size, partitions
 
     def _moves(self, pair: Pair) -> list[Move]:
-        """Partitions of a staging table, each with what the target holds in it now."""
+        """Return the partitions of a staging table, each with what the target holds in it now."""
         rows = self._ask(
             "SELECT s.partition_id, s.own, t.others, if(t.parts > 0, t.block, -1) FROM "
             "(SELECT partition_id, sum(rows) AS own FROM system.parts WHERE "
@@ -139,23 +147,23 @@ class Publisher:
         return [Move(pair.database, pair.table, pair.staging, *row) for row in rows]
 
     def checksum(self, database: str, table: str, columns: Sequence[Column]) -> tuple[int, int]:
-        """Rows of a table and the sum of their hashes, modulo 2^64."""
+        """Return the rows of a table and the sum of their hashes, modulo 2^64."""
         ((rows, total),) = self._ask(
             f"SELECT {checksum(columns)} FROM {sql.qualified(database, table)}"
         )
         return int(rows), int(total or 0)
 
-    def publish(
-        self, attempt_id: str, moves: Sequence[Move], check: Callable[[], None] = lambda: None
-    ) -> None:
+    def publish(self, attempt_id: str, moves: Sequence[Move], own: OwnTable | None = None) -> None:
         """Attach every pending table of an attempt.
 
         After an error nobody knows whether a table was attached: call :meth:`settle` first.
 
         Args:
-            check: raises TargetError when the target is another table by now than the one that the
-                load began with. The server knows tables by their names only, so this is asked
-                afterwards, and what the other table was given is taken back.
+            own: the table that the attempt was loaded for. The server knows tables by their names
+                only, so it is checked afterwards, and what another table was given is taken back.
+
+        Raises:
+            TargetError: another table has taken the name.
         """
         for pair in pairs_of(moves):
             target = sql.qualified(pair.database, pair.table)
@@ -163,8 +171,10 @@ class Publisher:
             statement = f"ALTER TABLE {target} ATTACH PARTITION ALL FROM {staging}"
             self._run(statement, publish_id(attempt_id, pair))
             self.ledger.attached(attempt_id, pair.staging)
+        if own is None:
+            return
         try:
-            check()
+            own.check()
         except TargetError:
             self.take_back(moves)
             raise
@@ -187,13 +197,13 @@ class Publisher:
                     self._run(f"ALTER TABLE {table} DROP PART {quote(name)}")
             if not all(active for _, active in found):
                 raise LedgerError(
-                    f"{pair.database}.{pair.table} was put in the place of another table while "
-                    "rows were made visible; some have been merged into it",
+                    f"{pair.database}.{pair.table} took the place of another table while rows were "
+                    "made visible, and some of these rows have been merged into it",
                     hint="Drop it and make it again, then run the same command again.",
                 )
 
     def settle(
-        self, attempt_id: str, moves: Sequence[Move], others: Others = lambda move: (0, 0)
+        self, attempt_id: str, moves: Sequence[Move], leases: Leases | None = None, node: str = ""
     ) -> list[Move]:
         """Find out, after a crash or a lost answer, which parts of an attempt the target has.
 
@@ -201,12 +211,14 @@ class Publisher:
         moves of tables that are complete are marked ``attached``.
 
         Args:
-            others: the least and the most rows that other attempts have brought into a move's
-                partition since what it held was counted.
+            leases: tell how many rows other attempts have brought into a partition since what it
+                held was counted; None where there are no others.
+            node: that the engine is, as ``leases`` know it.
 
         Raises:
             LedgerError: the target was changed meanwhile, so nothing can be told for sure.
         """
+        others = _Others(leases or NoLeases(), attempt_id, node)
         settled = [m for m in moves if m.state != "pending"]
         for pair in pairs_of(moves):
             own = [m for m in moves if m.pair == pair]
@@ -217,9 +229,9 @@ class Publisher:
         return settled
 
     def _settle_pair(
-        self, query_id: str, pair: Pair, moves: Sequence[Move], others: Others
+        self, query_id: str, pair: Pair, moves: Sequence[Move], others: _Others
     ) -> bool:
-        """Drop from staging what the target has; True when something is left to attach."""
+        """Drop from staging what the target has; return True when something is left to attach."""
         left = self._ask(
             "SELECT name, toString(uuid), partition_id, rows FROM system.parts "
             f"WHERE {_of(pair.database, pair.staging)} AND active AND rows > 0"
@@ -240,23 +252,25 @@ class Publisher:
             and self._was_merged(query_id, pair, m, uuids, known[m.partition_id], others)
         }
         there = [x for x in left if x[1] in arrived or x[2] in merged]
+        found = Evidence.SOME_PARTS if there else Evidence.NO_PARTS
         if len(there) == len(left):
-            return False
-        for name, *_ in there:
-            self._run(
-                f"ALTER TABLE {sql.qualified(pair.database, pair.staging)} DROP PART {quote(name)}"
-            )
-        return True
+            found = Evidence.ALL_PARTS
+        action = after_crash(Recorded.COMMITTED, found)
+        if action is Action.ATTACH_REST:
+            staging = sql.qualified(pair.database, pair.staging)
+            for name, *_ in there:
+                self._run(f"ALTER TABLE {staging} DROP PART {quote(name)}")
+        return action is not Action.RECORD
 
     def _arrived(self, pair: Pair, moves: Sequence[Move], uuids: str) -> set[str]:
-        """Those of the attempt's parts that the target has, or had until they were merged.
+        """Return the UUIDs of the parts that the target has, or had until they were merged.
 
         Outdated parts are still listed for some minutes. Mostly they were merged since; but a
         replicated table that lost Keeper in the middle of an ATTACH has taken back what it had
         linked already, and lists that in the same way: only without a time of removal, and no
         other part holds its block.
         """
-        replicated = settled_with_keeper(self._ask, pair, moves)
+        replicated = _wait_for_keeper(self._ask, pair, moves)
         listed = self._ask(
             "SELECT toString(uuid), active, toUnixTimestamp(remove_time) > 0, partition_id, "
             f"min_block_number, max_block_number FROM system.parts WHERE "
@@ -265,12 +279,13 @@ class Publisher:
         sure = {uuid for uuid, active, *_ in listed if active or not replicated}
         if all(uuid in sure for uuid, *_ in listed):
             return sure
-        covers = ActiveBlocks(self._ask, pair)
+        covers = _Blocks(self._ask, pair)
         return sure | {uuid for uuid, _, gone, *blocks in listed if gone and covers(*blocks)}
 
     def _check_there(self, pair: Pair) -> None:
-        """A staging table without parts has given them all to the target. One that is gone says
-        nothing: somebody else may be about to attach what it held.
+        """Make sure that a staging table without parts is there: it has given them to the target.
+
+        One that is gone says nothing: somebody else may be about to attach what it held.
 
         Raises:
             EngineError: it is gone.
@@ -285,28 +300,28 @@ class Publisher:
             )
 
     def _was_merged(
-        self, query_id: str, pair: Pair, move: Move, own: str, known: int, others: Others
+        self, query_id: str, pair: Pair, move: Move, own: str, known: int, others: _Others
     ) -> bool:
-        """Whether parts that are not listed came into the target, were merged and cleared away.
+        """Tell whether parts that are not listed have arrived, were merged and cleared away.
 
         Args:
             own: uuids of the attempt's parts.
             known: rows of the attempt's parts in this partition that are listed.
-            others: see :meth:`settle`.
+            others: says how many rows other attempts have added.
         """
         if not self._hides_something(pair, move, own):
             return False
         done = self.engine.finished(query_id)
         if done is not None:
             return done
-        least, most = others(move)
+        least, most = others.added(move)
         gained, engine = self._gained(pair, move)
         # Only at its bounds does a sum say what each of its terms is. The lower one says nothing
         # where rows of equal keys are united: ours may have come and been united with others.
         came = gained == most + move.rows
         missing = gained == least + known and engine in KEEP_ROWS
         # Others may have published while it was read: then it is a sum of other terms.
-        if (came or missing) and others(move) == (least, most):
+        if (came or missing) and others.added(move) == (least, most):
             return came
         raise LedgerError(
             f"partition {move.partition_id} of {pair.database}.{pair.table} was changed after a "
@@ -317,7 +332,7 @@ class Publisher:
         )
 
     def _hides_something(self, pair: Pair, move: Move, own: str) -> bool:
-        """Whether a merged part holds blocks from after the commit that no listed part explains.
+        """Tell whether a merged part holds blocks since the commit that no listed part explains.
 
         Outdated parts (merged since) stay listed for some minutes, and whatever is inserted or
         attached has a block of its own. A part of ours explains nothing: it may be listed only now,
@@ -342,8 +357,10 @@ class Publisher:
         )
 
     def _gained(self, pair: Pair, move: Move) -> tuple[int, str]:
-        """Rows that the partition has more than at the commit, less what plain inserts of others
-        have brought; and the table's engine."""
+        """Return the rows that the partition has gained since the commit, and the table's engine.
+
+        What plain inserts of others have brought is not counted.
+        """
         ((foreign, now, engine),) = self._ask(
             f"SELECT sumIf(rows, max_block_number > {move.highest_block} AND toString(uuid) = "
             f"{quote(NO_UUID)} AND level = 0 AND data_version = min_block_number), "
@@ -353,12 +370,98 @@ class Publisher:
         return int(now - move.rows_before - foreign), str(engine)
 
     def _ask(self, text: str) -> list[list[Any]]:
-        return ask(self.engine, text, lane=self.lane)
+        return self.engine.ask(text, lane=self.lane)
 
     def _run(self, text: str, query_id: str = "") -> None:
         self.engine.run(Statement(SqlText.of(text), query_id=query_id), lane=self.lane)
 
 
+@dataclass(frozen=True, slots=True)
+class _Others:
+    """Answers how many rows other attempts have added beside one attempt."""
+
+    leases: Leases
+    attempt: str
+    node: str
+
+    def added(self, move: Move) -> tuple[int, int]:
+        """Return the least and the most rows that others have added to a move's partition."""
+        return self.leases.added(self.attempt, move, self.node)
+
+
 def publish_id(attempt_id: str, pair: Pair) -> str:
-    """Query id of the statement that attaches one table of an attempt, whoever runs it."""
+    """Return the query id of the statement that attaches one table of an attempt."""
     return f"{attempt_id}_into_{pair.database}.{pair.table}"
+
+
+# --- replicated tables after an outage of Keeper --------------------------------------------------
+#
+# An ATTACH whose answer from Keeper is lost is taken back by the replica. Keeper may have carried
+# it out all the same: then the replica fetches the parts again, from another one or never.
+
+
+class _Blocks:
+    """The blocks that the active parts of a table hold."""
+
+    def __init__(self, ask: Ask, pair: Pair) -> None:
+        self._ranges: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for partition, first, last in ask(
+            "SELECT partition_id, min_block_number, max_block_number FROM system.parts "
+            f"WHERE {sql.table_is(pair.database, pair.table)} AND active"
+        ):
+            self._ranges[partition].append((first, last))
+
+    def __call__(self, partition: str, first: int, last: int) -> bool:
+        return any(low <= first and last <= high for low, high in self._ranges[partition])
+
+
+def _wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[Move]) -> bool:
+    """Wait until a replicated table has what Keeper says it was given since the commit.
+
+    Returns:
+        Whether the table is replicated.
+
+    Raises:
+        EngineError: Keeper stays away, or parts that it knows do not come.
+    """
+    deadline = time.monotonic() + KEEPER_SECONDS
+    since = {move.partition_id: move.highest_block for move in moves}
+    while True:
+        rows = ask(
+            "SELECT is_readonly OR is_session_expired, replica_path FROM system.replicas "
+            f"WHERE {sql.table_is(pair.database, pair.table)}"
+        )
+        if not rows:
+            return False
+        awaited = [] if rows[0][0] else _awaited(ask, pair, since, rows[0][1])
+        if not rows[0][0] and not awaited:
+            return True
+        if time.monotonic() > deadline:
+            what = f"part {awaited[0]}" if awaited else "a session"
+            raise EngineError(
+                f"{pair.database}.{pair.table} has waited {KEEPER_SECONDS:.0f} seconds for {what} "
+                "from Keeper",
+                hint="Run the same command again when SELECT * FROM system.replicas shows no "
+                "read-only table: what has landed is not loaded twice.",
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _awaited(ask: Ask, pair: Pair, since: dict[str, int], path: str) -> list[str]:
+    """Return the parts newer than the commit that Keeper lists for this replica and it lacks."""
+    try:
+        names = ask(f"SELECT name FROM system.zookeeper WHERE path = {quote(path + '/parts')}")
+    except RowfallError as error:
+        if error.code == ACCESS_DENIED:
+            return []  # not for this user to see: what the table lists has to do
+        if not error.transient:
+            raise
+        return ["(not known)"]
+    covers = _Blocks(ask, pair)
+    awaited = []
+    for (name,) in names:
+        partition, first, last = str(name).split("_")[:3]
+        newer = partition in since and int(first) > since[partition]
+        if newer and not covers(partition, int(first), int(last)):
+            awaited.append(str(name))
+    return awaited

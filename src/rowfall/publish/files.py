@@ -1,0 +1,67 @@
+"""Files of an export: each is written under another name and renamed when it is complete."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rowfall.core.errors import TargetError
+from rowfall.publish.attach import PUBLISH_LANE
+from rowfall.publish.objects import ObjectReceiver
+from rowfall.publish.receiver import Counted, Delivered
+
+
+class FileReceiver(ObjectReceiver):
+    """Publishes attempts that are local files."""
+
+    def settings(self, staging: str) -> dict[str, int]:
+        return {}
+
+    def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
+        """See :meth:`rowfall.publish.receiver.Receiver.count`.
+
+        Raises:
+            TargetError: a write has failed.
+        """
+        if self._writes_failed():
+            raise TargetError(
+                f"cannot write {self._final(delivered)}: the disk is full, or took only a part",
+                hint="Free some space and run the same command again.",
+            )
+        return super().count(delivered, checksum=checksum)
+
+    def publish(self, delivered: Delivered, counted: Counted) -> int:
+        """Rename a finished file, durably. Returns its bytes."""
+        staged, final = Path(delivered.staging), self._final(delivered)
+        if not staged.exists():
+            return 0  # no rows, no file
+        with staged.open("rb+") as file:
+            os.fsync(file.fileno())
+        size = staged.stat().st_size
+        staged.replace(final)
+        folder = os.open(final.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return size
+
+    def discard(self, staging: str) -> None:
+        if staging:
+            Path(staging).unlink(missing_ok=True)
+
+    def _final(self, delivered: Delivered) -> Path:
+        given = self._given
+        return Path(given.target.staging_name("", delivered.number, given.plan.encoding))
+
+    def _writes_failed(self) -> bool:
+        """Tell whether a write to a file has failed since this engine started.
+
+        Its INSERT INTO file() ends well even on a full disk.
+        """
+        event = "event = 'WriteBufferFromFileDescriptorWriteFailed' AND value > 0"
+        ((failed,),) = self._given.engine.ask(
+            f"SELECT count() FROM system.events WHERE {event}",
+            lane=PUBLISH_LANE,
+        )
+        return bool(failed)

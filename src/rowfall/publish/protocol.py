@@ -1,0 +1,149 @@
+"""The exactly-once protocol as a state machine: which step follows which, and what a crash means.
+
+It knows no engine, no ledger and no journal. Whoever carries out an attempt enters one step after
+the other (:class:`Progress`); whoever finds an attempt that was left open asks
+:func:`after_crash`. ``docs/concepts/exactly-once.md`` gives the reasons for the order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+
+class Step(IntEnum):
+    """A step of an attempt, in the order of the protocol."""
+
+    START = 1
+    """Write into the ledger that the attempt begins, and how its staging table is called."""
+    LEASE = 2
+    """Ask the journal for the splits; where nobody else loads there is nothing to ask."""
+    STAGE = 3
+    """Create the staging tables."""
+    DELIVER = 4
+    """Insert the rows into staging."""
+    CHECK_SOURCE = 5
+    """Look whether the objects are still those that were listed."""
+    COUNT = 6
+    """Compare the staged rows with those that were read; note what the target holds."""
+    COMMIT = 7
+    """Write into journal and ledger that the rows can only be published from now on."""
+    PUBLISH = 8
+    """Make the staged rows visible: one ATTACH for each table."""
+    RECORD = 9
+    """Write into journal and ledger that the rows are visible and the splits are loaded."""
+    DROP = 10
+    """Drop staging."""
+
+
+class ProtocolError(Exception):
+    """A step out of its order: a fault of this program, before any harm is done."""
+
+
+def next_step(done: Step | None) -> Step | None:
+    """Return the step that follows ``done`` (None: nothing was done); None after the last one."""
+    if done is Step.DROP:
+        return None
+    return Step.START if done is None else Step(done + 1)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one attempt is.
+
+    Attributes:
+        step: the one that was entered last; it may not have ended.
+    """
+
+    step: Step | None = None
+
+    def enter(self, step: Step) -> None:
+        """Go on to the next step.
+
+        Raises:
+            ProtocolError: another step comes first.
+        """
+        if next_step(self.step) is not step:
+            raise ProtocolError(f"{step.name} cannot follow {self.step}")
+        self.step = step
+
+    @property
+    def may_discard(self) -> bool:
+        """Tell whether the attempt may still be taken back.
+
+        Once a commit is sent it may not, even where its answer is lost: others may have seen it.
+        """
+        return self.step is None or self.step < Step.COMMIT
+
+
+class Recorded(Enum):
+    """What ledger and journal say about an attempt that was left open."""
+
+    NOTHING = "nothing"
+    STARTED = "started"
+    COMMITTED = "committed"
+    PUBLISHED = "published"
+    ENDED = "failed, lost, released or expired before its commit"
+
+
+class Evidence(Enum):
+    """What the target says about a committed attempt."""
+
+    NOT_ASKED = "only committed attempts need evidence"
+    NO_PARTS = "no part of staging is in the target"
+    SOME_PARTS = "some parts of staging are in the target"
+    ALL_PARTS = "all parts of staging are in the target"
+    UNDECIDED = "uuids, block numbers, the log and row counts do not decide it"
+    STAGING_GONE = "somebody else has dropped staging"
+    TARGET_GONE = "the target is not the table any more that the attempt was loaded for"
+    OVERWRITES = "the target is a file or an object, which another attempt writes again as a whole"
+
+
+class Action(Enum):
+    """What is done about an attempt that was left open."""
+
+    LOAD = "load its splits"
+    DISCARD = "end its statements, drop staging, load its splits again"
+    ATTACH = "attach what staging holds"
+    ATTACH_REST = "drop from staging the parts that the target has, then attach the others"
+    RECORD = "write down that it is published, drop staging"
+    DROP = "drop staging if it is there"
+    STOP = "leave both tables as they are and tell the user"
+
+
+_COMMITTED = {
+    Evidence.NO_PARTS: Action.ATTACH,
+    Evidence.SOME_PARTS: Action.ATTACH_REST,
+    Evidence.ALL_PARTS: Action.RECORD,
+    Evidence.UNDECIDED: Action.STOP,
+    Evidence.STAGING_GONE: Action.STOP,
+    # A new table gets all files again, so it must not get these rows, too.
+    Evidence.TARGET_GONE: Action.DISCARD,
+    Evidence.OVERWRITES: Action.DISCARD,
+}
+
+
+def after_crash(recorded: Recorded, evidence: Evidence = Evidence.NOT_ASKED) -> Action:
+    """Return what is to be done about an attempt that a crash has left open.
+
+    Raises:
+        ProtocolError: a committed attempt, and nobody has asked the target.
+    """
+    if recorded is Recorded.NOTHING:
+        return Action.LOAD
+    if recorded is Recorded.STARTED:
+        return Action.DISCARD
+    if recorded is not Recorded.COMMITTED:
+        return Action.DROP
+    if evidence not in _COMMITTED:
+        raise ProtocolError("a committed attempt is only judged by what the target holds")
+    return _COMMITTED[evidence]
+
+
+def recorded_after(step: Step | None) -> Recorded:
+    """Return what ledger and journal say when ``step`` has ended and nothing after it."""
+    if step is None:
+        return Recorded.NOTHING
+    if step < Step.COMMIT:
+        return Recorded.STARTED
+    return Recorded.COMMITTED if step < Step.RECORD else Recorded.PUBLISHED

@@ -1,0 +1,479 @@
+"""Bring attempts that a crash left open to an end, by evidence.
+
+Where this process has the target to itself, the ledger says which attempts are open. On a shared
+target the journal does, and other processes may end the same attempts at the same moment. What is
+to be done about each is :func:`rowfall.publish.protocol.after_crash`.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rowfall.cluster.open import OpenCluster
+from rowfall.core import sql
+from rowfall.core.errors import EngineError, LedgerError, TargetError
+from rowfall.core.events import Listener, Note
+from rowfall.core.model import Pair, Statement
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.engines.base import Engine, table_uuid
+from rowfall.engines.codes import GONE, UNKNOWN_TABLE
+from rowfall.ledger import Attempt, Ledger, Move, target_key_parts
+from rowfall.ledger.journal import Entry, Journal
+from rowfall.plan.session import Session
+from rowfall.publish.attach import Publisher, pairs_of
+from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
+from rowfall.publish.target_tables import OwnTable, TargetTables
+from rowfall.targets import staging
+from rowfall.targets.base import STAGING_PREFIX, Publish, Target
+
+# An ATTACH takes milliseconds a part; one that runs longer than this is stuck on a lock.
+MOST_WAIT = 120.0
+LOOK_SECONDS = 0.2
+# A table that is being renamed is listed under one of its names; this often it is not missed.
+LOOKS = 5
+# States in the ledger of attempts that need their staging tables no more.
+_ENDED = ("published", "failed", "lost")
+
+
+def staged_attempts(engine: Engine) -> set[str]:
+    """Return the attempts that staging tables are named after."""
+    rows = engine.ask(
+        f"SELECT DISTINCT name FROM system.tables WHERE startsWith(name, '{STAGING_PREFIX}')",
+    )
+    names = (str(name).removeprefix(STAGING_PREFIX).split("_") for (name,) in rows)
+    return {"_".join(parts[:2]) for parts in names}
+
+
+def _discard(engine: Engine, prefix: str) -> None:
+    """Drop the staging tables of an attempt, all of whose names begin with ``prefix``."""
+    for statement in staging.discard(engine.ask, prefix):
+        engine.run(Statement(statement))
+
+
+# --- a target of this process alone ---------------------------------------------------------------
+
+
+def end_open_attempts(engine: Engine, ledger: Ledger, target: Target, emit: Listener) -> None:
+    """End every open attempt of a target that only this process uses.
+
+    The engine was restarted since (it ends with rowfall), so no statement of them still runs. What
+    a finished attempt left, because rowfall was killed before the drop, is dropped as well.
+
+    Raises:
+        LedgerError: ledger and target contradict each other.
+    """
+    attaches = target.caps.publish is Publish.ATTACH
+    for attempt in ledger.open_attempts():
+        if _action(engine, ledger, attempt, attaches=attaches) is not Action.DISCARD:
+            _publish_rest(engine, ledger, attempt, emit)
+            continue
+        dropped = attempt.state == "loaded" and attaches
+        if dropped or (attaches and not attempt.gathers):
+            _discard(engine, attempt.staging)
+        why = "the target table was dropped" if dropped else "rowfall or its engine was stopped"
+        ledger.attempt_ended(attempt.id, "lost", why)
+    if target.table:
+        for attempt_id in staged_attempts(engine):
+            if ledger.attempt_state(attempt_id) in _ENDED:
+                _discard(engine, f"{STAGING_PREFIX}{attempt_id}")
+
+
+def _action(engine: Engine, ledger: Ledger, attempt: Attempt, *, attaches: bool) -> Action:
+    """Return what is done about an open attempt: DISCARD, or one that goes on with publishing.
+
+    Raises:
+        LedgerError: somebody else has dropped its staging tables.
+    """
+    if attempt.state != "loaded":
+        return after_crash(Recorded.STARTED)
+    if not attaches:
+        return after_crash(Recorded.COMMITTED, Evidence.OVERWRITES)
+    pairs = pairs_of(ledger.moves(attempt.id))
+    there = _existing(engine, pairs)
+    for pair in pairs:
+        if (pair.database, pair.table) not in there or not _is_own(engine, ledger, attempt, pair):
+            return after_crash(Recorded.COMMITTED, Evidence.TARGET_GONE)
+        gone = (pair.database, pair.staging) not in there
+        # rowfall drops staging only after the attempt is recorded as published.
+        if gone and after_crash(Recorded.COMMITTED, Evidence.STAGING_GONE) is Action.STOP:
+            raise LedgerError(
+                f"the staging table {pair.database}.{pair.staging} with {attempt.rows or 0:,} "
+                "loaded rows was dropped by somebody else",
+                hint=f"Check whether {pair.database}.{pair.table} holds them; a load with --force "
+                "adds them.",
+            )
+    return Action.ATTACH
+
+
+def _existing(engine: Engine, pairs: Sequence[Pair]) -> set[tuple[str, str]]:
+    """Return those tables of some pairs that exist, as (database, name)."""
+    wanted = " OR ".join(
+        f"(database = {quote(p.database)} AND name IN ({quote(p.table)}, {quote(p.staging)}))"
+        for p in pairs
+    )
+    rows = engine.ask(f"SELECT database, name FROM system.tables WHERE {wanted or '0'}")
+    return {(str(database), str(name)) for database, name in rows}
+
+
+def _is_own(engine: Engine, ledger: Ledger, attempt: Attempt, pair: Pair) -> bool:
+    """Tell whether a table is still the one that an attempt was loaded for.
+
+    True for shadows and for the tables behind views, whose UUIDs nobody has written down.
+    """
+    known = ledger.table_uuid(attempt.target_key)
+    if not known or [pair.database, pair.table] != target_key_parts(attempt.target_key):
+        return True
+    return table_uuid(engine, pair.database, pair.table) == known
+
+
+def _publish_rest(engine: Engine, ledger: Ledger, attempt: Attempt, emit: Listener) -> None:
+    """Publish what of a committed attempt is not visible yet."""
+    publisher = Publisher(engine, ledger)
+    publisher.publish(attempt.id, publisher.settle(attempt.id, ledger.moves(attempt.id)))
+    ledger.attempt_published(attempt.id, attempt.target_key)
+    _discard(engine, attempt.staging)
+    emit(Note("info", f"published {attempt.rows or 0:,} rows that a stopped run had loaded"))
+
+
+# --- a target shared with other processes ---------------------------------------------------------
+
+
+def follow_journal(ledger: Ledger, journal: Journal, key: str) -> None:
+    """Bring the ledger's open attempts into one shared table up to what its journal says.
+
+    Args:
+        key: the ledger's key of the table.
+    """
+    mine = [a for a in ledger.open_attempts() if a.target_key == key]
+    if not mine:
+        return
+    landed = {e.attempt for e in journal.entries() if e.landed and not e.forgotten}
+    for attempt in mine:
+        if attempt.id in landed:
+            ledger.attempt_published(attempt.id, key)
+        else:
+            ledger.attempt_ended(attempt.id, "lost", "rowfall or the server was stopped")
+
+
+def _recorded(entry: Entry) -> Recorded:
+    """Return what the journal says about an attempt."""
+    if not entry.claimed:
+        return Recorded.NOTHING
+    if entry.landed:
+        return Recorded.PUBLISHED
+    if entry.ended or entry.forgotten:
+        return Recorded.ENDED
+    return Recorded.COMMITTED if entry.binding else Recorded.STARTED
+
+
+def _is_open(entry: Entry) -> bool:
+    return _recorded(entry) in (Recorded.STARTED, Recorded.COMMITTED)
+
+
+class NodeRecovery:
+    """Ends, on one node, what dead processes have staged there.
+
+    Args:
+        journal: of the table whose attempts are looked after.
+        emit: hears what was done.
+        place: the node that ``engine`` is; only attempts that stage there are looked after.
+        own: the journal's table, None where it need not be checked.
+    """
+
+    def __init__(
+        self, engine: Engine, ledger: Ledger, journal: Journal, database: str, emit: Listener,
+        place: str = "", own: OwnTable | None = None,
+    ) -> None:  # fmt: skip
+        self.place = place
+        self.engine = engine
+        self._ledger = ledger
+        self._journal = journal
+        self._database = database
+        self.emit = emit
+        self.own = own
+        self._publisher = Publisher(engine, ledger)
+
+    def on(self, engine: Engine, place: str, own: OwnTable | None) -> NodeRecovery:
+        """Return the recovery of another node."""
+        return NodeRecovery(
+            engine, self._ledger, self._journal, self._database, self.emit, place, own
+        )
+
+    def discard_ended(self, entries: Sequence[Entry]) -> None:
+        """Drop what is left of attempts that died between their last line and the drop."""
+        # Of a living owner that was not expired, the owner drops it.
+        ended = {
+            e.attempt for e in entries
+            if self.place in e.nodes and not _is_open(e) and (e.dead or e.expired)
+        }  # fmt: skip
+        for attempt in ended & staged_attempts(self.engine):
+            self.discard(attempt)
+
+    def table_gone(self) -> None:
+        """Drop what dead processes had staged for a table that does not exist any more."""
+        entries = self._journal.entries()
+        there = staged_attempts(self.engine)
+        for entry in entries:
+            staged = entry.attempt in there
+            if self.place not in entry.nodes or not entry.dead or entry.landed:
+                continue
+            if not (staged or entry.binding):
+                continue
+            self.kill(entry.attempt)
+            # Killed before it could see that another table had taken the place of this one.
+            self._publisher.take_back(entry.moves_on(self.place))
+            if staged:
+                self.discard(entry.attempt)
+
+    def kill(self, attempt: str) -> None:
+        """End what a dead process has started and may still run on the server."""
+        mine = (
+            f"query_id = {quote(attempt)} OR startsWith(query_id, {quote(attempt + '_')}) "
+            # What another node sends here on its behalf has an id of its own.
+            f"OR initial_query_id = {quote(attempt)}"
+        )
+        for (query_id,) in self._ask(f"SELECT query_id FROM system.processes WHERE {mine}"):
+            if "_into_" in query_id:
+                self._wait_for(query_id)  # a publishing statement may finish
+            else:
+                self.engine.kill(query_id)
+
+    def _wait_for(self, query_id: str) -> None:
+        deadline = time.monotonic() + MOST_WAIT
+        while self._ask(f"SELECT 1 FROM system.processes WHERE query_id = {quote(query_id)}"):
+            if time.monotonic() > deadline:
+                raise EngineError(f"the statement {query_id} of a stopped load does not end")
+            time.sleep(LOOK_SECONDS)
+
+    def publish(self, attempt: str, moves: Sequence[Move]) -> None:
+        """Make visible what :meth:`fence` has put aside, as far as it is not."""
+        settled = self._publisher.settle(attempt, moves, self._journal, self.place)
+        self._publisher.publish(attempt, settled, self.own)
+
+    def drop(self, moves: Sequence[Move]) -> None:
+        """Drop the staging tables that :meth:`fence` has put aside."""
+        for database, name in dict.fromkeys((m.database, m.staging) for m in moves):
+            self.engine.run(Statement(staging.drop(database, name)))
+
+    def fence(self, entry: Entry) -> list[Move]:
+        """Rename the staging tables of an attempt; return its moves under the new names.
+
+        A process that was only slow finds its staging table gone and can do no harm: what it has
+        sent before is waited for, what it sends after fails.
+
+        Raises:
+            EngineError: another one has renamed some of them at the same moment (codes.GONE).
+            LedgerError: some of them are gone, and nobody has said that the attempt has landed.
+        """
+        for name in self._views(entry.attempt):
+            self._run(f"DROP TABLE IF EXISTS {sql.qualified(self._database, name)} SYNC")
+        moves = entry.moves_on(self.place)
+        names: dict[Pair, str] = {}
+        for pair in dict.fromkeys(m.pair for m in moves):
+            old = self._present_name(entry, pair)
+            names[pair] = f"{pair.staging}_x{secrets.token_hex(3)}"
+            self._run(
+                f"RENAME TABLE {sql.qualified(pair.database, old)} "
+                f"TO {sql.qualified(pair.database, names[pair])}"
+            )
+        for pair in names:
+            self._wait_for_attach(entry.attempt, pair.table)
+        return [replace(m, staging=names[m.pair]) for m in moves]
+
+    def _present_name(self, entry: Entry, pair: Pair) -> str:
+        """Return what a staging table is called now: others may have renamed it before."""
+        for _ in range(LOOKS):
+            found = self._ask(
+                f"SELECT name FROM system.tables WHERE database = {quote(pair.database)} AND "
+                f"match(name, {quote(f'^{re.escape(pair.staging)}(_x[0-9a-f]{{6}})?$')})"
+            )
+            if found:
+                return str(found[0][0])
+            if _has_landed(self._journal, entry.attempt):
+                raise EngineError("the attempt has been published meanwhile", code=UNKNOWN_TABLE)
+            time.sleep(LOOK_SECONDS)
+        raise LedgerError(
+            f"the staging table {pair.database}.{pair.staging} of attempt {entry.attempt} with "
+            f"{entry.rows:,} loaded rows was dropped by somebody else",
+            hint="Check whether the target holds them; after rowfall forget the load's files are "
+            "loaded again.",
+        )
+
+    def _wait_for_attach(self, attempt: str, table: str) -> None:
+        for (query_id,) in self._ask(
+            "SELECT query_id FROM system.processes WHERE "
+            f"startsWith(query_id, {quote(attempt + '_into_')}) AND endsWith(query_id, "
+            f"{quote('.' + table)})"
+        ):
+            self._wait_for(query_id)
+
+    def _views(self, attempt: str) -> list[str]:
+        """Return the names of the views that fill an attempt's staging tables."""
+        prefix = f"{STAGING_PREFIX}{attempt}"
+        rows = self._ask(
+            f"SELECT name, engine LIKE '%View' FROM system.tables WHERE "
+            f"database = {quote(self._database)} AND "
+            f"(name = {quote(prefix)} OR startsWith(name, {quote(prefix + '_')}))"
+        )
+        return [str(name) for name, view in rows if view]
+
+    def discard(self, attempt: str) -> None:
+        """Drop everything that an attempt has staged here."""
+        _discard(self.engine, f"{STAGING_PREFIX}{attempt}")
+
+    def _ask(self, text: str) -> list[list[Any]]:
+        return self.engine.ask(text)
+
+    def _run(self, text: str) -> None:
+        self.engine.run(Statement(SqlText.of(text)))
+
+
+class Recovery:
+    """Ends attempts of dead processes, each on every node that it may have staged on.
+
+    Two that do it at once do not harm each other.
+
+    Args:
+        nodes: those that load.
+        shards: the cluster that they are of; attempts may have staged on other nodes of it.
+    """
+
+    def __init__(
+        self, journal: Journal, nodes: Sequence[NodeRecovery], shards: OpenCluster | None = None
+    ) -> None:
+        self._journal = journal
+        self._first = nodes[0]
+        self._nodes = {node.place: node for node in nodes}
+        self._shards = shards
+
+    def end_all(self) -> None:
+        """End every attempt of a dead process.
+
+        Raises:
+            LedgerError: journal and target contradict each other.
+            TargetError: a node is away that holds rows which must be published.
+        """
+        entries = self._journal.entries()
+        # Another replica may have staged while the one that loads now was away.
+        for place in {place for e in entries for place in e.nodes}:
+            self._at(place)
+        here = set(self._nodes)
+        # First those that can be ended: one whose node is away is an error.
+        for away in (False, True):
+            self.end([
+                e.attempt for e in entries
+                if _is_open(e) and e.dead and away is not here.issuperset(e.nodes)
+            ])  # fmt: skip
+        for node in self._nodes.values():
+            node.discard_ended(entries)
+
+    def table_gone(self) -> None:
+        """Drop what dead processes had staged for a table that does not exist any more."""
+        for node in self._nodes.values():
+            node.table_gone()
+
+    def end(self, attempts: Sequence[str]) -> None:
+        """End named attempts: publish what was committed, drop what was not."""
+        for attempt in attempts:
+            entry = self._journal.expire(attempt)
+            if not _is_open(entry) and not entry.expired:
+                continue  # it has ended by itself in the meantime
+            found = {place: self._at(place) for place in entry.nodes}
+            there = [node for node in found.values() if node is not None]
+            publishes = entry.binding and not entry.landed
+            if publishes:
+                # Before anything becomes visible: of an attempt on several nodes all of it can.
+                _check_there(entry, [place for place, node in found.items() if node is None])
+            for node in there:
+                node.kill(attempt)
+            if publishes:
+                self._publish_committed(entry, there)
+            # A load that finds another node of it drops what is there.
+            for node in there:
+                node.discard(attempt)
+
+    def _at(self, place: str) -> NodeRecovery | None:
+        """Return who looks after a node; None where no such node answers.
+
+        An attempt of the place "" was made before the table was loaded as one of a cluster: then it
+        was staged on the first node.
+        """
+        if place not in self._nodes and self._shards is not None:
+            nodes = self._shards.cluster.up
+            node = next((n for n in nodes if n.address == place), None)
+            if node is not None:
+                self._nodes[place] = self._first.on(self._shards.connect(node), place, None)
+            elif not place:
+                self._nodes[place] = self._first.on(self._first.engine, place, self._first.own)
+        return self._nodes.get(place)
+
+    def _publish_committed(self, entry: Entry, nodes: Sequence[NodeRecovery]) -> None:
+        """Publish what a dead process had committed.
+
+        Others may do the same at this moment: who fences last goes on, the one before finds its
+        tables gone and looks again.
+        """
+        deadline = time.monotonic() + MOST_WAIT
+        while not _has_landed(self._journal, entry.attempt):
+            try:
+                fenced = [(node, node.fence(entry)) for node in nodes]
+                for node, moves in fenced:
+                    node.publish(entry.attempt, moves)
+                self._journal.landed(entry.attempt)
+                for node, moves in fenced:
+                    node.drop(moves)
+                for node in nodes[:1]:
+                    text = f"published {entry.rows:,} rows that a stopped run had loaded"
+                    node.emit(Note("info", text))
+                return
+            except EngineError as error:
+                if error.code not in GONE or time.monotonic() > deadline:
+                    raise
+            # Of two that take turns, one has to be faster than the other's look.
+            time.sleep(LOOK_SECONDS * (1 + secrets.randbelow(10)))
+
+
+def open_journal(session: Session, uuid: str, load_id: str = "", salt: str = "") -> Journal:
+    """Return the journal of the target table with that UUID; see :class:`Journal`."""
+    shards = session.shards
+    shard_of = {node.address: node.shard for node in shards.cluster.nodes} if shards else {}
+    return Journal(session.engine, session.first_target.database, uuid, load_id, salt, shard_of)
+
+
+def open_recovery(
+    tables: TargetTables, journal: Journal, first: OwnTable | None = None
+) -> Recovery:
+    """Return who ends the attempts of dead processes into the target tables of a load.
+
+    Args:
+        first: the table of the first writer where it is not known in ``tables`` yet.
+    """
+    session = tables.session
+    return Recovery(journal, [
+        NodeRecovery(
+            writer.engine, tables.ledger, journal, session.first_target.database, session.emit,
+            writer.node, first if first and not writer.number else tables.of(writer),
+        )
+        for writer in session.writers
+    ], session.shards)  # fmt: skip
+
+
+def _check_there(entry: Entry, away: Sequence[str]) -> None:
+    """Raise TargetError when a node is away that holds rows of a committed attempt."""
+    for place in away:
+        if rows := sum(move.rows for move in entry.moves_on(place)):
+            raise TargetError(
+                f"the node {place or 'that was loaded alone'} does not answer here, and holds "
+                f"{rows:,} rows that a stopped load has staged and must make visible",
+                hint="Start it and run the same command again. Only where its disk is gone and its "
+                "rows never reached another replica: rowfall forget, and load again.",
+            )
+
+
+def _has_landed(journal: Journal, attempt: str) -> bool:
+    return any(e.attempt == attempt and e.landed for e in journal.entries())

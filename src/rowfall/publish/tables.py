@@ -1,0 +1,293 @@
+"""Tables of the MergeTree family: attempts are staged in tables like the target, and attached.
+
+An attempt is staged on the one writer that inserts it. With a sharding key, or replicas that do not
+copy from one another, it is staged on all writers together: one commit covers all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from rowfall.core import retry
+from rowfall.core.errors import RowfallError
+from rowfall.core.model import PULL, Pair, Statement
+from rowfall.core.parallel import on_all
+from rowfall.engines.codes import GONE
+from rowfall.ledger import Ledger
+from rowfall.ledger.leases import Leases, Move, Ownership
+from rowfall.publish.attach import PUBLISH_LANE, Publisher
+from rowfall.publish.receiver import (
+    Counted,
+    CountError,
+    Delivered,
+    Receiving,
+    Share,
+    TableWriter,
+    first_line,
+)
+from rowfall.publish.recover import Recovery
+from rowfall.targets import staging
+
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedParts:
+    """Attaches what attempts have committed, whatever it takes.
+
+    Attributes:
+        leases: among which the attempts have committed; ``recovery`` ends those of dead processes.
+    """
+
+    given: Receiving
+    leases: Leases
+    recovery: Recovery | None
+
+    def attach(self, attempt: str, moves: Sequence[Move], at: TableWriter) -> None:
+        """Attach an attempt's parts on one writer.
+
+        Engine and connection may be lost meanwhile: what the target has already is found out
+        before the next try.
+
+        Raises:
+            RowfallError: it cannot be done now; the next run goes on.
+        """
+        given, engine = self.given, at.writer.engine
+        publisher = Publisher(engine, given.ledger, PUBLISH_LANE)
+        for tries in range(retry.MOST_TRANSIENT + 1):
+            try:
+                if tries:
+                    moves = publisher.settle(attempt, moves, self.leases, at.writer.node)
+                publisher.publish(attempt, moves, at.own)
+                given.revivals.worked()
+                return
+            except RowfallError as error:
+                if error.code in GONE and self._published_by_others(attempt):
+                    return
+                last = tries == retry.MOST_TRANSIENT or given.stopped.is_set()
+                if not error.transient or last:
+                    raise
+                given.notes.add("warning", f"{first_line(error)}; going on")
+                time.sleep(retry.pause(tries))
+                given.revivals.revive(error, engine)
+
+    def _published_by_others(self, attempt: str) -> bool:
+        """Tell whether the attempt is visible although its staging tables have got other names.
+
+        Then another process has taken over its lease. That one may have died since, so this one
+        does not wait for it.
+        """
+        if self.leases.ownership(attempt) is Ownership.TAKEN and self.recovery is not None:
+            self.recovery.end([attempt])
+        return self.leases.ownership(attempt) is Ownership.LANDED
+
+
+class TableReceiver:
+    """Publishes attempts that are staged in tables."""
+
+    in_background = True
+
+    def __init__(self, given: Receiving) -> None:
+        self._given, self._writers, self._own = given, given.writers, given.writers[given.own]
+        self._together = given.together
+        self._committed = CommittedParts(given, given.leases, given.recovery)
+        # Where the cluster writes to each replica of a shard, they hold the same rows.
+        shards = [at.writer.shard for at in self._writers]
+        self._first = [shards.index(shard) for shard in shards]
+
+    @property
+    def unstaged(self) -> bool:
+        return self._own.staging.direct
+
+    def sink(self, staging: str) -> str:
+        return self._given.target.table if self.unstaged else staging
+
+    def settings(self, staging: str) -> Mapping[str, int]:
+        return self._own.staging.settings
+
+    def stage(self, staging: str, lane: int) -> None:
+        def one(at: TableWriter) -> None:
+            for statement in at.staging.stage(staging):
+                at.writer.engine.run(
+                    Statement(statement, at.settings),
+                    # On ``lane`` an attempt of another writer may be running.
+                    lane=PUBLISH_LANE if self._together else lane,
+                )
+
+        on_all(one, self._writers)
+
+    def discard(self, staging: str) -> None:
+        def one(at: TableWriter) -> None:
+            try:
+                _drop(at, staging)
+            except RowfallError as error:
+                if not self._together or error.code or not error.transient:
+                    raise
+                at.writer.engine.revive()  # it may be the one that the attempt has failed for
+                _drop(at, staging)
+
+        on_all(one, self._writers)
+
+    # --- counting -----------------------------------------------------------------------------
+
+    def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
+        self._given.leases.counting(delivered.attempt)
+        shares = on_all(lambda at: self._share(at, delivered), self._writers)
+        check = self._check_together if self._together else self._check_alone
+        checked = check(delivered, shares)
+        hashes = self._checksum(delivered) if checksum else None
+        return Counted(
+            sum(share.rows for share in self._once(shares)),
+            sum(share.parts for share in shares),
+            sum(share.bytes for share in shares),
+            tuple(shares),
+            checked,
+            hashes,
+        )
+
+    def _share(self, at: TableWriter, delivered: Delivered) -> Share:
+        """Count what one writer has got."""
+        pairs, fixed = at.staging.pairs(delivered.staging), at.staging.fixed(delivered.staging)
+        row_bytes = self._given.plan.schema.row_bytes
+        staged = _publisher(at, self._given.ledger).staged(pairs, row_bytes, fixed)
+        moves, rows = staged.moves, staged.rows
+        if self._together:
+            moves = tuple(replace(move, node=at.writer.node) for move in moves)
+        elif not at.staging.keeps:
+            # A Null table keeps nothing to count, and a Log holds other rows as well.
+            rows = delivered.outcome.rows_read // (
+                1 + sum(view.source < 0 for view in at.staging.views.views)
+            )
+        return Share(rows, staged.parts, staged.bytes, moves)
+
+    def _once(self, found: Sequence[_Found]) -> Sequence[_Found]:
+        """Return what was found on one replica of each shard."""
+        return [found[at] for at in dict.fromkeys(self._first)]
+
+    def _checksum(self, delivered: Delivered) -> tuple[int, int]:
+        columns = self._given.plan.schema.columns
+
+        def one(at: TableWriter) -> tuple[int, int]:
+            database = at.writer.target.database
+            return _publisher(at, self._given.ledger).checksum(database, delivered.staging, columns)
+
+        found = self._once(on_all(one, self._writers))
+        return sum(rows for rows, _ in found), sum(total for _, total in found) % (1 << 64)
+
+    def _check_alone(self, delivered: Delivered, shares: Sequence[Share]) -> bool:
+        """Compare the rows of one writer with those that were read.
+
+        Returns:
+            False where they could not be compared, see :attr:`Counted.checked`.
+
+        Raises:
+            CountError: they differ.
+        """
+        tables, outcome, (share,) = self._own.staging, delivered.outcome, shares
+        if not tables.keeps:
+            return False
+        if delivered.ranges is not None:
+            # Where the engine filters, it may read more rows than there are in the ranges.
+            if share.rows != delivered.ranges:
+                raise CountError(
+                    f"{delivered.ranges:,} rows are in the ranges and {share.rows:,} were stored",
+                    transient=True,
+                )
+            return False
+        expected = tables.read(
+            _by_staging(tables.pairs(delivered.staging), share.moves), delivered.staging
+        )
+        read = outcome.rows_read
+        if delivered.tolerant:
+            # With views bad rows were read, too: only their finder can count them.
+            read = (expected or share.rows) if tables.views else outcome.rows_written
+        if expected is not None and read - expected not in self._counted_along(delivered):
+            raise CountError(
+                f"{read:,} rows were read and {expected:,} were stored", transient=True
+            )
+        return True
+
+    def _check_together(self, delivered: Delivered, shares: Sequence[Share]) -> bool:
+        """Compare the rows of all writers with those that were read, see :meth:`_check_alone`."""
+        for at, first in enumerate(self._first):
+            one, other = shares[first].rows, shares[at].rows
+            if one != other:
+                nodes = self._writers[first].writer.node, self._writers[at].writer.node
+                raise CountError(
+                    f"{one:,} rows were stored on {nodes[0]} and {other:,} on {nodes[1]}, which is "
+                    "a replica of it",
+                    transient=True,
+                )
+        if delivered.tolerant:
+            return True
+        rows = sum(share.rows for share in self._once(shares))
+        own = shares[self._given.own]
+        # The statement's own shard reads again for views what it has got; others count their own.
+        tables = self._own.staging
+        staged = _by_staging(tables.pairs(delivered.staging), own.moves)
+        again = tables.read(staged, delivered.staging)
+        read = delivered.outcome.rows_read - ((again or own.rows) - own.rows)
+        if read - rows not in self._counted_along(delivered):
+            raise CountError(
+                f"{read:,} rows were read and {rows:,} were stored on all shards", transient=True
+            )
+        return True
+
+    def _counted_along(self, delivered: Delivered) -> tuple[int, ...]:
+        """Return how many rows an attempt may have read besides those of its files.
+
+        Servers before 25.1 skip objects that are missing; there the statement counts the objects
+        itself, and that reads one row each (sources/_relation.py).
+        """
+        pulls = self._own.writer.engine.shared and self._given.plan.transport.delivery.value == PULL
+        return (0, len(delivered.splits)) if pulls else (0,)
+
+    # --- publishing ---------------------------------------------------------------------------
+
+    def wait_for_room(self, counted: Counted) -> None:
+        for at, share in zip(self._writers, counted.shares, strict=True):
+            at.wait_for_room(share.moves, share.parts)
+
+    def commit(self, delivered: Delivered, counted: Counted) -> bool:
+        moves = [move for share in counted.shares for move in share.moves]
+        if not self._given.leases.commit(delivered.attempt, counted.rows, moves):
+            return False
+        # Moves on several writers are in the journal: the ledger's do not name nodes.
+        own = () if self._together else moves
+        self._given.ledger.attempt_loaded(delivered.attempt, counted.rows, own)
+        return True
+
+    def publish(self, delivered: Delivered, counted: Counted) -> int:
+        def one(pair: tuple[TableWriter, Share]) -> None:
+            self._committed.attach(delivered.attempt, pair[1].moves, pair[0])
+
+        on_all(one, list(zip(self._writers, counted.shares, strict=True)))
+        return 0
+
+    def record(self, delivered: Delivered) -> None:
+        self._given.leases.landed(delivered.attempt)
+        self._given.ledger.attempt_published(delivered.attempt, self._given.key)
+
+
+def _publisher(at: TableWriter, ledger: Ledger) -> Publisher:
+    return Publisher(at.writer.engine, ledger, PUBLISH_LANE)
+
+
+def _drop(at: TableWriter, staged: str) -> None:
+    """Remove what an attempt left on one writer."""
+    engine = at.writer.engine
+    asks = partial(engine.ask, lane=PUBLISH_LANE)
+    for statement in staging.discard(asks, staged, at.staging.databases):
+        engine.run(Statement(statement), lane=PUBLISH_LANE)
+
+
+def _by_staging(pairs: Sequence[Pair], moves: Sequence[Move]) -> dict[str, int]:
+    """Return the rows in each staging table."""
+    rows = dict.fromkeys((pair.staging for pair in pairs), 0)
+    for move in moves:
+        rows[move.staging] += move.rows
+    return rows

@@ -1,0 +1,731 @@
+"""Run the attempts of a load: workers take work from a queue, one attempt after the other.
+
+:meth:`AttemptRunner.attempt` is one attempt from its lease to the drop of its staging, in the order
+of the table in ``docs/concepts/exactly-once.md``; what happens when it fails is
+:meth:`AttemptRunner._failed`. The INSERT of the next attempt runs while the one before is counted
+and attached: that work is the engine's locks and the disk, not its cores.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields, replace
+
+from rowfall.core import retry
+from rowfall.core.errors import (
+    DataError,
+    EngineError,
+    Interrupted,
+    RowfallError,
+    SourceError,
+    TargetError,
+)
+from rowfall.core.events import AttemptPublished, AttemptStarted, Listener, SplitFailed
+from rowfall.core.listing import Split
+from rowfall.core.model import Outcome, Plan, Schema, Setting
+from rowfall.core.options import FILTER
+from rowfall.core.results import Failure
+from rowfall.deliver.decode import DeclinedError
+from rowfall.deliver.delivery import Delivery, Order
+from rowfall.deliver.route import open_delivery
+from rowfall.deliver.watch import Together, Watch
+from rowfall.engines.codes import DATA_CODES, GONE, MEMORY_LIMIT, QUERY_WAS_CANCELLED
+from rowfall.ledger.leases import Ownership
+from rowfall.plan.facts import LoadFacts
+from rowfall.plan.session import Session, Writer
+from rowfall.plan.settings import lower
+from rowfall.publish.protocol import Progress, Step
+from rowfall.publish.receiver import (
+    Counted,
+    Delivered,
+    Notes,
+    Receiver,
+    Receiving,
+    Revivals,
+    Share,
+    first_line,
+    open_receiver,
+)
+from rowfall.run.prepare import Prepared
+from rowfall.run.settle import LoadRun
+from rowfall.run.work_queue import Work, WorkQueue
+from rowfall.schema import strict_reading
+from rowfall.schema.bad_rows import BadRows, TooManyBadRowsError
+from rowfall.sources.base import Source
+from rowfall.targets.base import STAGING_PREFIX
+
+# Ctrl-C must be answered within two seconds: one for a polite KILL, then the engine is left.
+POLITE_SECONDS = 1.0
+FIRST_LANE = 100
+# The engine quotes whole buffers of data in some messages; a page is enough for anybody.
+MOST_TEXT = 2_000
+# What a process meets whose lease another one has ended, and whose staging tables it has taken.
+LEASE_LOST_CODES = GONE | {QUERY_WAS_CANCELLED}
+
+
+class ChangedError(SourceError):
+    """Objects that are not what was listed, each with what happened to it."""
+
+    def __init__(self, changed: Sequence[tuple[Split, str]]) -> None:
+        super().__init__("the source changed during the load")
+        self.changed = changed
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What attempts have counted; sums are made with ``+``.
+
+    Attributes:
+        rows, parts, written: published rows and parts, their bytes on disk; ``rejected`` bad rows.
+        stored, raw: bytes of the source as stored and after decompression.
+        landed: splits of this run; ``elsewhere`` those that another process has loaded meanwhile.
+        helper_seconds, writing_seconds, waited_seconds: see :class:`rowfall.core.model.Outcome`.
+        landed_ids: of splits, kept only where a checksum is wanted.
+        checksum: rows and sum of their hashes, None where it is not wanted.
+        shares: of each published attempt, what each writer has got.
+    """
+
+    rows: int = 0
+    rejected: int = 0
+    stored: int = 0
+    raw: int = 0
+    written: int = 0
+    parts: int = 0
+    landed: int = 0
+    elsewhere: int = 0
+    attempts: int = 0
+    retries: int = 0
+    publish_seconds: float = 0.0
+    helper_seconds: float = 0.0
+    writing_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    failures: tuple[Failure, ...] = ()
+    query_ids: tuple[str, ...] = ()
+    landed_ids: tuple[tuple[str, ...], ...] = ()
+    shares: tuple[tuple[Share, ...], ...] = ()
+    checksum: tuple[int, int] | None = None
+
+    def __add__(self, other: Counts) -> Counts:
+        names = [f.name for f in fields(Counts) if f.name != "checksum"]
+        checksum = self.checksum or other.checksum
+        if self.checksum and other.checksum:
+            rows, total = (a + b for a, b in zip(self.checksum, other.checksum, strict=True))
+            checksum = rows, total % (1 << 64)
+        return Counts(
+            **{name: getattr(self, name) + getattr(other, name) for name in names},
+            checksum=checksum,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of the attempts of one run.
+
+    Attributes:
+        counts: one for each runner of attempts, see :func:`run_attempts`.
+        settings: as they were sent last.
+        problem: what stopped everything; failed splits alone are in ``counts``.
+        started: when the first attempt began, as of ``time.monotonic``.
+        engine_cpu, cpu_here: CPU seconds that engine and this machine had used before.
+    """
+
+    counts: tuple[Counts, ...]
+    settings: tuple[Setting, ...]
+    notes: tuple[str, ...]
+    problem: RowfallError | None
+    started: float
+    engine_cpu: float
+    cpu_here: float
+
+    @property
+    def total(self) -> Counts:
+        """The counts of all runners together."""
+        return sum(self.counts, Counts())
+
+
+def run_attempts(
+    session: Session, load: LoadRun, facts: LoadFacts, plan: Plan, prepared: Prepared
+) -> Done:
+    """Load every group of a plan. What stops everything is in the result, not raised."""
+    queue = WorkQueue(len(session.writers), load.ledger.attempts(load.id))
+    notes = Notes(session.emit)
+    pulled = facts.source_for(plan.transport)
+    bad_rows = BadRows(session.source, plan, session.reader, session.options, pulled)
+    progress = Together(session.emit)
+    # What all shards read at the same time, one runner looks after.
+    writers = session.writers
+    if plan.transport.sharding.value == FILTER:
+        writers = writers[:1]
+    runners = []
+    for writer in writers:
+        given = receiving(session, load, plan, prepared, writer, notes, queue.stopped)
+        runners.append(AttemptRunner(
+            given, open_receiver(given), load_id=load.id, source=session.source,
+            delivery=open_delivery(session, facts, plan, writer), bad_rows=bad_rows, queue=queue,
+            writer=writer, emit=progress.part(writer.number), verify=session.options.verify,
+            settings=plan.writers[writer.number].settings,
+        ))  # fmt: skip
+    started, engine_cpu = time.monotonic(), session.engine.cpu_seconds()
+    cpu_here = session.cpu_seconds_here()
+    if not any(group.indexes for group in plan.groups):
+        one = len(plan.listing) == 1
+        unit = plan.listing.unit
+        what = f"the {unit} is" if one else f"all {len(plan.listing):,} {unit}s are"
+        again = f"--force loads {'it' if one else 'them'} again"
+        notes.add("info", f"nothing to load: {what} loaded already ({again})")
+    problem = None
+    try:
+        _fill(queue, plan, session.target_key)
+        _run_all(runners, queue)
+    except RowfallError as error:
+        problem = cause(error, prepared)
+    return Done(
+        tuple(runner.counts for runner in runners), runners[0].sent, tuple(notes.texts),
+        problem, started, engine_cpu, cpu_here,
+    )  # fmt: skip
+
+
+def cause(error: RowfallError, prepared: Prepared) -> RowfallError:
+    """Return why a load was stopped: where a table is gone, it may be the target."""
+    if isinstance(error, EngineError) and error.code in GONE:
+        try:
+            prepared.tables.check()
+        except RowfallError as gone:
+            return gone
+    return error
+
+
+def receiving(
+    session: Session, load: LoadRun, plan: Plan, prepared: Prepared, writer: Writer, notes: Notes,
+    stopped: threading.Event | None = None,
+) -> Receiving:  # fmt: skip
+    """Return what the receiver of one writer is given."""
+    tables = prepared.writers
+    own = writer.number
+    if tables and not prepared.together:
+        tables, own = (tables[own],), 0
+    overwrite = session.options.replace or session.options.force
+    return Receiving(
+        writer.engine, writer.target, load.ledger, prepared.leases, load.key, plan,
+        overwrite, notes, Revivals(notes), stopped or threading.Event(),
+        prepared.recovery, tables, own, prepared.together,
+    )  # fmt: skip
+
+
+def _fill(queue: WorkQueue, plan: Plan, key: str) -> None:
+    """Put what a plan wants loaded into the lines of its writers.
+
+    Args:
+        key: the target key that split ids are made with.
+    """
+    for number, group in enumerate(plan.groups):
+        if group.indexes:
+            splits = list(plan.listing.splits(key, group.indexes))
+            queue.put(group.writer, Work(number, splits))
+
+
+def _run_all(runners: Sequence[AttemptRunner], queue: WorkQueue) -> None:
+    """Let runners empty the queue.
+
+    The main thread only waits, so Ctrl-C is answered whatever they do.
+
+    Raises:
+        Interrupted: Ctrl-C; what was running is dropped, the ledger can go on.
+        RowfallError: target or ledger failed, or an engine cannot be kept alive.
+    """
+    with ExitStack() as stack:
+        for runner in runners:
+            runner.start()
+            stack.callback(runner.close)
+        try:
+            while any(runner.works for runner in runners):
+                for runner in runners:
+                    runner.wait(0.2)
+        except KeyboardInterrupt:
+            queue.stop()
+            deadline = time.monotonic() + POLITE_SECONDS
+            ending = [
+                threading.Thread(target=runner.interrupt, args=(deadline,), daemon=True)
+                for runner in runners
+            ]
+            for thread in ending:
+                thread.start()
+            for thread in ending:
+                thread.join()
+            raise Interrupted("interrupted", hint="Run the same command again to go on.") from None
+    if queue.fatal is not None:
+        raise queue.fatal
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One attempt while it runs.
+
+    Attributes:
+        staging: name of its staging table or file. ``stored``: bytes of its splits, as stored.
+    """
+
+    id: str
+    work: Work
+    staging: str
+    stored: int
+    started: float
+    progress: Progress = field(default_factory=Progress)
+
+    def delivered(self, outcome: Outcome) -> Delivered:
+        """Return the attempt as receivers know it."""
+        work = self.work
+        return Delivered(
+            self.id, self.staging, work.number, work.splits, work.rows, outcome, work.tolerant
+        )
+
+
+class AttemptRunner:
+    """Carries out the attempts of one writer.
+
+    Args:
+        given: what the ``receiver`` was given, too.
+        bad_rows: finds the rows behind an error of the engine.
+        queue: of the load; runners of other writers may take from it, too.
+        settings: for the INSERT.
+        verify: add up a checksum of what is loaded.
+    """
+
+    def __init__(
+        self, given: Receiving, receiver: Receiver, *, load_id: str, source: Source,
+        delivery: Delivery, bad_rows: BadRows, queue: WorkQueue, writer: Writer, emit: Listener,
+        settings: tuple[Setting, ...], verify: bool,
+    ) -> None:  # fmt: skip
+        self._given, self._receiver, self._load_id = given, receiver, load_id
+        self._source, self._delivery, self._bad_rows = source, delivery, bad_rows
+        self.queue, self._writer, self._emit, self._verify = queue, writer, emit, verify
+        self._notes, self._ledger, self._leases = given.notes, given.ledger, given.leases
+        # ``sent``: as they were sent last.
+        self._settings = self.sent = settings
+        self.counts = Counts()
+        self._nodes = ",".join(at.writer.node for at in given.writers) or writer.node
+        self._schema: Schema = given.plan.schema
+        self._decodes = True  # until the decoder has declined too much
+        self._declined = 0
+        self._guard = threading.Lock()
+        self._running: set[str] = set()
+        self._publishing: threading.Thread | None = None
+        self._publish_turn = threading.Lock()
+        self._workers: list[threading.Thread] = []
+        target = given.target
+        watched = (target.database, (target.table, STAGING_PREFIX)) if given.writers else None
+        self._watch = Watch(given.engine, emit, watched)
+
+    # --- one attempt --------------------------------------------------------------------------
+
+    def attempt(self, work: Work, lane: int) -> Iterator[bool]:
+        """Carry out one attempt.
+
+        Yields True once, when its rows are in staging: from then on the next one may be inserted.
+        """
+        attempt = self._start(work)
+        receiver, enter = self._receiver, attempt.progress.enter
+        enter(Step.LEASE)
+        if not self._lease(attempt):
+            return
+        try:
+            self._announce(attempt)
+            enter(Step.STAGE)
+            receiver.stage(attempt.staging, lane)
+            enter(Step.DELIVER)
+            delivered = attempt.delivered(self._deliver(attempt, lane))
+            yield True
+            began = time.monotonic()
+            enter(Step.CHECK_SOURCE)
+            self._check_source(work.splits)
+            enter(Step.COUNT)
+            counted = receiver.count(delivered, checksum=self._verify)
+            rejected = self._reject(delivered, counted)
+            receiver.wait_for_room(counted)
+            enter(Step.COMMIT)
+            if not receiver.commit(delivered, counted):
+                self._lost(attempt)
+                return
+            enter(Step.PUBLISH)
+            written = receiver.publish(delivered, counted)
+            enter(Step.RECORD)
+            receiver.record(delivered)
+            enter(Step.DROP)
+            receiver.discard(attempt.staging)
+        except RowfallError as error:
+            self._failed(attempt, error)
+            return
+        self._count(attempt, delivered, counted, rejected, written, began)
+
+    def _start(self, work: Work) -> _Attempt:
+        """Record an attempt before anything reaches the target."""
+        attempt_id = f"{self._load_id}_{self.queue.serial()}"
+        given = self._given
+        staging = given.target.staging_name(attempt_id, work.number, given.plan.encoding)
+        stored = sum(split.size or 0 for split in work.splits)
+        attempt = _Attempt(attempt_id, work, staging, stored, time.monotonic())
+        attempt.progress.enter(Step.START)
+        self._ledger.attempt_started(attempt_id, self._load_id, staging, given.key, work.splits)
+        return attempt
+
+    def _lease(self, attempt: _Attempt) -> bool:
+        """Ask for the splits of an attempt.
+
+        Returns:
+            False when others hold or have loaded some: what is free is queued, the rest waits.
+        """
+        work = attempt.work
+        lease = self._leases.lease(attempt.id, work.splits, self._nodes)
+        if lease.whole:
+            return True
+        self._leases.release(attempt.id)
+        self._ledger.attempt_ended(attempt.id, "lost", "other processes hold some of its files")
+        if lease.lost and self._given.recovery is not None:
+            self._given.recovery.end(lease.lost)
+        landed = [s for s in work.splits if s.id in lease.landed]
+        if landed:
+            self._ledger.landed_elsewhere(self._load_id, (s.id for s in landed))
+            self._add(Counts(elsewhere=len(landed)))
+        busy = [s for s in work.splits if s.id in lease.busy]
+        free = [s for s in work.splits if s.id not in lease.busy and s.id not in lease.landed]
+        if busy:
+            self.queue.hold(self._writer.number, replace(work, splits=busy))
+        if free:
+            self.queue.again(self._writer.number, replace(work, splits=free))
+        return False
+
+    def _announce(self, attempt: _Attempt) -> None:
+        """Emit that an attempt begins, and make sure that its files have the columns of the load.
+
+        Raises:
+            ChangedError: some have others.
+        """
+        splits = attempt.work.splits
+        self._add(Counts(attempts=1))
+        self._emit(AttemptStarted(attempt.id, len(splits), attempt.stored or None))
+        if others := self._bad_rows.other_types(splits):
+            raise ChangedError(others)
+
+    def _deliver(self, attempt: _Attempt, lane: int) -> Outcome:
+        """Insert the rows of an attempt into staging."""
+        work, receiver = attempt.work, self._receiver
+        settings = {s.name: s.value for s in work.settings or self._settings}
+        settings |= receiver.settings(attempt.staging)
+        select = None
+        if work.tolerant:
+            select, lenient = self._bad_rows.select_good_rows(work.splits)
+            settings |= lenient
+        order = Order(
+            attempt.id, work.splits, receiver.sink(attempt.staging), work.schema or self._schema,
+            settings, select, engine_reads=work.engine_reads or not self._decodes,
+        )  # fmt: skip
+        with self._guard:
+            self._running.add(attempt.id)
+        self._add(Counts(query_ids=(attempt.id,)))
+        try:
+            tick = self._watch.ticker(attempt.id, attempt.stored or None)
+            return self._delivery.insert(order, lane, tick)
+        finally:
+            with self._guard:
+                self._running.discard(attempt.id)
+
+    def _check_source(self, splits: Sequence[Split]) -> None:
+        """Make sure that the objects are still those that were listed.
+
+        Raises:
+            ChangedError: some are not.
+        """
+        # Ranges of rows of one file ask once; of text each range was read on its own.
+        objects = {_object(split): split for split in splits}
+        wrong = {_object(s): what for s, what in self._source.changed([*objects.values()])}
+        changed = [(split, wrong[_object(split)]) for split in splits if _object(split) in wrong]
+        if changed:
+            raise ChangedError(changed)
+
+    def _reject(self, delivered: Delivered, counted: Counted) -> int:
+        """Write the bad rows that were left out into the rejects file; return how many."""
+        if not delivered.tolerant or not counted.checked:
+            return 0
+        return self._bad_rows.reject(delivered.splits, counted.rows)
+
+    def _count(
+        self, attempt: _Attempt, delivered: Delivered, counted: Counted, rejected: int,
+        written: int, began: float,
+    ) -> None:  # fmt: skip
+        """Count and report a published attempt.
+
+        Args:
+            written: bytes of files. ``began``: when its rows were in staging.
+        """
+        splits, outcome = delivered.splits, delivered.outcome
+        self.queue.landed()
+        self._add(Counts(
+            rows=counted.rows,
+            rejected=rejected,
+            stored=attempt.stored,
+            raw=outcome.bytes_read,
+            written=counted.bytes + written,
+            parts=counted.parts,
+            landed=len(splits),
+            publish_seconds=time.monotonic() - began,
+            helper_seconds=outcome.helper_seconds,
+            writing_seconds=outcome.writing_seconds,
+            waited_seconds=outcome.waited_seconds,
+            landed_ids=(tuple(s.id for s in splits),) if self._verify else (),
+            shares=(counted.shares,) if self._given.together else (),
+            checksum=counted.checksum,
+        ))  # fmt: skip
+        self._watch.finished(attempt.id, outcome.rows_read, attempt.stored)
+        seconds = time.monotonic() - attempt.started
+        self._emit(AttemptPublished(attempt.id, len(splits), counted.rows, seconds))
+
+    def _add(self, counts: Counts) -> None:
+        with self._guard:
+            self.counts += counts
+
+    # --- what goes wrong ----------------------------------------------------------------------
+
+    def _failed(self, attempt: _Attempt, error: RowfallError) -> None:
+        """Clear away a failed attempt, and load what of it can be loaded in another attempt.
+
+        Raises:
+            RowfallError: ``error``, where another attempt may not be made or would not help.
+        """
+        work = attempt.work
+        self._watch.forget(attempt.id)
+        if not attempt.progress.may_discard:
+            # Its rows may be visible in part: only publishing may go on, at the next run.
+            raise error
+        if self.queue.stopped.is_set():
+            return  # the interrupt clears away; the engine may be gone already
+        self._given.revivals.revive(error, self._given.engine)
+        if error.code in LEASE_LOST_CODES and self._leases.ownership(attempt.id) is Ownership.TAKEN:
+            # Whoever has ended the lease has also ended the INSERT and dropped what was staged.
+            self._lost(attempt)
+            return
+        if isinstance(error, SourceError) or error.code in DATA_CODES:
+            # Half of a file that is being written looks like bad data.
+            changed = self._source.changed(work.splits)
+            error = ChangedError(changed) if changed else error
+        self._receiver.discard(attempt.staging)
+        self._leases.release(attempt.id)
+        self._ledger.attempt_ended(attempt.id, "failed", shown(error.message))
+        self._again(*self._remedy(work, error))
+
+    def _remedy(self, work: Work, error: RowfallError) -> Sequence[Work]:
+        """Return what of a failed attempt is tried again, and how; record the splits that are not.
+
+        Raises:
+            RowfallError: ``error``, where nothing of this helps.
+        """
+        if self._receiver.unstaged:
+            return self._without(work, [(s, _half_visible(s, error)) for s in work.splits])
+        if not self._source.replayable:
+            # What was read of stdin is gone: another try would load the rest as if it were all.
+            return self._without(work, [(s, error) for s in work.splits])
+        if isinstance(error, DeclinedError):
+            return self._read_by_engine(work, error)
+        if isinstance(error, ChangedError):
+            return self._without(work, [(s, _changed(s, what)) for s, what in error.changed])
+        if error.code == MEMORY_LIMIT and work.lowered < retry.MOST_LOWERED:
+            self._notes.add("warning", "out of memory: blocks are made smaller, trying once more")
+            self.sent = lower(work.settings or self._settings)
+            return [replace(work, settings=self.sent, lowered=work.lowered + 1)]
+        if error.code != MEMORY_LIMIT:
+            if error.code in DATA_CODES or isinstance(error, DataError):
+                return self._bad_data(work, error)
+            if error.transient and work.tries < retry.MOST_TRANSIENT:
+                self._notes.add("warning", f"{first_line(error)}; trying again")
+                time.sleep(retry.pause(work.tries + 1))
+                return [replace(work, tries=work.tries + 1)]
+            if isinstance(error, SourceError) and not error.transient:
+                return self._halves(work, error)
+            if isinstance(error, SourceError):
+                return self._without(work, [(s, error) for s in work.splits])
+        raise error
+
+    def _read_by_engine(self, work: Work, error: DeclinedError) -> Sequence[Work]:
+        """Let the engine, which has the last word, read what the decoder declined."""
+        self._declined += 1
+        self._notes.add("info", f"{first_line(error)}: read by the engine instead")
+        rest = [s for s in work.splits if s != error.split]
+        if self._declined > retry.MOST_DECLINED or error.split is None or not rest:
+            # The next ones would be declined, too.
+            self._decodes = self._decodes and self._declined <= retry.MOST_DECLINED
+            return [replace(work, engine_reads=True)]
+        own = replace(work, splits=[error.split], engine_reads=True)
+        return [replace(work, splits=rest), own]
+
+    def _bad_data(self, work: Work, error: RowfallError) -> Sequence[Work]:
+        """Try another way of reading, then around the bad rows, then without the bad objects."""
+        if changed := self._source.changed(work.splits):
+            # A cut or overwritten object explains any complaint about its last row.
+            return self._without(work, [(s, _changed(s, what)) for s, what in changed])
+        schema = work.schema or self._schema
+        other = None if work.tolerant else self._bad_rows.other_reading(work.splits, schema)
+        if other is not None:
+            if strict_reading.reads_numbers(schema):
+                # A zero in one object: the others will hold some, too. Line breaks are different:
+                # whether all quotes are closed is asked for each group.
+                self._schema = other
+            return [replace(work, schema=other)]
+        if self._bad_rows.may_be_left_out and not work.tolerant:
+            return [replace(work, tolerant=True)]
+        guilty: Sequence[tuple[Split, RowfallError]] = self._bad_rows.explain(work.splits, error)
+        if isinstance(error, TooManyBadRowsError):
+            # The count is the news; where the first one is stands in it, too.
+            guilty = [(split, error) for split, _ in guilty]
+        return self._without(work, guilty) if guilty else self._halves(work, error)
+
+    def _halves(self, work: Work, error: RowfallError) -> Sequence[Work]:
+        """Find out which object it was, where nobody can say it: by halves of the group."""
+        if len(work.splits) == 1:
+            return self._without(work, [(work.splits[0], error)])
+        half = len(work.splits) // 2
+        return [replace(work, splits=part) for part in (work.splits[:half], work.splits[half:])]
+
+    def _without(self, work: Work, guilty: Sequence[tuple[Split, RowfallError]]) -> Sequence[Work]:
+        """Record failed splits; return the others of the group."""
+        bad = {split.id for split, _ in guilty}
+        for split, error in guilty:
+            message = shown(error.message)
+            self._ledger.split_failed(self._load_id, split.id, message, error.hint)
+            self._add(Counts(failures=(Failure(split.name, message, error.hint),)))
+            self._emit(SplitFailed(split.name, message, error.hint))
+        failed = len(self.counts.failures)
+        if failed >= retry.HOPELESS and self.queue.give_up():
+            self._notes.add(
+                "warning", f"stopped after {failed} failures: not a single file could be loaded"
+            )
+            return []
+        rest = [s for s in work.splits if s.id not in bad]
+        return [replace(work, splits=rest)] if rest else []
+
+    def _lost(self, attempt: _Attempt) -> None:
+        """Load the splits of an attempt again whose lease was ended before its commit."""
+        self._notes.add(
+            "warning",
+            "another process has ended the lease of this one, which was not renewed in time: the "
+            "last files are loaded again",
+        )
+        self._receiver.discard(attempt.staging)
+        self._ledger.attempt_ended(attempt.id, "lost", "its lease ran out")
+        self._again(attempt.work)
+
+    def _again(self, *works: Work) -> None:
+        """Put work back to the front of the queue."""
+        self._add(Counts(retries=len(works)))
+        self.queue.again(self._writer.number, *works)
+
+    # --- workers ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to take work; :meth:`close` follows."""
+        self._watch.__enter__()
+        self._workers = [
+            threading.Thread(target=self.work, args=(lane,), daemon=True)
+            for lane in range(FIRST_LANE, FIRST_LANE + self._given.plan.lanes)
+        ]
+        for worker in self._workers:
+            worker.start()
+
+    def close(self) -> None:
+        """End what :meth:`start` began, except the workers."""
+        self._watch.__exit__()
+
+    @property
+    def works(self) -> bool:
+        """Tell whether some worker has not ended, or something is being published."""
+        publishing = self._publishing
+        if publishing is not None and publishing.is_alive():
+            return True
+        return any(worker.is_alive() for worker in self._workers)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the workers, but not for long: a join without end would keep Ctrl-C waiting."""
+        for thread in (*self._workers, *([self._publishing] if self._publishing else ())):
+            thread.join(seconds)
+
+    def work(self, lane: int) -> None:
+        """Take work and carry it out until there is none."""
+        while (work := self.queue.take(self._writer.number)) is not None:
+            try:
+                attempt = self.attempt(work, lane)
+                if next(attempt, False):
+                    self.publish(attempt)
+            except Exception as error:  # handed to the main thread, which raises it
+                self._stop(error)
+            self.queue.release()
+
+    def publish(self, attempt: Iterator[bool]) -> None:
+        """Let an attempt go on whose rows are in staging, if possible in the background."""
+        if not self._receiver.in_background:
+            next(attempt, False)
+            return
+        if self._publishing is not None:
+            self._publishing.join()
+        self.queue.join()  # released in _publish_later
+        # A daemon: a statement that hangs does not keep the process from ending.
+        self._publishing = threading.Thread(
+            target=self._publish_later, args=(attempt,), daemon=True
+        )
+        self._publishing.start()
+
+    def _publish_later(self, attempt: Iterator[bool]) -> None:
+        try:
+            with self._publish_turn:
+                next(attempt, False)
+        except Exception as error:
+            self._stop(error)
+        finally:
+            self.queue.release()
+
+    def _stop(self, error: Exception) -> None:
+        """Stop the whole load; of a cluster the error says where it was."""
+        ours = isinstance(error, EngineError | TargetError) and "node " not in str(error)
+        if ours and isinstance(error, RowfallError) and self._writer.node:
+            error.message = f"node {self._writer.node}: {error.message}"
+        self.queue.fail(error)
+
+    def interrupt(self, deadline: float) -> None:
+        """Stop what runs: politely until ``deadline``, then by leaving the engine."""
+        with self._guard:
+            running = tuple(self._running)
+
+        def kill() -> None:
+            for attempt in running:
+                self._delivery.kill(attempt)
+
+        polite = threading.Thread(target=kill, daemon=True)
+        polite.start()
+        for thread in (polite, *self._workers):
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if any(thread.is_alive() for thread in (polite, *self._workers)):
+            self._given.engine.abandon()
+
+
+def _object(split: Split) -> str:
+    """Return the name of what is looked at after a split was read."""
+    return split.name if split.of_text else split.uri
+
+
+def _half_visible(split: Split, error: RowfallError) -> RowfallError:
+    return TargetError(
+        f"{split.name}: {first_line(error)}; some of its rows may be in the table",
+        hint="A table without parts cannot take half a load back: truncate it and load again.",
+    )
+
+
+def _changed(split: Split, what: str) -> SourceError:
+    return SourceError(
+        f"{split.name}: {what}",
+        hint="Nothing of it is visible. Run the same command again when nobody writes it any more.",
+    )
+
+
+def shown(text: str) -> str:
+    """Return an error's text as it is recorded: of bounded length, with odd bytes escaped."""
+    return text[:MOST_TEXT].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

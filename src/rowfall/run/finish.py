@@ -1,0 +1,199 @@
+"""Finish a load: show what was gathered, wait for replicas and merges, compare checksums."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowfall.cluster.open import OpenCluster
+from rowfall.cluster.topology import on_nodes
+from rowfall.core import sql
+from rowfall.core.errors import LedgerError, RowfallError
+from rowfall.core.events import Listener, Note
+from rowfall.core.model import Plan
+from rowfall.plan.facts import LoadFacts
+from rowfall.plan.session import Session
+from rowfall.publish.merges import Merges, Waited
+from rowfall.publish.receiver import Notes
+from rowfall.publish.shadow import Shadow
+from rowfall.publish.tables import CommittedParts
+from rowfall.run.attempts import Done, cause, receiving
+from rowfall.run.prepare import Prepared
+from rowfall.run.settle import LoadRun, Settled
+
+# A replica that has fetched nothing for so long waits for something that does not come by itself.
+STUCK_SECONDS = 60.0
+LOOK_SECONDS = 0.5
+# What brings parts to a replica; the merges that stand in the queue, too, bring no rows.
+_FETCHES = "'GET_PART', 'ATTACH_PART', 'REPLACE_RANGE', 'CLONE_PART_FROM_SHARD'"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a load has ended.
+
+    Attributes:
+        notes: for the report. ``waited``: for merges, None where nobody asked for it.
+        problem: what stopped the load, here or before; None where nothing did.
+    """
+
+    notes: tuple[str, ...] = ()
+    waited: Waited | None = None
+    problem: RowfallError | None = None
+
+
+def finish(settled: Settled, load: LoadRun, plan: Plan, prepared: Prepared, done: Done) -> Finished:
+    """Make a gathered load visible, and wait for what ``--wait`` names."""
+    if done.problem is not None:
+        return Finished(problem=done.problem)
+    session, notes = settled.session, Notes(settled.session.emit)
+    waited = problem = None
+    try:
+        if load.shadow is not None:
+            if done.total.failures:
+                what = f"nothing is visible in {session.table_text}: some files failed"
+                notes.add("warning", what)
+            elif session.options.replace:
+                if not settled.replaced:
+                    load.shadow.swap()
+            else:
+                _show_gathered(session, load, load.shadow, plan, prepared, notes)
+        waited = _wait(session)
+    except RowfallError as error:
+        problem = cause(error, prepared)
+    return Finished(tuple(notes.texts), waited, problem)
+
+
+def _show_gathered(
+    session: Session, load: LoadRun, shadow: Shadow, plan: Plan, prepared: Prepared, notes: Notes
+) -> None:
+    """Make visible what attempts have gathered in the shadow, as one attempt.
+
+    Raises:
+        LedgerError: another process has loaded some of it meanwhile.
+    """
+    ledger = load.ledger
+    gathered = ledger.landed(load.key)
+    if not gathered:
+        shadow.drop()  # a stopped run had made everything visible
+        return
+    splits = [s for s in plan.listing.splits(session.target_key) if s.id in gathered]
+    attempt = f"{load.id}_whole{ledger.attempts(load.id) + 1}"
+    # Before the lease: after a crash the next run's attempt must have another name.
+    ledger.attempt_started(attempt, load.id, shadow.name, session.target_key, splits)
+    lease = prepared.whole.lease(attempt, splits)
+    if not lease.whole:
+        prepared.whole.release(attempt)
+        ledger.attempt_ended(attempt, "lost", "other processes hold some of its files")
+        raise LedgerError(
+            f"{len(lease.landed) + len(lease.busy) or 'some'} of these files were loaded into "
+            f"{session.table_text} by another rowfall meanwhile, so nothing was made visible",
+            hint="rowfall clean drops what this load has gathered; then run it again.",
+        )
+    (at,) = prepared.writers
+    at.own.check()
+    given = receiving(session, load, plan, prepared, at.writer, notes)
+    committed = CommittedParts(given, prepared.whole, prepared.whole_recovery)
+    staged = shadow.publish(attempt, at, committed)
+    at.wait_for_room(staged.moves, staged.parts)
+
+
+def _wait(session: Session) -> Waited | None:
+    """Wait as ``--wait`` says: for replicas first, then for merges."""
+    wished = (session.options.wait or "").split(",")
+    if "replicas" in wished and session.shards is not None:
+        _wait_for_replicas(session.shards, session.emit)
+    limits = [int(one.partition("=")[2]) for one in wished if one.startswith("merges=")]
+    if not limits or not session.target.table:
+        return None
+    found = [
+        Merges(writer.engine, session.emit).wait_until_fewer(
+            writer.target.database, writer.target.table, min(limits)
+        )
+        for writer in session.writers
+    ]
+    parts, reached = sum(f.parts for f in found), all(f.reached for f in found)
+    if not reached:
+        text = f"{parts:,} parts are still active, and the server merges none of them at present"
+        session.emit(Note("warning", text))
+    return Waited(sum(f.seconds for f in found), parts, reached)
+
+
+def verify_loaded(
+    session: Session, load: LoadRun, facts: LoadFacts, plan: Plan, done: Done
+) -> None:
+    """Compare what this run has loaded with its source, where ``--verify`` asks for it.
+
+    Raises:
+        VerifyError: they differ.
+    """
+    counts = done.total
+    if counts.checksum is None or not counts.landed:
+        return
+    from rowfall.run.verify import compare_staged  # only few loads need it
+
+    loaded = {split_id for ids in counts.landed_ids for split_id in ids}
+    compare_staged(session, facts, plan, counts.checksum, loaded, load.id)
+
+
+# --- replicas -------------------------------------------------------------------------------------
+
+
+def _wait_for_replicas(shards: OpenCluster, emit: Listener) -> None:
+    """Wait until all replicas that answer have read the log up to now and fetched its parts.
+
+    Where some replica stays without them, a warning says which.
+    """
+    started = changed = time.monotonic()
+    behind = before = _behind(shards)
+    wanted = {number: row[0] for number, row in behind.items()}
+    while any(_lacks(row, wanted[number]) for number, row in behind.items() if number in wanted):
+        if behind != before:
+            before, changed = behind, time.monotonic()
+        if time.monotonic() - changed > STUCK_SECONDS:
+            late = [n for n, row in behind.items() if n in wanted and _lacks(row, wanted[n])]
+            names = ", ".join(shards.cluster.nodes[number - 1].name for number in late)
+            late_for = f"has fetched none for {STUCK_SECONDS:.0f} s"
+            emit(Note("warning", f"{names} does not have all rows and {late_for}"))
+            return
+        time.sleep(LOOK_SECONDS)
+        behind = _behind(shards)
+    away = [node.name for n, node in enumerate(shards.cluster.nodes, 1) if n not in behind]
+    if not behind:
+        emit(Note("warning", "the tables are not replicated: there is nothing to wait for"))
+        return
+    if away:
+        names = ", ".join(away)
+        emit(Note("warning", f"{names} does not answer; it fetches the rows when it is back"))
+        return
+    seconds = time.monotonic() - started
+    emit(Note("info", f"all {len(behind)} replicas have the rows ({seconds:.1f} s)"))
+
+
+def _lacks(row: Sequence[Any], log: int) -> bool:
+    """Tell whether a replica has not read the log up to an entry, or has still to fetch parts."""
+    _, pointer, fetches = row
+    return bool(pointer <= log or fetches > 0)
+
+
+def _behind(shards: OpenCluster) -> dict[int, Sequence[Any]]:
+    """Return how far replicas are: only nodes that answer and have the table replicated.
+
+    Returns:
+        By number of the node: the last entry of its shard's log, the next entry that it will read,
+        and the number of parts that it has to fetch.
+    """
+    database, table = shards.tables.local
+    mine = sql.table_is(database, table)
+    select = (
+        "SELECT max(log_max_index) AS log, max(log_pointer) AS pointer, sum(fetches) AS parts, "
+        "sum(there) AS there FROM ("
+        "SELECT toInt64(log_max_index) AS log_max_index, toInt64(log_pointer) AS log_pointer, "
+        f"toUInt64(0) AS fetches, 1 AS there FROM system.replicas WHERE {mine} "
+        "UNION ALL SELECT toInt64(-1), toInt64(-1), count(), 0 FROM system.replication_queue "
+        f"WHERE {mine} AND type IN ({_FETCHES}))"
+    )
+    rows = shards.entry.ask(on_nodes(shards.cluster.name, select))
+    return {int(n): (log, pointer, parts) for n, log, pointer, parts, there in rows if there}

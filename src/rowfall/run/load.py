@@ -1,0 +1,54 @@
+"""The way of one load: each step is one call, with frozen values in and out."""
+
+from __future__ import annotations
+
+from rowfall.core.events import LoadEnded, LoadStarted, Note
+from rowfall.core.model import Plan
+from rowfall.core.results import Report
+from rowfall.plan.planner import make_plan
+from rowfall.plan.session import Session
+from rowfall.plan.survey import survey
+from rowfall.run.attempts import run_attempts
+from rowfall.run.finish import finish, verify_loaded
+from rowfall.run.history import record
+from rowfall.run.outcome import make_report
+from rowfall.run.prepare import prepare
+from rowfall.run.settle import LoadRun, open_load, settle
+
+
+def run_load(session: Session) -> Report:
+    """Run a load to its end; see :func:`rowfall.api.load`.
+
+    Raises:
+        RowfallError: what stopped it; failed splits alone are in the report.
+    """
+    with open_load(session) as load:
+        settled = settle(session, load)
+        session = settled.session
+        facts = survey(session, settled.known, settled.table)
+        plan = make_plan(facts, session.options)
+        _announce(session, load, plan)
+        prepared = prepare(settled, load, facts, plan)
+        with prepared.leased():
+            done = run_attempts(session, load, facts, plan, prepared)
+            finished = finish(settled, load, plan, prepared, done)
+            report = make_report(session, load, plan, done, finished)
+            record(load.ledger, report)
+            session.emit(LoadEnded(load.id, report.outcome))
+            if finished.problem is not None:
+                raise finished.problem
+            verify_loaded(session, load, facts, plan, done)
+            return report
+
+
+def _announce(session: Session, load: LoadRun, plan: Plan) -> None:
+    """Emit that a load begins, and what its plan advises."""
+    sizes = [group.size for group in plan.groups]
+    rows = [plan.listing.rows(i) for group in plan.groups for i in group.indexes]
+    session.emit(LoadStarted(
+        load.id, plan.source, plan.target, session.table_text, len(plan.listing), plan.landed,
+        None if None in sizes else sum(size or 0 for size in sizes),
+        None if None in rows else sum(count or 0 for count in rows), plan.listing.unit,
+    ))  # fmt: skip
+    for advice in plan.forecast.advice:
+        session.emit(Note("warning", advice))
