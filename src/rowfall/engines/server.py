@@ -233,7 +233,7 @@ class Server:
             local = ipaddress.ip_address(host).is_loopback
         except ValueError:
             local = host == "localhost"
-        if not local or self.through:
+        if not local:
             return False
         name = str(self.ask("SELECT hostName()")[0][0])
         return name.partition(".")[0] == socket.gethostname().partition(".")[0]
