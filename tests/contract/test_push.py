@@ -128,12 +128,9 @@ def settings_of(engine: Embedded | Server, encoding: Encoding, schema: Schema) -
     return {name: value for name, value in wanted.items() if name in engine.facts.settings}
 
 
-def as_read(server: Server, encoding: Encoding | None, schema: Schema) -> Schema:
-    """The schema as the planner gives it to a load into this server."""
-    if encoding is None:
-        return schema
-    exact = text(server, FLOAT_PROBE, settings={"precise_float_parsing": 1}) == "1"
-    return for_server(schema, encoding, exact=exact)
+def reads_floats(server: Server) -> bool:
+    """Whether the server takes floats of text exactly, as the survey asks it."""
+    return text(server, FLOAT_PROBE, settings={"precise_float_parsing": 1}) == "1"
 
 
 class Push:
@@ -147,6 +144,12 @@ class Push:
         self.attempt = new_id()
         self.table = ""
         self.ticks: list[dict[str, int]] = []
+        self._exact: bool | None = None
+
+    def reads_floats(self) -> bool:
+        if self._exact is None:
+            self._exact = reads_floats(self.server)
+        return self._exact
 
     def __call__(
         self, source: Source, encoding: Encoding | None, schema: Schema, **settings: Any
@@ -160,7 +163,7 @@ class Push:
             list(listing.splits("")),
             source,
             encoding,
-            as_read(self.server, encoding, schema),
+            for_server(schema, encoding, exact=self.reads_floats()) if encoding else schema,
             SqlText.of(self.table),
             {**given, **settings},
             self.attempt,
@@ -264,8 +267,8 @@ server = Server("127.0.0.1", int(port), user=user, password=Secret(password))
 schema, encoding = schema_of(format, QUOTED), encoding_of(format)
 source = open_source([path], Options(format=format))
 out = Pusher(server, streams=int(streams), reader=None).insert(
-    list(source.listing().splits("")), source, encoding, as_read(server, encoding, schema),
-    SqlText.of(table),
+    list(source.listing().splits("")), source, encoding,
+    for_server(schema, encoding, exact=reads_floats(server)), SqlText.of(table),
     settings_of(server, encoding, schema), "big-" + table,
 )
 high = re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]
@@ -514,7 +517,7 @@ def test_a_connection_cut_while_data_is_sent(
 ) -> None:
     one = plenty(tmp_path)
     with through(service, reader) as (push, proxy):
-        push.pusher._reads_floats()  # a question of its own
+        push.reads_floats()  # a question of its own
         proxy.drop_after(up=20_000_000)
         with pytest.raises(EngineError, match="was lost while data was sent") as caught:
             push(*one)
@@ -527,7 +530,7 @@ def test_an_answer_that_is_lost_is_settled(
 ) -> None:
     one = plenty(tmp_path, files=1)
     with through(service, reader, streams=1) as (push, proxy):
-        push.pusher._reads_floats()  # a question of its own
+        push.reads_floats()  # a question of its own
 
         def lose_the_answer() -> None:
             wait_until(lambda: proxy.passed["up"] > 14_000_000, 20, "data")
@@ -553,7 +556,7 @@ def test_kill_ends_every_stream(
     monkeypatch.setattr(transport, "SMALL_FILE", 0 if way == "raw" else 1 << 40)
     one = plenty(tmp_path)
     with through(service, reader) as (push, proxy):
-        push.pusher._reads_floats()  # a question of its own
+        push.reads_floats()  # a question of its own
         caught: list[BaseException] = []
 
         def load() -> None:

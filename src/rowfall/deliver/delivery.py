@@ -1,5 +1,4 @@
-"""How the rows of an attempt get into its staging place: pulled by the engine that stores them,
-or pushed from here."""
+"""What one attempt asks of a delivery; the delivery by which the engine reads the source itself."""
 
 from __future__ import annotations
 
@@ -52,7 +51,11 @@ class Delivery(Protocol):
     """Puts rows into staging; several orders may run at once, each on a lane of its own."""
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
-        """Insert all rows of an order. Raises RowfallError; staging then holds any part of it."""
+        """Insert all rows of an order.
+
+        Raises:
+            RowfallError: staging then holds any part of the rows.
+        """
 
     def kill(self, attempt: str) -> None:
         """End what an attempt runs; returns when it has ended or was not there."""

@@ -19,7 +19,7 @@ from rowfall.core.model import Column, Encoding, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.delivery import Order
 from rowfall.deliver.streams import (
-    LOOK_SECONDS,
+    POLL_SECONDS,
     BlockStream,
     FileStream,
     StdinStream,
@@ -152,7 +152,7 @@ class Pusher:
             del self._running[attempt]
 
     def _pieces(self, run: _Attempt, load: _Load) -> Iterator[Stream]:
-        """What there is to send, found while it is sent: cutting reads ahead."""
+        """Give what there is to send, found while it is sent: cutting reads ahead."""
         once = not load.source.replayable
         delivery = sent_as(load.splits, load.encoding, load.schema, stream=once)
         left = list(delivery.blocks)
@@ -190,7 +190,7 @@ class Pusher:
 
 @dataclass(frozen=True)
 class _Load:
-    """What :meth:`Pusher.insert` was given."""
+    """The arguments of :meth:`Pusher.insert`."""
 
     splits: tuple[Split, ...]
     source: Source
@@ -217,7 +217,7 @@ class _Attempt:
         self._seen: dict[str, Mapping[str, int]] = {}
         self._sent = 0
         self._outcomes: list[Outcome] = []
-        self._telling = threading.Lock()
+        self._ticking = threading.Lock()
 
     def perform(self, streams: Iterator[Stream], most: int) -> Outcome:
         """Run all streams, at most so many at once. Raises the first error."""
@@ -231,7 +231,7 @@ class _Attempt:
                 worker.start()
             for worker in workers:
                 while worker.is_alive():  # a join without timeout would keep Ctrl-C waiting
-                    worker.join(LOOK_SECONDS)
+                    worker.join(POLL_SECONDS)
         except BaseException:
             self.stop()
             raise
@@ -284,12 +284,12 @@ class _Attempt:
                 self._changed.wait_for(lambda: not self._running, 1.0)
 
     def check(self) -> None:
-        """Raises StoppedError once the attempt has been ended."""
+        """Raise StoppedError once the attempt has been ended."""
         if self._stopped.is_set():
             raise StoppedError
 
     def sending(self, body: Iterator[bytes]) -> Iterator[bytes]:
-        """``body``, counted, and ended with the attempt."""
+        """Give ``body``, counted, and ended with the attempt."""
         for data in body:
             self.check()
             yield data
@@ -297,7 +297,7 @@ class _Attempt:
                 self._sent += len(data)
 
     def ticker(self, query_id: str) -> Tick:
-        """Takes the ticks of one stream."""
+        """Return the receiver of the ticks of one stream."""
 
         def tick(progress: Mapping[str, int]) -> None:
             with self._changed:
@@ -306,7 +306,7 @@ class _Attempt:
                 for seen in self._seen.values():
                     total.update(seen)
             if self._on_tick is not None:
-                with self._telling:
+                with self._ticking:
                     self._on_tick(total)
 
         return tick
@@ -372,7 +372,7 @@ class _Reading:
         self._reader = reader
         self._mark = f"/* {order.attempt}_"
         self._stored: dict[str, int] = {}
-        self._looked = 0.0
+        self._asked = 0.0
         once = not facts.source.replayable
         raw: Sequence[Split] = ()
         if order.select is None:
@@ -393,8 +393,8 @@ class _Reading:
         return tick
 
     def _read_here(self) -> int:
-        if time.monotonic() - self._looked > ASK_SECONDS:
-            self._looked = time.monotonic()
+        if time.monotonic() - self._asked > ASK_SECONDS:
+            self._asked = time.monotonic()
             with suppress(RowfallError):
                 self._stored |= {
                     query.split(" */")[0]: int(size)

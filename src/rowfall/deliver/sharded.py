@@ -1,4 +1,4 @@
-"""Rows of a table with a sharding key: which way they go to their shards, and how."""
+"""Brings rows of a table with a sharding key to their shards, by filter or distributed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ASK_LANE = 99
 
 
 def sending(writer: Writer, key: ShardingKey) -> Writer:
-    """The writer as one whose INSERTs send each row to its shard."""
+    """Return the writer as one whose INSERTs send each row to its shard."""
     assert isinstance(writer.target, Table)  # noqa: S101 - clusters are of tables
     return replace(writer, target=writer.target.distributed(key.cluster, key.expression))
 
@@ -64,7 +64,7 @@ class Filtered:
         )
 
     def _lowest(self, order: Order, at: int) -> dict[str, str | int | float]:
-        """The order's settings, lower where this machine has less than the first one."""
+        """Return the order's settings, lower where this machine has less than the first one."""
         found = dict(order.settings)
         for setting in self._settings[at]:
             value = found.get(setting.name)
@@ -88,7 +88,7 @@ class Scattered:
             return self._delivery.insert(order, lane, on_tick)
         except RowfallError as error:
             gone = self._gone(time.monotonic() - started)
-            if not gone or not error.code:
+            if gone is None or not error.code:
                 raise
             # Whatever the server made of a connection that ended: it is no fault of the data.
             raise EngineError(
@@ -96,8 +96,8 @@ class Scattered:
                 code=error.code if error.transient else NETWORK_ERROR,
             ) from None  # fmt: skip
 
-    def _gone(self, seconds: float) -> str:
-        """A node that does not answer, or has been started since; "" if there is none."""
+    def _gone(self, seconds: float) -> str | None:
+        """Return a node that does not answer or has been started since; None if there is none."""
         for writer in self._writers:
             try:
                 ((up,),) = writer.engine.ask("SELECT uptime()", lane=_ASK_LANE)
@@ -105,11 +105,11 @@ class Scattered:
                 return writer.node
             if up <= seconds + _UPTIME_SECONDS:
                 return writer.node
-        return ""
+        return None
 
     def kill(self, attempt: str) -> None:
         self._delivery.kill(attempt)
 
 
 def _silent(progress: object) -> None:
-    """Nobody looks at this one."""
+    """Ignore the progress: that of the first shard is shown."""

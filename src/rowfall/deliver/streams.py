@@ -50,27 +50,27 @@ _NOT_LOCAL = frozenset({"max_memory_usage", "max_threads", "max_insert_threads"}
 HEADER = 1 << 16
 # Read and sent at a time: sending 105 MB costs 0.1 s of a core, a stream holds two of them.
 CHUNK = 1 << 20
-# How often a waiting body looks whether it has been ended.
-LOOK_SECONDS = 0.2
+# How often a waiting body checks whether it has been ended.
+POLL_SECONDS = 0.2
 # A local statement that was not there yet when it was killed is killed again after this.
 AGAIN_SECONDS = 1.0
 _PIPE = 1 << 20  # Linux lets a pipe grow to this; fewer wake-ups of both sides
 
 
 class Run(Protocol):
-    """What a stream needs of the attempt that it belongs to."""
+    """The attempt that a stream belongs to."""
 
     @property
     def server(self) -> Engine: ...
 
     def check(self) -> None:
-        """Raises once the attempt has been ended."""
+        """Raise once the attempt has been ended."""
 
     def sending(self, body: Iterator[bytes]) -> Iterator[bytes]:
-        """``body``, counted, and ended with the attempt."""
+        """Give ``body``, counted, and ended with the attempt."""
 
     def ticker(self, query_id: str) -> Tick:
-        """Takes the ticks of one stream."""
+        """Return the receiver of the ticks of one stream."""
 
 
 class Stream(ABC):
@@ -96,11 +96,11 @@ class Stream(ABC):
 
     @abstractmethod
     def body(self) -> Iterator[bytes]:
-        """What is sent; read once."""
+        """Give what is sent; read once."""
 
     @abstractmethod
     def end(self) -> None:
-        """The INSERT has ended: let go of what the body was read from."""
+        """Let go of what the body was read from: the INSERT has ended."""
 
     def kill(self, query_id: str) -> None:
         with contextlib.suppress(RowfallError):
@@ -132,7 +132,7 @@ class FileStream(Stream):
 
 
 class StdinStream(Stream):
-    """What comes in through the pipe of a source that is read once."""
+    """The pipe of a source that is read once."""
 
     def __init__(self, run: Run, source: Source, encoding: Encoding, insert: Statement) -> None:
         # The source itself unpacks bz2.
@@ -194,7 +194,7 @@ class BlockStream(Stream):
         return replace(outcome, bytes_read=made.bytes_read)
 
     def body(self) -> Iterator[bytes]:
-        """Blocks, and at their end what went wrong: half of them look like all of them."""
+        """Give blocks; raise at their end what went wrong: half of them look like all."""
         for data in _readings(self._pipe.read, self._run.check, self._maker.is_alive):
             if data and os.path.exists(self._path):
                 # Both ends are open: without its name nothing is left when this process is killed.
@@ -226,7 +226,7 @@ class BlockStream(Stream):
                     target=self._engine.kill, args=(self._query_id,), daemon=True
                 ).start()
             if not self._pipe.read():
-                self._maker.join(LOOK_SECONDS)
+                self._maker.join(POLL_SECONDS)
         self._pipe.close()
 
 
@@ -241,7 +241,7 @@ class _Pipe:
         self._guard = threading.Lock()
 
     def read(self) -> bytes | None:
-        """What there is; None when there is nothing yet, b"" at the end."""
+        """Return what there is; None when there is nothing yet, b"" at the end."""
         with self._guard:
             return _read(self._end) if self._end >= 0 else b""
 
@@ -254,29 +254,29 @@ class _Pipe:
 def _read(descriptor: int) -> bytes | None:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    return os.read(descriptor, CHUNK) if poll.poll(LOOK_SECONDS * 1000) else None
+    return os.read(descriptor, CHUNK) if poll.poll(POLL_SECONDS * 1000) else None
 
 
 def _readings(
     read: Callable[[], bytes | None],
     check: Callable[[], None],
-    fed: Callable[[], bool] = lambda: True,
+    may_open: Callable[[], bool] = lambda: True,
 ) -> Iterator[bytes]:
-    """What a pipe holds; an empty piece while there is nothing.
+    """Give what a pipe holds; an empty piece while there is nothing.
 
     Args:
         check: raises when nobody wants more.
-        fed: whether somebody may still open the pipe's other end.
+        may_open: whether somebody may still open the pipe's other end.
     """
     quiet = time.monotonic()
     while True:
         check()
-        feeding = fed()
+        waiting = may_open()
         data = read()
         if data:
             yield data
             quiet = time.monotonic()
-        elif data is not None or not feeding:
+        elif data is not None or not waiting:
             return
         elif time.monotonic() - quiet > QUIET_SECONDS:
             yield b""
@@ -285,7 +285,11 @@ def _readings(
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[int]:
-    """A descriptor of a file. OSErrors become SourceErrors."""
+    """Open a file for its descriptor.
+
+    Raises:
+        SourceError: it cannot be opened or read.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

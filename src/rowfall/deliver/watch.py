@@ -1,4 +1,4 @@
-"""Looks at the engine while it loads, and tells twice a second: source bytes, parts, memory."""
+"""Asks the engine while it loads, and reports twice a second: source bytes, parts, memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Running:
     limit: int | None
     rows: int = 0
     stored: int = 0
-    told: bool = False  # its ticks say how many bytes it has read
+    reports_bytes: bool = False  # its ticks say how many bytes it has read
 
     def reads(self, stored: int) -> None:
         # Never back: where several statements feed one, those that have ended are not seen.
@@ -41,7 +41,7 @@ class Together:
         self._last: dict[int, Progressed] = {}
 
     def part(self, number: int) -> Listener:
-        """The listener of one engine."""
+        """Return the listener of one engine."""
 
         def listen(event: Event) -> None:
             if isinstance(event, Progressed):
@@ -89,7 +89,7 @@ class Watch:
         self._parts = 0
         self._stop = threading.Event()
         self._guard = threading.Lock()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._poll, daemon=True)
 
     def __enter__(self) -> Watch:
         self._thread.start()
@@ -97,11 +97,11 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        # The look may be waiting for an engine that is busy ending; it is a daemon.
+        # The question may be waiting for an engine that is busy ending; it is a daemon.
         self._thread.join(timeout=LOOK_SECONDS)
 
     def ticker(self, query_id: str, limit: int | None) -> Callable[[Mapping[str, int]], None]:
-        """A tick receiver for one statement that reads at most ``limit`` stored bytes."""
+        """Return a receiver of ticks of a statement that reads at most ``limit`` stored bytes."""
 
         mine = _Running(limit)
         with self._guard:
@@ -111,48 +111,50 @@ class Watch:
             with self._guard:
                 mine.rows = int(progress.get("read_rows", 0))
                 # sent_bytes: what a program beside the engine has read.
-                told = [int(progress[k]) for k in (SOURCE_BYTES, "sent_bytes") if k in progress]
-                if told:
-                    mine.told = True
-                    mine.reads(max(told))
-            self._tell()
+                reports_bytes = [
+                    int(progress[k]) for k in (SOURCE_BYTES, "sent_bytes") if k in progress
+                ]
+                if reports_bytes:
+                    mine.reports_bytes = True
+                    mine.reads(max(reports_bytes))
+            self._emit_progress()
 
         return tick
 
     def finished(self, query_id: str, rows: int, stored: int) -> None:
-        """A statement has ended: its exact totals replace what was seen of it."""
+        """Replace what was seen of a statement by its exact totals: it has ended."""
         with self._guard:
             self._running.pop(query_id, None)
             self._done_rows += rows
             self._done_bytes += stored
-        self._tell()
+        self._emit_progress()
 
     def forget(self, query_id: str) -> None:
-        """A statement failed: what it had read does not count."""
+        """Count nothing of a statement: it has failed."""
         with self._guard:
             self._running.pop(query_id, None)
 
-    def _tell(self) -> None:
+    def _emit_progress(self) -> None:
         with self._guard:
             rows = self._done_rows + sum(r.rows for r in self._running.values())
             stored = self._done_bytes + sum(r.stored for r in self._running.values())
         memory, _ = self._engine.resident()
         self._emit(Progressed(rows, stored, self._parts, memory, self._clock() - self._begin))
 
-    def _look(self) -> None:
-        looked = self._begin
+    def _poll(self) -> None:
+        asked = self._begin
         while not self._stop.wait(LOOK_SECONDS):
-            if (now := self._clock()) - looked >= self._engine.pause - LOOK_SECONDS / 2:
-                looked = now
+            if (now := self._clock()) - asked >= self._engine.pause - LOOK_SECONDS / 2:
+                asked = now
                 # An engine that just died is the executor's business, not the watch's.
                 with suppress(RowfallError, ValueError, OSError):
-                    self._look_once()
+                    self._ask_once()
             with suppress(RowfallError, ValueError, OSError):
-                self._tell()
+                self._emit_progress()
 
-    def _look_once(self) -> None:
+    def _ask_once(self) -> None:
         with self._guard:
-            silent = {f"/* {i} */": r for i, r in self._running.items() if not r.told}
+            silent = {f"/* {i} */": r for i, r in self._running.items() if not r.reports_bytes}
         wanted = [stored_bytes("/* ")] if silent else []
         if self._tables is not None:
             database, prefixes = self._tables
@@ -163,7 +165,7 @@ class Watch:
             )
         if not wanted:
             return
-        # Together: what a look costs is the statement, 2 ms of CPU, not what it asks for.
+        # In one: a question costs 2 ms of CPU for the statement, not for what it asks for.
         for query, found in self._ask(" UNION ALL ".join(wanted)):
             if not query:
                 self._parts = int(found)
@@ -178,7 +180,7 @@ class Watch:
 
 
 def stored_bytes(mark: str) -> str:
-    """A SELECT of running statements that begin with ``mark``, and the stored bytes each has read.
+    """Return a SELECT of running statements that begin with ``mark`` and the bytes each has read.
 
     For an engine of our own, whose statements have their id as a comment in front.
     """

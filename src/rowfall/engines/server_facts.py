@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.model import Ask, Facts, version_numbers
 from rowfall.core.sqltext import quote
-from rowfall.engines._http import Address
-from rowfall.engines._status import StatementStatus
 from rowfall.engines.codes import ACCESS_DENIED, LACKS, denied
+
+if TYPE_CHECKING:  # http.client takes 20 ms that loads into a folder save
+    from rowfall.engines._http import Address
+    from rowfall.engines._status import StatementStatus
 
 # The release from which everything used here behaves as tested.
 OLDEST = (24, 8)

@@ -35,10 +35,10 @@ from rowfall.sources.base import Pullable, Reader, Source
 EXACT = (25, 1)
 # All questions together: a server that cannot reach the source must not keep the user waiting.
 BUDGET_SECONDS = 9.0
-# One look takes milliseconds; 5 s cover a store on another continent that lost packets twice.
-LOOK_SECONDS = 5.0
-# Objects that are looked at: the first and the last of some places (buckets, hosts, folders).
-MOST_LOOKS = 8
+# One question takes milliseconds; 5 s cover a store on another continent that lost packets twice.
+QUESTION_SECONDS = 5.0
+# Objects that are compared: the first and the last of some buckets, hosts, or folders.
+MOST_OBJECTS = 8
 # By default an unreachable endpoint is tried 100 times over minutes. Unknown ones are not sent.
 IMPATIENT = {
     "s3_retry_attempts": "0",
@@ -76,7 +76,7 @@ def reach(
     server: Engine, source: Source, listing: Listing, encoding: Encoding | None, options: Options,
     *, oldest: str = "",
 ) -> Reach:  # fmt: skip
-    """Decide by asking the server; at most about 10 s, usually 10 to 100 ms.
+    """Ask a server whether it can read the source; at most about 10 s, usually 10 to 100 ms.
 
     Args:
         options: ``pull`` and ``push`` force it.
@@ -93,16 +93,16 @@ def reach(
     if encoding is None and source.made is not None:
         return Reach(True, "the server makes the rows itself", source)
     if not source.replayable:
-        why = _Why("only this process can read its stdin", "Leave out --pull.")
+        why = _Refusal("only this process can read its stdin", "Leave out --pull.")
     elif not isinstance(source, Pullable):
-        why = _Why("no server reads such a source itself", "Leave out --pull.")
+        why = _Refusal("no server reads such a source itself", "Leave out --pull.")
     else:
-        pulled = cast("Source", _as_server_reads(source, oldest or server.facts.version))
-        found = _obstacle(server, pulled, listing, started + BUDGET_SECONDS)
+        pulled = cast("Source", _as_read_by_server(source, oldest or server.facts.version))
+        found = _refusal(server, pulled, listing, started + BUDGET_SECONDS)
         seconds = time.monotonic() - started
         if found is None:
             count = "its only object" if len(listing) == 1 else "first and last object"
-            text = f"the server can read {_place(listing)} itself ({count} seen"
+            text = f"the server can read {_location(listing)} itself ({count} seen"
             reason = f"{text} in {1e3 * seconds:.0f} ms)"
             return Reach(True, reason, pulled, seconds)
         why = found
@@ -122,33 +122,33 @@ def source_reader(session: Session, reach: Reach | None) -> tuple[Engine, Source
 
 
 @dataclass(frozen=True, slots=True)
-class _Why:
-    """What is in the way, and what would help."""
+class _Refusal:
+    """Why a server does not read the source, and what would help."""
 
     text: str
     hint: str
 
 
-def _as_server_reads(source: Pullable, version: str) -> Pullable:
+def _as_read_by_server(source: Pullable, version: str) -> Pullable:
     pulled = copy.copy(source)
     pulled.reader = Reader(bz2=True, exact=version_numbers(version)[:2] >= EXACT, arrays=False)
     return pulled
 
 
-def _obstacle(server: Engine, source: Source, listing: Listing, deadline: float) -> _Why | None:
-    """What keeps the server from reading the source; None: nothing."""
-    shown = _shown(server, source, listing.split(0, ""))
-    if shown:
-        return shown
-    for index in _spread(listing):
+def _refusal(server: Engine, source: Source, listing: Listing, deadline: float) -> _Refusal | None:
+    """Return what keeps the server from reading the source; None: nothing."""
+    logged = _logged_secret(server, source, listing.split(0, ""))
+    if logged is not None:
+        return logged
+    for index in _sample(listing):
         split = listing.split(index, "")
         left = deadline - time.monotonic()
         if left < 0.5:
-            return _Why(
+            return _Refusal(
                 f"the server needs too long to look at {split.uri}",
                 "Check how the server reaches it, or send the rows with --push.",
             )
-        wrong = _look(server, source, split, min(left, LOOK_SECONDS))
+        wrong = _compare(server, source, split, min(left, QUESTION_SECONDS))
         if wrong:
             return wrong
     return None
@@ -157,8 +157,8 @@ def _obstacle(server: Engine, source: Source, listing: Listing, deadline: float)
 # --- secrets ------------------------------------------------------------------------------------
 
 
-def _shown(server: Engine, source: Source, split: Split) -> _Why | None:
-    """What of the source's secrets the server would write into query_log and log file.
+def _logged_secret(server: Engine, source: Source, split: Split) -> _Refusal | None:
+    """Return which secret of the source the server would write into query_log and log file.
 
     The server is shown a statement of the same form with marks for secrets, in a CTE that nothing
     uses, and says how it would log it. Servers hide the secret key of s3() and HTTP headers;
@@ -177,25 +177,25 @@ def _shown(server: Engine, source: Source, split: Split) -> _Why | None:
         "SELECT query FROM system.processes WHERE query_id = queryID()"
     )
     try:
-        rows = server.probe(query, LOOK_SECONDS)
+        rows = server.probe(query, QUESTION_SECONDS)
         leaks = not rows or _MARK in rows[0][0]
     except RowfallError:  # the user may not look at system.processes
         leaks = _is_rarely_hidden(relation)
     if not leaks:
         return None
     if split.uri.startswith("s3://"):
-        return _Why(
+        return _Refusal(
             "its keys have a session token, which the server would write into its query_log",
             "Send the rows with --push, or use keys without a session token.",
         )
-    return _Why(
+    return _Refusal(
         f"the address {split.uri} holds a secret, which the server would write into its query_log",
         "Send the rows with --push, or use an address without one.",
     )
 
 
 def _is_rarely_hidden(relation: SqlText) -> bool:
-    """Without a look: the token is the second secret in a row, and an address comes first."""
+    """Tell it from the text: the token is the second secret in a row, an address comes first."""
     parts = relation.parts
     for index, part in enumerate(parts):
         if isinstance(part, Secret):
@@ -205,23 +205,23 @@ def _is_rarely_hidden(relation: SqlText) -> bool:
     return False
 
 
-# --- looking ------------------------------------------------------------------------------------
+# --- objects ------------------------------------------------------------------------------------
 
 
-def _look(server: Engine, source: Source, split: Split, seconds: float) -> _Why | None:
-    """What is wrong with one object as the server sees it."""
+def _compare(server: Engine, source: Source, split: Split, seconds: float) -> _Refusal | None:
+    """Compare one object as the server sees it with what is listed; None: they are the same."""
     probe = cast("Pullable", source).probe(split)
     try:
         rows = server.probe(probe.query, seconds, IMPATIENT)
     except NoAnswerError:
         return _unreachable(split, f"no answer within {seconds:.0f} s")
     except RowfallError as error:
-        return _refused(source, split, error)
+        return _in_words(source, split, error)
     if not rows:
         return _unreachable(split, "it finds nothing there")
     for (what, wanted), seen in zip(probe.wanted, rows[0], strict=True):
         if wanted and seen is not None and seen != wanted:
-            return _Why(_differs(split, what, wanted, str(seen)), _ELSEWHERE)
+            return _Refusal(_differs(split, what, wanted, str(seen)), _ELSEWHERE)
     return None
 
 
@@ -232,26 +232,26 @@ _ELSEWHERE = (
 
 
 def _differs(split: Split, what: str, wanted: str, seen: str) -> str:
-    told = f"its {what} is {seen}, not {wanted}" if len(seen + wanted) < 100 else f"its {what}"
-    return f"what the server finds at {split.uri} is another object ({told})"
+    differs = f"its {what} is {seen}, not {wanted}" if len(seen + wanted) < 100 else f"its {what}"
+    return f"what the server finds at {split.uri} is another object ({differs})"
 
 
-def _unreachable(split: Split, cause: str) -> _Why:
-    return _Why(
+def _unreachable(split: Split, cause: str) -> _Refusal:
+    return _Refusal(
         f"the server cannot reach {split.uri}: {cause}",
         "Check network and rights of the server, or send the rows with --push.",
     )
 
 
-def _refused(source: Source, split: Split, error: RowfallError) -> _Why:
+def _in_words(source: Source, split: Split, error: RowfallError) -> _Refusal:
     message = redact(error.message, *source.secrets)
     if error.code == ACCESS_DENIED and error.hint:
         grant = error.hint.rpartition("GRANT ")[2]
-        return _Why(f"its user may not read the source: GRANT {grant}", error.hint)
+        return _Refusal(f"its user may not read the source: GRANT {grant}", error.hint)
     if uri.scheme_of(split.uri) == uri.FILE:
         inside = _INSIDE.search(message)
         why = f"the server reads files of {inside[1]}" if inside else _short(message)
-        return _Why(
+        return _Refusal(
             f"only this machine can read {split.uri}: {why}",
             "Put the files into the server's user_files, or send the rows with --push.",
         )
@@ -259,7 +259,7 @@ def _refused(source: Source, split: Split, error: RowfallError) -> _Why:
 
 
 def _short(message: str) -> str:
-    """The cause in a few words."""
+    """Return the cause in a few words."""
     for pattern, text in _CAUSES:
         found = pattern.search(message)
         if found:
@@ -268,31 +268,31 @@ def _short(message: str) -> str:
     return plain if len(plain) < 160 else plain[:157] + "..."
 
 
-# --- places -------------------------------------------------------------------------------------
+# --- samples -------------------------------------------------------------------------------------
 
 
-def _spread(listing: Listing) -> Sequence[int]:
-    """First and last object of every bucket, host or folder, evenly down to ``MOST_LOOKS``."""
+def _sample(listing: Listing) -> Sequence[int]:
+    """Return first and last object of every bucket, host or folder, at most ``MOST_OBJECTS``."""
     ends: dict[str, list[int]] = {}
     for index in range(len(listing)):
         place = _folder(listing.uri(index))
         ends.setdefault(place, [index, index])[1] = index
     indexes = sorted({index for pair in ends.values() for index in pair})
-    if len(indexes) > MOST_LOOKS:
-        step = (len(indexes) - 1) / (MOST_LOOKS - 1)
-        indexes = [indexes[round(n * step)] for n in range(MOST_LOOKS)]
+    if len(indexes) > MOST_OBJECTS:
+        step = (len(indexes) - 1) / (MOST_OBJECTS - 1)
+        indexes = [indexes[round(n * step)] for n in range(MOST_OBJECTS)]
     return indexes
 
 
 def _folder(name: str) -> str:
-    """Bucket or host with its scheme; the folder of a file."""
+    """Return bucket or host with its scheme; the folder of a file."""
     if uri.scheme_of(name) == uri.FILE:
         return name.rpartition("/")[0]
     scheme, _, rest = name.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
 
 
-def _place(listing: Listing) -> str:
+def _location(listing: Listing) -> str:
     return _folder(listing.uri(0)) if len(listing) > 1 else listing.uri(0)
 
 
