@@ -1,4 +1,4 @@
-"""``make bench`` for a cluster: rowfall's way and the four that people type by hand.
+"""``make bench`` for a cluster: rowfall, and four statements that people type by hand.
 
 All nodes are on this machine and share its cores, so CPU seconds and the bytes between nodes say
 more than wall time. Writes ``bench/RESULTS-cluster.md`` and ``results-cluster.json`` at full size;
@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -52,7 +54,10 @@ to do ("idle", measured for ten seconds before); the S3 service is not counted. 
 the bytes that the nodes received by ClickHouse's own protocols for the load, by their query logs,
 statements included, as a share of what the objects hold when unpacked. "Imbalance" is how much more
 rows than the average the fullest shard has. `local` is `rowfall load` with `--pull` and the
-engine's own reader, as the others read; "as it plans" has no option at all. All sides have to store
+engine's own reader, as the others read; "as it plans" has no option at all. The others are one
+INSERT SELECT each, without staging, which the first node is sent: from s3Cluster() through the
+Distributed table; the same with `parallel_distributed_insert_select=2`; from s3(); and from
+cluster(lab, view(...)), where each shard reads objects of its own. All sides have to store
 the same rows. The tables are there before, and never merge: merges are no part of a load, and four
 servers get round to more of them while it runs than one does (of 200 M rows, 13 parts were left on
 four and 40 on one), which would be counted for one side only. "Against one shard" is what each row
@@ -62,18 +67,21 @@ falls as a load grows, as ten times the rows show."""
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A name for the table, and the options of ``rowfall load``."""
+    """A name for the table; the options of ``rowfall load``, or None for a statement by hand."""
 
     name: str
-    options: Sequence[str]
+    options: Sequence[str] | None
 
 
 LOCAL = Side("local", ("--pull", "--decoder", "never"))
 PLANNED = Side("local, as it plans", ())
 OTHERS = tuple(
-    Side(name, ("--method", name, "--pull", "--decoder", "never"))
-    for name in ("s3cluster", "s3cluster-parallel", "distributed", "views")
+    Side(name, None) for name in ("s3cluster", "s3cluster-parallel", "distributed", "views")
 )
+# 2: every shard runs the INSERT SELECT on its own and writes into its local table.
+PARALLEL = {"s3cluster-parallel": 2, "views": 2}
+COLUMNS = "c1, c2, c3"
+STRUCTURE = "c1 UInt16, c2 UInt16, c3 UInt8"
 
 
 @dataclass(slots=True)
@@ -110,13 +118,18 @@ class Bench:
             first.query(statement)
         os.sync()
         before = self._cpu()
-        env = {"ROWFALL_HOME": str(self.state / f"{self.shards}-{len(result.wall)}"), **self.env}
-        sample = run(
-            [ROWFALL, "load", f"s3://{BUCKET}/part_*.csv.gz", *side.options, "--table", "t",
-             "--to", self.cluster.url("bench"), "--json"], env=env,
-        )  # fmt: skip
+        if side.options is None:
+            prefix = f"byhand{len(result.wall)}_"
+            sample = self._by_hand(side.name, prefix)
+        else:
+            home = str(self.state / f"{self.shards}-{len(result.wall)}")
+            sample = run(
+                [ROWFALL, "load", f"s3://{BUCKET}/part_*.csv.gz", *side.options, "--table", "t",
+                 "--to", self.cluster.url("bench"), "--json"],
+                env={"ROWFALL_HOME": home, **self.env},
+            )  # fmt: skip
+            prefix = f"{report(sample.output)['load_id']}_"
         cpu = self._cpu() - before - self.idle * sample.wall
-        told = report(sample.output)
         counts = [int(node.query("SELECT count() FROM bench.t_local")) for node in self._nodes]
         rows, checksum = first.query(
             "SELECT count(), sum(cityHash64(toString(tuple(*)))) FROM bench.t"
@@ -128,7 +141,47 @@ class Bench:
         ))  # fmt: skip
         result.checksums.append(checksum)
         costs.imbalance.append(max(counts) * len(counts) / sum(counts) - 1)
-        costs.between.append(sum(self._received(node, told["load_id"]) for node in self._nodes))
+        costs.between.append(sum(self._received(node, prefix) for node in self._nodes))
+
+    def _by_hand(self, name: str, prefix: str) -> Sample:
+        """Send the statement of a side to the first node, in the way that people do."""
+        first = self.cluster.nodes[0]
+        asked = urlencode({
+            "user": first.user, "password": first.password, "query_id": f"{prefix}{name}",
+            "parallel_distributed_insert_select": PARALLEL.get(name, 0),
+            # Otherwise rows wait in the queue of the Distributed table when the statement is done.
+            "distributed_foreground_insert": 1,
+        })  # fmt: skip
+        text = f"INSERT INTO bench.t ({COLUMNS})\n{self._select(name)}"
+        began = time.monotonic()
+        with urlopen(f"http://127.0.0.1:{first.http}/?{asked}", text.encode()) as answer:
+            answer.read()
+        return Sample(time.monotonic() - began, 0.0, 0, 0, b"")
+
+    def _select(self, name: str) -> str:
+        every = "part_*.csv.gz"
+        if name == "distributed":
+            return f"SELECT {COLUMNS} FROM {self._objects(every)}"
+        if name != "views":
+            function = self._objects(every).replace("s3(", "s3Cluster(lab, ", 1)
+            return f"SELECT {COLUMNS} FROM {function}"
+        # What every node is sent: of these SELECTs a node reads only the one of its own shard. A
+        # condition that is false for all rows keeps the objects of the others from being opened.
+        # Not shardNum(), which is 0 here (24.10): the INSERT is sent on as the shard's own.
+        parts = []
+        for at, node in enumerate(self._nodes):
+            uuid = node.query("SELECT serverUUID()").strip()
+            names = ",".join(path.name for path in self.files[at :: self.shards])
+            parts.append(f"SELECT {COLUMNS} FROM {self._objects('{' + names + '}')}\n"
+                         f"WHERE toString(serverUUID()) = '{uuid}'")  # fmt: skip
+        union = "\nUNION ALL ".join(parts)
+        return f"SELECT {COLUMNS} FROM cluster(lab, view({union}))"
+
+    def _objects(self, pattern: str) -> str:
+        names = ("ENDPOINT_URL", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY")
+        endpoint, key, secret = (self.env[f"AWS_{name}"] for name in names)
+        url = f"{endpoint}/{BUCKET}/{pattern}"
+        return f"s3('{url}', '{key}', '{secret}', 'CSV', '{STRUCTURE}', 'gzip')"
 
     @property
     def _nodes(self) -> Sequence[Node]:
@@ -142,11 +195,11 @@ class Bench:
             total += sum(map(int, fields[11:15]))
         return total / os.sysconf("SC_CLK_TCK")
 
-    def _received(self, node: Node, load: str) -> int:
+    def _received(self, node: Node, prefix: str) -> int:
         node.query("SYSTEM FLUSH LOGS")
         return int(node.query(
             "SELECT sum(ProfileEvents['NetworkReceiveBytes']) FROM system.query_log WHERE "
-            f"type != 'QueryStart' AND startsWith(initial_query_id, '{load}_')"
+            f"type != 'QueryStart' AND startsWith(initial_query_id, '{prefix}')"
         ))  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from bench.data import BUCKET, ROWFALL, Case, report
 from bench.measure import BenchError, Result, Sample, agree, fastest, median, ratio, run
 from lab.clickhouse import ClickHouse, binary
 from rowfall.core.sql import literal, settings_clause
+from rowfall.plan.decoder import PROGRAM
 
 HERE = Path(__file__).resolve().parent
 CASES = {
@@ -143,13 +144,13 @@ class Bench:
         result.parts.append(parts)
         result.checksums.append(checksum)
 
-    def _equip(self, decoder: bool) -> None:
+    def _equip(self, installed: bool) -> None:
         """Give the server rowfall-decode, or take it away."""
         folder = self.server.folder / "user_scripts"
         folder.mkdir(exist_ok=True)
         folder.chmod(0o755)
-        (folder / decoder.PROGRAM).unlink(missing_ok=True)
-        if decoder:
+        (folder / PROGRAM).unlink(missing_ok=True)
+        if installed:
             run([ROWFALL, "install-decoder", "--to", self.server.uri("bench")])
 
     def _stored(self) -> tuple[int, int, str]:

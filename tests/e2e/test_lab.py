@@ -105,7 +105,7 @@ def test_from_up_to_down(bench: Bench) -> None:
     assert all(20e6 < x["memory_bytes"] < 500e6 for x in document["nodes"])
     assert sorted(x["pid"] for x in document["nodes"]) == sorted(bench.pids())
 
-    assert "4 servers ended" in bench.ok("down").talk
+    assert "stopped 4 servers" in bench.ok("down").talk
     assert not bench.pids()
     assert bench.states() == ["down"] * 4
     assert bench.ok("down", "--remove", "--json").document == {
@@ -157,7 +157,7 @@ def test_a_server_that_hangs_is_silent(bench: Bench) -> None:
     (pid,) = bench.pids()
     os.kill(pid, signal.SIGSTOP)
     assert bench.states() == ["silent"]
-    assert "1 server ended" in bench.ok("down").talk
+    assert "stopped 1 server" in bench.ok("down").talk
     assert not bench.pids()
 
 

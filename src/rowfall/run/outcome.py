@@ -298,29 +298,28 @@ def limited_by(
     if not seconds or not (phases or cpu_seconds):
         return "The load was too short to tell."
     if seconds < SHORT_SECONDS:
-        return f"Start-up and bookkeeping: the rows themselves took {seconds:.2f} s."
+        return f"Start-up and bookkeeping: the rows themselves took only {seconds:.2f} s."
     used = cpu_seconds / seconds
     read = phases.get("read", 0.0) + phases.get("convert", 0.0)
     insert = phases.get("insert", 0.0)
     if phases.get("publish", 0.0) > 0.4:
-        return "Publishing: many parts had to be moved; a coarser partition key makes fewer."
+        return "Publishing: many parts had to be attached; a coarser partition key makes fewer."
     if used > 0.75 * cores or used + waited / seconds > 0.9 * cores:
         what = (
-            f"reading: decompressing, parsing and converting took {read:.0%}"
+            f"decompressing, parsing and converting ({read:.0%})"
             if read >= insert
-            else f"sorting, compressing and writing parts: {insert:.0%}"
+            else f"sorting, compressing and writing ({insert:.0%})"
         )
-        others = ", other processes had the rest" if used <= 0.75 * cores else ""
-        return f"The CPU ({used:.1f} of {cores} cores{others}), most of it {what} of the time."
+        others = ", and other processes used the rest" if used <= 0.75 * cores else ""
+        busy = f"the load kept {used:.1f} of {cores} cores busy{others}"
+        return f"The CPU: {busy}. Most of the time went into {what}."
     if objects < cores and used > 0.6:
-        few = (
-            "one object keeps one core" if objects == 1 else f"{objects} objects keep as many cores"
-        )
-        return f"Too few objects: {few} of {cores} busy; more and smaller ones load faster."
+        few = "1 file keeps 1" if objects == 1 else f"{objects} files keep {objects}"
+        return f"Too few files: {few} of {cores} cores busy; more and smaller files load faster."
     if read >= insert:
         where = "the network or the object store" if remote else "the source disk"
-        return f"Waiting for {where}: {used:.1f} of {cores} cores were busy while rows were read."
-    return f"The target disk: {used:.1f} of {cores} cores were busy while parts were written."
+        return f"Waiting for {where}: only {used:.1f} of {cores} cores were busy while it was read."
+    return f"The target disk: only {used:.1f} of {cores} cores were busy while it was written."
 
 
 def limited_on_server(
@@ -332,7 +331,7 @@ def limited_on_server(
         here: CPU seconds of this machine where it read the rows, None where the server did.
     """
     if seconds < SHORT_SECONDS:
-        return f"Start-up and bookkeeping: the rows themselves took {seconds:.2f} s."
+        return f"Start-up and bookkeeping: the rows themselves took only {seconds:.2f} s."
     used, used_here = cpu_seconds / seconds, (here or 0.0) / seconds
     there = f"{used:.1f} of {cores} cores of the server were busy with the load"
     mine = f"{used_here:.1f} of {cores_here} cores were busy reading and sending"
@@ -348,7 +347,7 @@ def limited_on_server(
         return f"Not the server's CPU: {there}; the source, the network or its disk held it up."
     if not cpu_seconds:
         return f"Not the CPU of this machine: {mine}; {there}."
-    return f"Neither CPU: here {mine}; {there}. The network, a disk or others held it up."
+    return f"Neither CPU: here {mine}; {there}. The network, a disk or another load held it up."
 
 
 # --- shards ---------------------------------------------------------------------------------------
