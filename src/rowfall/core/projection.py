@@ -48,7 +48,7 @@ class Limit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class LoadWork:
     """What is to be loaded.
 
     Attributes:
@@ -71,7 +71,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeCapacity:
     """One of the equal servers.
 
     Attributes:
@@ -146,8 +146,8 @@ class ScaleReport:
     bytes: float
     largest: float
     rates: Rates
-    work: Work
-    node: Node
+    work: LoadWork
+    node: NodeCapacity
     projections: tuple[Projection, ...]
     notes: tuple[str, ...]
     planning_cpu_seconds: float

@@ -20,7 +20,7 @@ from heapq import heapreplace
 
 from rowfall.core import units
 from rowfall.core.model import Encoding, Kind
-from rowfall.core.projection import ATTEMPT_COST, Limit, Node, Projection, Work
+from rowfall.core.projection import ATTEMPT_COST, Limit, LoadWork, NodeCapacity, Projection
 from rowfall.plan.attempts import MOST_SPLITS, attempt_bytes
 from rowfall.plan.balance import Assignment, assign, cut, lower_bound
 
@@ -56,7 +56,7 @@ class _Slowest:
     attempts: int
 
 
-def project(work: Work, node: Node, nodes: int) -> Projection:
+def project(work: LoadWork, node: NodeCapacity, nodes: int) -> Projection:
     """Project the load to ``nodes`` equal nodes; a million files on 1,000 take 4 to 5 s."""
     total = math.fsum(work.sizes)
     rate = min(node.cores * node.core_rate, node.network, work.store / nodes)
@@ -91,7 +91,7 @@ def project(work: Work, node: Node, nodes: int) -> Projection:
     )
 
 
-def _slowest(work: Work, node: Node, given: Assignment, rate: float) -> _Slowest:
+def _slowest(work: LoadWork, node: NodeCapacity, given: Assignment, rate: float) -> _Slowest:
     mean = math.fsum(work.sizes) / max(1, len(work.sizes))
     most = work.attempt or attempt_bytes(node.core_rate, node.cores, mean)
 
@@ -121,7 +121,7 @@ def _busiest(sizes: Sequence[float], cores: int) -> float:
 
 
 def _limit(
-    work: Work, node: Node, nodes: int, rate: float, slowest: _Slowest, wall: float
+    work: LoadWork, node: NodeCapacity, nodes: int, rate: float, slowest: _Slowest, wall: float
 ) -> tuple[Limit, str]:
     """Find what limits the speed and say it; ``rate`` is the bytes a second of a node."""
     if wall - slowest.seconds > slowest.seconds:
@@ -150,7 +150,9 @@ def _limit(
     )
 
 
-def _uneven(work: Work, node: Node, nodes: int, rate: float, seconds: float) -> tuple[Limit, str]:
+def _uneven(
+    work: LoadWork, node: NodeCapacity, nodes: int, rate: float, seconds: float
+) -> tuple[Limit, str]:
     """Say that one file is too large, or that there are too few files."""
     largest, alone = max(work.sizes), node.core_rate if work.whole else rate
     slots = nodes * node.cores if work.whole else nodes

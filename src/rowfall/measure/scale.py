@@ -16,7 +16,7 @@ from rowfall.core.listing import Listing
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
-from rowfall.core.projection import START_SECONDS, Node, Rates, ScaleReport, Work
+from rowfall.core.projection import START_SECONDS, LoadWork, NodeCapacity, Rates, ScaleReport
 from rowfall.engines.machine import resident, usable_cores
 from rowfall.measure import formula, rates
 from rowfall.measure.rates import source_bytes
@@ -65,7 +65,9 @@ def project_source(
     simulated = any(uri.scheme_of(text) == SCHEME for text in sources)
     found = _simulated(sources, options) if simulated else _real(sources, to, options)
     sizes, unknown = _sizes(found)
-    node = Node(cores, found.rates.core, network or (NETWORK if found.remote else math.inf), price)
+    node = NodeCapacity(
+        cores, found.rates.core, network or (NETWORK if found.remote else math.inf), price
+    )
     work = _work(found, sizes, options)
     made = tuple(formula.project(work, node, count) for count in counts)
     return ScaleReport(
@@ -212,7 +214,7 @@ def _sizes(found: _Found) -> tuple[array[float], tuple[str, ...]]:
     return sizes, (f"The sizes of {missing} files are not known; each counts as the average.",)
 
 
-def _work(found: _Found, sizes: array[float], options: Options) -> Work:
+def _work(found: _Found, sizes: array[float], options: Options) -> LoadWork:
     store, why = _rate("store", options.store), "as given"
     if store is None and found.bucket:
         store = formula.requests_rate(sizes, found.prefixes)
@@ -221,7 +223,7 @@ def _work(found: _Found, sizes: array[float], options: Options) -> Work:
     rows = found.rows
     if rows is None and found.rates.rows_per_byte:
         rows = found.rates.rows_per_byte * math.fsum(sizes)
-    return Work(
+    return LoadWork(
         sizes, formula.is_whole(found.encoding), START_SECONDS + found.listing_seconds,
         store or math.inf, why, rows, _rate("attempt-bytes", options.attempt_bytes),
     )  # fmt: skip

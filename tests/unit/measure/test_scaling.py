@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Encoding, Kind
-from rowfall.core.projection import ATTEMPT_COST, START_SECONDS, Limit, Node, Work
+from rowfall.core.projection import ATTEMPT_COST, START_SECONDS, Limit, LoadWork, NodeCapacity
 from rowfall.measure.formula import PREFIX_REQUESTS, is_whole, project, requests_rate
 from rowfall.measure.scale import MOST_NODES, parse_nodes
 
 MB = 1e6
-NODE = Node(cores=16, core_rate=25 * MB)
+NODE = NodeCapacity(cores=16, core_rate=25 * MB)
 
 
-def work(sizes: Sequence[float], *, whole: bool = True, **facts: float) -> Work:
-    return Work(array("d", sizes), whole, **facts)  # type: ignore[arg-type]
+def work(sizes: Sequence[float], *, whole: bool = True, **facts: float) -> LoadWork:
+    return LoadWork(array("d", sizes), whole, **facts)  # type: ignore[arg-type]
 
 
 def test_the_formula() -> None:
@@ -158,7 +158,7 @@ RATE = 32 * 900e6 / 1115.4
     ],
 )
 def test_a_hundred_billion_rows(nodes: int, cores: int, published: float, projected: float) -> None:
-    found = project(work([900e6] * 1000, attempt=math.inf), Node(cores, RATE), nodes)
+    found = project(work([900e6] * 1000, attempt=math.inf), NodeCapacity(cores, RATE), nodes)
     assert found.makespan == pytest.approx(projected, abs=0.1)
     assert found.makespan == pytest.approx(published, rel=0.20)
     if (nodes, cores) != (4, 32):
@@ -168,7 +168,7 @@ def test_a_hundred_billion_rows(nodes: int, cores: int, published: float, projec
 def test_taxi_on_four_small_servers_instead_of_a_large_one() -> None:
     """1.31 billion rows in 96 files: 269.6 s on 32 vCPU, 327.2 s on 4 x 8 by way of s3Cluster."""
     rate = 3 * 389e6 / 269.6
-    found = project(work([389e6] * 96, attempt=math.inf), Node(8, rate), 4)
+    found = project(work([389e6] * 96, attempt=math.inf), NodeCapacity(8, rate), 4)
     assert found.makespan == pytest.approx(269.6, abs=0.1)
 
 
