@@ -1,4 +1,4 @@
-"""Staging twins on both engines: made, filled, attached and dropped as a load does it."""
+"""Staging tables on both engines: made, filled, attached and dropped as a load does it."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class Watch:
         while not self._stop.wait(LOOK_SECONDS):
             if (now := self._clock()) - asked >= self._engine.pause - LOOK_SECONDS / 2:
                 asked = now
-                # An engine that just died is the executor's business, not the watch's.
+                # An engine that just died is the business of those who load, not of the watch.
                 with suppress(RowfallError, ValueError, OSError):
                     self._ask_once()
             with suppress(RowfallError, ValueError, OSError):

@@ -21,6 +21,7 @@ from rowfall.engines.base import Engine
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move
 from rowfall.plan.session import Writer
+from rowfall.publish.attach import Staged
 from rowfall.publish.merges import Merges
 from rowfall.publish.recover import Recovery
 from rowfall.publish.staging_tables import StagingTables
@@ -55,16 +56,6 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """What one writer has got of an attempt: rows, parts, bytes on disk, and its moves."""
-
-    rows: int
-    parts: int = 0
-    bytes: int = 0
-    moves: tuple[Move, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Counted:
     """What staging holds of an attempt.
 
@@ -79,7 +70,7 @@ class Counted:
     rows: int
     parts: int = 0
     bytes: int = 0
-    shares: tuple[Share, ...] = ()
+    shares: tuple[Staged, ...] = ()
     checked: bool = False
     checksum: tuple[int, int] | None = None
 
@@ -212,7 +203,7 @@ class Receiving:
 
     Attributes:
         engine: stores the rows.
-        key: the ledger's key of the place where attempts are published.
+        key: the ledger's key of the target or shadow that attempts are published in.
         overwrite: files and objects that are there already may be replaced.
         stopped: set on Ctrl-C: nothing is tried again.
         recovery: ends attempts of dead processes; None where nobody else can have died.

@@ -181,15 +181,15 @@ class NodeRecovery:
     Args:
         journal: of the table whose attempts are looked after.
         emit: hears what was done.
-        place: the node that ``engine`` is; only attempts that stage there are looked after.
+        node: ``host:port`` that ``engine`` is; only attempts that stage there are looked after.
         own: the journal's table, None where it need not be checked.
     """
 
     def __init__(
         self, engine: Engine, ledger: Ledger, journal: Journal, database: str, emit: Listener,
-        place: str = "", own: OwnTable | None = None,
+        node: str = "", own: OwnTable | None = None,
     ) -> None:  # fmt: skip
-        self.place = place
+        self.node = node
         self.engine = engine
         self._ledger = ledger
         self._journal = journal
@@ -198,10 +198,10 @@ class NodeRecovery:
         self.own = own
         self._publisher = Publisher(engine, ledger)
 
-    def on(self, engine: Engine, place: str, own: OwnTable | None) -> NodeRecovery:
+    def on(self, engine: Engine, node: str, own: OwnTable | None) -> NodeRecovery:
         """Return the recovery of another node."""
         return NodeRecovery(
-            engine, self._ledger, self._journal, self._database, self.emit, place, own
+            engine, self._ledger, self._journal, self._database, self.emit, node, own
         )
 
     def discard_ended(self, entries: Sequence[Entry]) -> None:
@@ -209,7 +209,7 @@ class NodeRecovery:
         # Of a living owner that was not expired, the owner drops it.
         ended = {
             e.attempt for e in entries
-            if self.place in e.nodes and not _is_open(e) and (e.dead or e.expired)
+            if self.node in e.nodes and not _is_open(e) and (e.dead or e.expired)
         }  # fmt: skip
         for attempt in ended & staged_attempts(self.engine):
             self.discard(attempt)
@@ -220,13 +220,13 @@ class NodeRecovery:
         there = staged_attempts(self.engine)
         for entry in entries:
             staged = entry.attempt in there
-            if self.place not in entry.nodes or not entry.dead or entry.landed:
+            if self.node not in entry.nodes or not entry.dead or entry.landed:
                 continue
             if not (staged or entry.binding):
                 continue
             self.kill(entry.attempt)
             # Killed before it could see that another table had taken the place of this one.
-            self._publisher.take_back(entry.moves_on(self.place))
+            self._publisher.take_back(entry.moves_on(self.node))
             if staged:
                 self.discard(entry.attempt)
 
@@ -252,7 +252,7 @@ class NodeRecovery:
 
     def publish(self, attempt: str, moves: Sequence[Move]) -> None:
         """Make visible what :meth:`fence` has put aside, as far as it is not."""
-        settled = self._publisher.settle(attempt, moves, self._journal, self.place)
+        settled = self._publisher.settle(attempt, moves, self._journal, self.node)
         self._publisher.publish(attempt, settled, self.own)
 
     def drop(self, moves: Sequence[Move]) -> None:
@@ -272,7 +272,7 @@ class NodeRecovery:
         """
         for name in self._views(entry.attempt):
             self._run(f"DROP TABLE IF EXISTS {sql.qualified(self._database, name)} SYNC")
-        moves = entry.moves_on(self.place)
+        moves = entry.moves_on(self.node)
         names: dict[Pair, str] = {}
         for pair in dict.fromkeys(m.pair for m in moves):
             old = self._present_name(entry, pair)
@@ -348,7 +348,7 @@ class Recovery:
     ) -> None:
         self._journal = journal
         self._first = nodes[0]
-        self._nodes = {node.place: node for node in nodes}
+        self._nodes = {one.node: one for one in nodes}
         self._shards = shards
 
     def end_all(self) -> None:
@@ -360,8 +360,8 @@ class Recovery:
         """
         entries = self._journal.entries()
         # Another replica may have staged while the one that loads now was away.
-        for place in {place for e in entries for place in e.nodes}:
-            self._at(place)
+        for node in {node for e in entries for node in e.nodes}:
+            self._on(node)
         here = set(self._nodes)
         # First those that can be ended: one whose node is away is an error.
         for away in (False, True):
@@ -369,13 +369,13 @@ class Recovery:
                 e.attempt for e in entries
                 if _is_open(e) and e.dead and away is not here.issuperset(e.nodes)
             ])  # fmt: skip
-        for node in self._nodes.values():
-            node.discard_ended(entries)
+        for recovery in self._nodes.values():
+            recovery.discard_ended(entries)
 
     def table_gone(self) -> None:
         """Drop what dead processes had staged for a table that does not exist any more."""
-        for node in self._nodes.values():
-            node.table_gone()
+        for recovery in self._nodes.values():
+            recovery.table_gone()
 
     def end(self, attempts: Sequence[str]) -> None:
         """End named attempts: publish what was committed, drop what was not."""
@@ -383,34 +383,34 @@ class Recovery:
             entry = self._journal.expire(attempt)
             if not _is_open(entry) and not entry.expired:
                 continue  # it has ended by itself in the meantime
-            found = {place: self._at(place) for place in entry.nodes}
-            there = [node for node in found.values() if node is not None]
+            found = {node: self._on(node) for node in entry.nodes}
+            there = [one for one in found.values() if one is not None]
             publishes = entry.binding and not entry.landed
             if publishes:
                 # Before anything becomes visible: of an attempt on several nodes all of it can.
-                _check_there(entry, [place for place, node in found.items() if node is None])
-            for node in there:
-                node.kill(attempt)
+                _check_there(entry, [node for node, one in found.items() if one is None])
+            for one in there:
+                one.kill(attempt)
             if publishes:
                 self._publish_committed(entry, there)
             # A load that finds another node of it drops what is there.
-            for node in there:
-                node.discard(attempt)
+            for one in there:
+                one.discard(attempt)
 
-    def _at(self, place: str) -> NodeRecovery | None:
+    def _on(self, name: str) -> NodeRecovery | None:
         """Return who looks after a node; None where no such node answers.
 
-        An attempt of the place "" was made before the table was loaded as one of a cluster: then it
+        An attempt of the node "" was made before the table was loaded as one of a cluster: then it
         was staged on the first node.
         """
-        if place not in self._nodes and self._shards is not None:
+        if name not in self._nodes and self._shards is not None:
             nodes = self._shards.cluster.up
-            node = next((n for n in nodes if n.address == place), None)
+            node = next((n for n in nodes if n.address == name), None)
             if node is not None:
-                self._nodes[place] = self._first.on(self._shards.connect(node), place, None)
-            elif not place:
-                self._nodes[place] = self._first.on(self._first.engine, place, self._first.own)
-        return self._nodes.get(place)
+                self._nodes[name] = self._first.on(self._shards.connect(node), name, None)
+            elif not name:
+                self._nodes[name] = self._first.on(self._first.engine, name, self._first.own)
+        return self._nodes.get(name)
 
     def _publish_committed(self, entry: Entry, nodes: Sequence[NodeRecovery]) -> None:
         """Publish what a dead process had committed.
@@ -465,10 +465,10 @@ def open_recovery(
 
 def _check_there(entry: Entry, away: Sequence[str]) -> None:
     """Raise TargetError when a node is away that holds rows of a committed attempt."""
-    for place in away:
-        if rows := sum(move.rows for move in entry.moves_on(place)):
+    for node in away:
+        if rows := sum(move.rows for move in entry.moves_on(node)):
             raise TargetError(
-                f"the node {place or 'that was loaded alone'} does not answer here, and holds "
+                f"the node {node or 'that was loaded alone'} does not answer here, and holds "
                 f"{rows:,} rows that a stopped load has staged and must make visible",
                 hint="Start it and run the same command again. Only where its disk is gone and its "
                 "rows never reached another replica: rowfall forget, and load again.",

@@ -35,16 +35,16 @@ class Shadow:
     """The shadow of one load.
 
     Args:
-        into: the ledger's key of the target; ``key`` that of the shadow.
+        target_key: the ledger's key of the target; ``key`` that of the shadow.
     """
 
     def __init__(
         self, engine: Engine, ledger: Ledger, database: str, table: str, load_id: str,
-        into: str, key: str,
+        target_key: str, key: str,
     ) -> None:  # fmt: skip
         self._engine, self._ledger = engine, ledger
         self._database, self._table, self._load_id = database, table, load_id
-        self._into, self._key = into, key
+        self._target_key, self._key = target_key, key
         self.name = shadow_name(load_id)
 
     # --- --atomic -----------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class Shadow:
         self._ledger.attempt_loaded(attempt, staged.rows, staged.moves)
         committed.attach(attempt, staged.moves, at)
         leases.landed(attempt)
-        self._ledger.attempt_published(attempt, self._into)
+        self._ledger.attempt_published(attempt, self._target_key)
         self.drop()
         return staged
 
@@ -102,7 +102,7 @@ class Shadow:
     def swapped(self) -> bool:
         """Tell whether a stopped run has exchanged the tables; finish what is left of it."""
         step = self._ledger.steps(self._load_id).get(SWAP)
-        known = self._ledger.table_uuid(self._key if step == "started" else self._into)
+        known = self._ledger.table_uuid(self._key if step == "started" else self._target_key)
         if not step or not known or self._target() != known:
             return False
         if step == "started":
@@ -143,7 +143,7 @@ class Shadow:
 
     def _finish_swap(self, uuid: str) -> None:
         self.drop()
-        self._ledger.swapped(self._key, self._into, uuid)
+        self._ledger.swapped(self._key, self._target_key, uuid)
         self._ledger.step(self._load_id, SWAP, "done")
 
     # --- both ---------------------------------------------------------------------------------

@@ -19,13 +19,12 @@ from rowfall.core.parallel import on_all
 from rowfall.engines.codes import GONE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move, Ownership
-from rowfall.publish.attach import PUBLISH_LANE, Publisher
+from rowfall.publish.attach import PUBLISH_LANE, Publisher, Staged
 from rowfall.publish.receiver import (
     Counted,
     CountError,
     Delivered,
     Receiving,
-    Share,
     TableWriter,
     first_line,
 )
@@ -149,7 +148,7 @@ class TableReceiver:
             hashes,
         )
 
-    def _share(self, at: TableWriter, delivered: Delivered) -> Share:
+    def _share(self, at: TableWriter, delivered: Delivered) -> Staged:
         """Count what one writer has got."""
         pairs, fixed = at.staging.pairs(delivered.staging), at.staging.fixed(delivered.staging)
         row_bytes = self._given.plan.schema.row_bytes
@@ -162,7 +161,7 @@ class TableReceiver:
             rows = delivered.outcome.rows_read // (
                 1 + sum(view.source < 0 for view in at.staging.views.views)
             )
-        return Share(rows, staged.parts, staged.bytes, moves)
+        return replace(staged, rows=rows, moves=moves)
 
     def _once(self, found: Sequence[_Found]) -> Sequence[_Found]:
         """Return what was found on one replica of each shard."""
@@ -178,7 +177,7 @@ class TableReceiver:
         found = self._once(on_all(one, self._writers))
         return sum(rows for rows, _ in found), sum(total for _, total in found) % (1 << 64)
 
-    def _check_alone(self, delivered: Delivered, shares: Sequence[Share]) -> bool:
+    def _check_alone(self, delivered: Delivered, shares: Sequence[Staged]) -> bool:
         """Compare the rows of one writer with those that were read.
 
         Returns:
@@ -211,7 +210,7 @@ class TableReceiver:
             )
         return True
 
-    def _check_together(self, delivered: Delivered, shares: Sequence[Share]) -> bool:
+    def _check_together(self, delivered: Delivered, shares: Sequence[Staged]) -> bool:
         """Compare the rows of all writers with those that were read, see :meth:`_check_alone`."""
         for at, first in enumerate(self._first):
             one, other = shares[first].rows, shares[at].rows
@@ -262,7 +261,7 @@ class TableReceiver:
         return True
 
     def publish(self, delivered: Delivered, counted: Counted) -> int:
-        def one(pair: tuple[TableWriter, Share]) -> None:
+        def one(pair: tuple[TableWriter, Staged]) -> None:
             self._committed.attach(delivered.attempt, pair[1].moves, pair[0])
 
         on_all(one, list(zip(self._writers, counted.shares, strict=True)))

@@ -37,6 +37,7 @@ from rowfall.ledger.leases import Ownership
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.settings import lower
+from rowfall.publish.attach import Staged
 from rowfall.publish.protocol import Progress, Step
 from rowfall.publish.receiver import (
     Counted,
@@ -45,7 +46,6 @@ from rowfall.publish.receiver import (
     Receiver,
     Receiving,
     Revivals,
-    Share,
     first_line,
     open_receiver,
 )
@@ -105,7 +105,7 @@ class Counts:
     failures: tuple[Failure, ...] = ()
     query_ids: tuple[str, ...] = ()
     landed_ids: tuple[tuple[str, ...], ...] = ()
-    shares: tuple[tuple[Share, ...], ...] = ()
+    shares: tuple[tuple[Staged, ...], ...] = ()
     checksum: tuple[int, int] | None = None
 
     def __add__(self, other: Counts) -> Counts:

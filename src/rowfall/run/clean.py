@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -40,75 +40,95 @@ class _Opened:
 
     Attributes:
         engine: the one that has the journal; of a cluster, its first node.
-        places: every engine that may hold tables of loads, by its name in the journal.
+        nodes: every engine that may hold tables of loads, by its name in the journal.
         shards: the cluster, None where there is none.
     """
 
     engine: Engine
-    places: Mapping[str, Engine]
+    nodes: Mapping[str, Engine]
     ledger: Ledger
     shards: OpenCluster | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Loads:
+    """What is known of the loads of a target.
+
+    Attributes:
+        alive: ids of loads whose process runs. ``known``: of all that ledger or journals name.
+        committed: attempts of dead processes whose rows must be published.
+    """
+
+    alive: frozenset[str]
+    known: frozenset[str]
+    committed: frozenset[str]
 
 
 def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
     """See :func:`rowfall.api.clean`."""
     with _opened(target) as opened:
         engine, ledger = opened.engine, opened.ledger
-        # First what there is, then what the journals say of it: a claim comes before its tables.
-        tables = [
-            left for place, there in opened.places.items() for left in _found(there, place)
-        ]  # fmt: skip
-        journals = _journals(engine, target)
-        alive: set[str] = set()
-        committed: set[str] = set()
-        known: set[str] = set()
-        for row in ledger.loads():
-            # One that gathers makes its shadow before it claims anything.
-            running = row.state == "running" and row.owner != leases.this_process()
-            (alive if running and not leases.has_ended(row.owner) else known).add(row.id)
-        for database, uuid, _ in journals:
-            for entry in Journal(engine, database, uuid).entries():
-                known.add(entry.attempt.split("_")[0])
-                if entry.landed or entry.ended or entry.forgotten:
-                    continue
-                if not entry.dead:
-                    alive.add(entry.attempt.split("_")[0])
-                elif entry.binding:
-                    committed.add(entry.attempt)
-        if target.server is None:
-            committed |= {a.id for a in ledger.open_attempts() if a.state == "loaded"}
+        # First what there is, then what the journals say of it: a lease comes before its tables.
+        tables = [left for node, there in opened.nodes.items() for left in _found(there, node)]
+        journals = _journals(engine)
+        loads = _loads(opened, journals)
         found = [
-            replace(left, committed=_is_of(left, committed))
+            replace(left, committed=_is_of(left, loads.committed))
             for left in tables
             # What no journal here knows may be of a load whose journal is on another node.
-            if left.load_id not in alive and (target.server is None or left.load_id in known)
+            if left.load_id not in loads.alive
+            and (not engine.shared or left.load_id in loads.known)
         ]
         if dry:
-            return [*found, *_empty_tables(opened, target, alive)]
-        if target.server is None:
+            return [*found, *_empty_tables(opened, loads.alive)]
+        if not engine.shared:
             end_open_attempts(engine, ledger, target, emit)
         for database, uuid, table in journals:
             journal = Journal(engine, database, uuid)
             if table:
                 Recovery(journal, [
-                    NodeRecovery(there, ledger, journal, database, emit, place)
-                    for place, there in opened.places.items()
+                    NodeRecovery(there, ledger, journal, database, emit, node)
+                    for node, there in opened.nodes.items()
                 ]).end_all()  # fmt: skip
                 follow_journal(ledger, journal, target_key(database, table))
         # Only now: what was published has come into its table.
-        empty = list(_empty_tables(opened, target, alive))
+        empty = list(_empty_tables(opened, loads.alive))
         for left in (*found, *empty):
-            there = opened.places[left.node]
+            there = opened.nodes[left.node]
             there.run(Statement(staging.drop(
                 left.database, left.name, view=_is_view(there, left), size=left.bytes
             )))  # fmt: skip
         return [*found, *empty]
 
 
+def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
+    """Return what ledger and journals know of loads."""
+    alive: set[str] = set()
+    known: set[str] = set()
+    committed: set[str] = set()
+    for row in opened.ledger.loads():
+        # One that gathers makes its shadow before it takes a lease.
+        running = row.state == "running" and row.owner != leases.this_process()
+        (alive if running and not leases.has_ended(row.owner) else known).add(row.id)
+    for database, uuid, _ in journals:
+        for entry in Journal(opened.engine, database, uuid).entries():
+            load_id = entry.attempt.split("_")[0]
+            known.add(load_id)
+            if entry.landed or entry.ended or entry.forgotten:
+                continue
+            if not entry.dead:
+                alive.add(load_id)
+            elif entry.binding:
+                committed.add(entry.attempt)
+    if not opened.engine.shared:
+        committed |= {a.id for a in opened.ledger.open_attempts() if a.state == "loaded"}
+    return _Loads(frozenset(alive), frozenset(known), frozenset(committed))
+
+
 def forget_load(target: Target, load_id: str) -> int:
     """See :func:`rowfall.api.forget`."""
     with _opened(target) as opened:
-        if target.server is not None:
+        if opened.engine.shared:
             local = (target.database, target.table)
             if opened.shards is not None:
                 local = opened.shards.tables.local
@@ -141,20 +161,20 @@ def _opened(target: Target) -> Iterator[_Opened]:
             stack.callback(engine.close)
         ledger = Ledger(target.ledger_path)
         stack.callback(ledger.close)
-        places: dict[str, Engine] = {"": engine}
+        nodes: dict[str, Engine] = {"": engine}
         if shards is not None:
             # Other replicas may hold what was staged there before they were away.
-            places = {node.address: shards.connect(node) for node in shards.cluster.up}
+            nodes = {node.address: shards.connect(node) for node in shards.cluster.up}
             engine = shards.writers[0].engine
-        yield _Opened(engine, places, ledger, shards)
+        yield _Opened(engine, nodes, ledger, shards)
 
 
-def _journals(engine: Engine, target: Target) -> list[tuple[str, str, str]]:
+def _journals(engine: Engine) -> list[tuple[str, str, str]]:
     """Return (database, UUID, name) of the tables that a server's journals are about.
 
     The name is "" when the table is gone.
     """
-    if target.server is None:
+    if not engine.shared:
         return []
     asks = engine.ask
     found: list[tuple[str, str, str]] = []
@@ -169,7 +189,7 @@ def _journals(engine: Engine, target: Target) -> list[tuple[str, str, str]]:
     return found
 
 
-def _found(engine: Engine, place: str) -> Iterator[Leftover]:
+def _found(engine: Engine, node: str) -> Iterator[Leftover]:
     rows = engine.ask(
         "SELECT database, name, ifNull(total_rows, 0), ifNull(total_bytes, 0) FROM system.tables "
         f"WHERE startsWith(name, '{STAGING_PREFIX}') AND name != '{JOURNAL}' "
@@ -177,25 +197,25 @@ def _found(engine: Engine, place: str) -> Iterator[Leftover]:
     )
     for database, name, count, size in rows:
         load_id = str(name).removeprefix(STAGING_PREFIX).split("_")[0]
-        yield Leftover(str(database), str(name), load_id, int(count), int(size), False, place)
+        yield Leftover(str(database), str(name), load_id, int(count), int(size), False, node)
 
 
-def _empty_tables(opened: _Opened, target: Target, alive: set[str]) -> Iterator[Leftover]:
+def _empty_tables(opened: _Opened, alive: Collection[str]) -> Iterator[Leftover]:
     """Yield tables that dead loads have made and left empty, on every node, in drop order."""
     shards, ledger = opened.shards, opened.ledger
     if shards is not None and len(shards.cluster.up) < len(shards.cluster.nodes):
         return  # a node that is away would keep its own
-    places = opened.places
+    nodes = opened.nodes
     for load_id, database, table, uuid in made_tables(ledger):
         if load_id in alive or table_uuid(opened.engine, database, table) != uuid:
             continue
-        if not is_own_and_empty(places, ledger, database, table):
+        if not is_own_and_empty(nodes, ledger, database, table):
             continue
-        for place, base, name in drop_order(places, ledger, database, table, uuid):
-            yield Leftover(base, name, load_id, 0, 0, False, place)
+        for node, base, name in drop_order(nodes, ledger, database, table, uuid):
+            yield Leftover(base, name, load_id, 0, 0, False, node)
 
 
-def _is_of(left: Leftover, attempts: set[str]) -> bool:
+def _is_of(left: Leftover, attempts: Collection[str]) -> bool:
     """Tell whether a table is one of these attempts'."""
     rest = left.name.removeprefix(STAGING_PREFIX)
     return any(rest == attempt or rest.startswith(f"{attempt}_") for attempt in attempts)

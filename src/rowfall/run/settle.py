@@ -50,8 +50,7 @@ class LoadRun:
 
     Attributes:
         begun: UTC, ISO 8601.
-        key: the ledger's key of the place where attempts are published: the target, or the shadow
-            of this load.
+        key: the ledger's key of the target, or of the shadow where this load gathers in one.
         salt: see :class:`rowfall.ledger.journal.Journal`.
         shadow: gathers the attempts until the end of the load; None where each becomes visible by
             itself.

@@ -47,7 +47,7 @@ class Publish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Facts of a target that the planner and the executor read.
+    """Facts of a target that the planner and the run read.
 
     Attributes:
         publish: see :class:`Publish`.
