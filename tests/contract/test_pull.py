@@ -21,7 +21,8 @@ from rowfall.core.sqltext import SqlText
 from rowfall.core.sqltext import quote as quoted
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
-from rowfall.plan.reach import Reach, reach
+from rowfall.plan.facts import Reach
+from rowfall.plan.reach import reach
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
 
@@ -74,7 +75,8 @@ def opened(store: Store, server: Server, *keys: str) -> tuple[Reach, Source, Lis
     """The source as both engines read it."""
     source, listing, encoding = store.open(*keys)
     assert encoding is not None
-    how = reach(server, source, listing, encoding, Options(pull=True))
+    how = reach(server, source, listing, encoding)
+    assert how.pull
     return how, source, listing, encoding
 
 
@@ -228,7 +230,7 @@ def test_as_many_long_keys_as_one_attempt_holds(
 def test_generated_rows(embedded: Embedded, pulling: Server, table: str) -> None:
     source = open_source([f"generate://{table}?rows=50k&seed=3"], Options(files=3))
     listing = source.listing()
-    how = reach(pulling, source, listing, None, Options())
+    how = reach(pulling, source, listing, None)
     assert (how.pull, how.reason) == (True, "the server makes the rows itself")
     splits = list(listing.splits("t"))
     found = total(pulling, how.source, splits, None, "", "*")

@@ -25,11 +25,13 @@ from lab.seaweed import Seaweed
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.listing import Listing
 from rowfall.core.masked import Secret
-from rowfall.core.model import Encoding, Statement
+from rowfall.core.model import PULL, Encoding, Statement
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.server import Server
-from rowfall.plan.reach import BUDGET_SECONDS, Reach, reach
+from rowfall.plan.facts import Reach
+from rowfall.plan.reach import BUDGET_SECONDS, reach
+from rowfall.plan.transport import choose_delivery
 from rowfall.sources import open_source
 from rowfall.sources.base import Probe, Source
 from rowfall.sources.files import LocalFiles
@@ -89,7 +91,9 @@ def decide(
     server: Server, opened: tuple[Source, Listing, Encoding | None], **options: Any
 ) -> Reach:
     source, listing, encoding = opened
-    return reach(server, source, listing, encoding, Options(**options))
+    found = reach(server, source, listing, encoding)
+    delivery = choose_delivery(found, Options(**options))
+    return replace(found, pull=delivery.value == PULL, reason=delivery.reason)
 
 
 def refused(server: Server, opened: tuple[Source, Listing, Encoding | None]) -> str:
@@ -138,7 +142,7 @@ def test_short_objects(store: Store, asked: Server) -> None:
 def test_the_embedded_engine_keeps_its_own_source(store: Store, asked: Server) -> None:
     store.put("a.csv.bz2", b"BZh")
     source, listing, encoding = store.open("a.csv.bz2")
-    how = reach(asked, source, listing, encoding, Options())
+    how = reach(asked, source, listing, encoding)
     splits = list(listing.splits("t"))
     assert "rowfall-pipes-" not in str(how.source.relation(splits, encoding, "`a` String"))
     assert "rowfall-pipes-" in str(source.relation(splits, encoding, "`a` String"))

@@ -48,12 +48,14 @@ class Reach:
         source: names the objects as the server reads them: a copy of the source. The embedded
             engine keeps reading the original.
         seconds: what finding out took.
+        hint: what would help where it cannot.
     """
 
     pull: bool
     reason: str
     source: Source
     seconds: float = 0.0
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from rowfall.core import uri
-from rowfall.core.errors import RowfallError, TargetError
+from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding, Kind, Statement, version_numbers
-from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.version import __version__
 from rowfall.engines.base import Engine, NoAnswerError
@@ -73,23 +72,21 @@ _CAUSES = (
 
 
 def reach(
-    server: Engine, source: Source, listing: Listing, encoding: Encoding | None, options: Options,
-    *, oldest: str = "",
+    server: Engine, source: Source, listing: Listing, encoding: Encoding | None, *,
+    oldest: str = "",
 ) -> Reach:  # fmt: skip
     """Ask a server whether it can read the source; at most about 10 s, usually 10 to 100 ms.
 
     Args:
-        options: ``pull`` and ``push`` force it.
         oldest: the lowest version of the servers that will read it; that of ``server`` by default.
 
+    Returns:
+        ``pull`` is False, too, where the server would write a secret of the source into its logs.
+
     Raises:
-        TargetError: ``--pull``, and the server cannot read the source or would write a secret of
-            it into its logs.
         SourceError: an object that was listed cannot be read from here any more.
     """
     started = time.monotonic()
-    if options.push:
-        return Reach(False, "as asked for with --push", source)
     if encoding is None and source.made is not None:
         return Reach(True, "the server makes the rows itself", source)
     if not source.replayable:
@@ -106,9 +103,7 @@ def reach(
             reason = f"{text} in {1e3 * seconds:.0f} ms)"
             return Reach(True, reason, pulled, seconds)
         why = found
-    if options.pull:
-        raise TargetError(f"the server cannot pull: {why.text}", hint=why.hint)
-    return Reach(False, why.text, source, time.monotonic() - started)
+    return Reach(False, why.text, source, time.monotonic() - started, why.hint)
 
 
 def source_reader(session: Session, reach: Reach | None) -> tuple[Engine, Source]:

@@ -61,6 +61,7 @@ def survey(session: Session, known: Collection[str] | None = None, table: str = 
     check_clauses(options)
     _check_settings(session)
     reached = _ask_reach(session)
+    transport.choose_delivery(reached, options)  # --pull is refused before anything is read
     listed = _ask_table(session, table or session.first_target.table)
     encoding, schema = _ask_schema(session, reached, _columns(session, listed))
     if known is None:
@@ -180,10 +181,12 @@ def _ask_reach(session: Session) -> Reach | None:
     """Ask what servers can read of the source; None where the embedded engine stores the rows."""
     if session.engine.kind == "embedded":
         return None
+    if session.options.push:
+        return Reach(False, "the server was not asked", session.source)
     # FROM clauses that the oldest node understands in full are safe on all of them.
     oldest = min((w.engine.facts for w in session.writers), key=lambda facts: facts.release)
     return reach(
-        session.source_engine, session.source, session.listing, session.declared, session.options,
+        session.source_engine, session.source, session.listing, session.declared,
         oldest=oldest.version,
     )  # fmt: skip
 

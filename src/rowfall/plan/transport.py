@@ -122,13 +122,11 @@ def choose_reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
 
 def _reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
     reach, wish = facts.reach, options.decoder
-    delivery = Choice(PULL, "the engine that stores the rows is on this machine")
-    if reach is not None:
-        delivery = Choice(PULL if reach.pull else PUSH, reach.reason)
+    delivery = choose_delivery(reach, options)
     if wish == "never":
         return delivery, Choice(ENGINE, "--decoder never")
     why = unparsed(facts)
-    if why is None and reach is not None and reach.pull:
+    if why is None and reach is not None and delivery.value == PULL:
         why = _not_inside(facts, reach)
         if why is None:
             there = f"{reach.reason}; {PROGRAM} parses there"
@@ -146,6 +144,21 @@ def _reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
             hint="Leave out --decoder always; rowfall install-decoder puts it into a server.",
         )
     return delivery, Choice(ENGINE, why)
+
+
+def choose_delivery(reach: Reach | None, options: Options) -> Choice:
+    """Decide between pull and push, as far as it does not depend on who parses.
+
+    Raises:
+        TargetError: ``--pull``, and the server cannot.
+    """
+    if reach is None:
+        return Choice(PULL, "the engine that stores the rows is on this machine")
+    if options.push:
+        return Choice(PUSH, "as asked for with --push")
+    if options.pull and not reach.pull:
+        raise TargetError(f"the server cannot pull: {reach.reason}", hint=reach.hint)
+    return Choice(PULL if reach.pull else PUSH, reach.reason)
 
 
 def unparsed(facts: LoadFacts) -> str | None:

@@ -65,7 +65,7 @@ ENCODINGS = (
     Encoding("ORC", "gzip", Kind.TYPED),
 )
 TYPES = ("UInt32", "String", "Float64", "Nullable(Int64)", "DateTime", "Array(UInt8)", "Int256")
-TARGETS = ("./data", "null:", "clickhouse://h/d", "clickhouse://h/d?cluster=c")
+TARGETS = ("./data", "./data", "null:", "clickhouse://h/d", "clickhouse://h/d?cluster=c")
 
 
 class Stored(Files):
@@ -119,7 +119,7 @@ def writers(draw: st.DrawFn, target: str) -> tuple[WriterFacts, ...]:
     return tuple(
         WriterFacts(
             engine(), kind, n + 1 if "cluster" in target else 0, f"n{n}:9000" if count > 1 else "",
-            draw(st.sampled_from((None, None, "is only reached through the entry"))),
+            draw(st.sampled_from((*[None] * 8, "is only reached through the entry"))),
             draw(st.sampled_from((None, "the server has no rowfall-decode"))),
             draw(st.booleans()),
             draw(st.sampled_from((None, 1e6, 118e6, 3e9))),
@@ -184,15 +184,16 @@ def loads(draw: st.DrawFn) -> LoadFacts:
 
 wishes = st.builds(
     Options,
-    decoder=st.sampled_from(("auto", "auto", "never", "always")),
-    presort=st.sampled_from(("auto", "auto", "off", "on")),
-    build=st.sampled_from(("auto", "auto", "off", "on")),
-    compress=st.sampled_from(("auto", "auto", "lz4", "none")),
+    decoder=st.sampled_from(("auto", "auto", "auto", "auto", "never", "always")),
+    presort=st.sampled_from(("auto", "auto", "auto", "auto", "off", "on")),
+    build=st.sampled_from(("auto", "auto", "auto", "auto", "off", "on")),
+    compress=st.sampled_from(("auto", "auto", "auto", "auto", "lz4", "none")),
     method=st.sampled_from(("local", "local", FILTER, DISTRIBUTED)),
     streams=st.sampled_from((None, 1, 12)),
     attempt_bytes=st.sampled_from((None, "1", "10MB", "3GB")),
     max_errors=st.sampled_from((None, 3)),
     direct=st.booleans(),
+    pull=st.sampled_from((False, False, True)),
 )
 
 
