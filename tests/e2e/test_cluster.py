@@ -241,7 +241,7 @@ def test_what_needs_one_table_is_refused(fleet: Fleet, option: str) -> None:
 def test_options_of_clusters_need_one(shell: Shell) -> None:
     shell.write("a.csv", text(0, 3))
     done = shell.ends(2, "load", "a.csv", "--skip-unavailable-shards")
-    assert "is about a cluster" in done.talk
+    assert "needs a cluster" in done.talk
 
 
 # --- nodes that are away --------------------------------------------------------------------------

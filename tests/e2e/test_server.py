@@ -567,7 +567,7 @@ def test_options_that_are_about_servers(lake: Lake) -> None:
     three_files(lake)
     for option in (["--push"], ["--pull"], ["--streams", "2"]):
         done = lake.shell.ends(2, "load", "in/*.csv", *option)
-        assert f"{option[0]} is about a server" in done.talk
+        assert f"{option[0]} needs a server" in done.talk
     both = lake.ends(2, "load", "in/*.csv", "--pull", "--push")
     assert "--pull and --push exclude each other" in both.talk
     alone = lake.ends(5, "load", "in/*.csv", "--pull")

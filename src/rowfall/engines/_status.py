@@ -256,7 +256,7 @@ class StatementStatus:
         if lost.streamed and cut_short:
             raise EngineError(
                 f"the connection to {self._address} was lost while data was sent: {lost.cause}",
-                hint="Run the same command again: what has landed is not loaded twice.",
+                hint="Run the same command again: what is loaded is not loaded twice.",
                 transient=True,
             )
         if entry is None:
@@ -315,7 +315,7 @@ class StatementStatus:
         return UnknownOutcome(
             f"the connection to {self._address} was lost ({lost.cause}) and the outcome of the "
             f"statement is unknown: {why}",
-            hint="Run the same command again: what has landed is not loaded twice.",
+            hint="Run the same command again: what is loaded is not loaded twice.",
             transient=True,
         )
 

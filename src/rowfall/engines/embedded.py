@@ -247,7 +247,7 @@ class Embedded:
     def _death(self, child: Child) -> EngineError:
         code = child.process.wait()
         cause = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-        hint = "Run the same command again: what has landed is not loaded twice."
+        hint = "Run the same command again: what is loaded is not loaded twice."
         if code == -9:
             hint = "Signal 9 often means that the machine ran out of memory; lower --memory."
         last: list[str] = []

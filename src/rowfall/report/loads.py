@@ -81,9 +81,12 @@ def _title(load_id: str, word: str, style: str, more: str = "") -> Text:
 
 
 def _where(report: Report) -> list[tuple[str, str]]:
-    words = [f"{units.exact(report.splits_landed)} of {units.exact(report.splits)} loaded"]
-    if report.splits_skipped:
-        words.append(f"{units.exact(report.splits_skipped)} loaded before")
+    total, before = units.exact(report.splits), units.exact(report.splits_skipped)
+    words = [f"{units.exact(report.splits_landed)} of {total} loaded"]
+    if report.splits_skipped and report.splits_landed:
+        words.append(f"{before} loaded before")
+    elif report.splits_skipped:
+        words = [f"{before} of {total} loaded before"]
     if report.splits_failed:
         words.append(f"{units.exact(report.splits_failed)} failed")
     if report.retries:

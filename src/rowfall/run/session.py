@@ -221,26 +221,26 @@ def _check_target(target: Target, options: Options) -> None:
         for name in ("pull", "push", "streams"):
             if getattr(options, name):
                 raise UsageError(
-                    f"--{name} is about a server, and {target.text} is none",
+                    f"--{name} needs a server, and {target.text} is not one",
                     hint="Give a server with --to clickhouse://host:8123/database.",
                 )
     if target.server is None or not target.server.cluster:
         for name in ("shard_key", "replicated", "skip_unavailable_shards", "method"):
             if getattr(options, name) not in (None, False, "local"):
                 raise UsageError(
-                    f"--{name.replace('_', '-')} is about a cluster, and {target.text} is none",
+                    f"--{name.replace('_', '-')} needs a cluster, and {target.text} is not one",
                     hint="Name one with --to 'clickhouse://host:8123/database?cluster=NAME'.",
                 )
         if "replicas" in (options.wait or "").split(","):
-            raise UsageError(f"--wait replicas is about a cluster, and {target.text} is none")
+            raise UsageError(f"--wait replicas needs a cluster, and {target.text} is not one")
     else:
         for name in ("atomic", "replace"):
             if getattr(options, name):
                 raise UsageError(
-                    f"--{name} is about one table, and each shard of a cluster has its own",
+                    f"--{name} needs a single table, and each shard of a cluster has its own",
                     hint="Without it each file becomes visible as a whole, on its shard.",
                 )
     if not target.table:
         for name in ("atomic", "direct", "wait"):
             if getattr(options, name):
-                raise UsageError(f"--{name} is about tables, and {target.text} holds none")
+                raise UsageError(f"--{name} needs a table, and {target.text} has none")

@@ -28,7 +28,7 @@ HTTP_PORT, HTTPS_PORT = 8123, 8443
 PASSWORD_VARIABLES = ("ROWFALL_PASSWORD", "CLICKHOUSE_PASSWORD")
 PROMISE = (
     "exactly once: rows are staged, counted, then attached all at once; a re-run after a crash "
-    "loads only what has not landed"
+    "loads only what is missing"
 )
 
 
