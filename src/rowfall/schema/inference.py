@@ -179,7 +179,7 @@ def _given(wanted: Sequence[tuple[str, str]], sample: SourceSample) -> tuple[Col
 
 
 def _match(rows: Sequence[Sequence[Any]], sample: SourceSample) -> tuple[Column, ...]:
-    """Columns of the existing table: by name where the source has names, else by position."""
+    """Return the columns of the existing table: by name where there are names, else by position."""
     takes = [(str(n), str(t), str(k)) for n, t, k in rows if k in ("", "DEFAULT")]
     if not sample.encoding.has_names:
         into = _takes(rows, [found.name for found in sample.columns], sample.encoding)

@@ -112,11 +112,11 @@ def _chunks(read: Read, size: int, run: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _csv_cuts(read: Read, size: int, every: int, delimiter: bytes) -> Iterator[int]:
-    """A newline with an even number of quotes before it ends a record.
+    """Cut behind newlines that have an even number of quotes before them.
 
-    That holds as long as a quote opens a field only at its start: ``12" x 3`` is a value of the
-    engine's reader, too. So every quote with an even number before it is checked for a delimiter
-    or a newline in front; one without ends the search, and what was found before stays true.
+    They end a record as long as a quote opens a field only at its start: ``12" x 3`` is a value of
+    the engine's reader, too. So every quote with an even number before it is checked for a
+    delimiter or a newline in front; one without ends the search, and what was found stays true.
     Speed of a core: 2.7 GB/s without quotes, 0.2 GB/s with 20 quoted fields of 51.
     """
     inside, before, target = 0, b"\n", every
@@ -165,7 +165,7 @@ def _starts_record(chunk: bytes, at: int) -> bool:
 
 
 def _tsv_cuts(read: Read, size: int, every: int) -> Iterator[int]:
-    """A newline ends a record unless a backslash (not one of a pair) is in front of it.
+    """Cut behind newlines that no backslash (not one of a pair) is in front of.
 
     The rule needs no state, so only what is near the cuts is read.
     """
@@ -183,7 +183,7 @@ def _tsv_cuts(read: Read, size: int, every: int) -> Iterator[int]:
 
 
 def _json_cuts(read: Read, size: int, every: int) -> Iterator[int]:
-    """A newline between ``}`` and ``{``, outside of strings, ends a record.
+    """Cut behind newlines between ``}`` and ``{``, outside of strings.
 
     No other place of valid JSON looks so: within arrays there is a comma.
     """

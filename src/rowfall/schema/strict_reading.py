@@ -285,7 +285,7 @@ def _convert_time(t: str, target: Type, shape: str) -> tuple[str, str]:
 
 
 def _typed(column: Column, target: Type, source: Type) -> Column:
-    """Formats with types: the bare column, or a cast that is compared with where it came from."""
+    """Return a column of a format with types: bare, or a cast that is compared with its origin."""
     x = sql.name(column.source)
     read = source.full
     if source.bare == target.bare or not (target.known and source.known):
