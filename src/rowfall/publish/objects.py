@@ -15,7 +15,7 @@ class ObjectReceiver:
     def __init__(self, given: Receiving) -> None:
         self._given = given
 
-    def sink(self, staging: str) -> str:
+    def destination(self, staging: str) -> str:
         return staging
 
     def settings(self, staging: str) -> dict[str, int]:

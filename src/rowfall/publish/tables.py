@@ -102,7 +102,7 @@ class TableReceiver:
     def unstaged(self) -> bool:
         return self._own.staging.direct
 
-    def sink(self, staging: str) -> str:
+    def destination(self, staging: str) -> str:
         return self._given.target.table if self.unstaged else staging
 
     def settings(self, staging: str) -> Mapping[str, int]:
