@@ -110,7 +110,7 @@ class Ownership(Enum):
     """What others have done with an attempt that this process goes on with."""
 
     OWN = "nothing"
-    TAKEN = "expired: another process took this one for dead"
+    TAKEN = "expired: another process has ended its lease"
     LANDED = "published"
 
 

@@ -419,7 +419,8 @@ class AttemptRunner:
             select, lenient = self._bad_rows.select_good_rows(work.splits)
             settings |= lenient
         order = Order(
-            attempt.id, work.splits, receiver.destination(attempt.staging), work.schema or self._schema,
+            attempt.id, work.splits, receiver.destination(attempt.staging),
+            work.schema or self._schema,
             settings, select, engine_reads=work.engine_reads or not self._decodes,
         )  # fmt: skip
         with self._guard:
