@@ -77,7 +77,7 @@ fast: check  ## check, then the tests that need no service
 define BESIDE
 log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
 nice $(MAKE) --no-print-directory check rust >"$$log" 2>&1 & beside=$$!; \
-trap 'kill $$beside 2>/dev/null; rm -f "$$log"' EXIT; \
+trap 'kill $$beside 2>/dev/null || :; rm -f "$$log"' EXIT; \
 failed=0; $(1) || failed=$$?; \
 wait $$beside || { echo "make check rust:"; cat "$$log"; failed=1; }; \
 exit $$failed
