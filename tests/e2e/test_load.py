@@ -238,7 +238,7 @@ def test_parquet_with_snappy_inside(shell: Shell) -> None:
 def test_formats_can_be_said(shell: Shell) -> None:
     shell.write("data.txt", gzip.compress(b"1;a\n2;b\n"))
     done = shell.ends(2, "load", "data.txt")
-    assert "cannot be told by its extension" in done.talk
+    assert "does not end with the extension of a known format" in done.talk
     shell.ok("load", "data.txt", "--format", "CSV", "--compression", "gzip", "--delimiter", ";",
              "--table", "t", "--schema", "id UInt8, name String")  # fmt: skip
     assert shell.row(COUNT) == [2, 3]

@@ -128,7 +128,7 @@ def detect(names: Iterable[str], options: Options) -> Encoding:
     differ in compression only are fine: the engine then goes by each extension (``auto``).
 
     Raises:
-        UsageError: formats are mixed, cannot be told, or an option names an unknown one.
+        UsageError: formats are mixed or unknown, or an option names an unknown one.
     """
     format_ = find(options.format) if options.format else None
     packed = find_compression(options.compression) if options.compression else None
@@ -200,7 +200,7 @@ def _count_formats(names: Iterable[str], forced: Format | None) -> tuple[Format,
     only = next(iter(counts))
     if only is None:
         raise UsageError(
-            f"the format of {examples[None][0]} cannot be told by its extension",
+            f"{examples[None][0]} does not end with the extension of a known format",
             hint="Name it with --format, e.g. --format CSV.",
         )
     return only, compressions
@@ -209,7 +209,7 @@ def _count_formats(names: Iterable[str], forced: Format | None) -> tuple[Format,
 def _mixed(counts: Counter[Format | None], examples: dict[Format | None, list[str]]) -> UsageError:
     """Return the error that lists the names of other formats than most."""
     if not counts:
-        return UsageError("there is nothing whose format could be told")
+        return UsageError("there are no files to find a format for")
     main = counts.most_common(1)[0][0]
     odd = [name for found, names in examples.items() if found is not main for name in names]
     more = counts.total() - counts[main]

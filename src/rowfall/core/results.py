@@ -115,7 +115,7 @@ class VerifiedSplit:
     Attributes:
         split: the object, with its range where it has one.
         source_checksum: as in :class:`Verification`, of this split alone.
-        landed_rows: its rows in the target; None where it cannot be told, because rows that are
+        landed_rows: its rows in the target; None where it is not known, because rows that are
             missing (or there too often) are in other splits as well.
     """
 

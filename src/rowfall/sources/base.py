@@ -143,7 +143,7 @@ class Source(Protocol):
         """Return format and compression by extension or option; None for generators.
 
         Raises:
-            UsageError: formats are mixed (lists the odd ones) or cannot be told.
+            UsageError: formats are mixed (it lists the odd ones) or unknown.
         """
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:

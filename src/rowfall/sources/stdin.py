@@ -161,7 +161,7 @@ class StandardInput:
             found = formats.find(by_magic)
         elif packed in ("zstd", "lz4"):
             raise SourceError(
-                f"cannot tell the format of stdin: it is packed with {packed}",
+                f"the format of stdin is not known: it is packed with {packed}",
                 hint="Name it with --format, e.g. --format CSV.",
             )
         else:
