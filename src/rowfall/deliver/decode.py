@@ -60,7 +60,7 @@ class DeclinedError(RowfallError):
 
 @dataclass(frozen=True, slots=True)
 class DecoderInput:
-    """What every delivery through the decoder needs.
+    """The input of every delivery through the decoder.
 
     Attributes:
         source: gives the addresses of what are no files.
@@ -238,7 +238,7 @@ class Decode:
 
 
 class DecodePush(Decode):
-    """The same for a server: each pipe is the body of an INSERT ... FORMAT Native.
+    """Delivers to a server: each pipe of the decoder is the body of an INSERT FORMAT Native.
 
     Args:
         packed: blocks are sent in ClickHouse's own compressed frames. LZ4 with a checksum each: a
@@ -305,7 +305,7 @@ class DecodePush(Decode):
             self._server.kill(f"{attempt}_{number}")
 
 
-# As often as the decoder says how far it is.
+# As often as the decoder reports its progress.
 _BUILD_POLL_SECONDS = decoder.PROGRESS_MS / 1e3
 
 

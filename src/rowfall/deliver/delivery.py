@@ -1,4 +1,4 @@
-"""What one attempt asks of a delivery; the delivery by which the engine reads the source itself."""
+"""Deliveries: the order of one attempt, and the delivery by which an engine reads the source."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ Read = Callable[[Split, int, int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """What the decoder reads in place of whole files.
+    """Ranges that the decoder reads in place of whole files.
 
     Attributes:
         splits: ranges, each with ``start`` and ``stop``.

@@ -388,7 +388,7 @@ def pieces(
 def piece_size(splits: Sequence[Split], streams: int) -> int:
     """Return the bytes at which a plain file is cut; 0: no file has to be.
 
-    Cutting costs a look at every byte (5 s of a core per GB where all is quoted, 0.4 s where
+    Cutting reads every byte (5 s of a core per GB where all is quoted, 0.4 s where
     nothing is), so it is for files that would keep one stream busy when the others have ended.
     """
     total = sum(split.size or 0 for split in splits)
@@ -424,8 +424,8 @@ def local_select(
 def into_file(query: SqlText, path: str, packed: str = "none") -> SqlText:
     """Return a query that writes its blocks to the pipe ``path``; ``packed``: how, or ``none``."""
     # One of both has to be said of a file that is there; a pipe has nothing to cut off.
-    how = f"TRUNCATE COMPRESSION {sql.literal(packed)}" if packed != "none" else "APPEND"
-    return SqlText.of(query, f"\nINTO OUTFILE {sql.literal(path)} {how} FORMAT Native")
+    mode = f"TRUNCATE COMPRESSION {sql.literal(packed)}" if packed != "none" else "APPEND"
+    return SqlText.of(query, f"\nINTO OUTFILE {sql.literal(path)} {mode} FORMAT Native")
 
 
 def local_settings(

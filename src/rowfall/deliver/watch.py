@@ -19,12 +19,12 @@ WATCH_LANE = 98
 
 @dataclass(slots=True)
 class _Running:
-    """How far one statement is; ``limit``: the stored bytes that it reads at most, if known."""
+    """The progress of one statement; ``limit``: stored bytes that it reads at most, if known."""
 
     limit: int | None
     rows: int = 0
     stored: int = 0
-    reports_bytes: bool = False  # its ticks say how many bytes it has read
+    reports_bytes: bool = False  # its ticks hold the bytes that it has read
 
     def reads(self, stored: int) -> None:
         # Never back: where several statements feed one, those that have ended are not seen.

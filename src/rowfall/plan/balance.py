@@ -216,7 +216,7 @@ def _place(
     values: Sequence[float], order: Sequence[int], classes: Sequence[_Heap],
     rates: Sequence[float], loads: array[float], counts: array[int], shard_of: array[int],
 ) -> None:  # fmt: skip
-    """Of each class the shard that is done first, and of those the one that would finish first."""
+    """Give items to the shard that finishes first; of each class only one is compared."""
     for index in order:
         size = values[index]
         best = (math.inf, 0, 0)

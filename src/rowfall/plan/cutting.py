@@ -175,8 +175,9 @@ def _with(listing: Listing, cuts: dict[int, list[Split]]) -> Listing:
 
 # --- text: between records -----------------------------------------------------------------------
 
-# Most records end within the first look; where none does within the second, there is no cut.
-LOOKS = (1 << 16, 1 << 20)
+# Bytes read for one cut: most records end within the first; where none does within the second,
+# there is no cut.
+READ_SIZES = (1 << 16, 1 << 20)
 # At a time: a store reads a piece of some MB for each, and 32 of them took longer than its client
 # waits on a machine of two busy cores.
 REQUESTS = 8
@@ -200,12 +201,12 @@ def text_ranges(
     size = split.size or 0
 
     def place(at: int) -> int | None:
-        for look in LOOKS:
-            data = read(split, at - 1, look)
+        for size in READ_SIZES:
+            data = read(split, at - 1, size)
             found = find_record(data, encoding, width)
             if found is not None:
                 return at - 1 + found
-            if len(data) < look:
+            if len(data) < size:
                 break
         return None
 
@@ -252,7 +253,7 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What is known of one file: the columns that might cut it, with how each value is written."""
+    """One file: the columns that might cut it, with how each value is written; its row groups."""
 
     columns: dict[str, _Value]
     groups: tuple[RowGroup, ...]

@@ -1,4 +1,4 @@
-"""What rowfall-decode is asked to do, and when it is not: pure, but for finding the program.
+"""rowfall-decode: what it can read, and the document that asks it to. Pure, but for program().
 
 The decoder gives the rows that the engine's reader would give (codec.py), or declines: then the
 engine reads the object and has the last word. It parses for a quarter of the CPU: 50 M rows of
@@ -23,7 +23,7 @@ from rowfall.schema.type_names import parse_type
 from rowfall.sources.base import HttpAddress
 
 PROGRAM = "rowfall-decode"
-_PLACES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https"})
+_SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https"})
 _FORMATS = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
 _PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
 _UTC = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT"})
@@ -54,7 +54,7 @@ _ELEMENTS = 64  # of a tuple
 
 
 def program() -> str | None:
-    """Path of the program: beside this Python, or on PATH."""
+    """Return the path of the program: beside this Python, or on PATH; None where it is not."""
     beside = Path(sys.executable).with_name(PROGRAM)
     return str(beside) if beside.is_file() else shutil.which(PROGRAM)
 
@@ -67,7 +67,7 @@ def refusal(
         return "the rows are not text"
     if encoding.format not in _FORMATS or encoding.compression not in _PACKED:
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
-    if not len(listing) or uri.scheme_of(listing.uri(0)) not in _PLACES:
+    if not len(listing) or uri.scheme_of(listing.uri(0)) not in _SCHEMES:
         return f"{PROGRAM} reads files, object stores and HTTP only"
     for column in schema.columns:
         nested = parse_type(column.type).base in NESTED
@@ -100,7 +100,7 @@ def _refusal_of_nested(column: Column, encoding: Encoding, engine: Facts) -> str
 
 
 def flat_types(type_: str) -> list[str]:
-    """The types that values consist of: of ``Map(String, Array(UInt8))`` String and UInt8.
+    """Return the types that values consist of: of ``Map(String, Array(UInt8))`` String and UInt8.
 
     Whatever nested type the decoder does not take is given back as it is.
     """
@@ -109,14 +109,14 @@ def flat_types(type_: str) -> list[str]:
         return [kind.full]
     named = kind.base == "Tuple"
     types = type_names.elements(kind.args) if named else type_names.arguments(kind.args)
-    keyed = kind.base == "Map" and parse_type(types[0]).base in NESTED
-    if keyed or len(types) > _ELEMENTS:
+    nested_keys = kind.base == "Map" and parse_type(types[0]).base in NESTED
+    if nested_keys or len(types) > _ELEMENTS:
         return [kind.full]
     return [flat for type_ in types for flat in flat_types(type_)]
 
 
 def zone(type_: str) -> str | None:
-    """The time zone of a type: "" for the engine's own, None where it has none."""
+    """Return the time zone of a type: "" for the engine's own, None where it has none."""
     kind = parse_type(type_)
     if not kind.base.startswith("DateTime"):
         return None
@@ -134,7 +134,7 @@ def spec(
     addresses: Sequence[HttpAddress] = (),
     names: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The document for ``rowfall-decode run --spec`` (crates/rowfall-decode/src/spec.rs).
+    """Return the document for ``rowfall-decode run --spec`` (crates/rowfall-decode/src/spec.rs).
 
     Args:
         settings: of the INSERT: a block of the decoder is a block of the engine, so nothing is
@@ -178,7 +178,7 @@ def spec(
 
 
 def sort_columns(sorting_key: str, schema: Schema) -> tuple[int, ...]:
-    """Indexes of the columns that the table is sorted by; none where the key is not just columns.
+    """Return the indexes of the columns that a table is sorted by; () where its key is more.
 
     Sorting blocks before they are sent spares the engine its own sort, which costs it more. CPU
     seconds of decoder and engine: 50 M trips (3 columns) 4.1 to 2.9; 2 M taxi rows (51 columns)

@@ -1,4 +1,4 @@
-"""What is known before a load: frozen values that the survey fills in and the planner reads."""
+"""The facts of a load: frozen values that the survey fills in and the planner reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowfall.targets.base import Target
 
 @dataclass(frozen=True, slots=True)
 class WriterFacts:
-    """What is known of one engine that stores rows.
+    """One engine that stores rows.
 
     Attributes:
         engine: version, cores, memory and settings.
@@ -40,7 +40,7 @@ class WriterFacts:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a server can read of the source.
+    """The source as servers see it.
 
     Attributes:
         pull: the server can read the source itself.
@@ -156,8 +156,8 @@ class LoadFacts:
     @property
     def rows_refused(self) -> str | None:
         """Which writer gets statements but no rows from here, and why; None: all get both."""
-        far = (f"{w.node} {w.rows_refused}".strip() for w in self.writers if w.rows_refused)
-        return next(far, None)
+        refusals = (f"{w.node} {w.rows_refused}".strip() for w in self.writers if w.rows_refused)
+        return next(refusals, None)
 
     @property
     def todo(self) -> list[int]:

@@ -83,7 +83,7 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What one writer is to do."""
+    """The share of one writer."""
 
     groups: tuple[Group, ...]
     lanes: int

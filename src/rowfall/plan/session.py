@@ -1,4 +1,4 @@
-"""What is open during one load: source, target, the engines that store rows, ledger."""
+"""A session: everything that is open during one load."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ _PARQUET_OWN = {_PARQUET_ROWS: READ_ROWS, _PARQUET_BYTES: 16 << 20}
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What settings depend on besides the engine.
+    """The shape of a load: settings depend on it and on the engine.
 
     Attributes:
         files: objects to read; 1 for stdin.

@@ -329,7 +329,7 @@ def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | No
         )
     except RowfallError as error:
         if schema.exists:
-            return f"{key.expression} cannot be told from the columns that are loaded"
+            return f"{key.expression} cannot be computed from the columns that are loaded"
         raise UsageError(
             f"--shard-key {key.expression} does not fit the table: {error.message}",
             hint="Write an expression of its columns, like cityHash64(name).",
@@ -337,7 +337,7 @@ def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | No
     if _INTEGER.fullmatch(str(kind)):
         return None
     raise UsageError(
-        f"the sharding key {key.expression} is a {kind}, and shards are told by whole numbers",
+        f"the sharding key {key.expression} is a {kind}, and a shard is found by a whole number",
         hint=f"Take a hash of it: --shard-key 'cityHash64({key.expression})'.",
     )
 
@@ -348,8 +348,7 @@ def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | No
 def _ask_schema(
     session: Session, reached: Reach | None, existing: Sequence[Sequence[Any]] | None
 ) -> tuple[Encoding | None, Schema]:
-    """Return how the source is encoded and what its columns are: those of the existing table, the
-    generator's own, or what the data says."""
+    """Return encoding and columns: of the existing table, of the generator, or of the data."""
     engine, source = source_reader(session, reached)
 
     def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:

@@ -530,7 +530,7 @@ class Costs:
             f"{self.distributed:.2g} CPU s)"
         )
         first, other = (filtered, sent) if method == FILTER else (sent, filtered)
-        return f"{method}: {first}; the other way, {other}"
+        return f"{method}: {first}; otherwise {other}"
 
 
 def sharding_costs(
@@ -594,7 +594,7 @@ def _choose_sharding(
         )
     if not able:
         raise UsageError(
-            f"rows cannot be brought to the shards that {key.expression} says: "
+            f"rows cannot be brought to the shards that {key.expression} names: "
             + "; ".join(f"{method}: {why}" for method, why in obstacles.items()),
             hint="Set internal_replication = true for the shards of the cluster.",
         )
