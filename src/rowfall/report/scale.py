@@ -1,4 +1,4 @@
-"""Renders a projection: aligned text for people, one versioned JSON document for programs."""
+"""Render a projection: aligned text for people, one versioned JSON document for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCALE_VERSION = 1
 
 
 def scale_document(found: ScaleReport) -> dict[str, Any]:
-    """The JSON document of ``rowfall scale``, see docs/reference/json.md."""
+    """Return the JSON document of ``rowfall scale``, see docs/reference/json.md."""
     work, node = found.work, found.node
     return {
         "rowfall_scale": SCALE_VERSION,
@@ -42,7 +42,7 @@ def scale_document(found: ScaleReport) -> dict[str, Any]:
 
 
 def scale_text(found: ScaleReport, *, color: bool = False, width: int = WIDTH) -> str:
-    """The projection as text."""
+    """Return the projection as text."""
     first = found.projections[0]
     parts: list[RenderableType] = [
         Text("Source", "bold"),
@@ -59,7 +59,7 @@ def scale_text(found: ScaleReport, *, color: bool = False, width: int = WIDTH) -
         wrap(
             f"for nodes = {first.nodes:,}: {first.start_seconds:.1f} s + "
             f"{first.makespan:,.1f} s + {first.attempts:,} x {ATTEMPT_COST} s; "
-            f"with these files the middle one cannot be less than {first.lower_bound:,.1f} s",
+            f"these files need at least {first.lower_bound:,.1f} s of work there",
             first="  ", indent="      ", width=width,
         ),
         *(wrap(note, first="  ! ", indent="    ", width=width) for note in found.notes),
@@ -78,7 +78,7 @@ def _source(found: ScaleReport) -> RenderableType:
     what = "generated, sizes as in memory"
     if encoding is not None:
         packed = "not compressed" if encoding.compression == "none" else encoding.compression
-        whole = "a file keeps one core" if work.whole else "files can be cut"
+        whole = "a file keeps one core busy" if work.whole else "files can be cut"
         what = f"{encoding.format}, {packed}: {whole}"
     files = units.counted(found.files, "file")
     rows = "" if work.rows is None else f"about {units.count(work.rows)}"
@@ -86,7 +86,7 @@ def _source(found: ScaleReport) -> RenderableType:
         [
             ("from", found.source),
             ("files", f"{files}, {units.size(found.bytes)}, "
-             f"the biggest has {units.size(found.largest)}"),
+             f"the largest has {units.size(found.largest)}"),
             ("format", what),
             ("rows", rows),
         ]
@@ -118,7 +118,7 @@ def _table(found: ScaleReport) -> RenderableType:
 
 
 def _small(value: float, digits: int) -> str:
-    """``1,035.0``, and 0.023 instead of 0.0."""
+    """Return ``1,035.0``, and 0.023 instead of 0.0."""
     return f"{value:,.{digits}f}" if value >= 10.0**-digits * 5 else f"{value:.2g}"
 
 
@@ -127,7 +127,7 @@ def _time(seconds: float) -> str:
 
 
 def _limits(found: ScaleReport) -> RenderableType:
-    """Each sentence once, with the numbers of nodes that it is about."""
+    """Return each sentence once, with the numbers of nodes that it is about."""
     about: dict[str, list[str]] = {}
     for each in found.projections:
         about.setdefault(each.limited_by, []).append(f"{each.nodes:,}")
@@ -135,7 +135,7 @@ def _limits(found: ScaleReport) -> RenderableType:
 
 
 def _formula(found: ScaleReport) -> list[str]:
-    """The formula with the numbers that it was given."""
+    """Return the formula with the numbers that it was given."""
     node, work, rates = found.node, found.work, found.rates
     terms = [f"{node.cores} cores x {units.byte_rate(node.core_rate)}"]
     if math.isfinite(node.network):
