@@ -14,7 +14,6 @@ import pytest
 from contract.engines import run, text
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Ask, Pair
-from rowfall.core.sql_tokens import closing, identifier, items, tokens
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.ledger import Ledger
@@ -437,15 +436,3 @@ def test_hidden_secrets() -> None:
     assert "HIDDEN" not in "".join(map(str, made))
     with pytest.raises(TargetError, match="secret"):
         clone(fake(f"Replicated{full}"), "_rowfall_x")
-
-
-def test_tokens() -> None:
-    sql = "SELECT `a``b`, \"c\\\"d\", 'e''f\\'g' /* h ) */, i.j1 -- k\n, 1.5, x[2]"
-    assert "".join(tokens(sql)) == sql
-    words = [w for w in tokens(sql) if not w.isspace()]
-    assert words[:8] == [
-        "SELECT", "`a``b`", ",", '"c\\"d"', ",", "'e''f\\'g'", "/* h ) */", ",",
-    ]  # fmt: skip
-    assert [identifier(w) for w in words[1:6:2]] == ["a`b", 'c"d', None]
-    assert closing(tokens("f(a, (b), ')')(c)"), 1) == 11
-    assert items(tokens("a, f(b, c), 'd, e', [f, g]")) == ["a", "f(b, c)", "'d, e'", "[f, g]"]

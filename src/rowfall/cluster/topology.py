@@ -131,11 +131,6 @@ class Cluster:
         """Shards of which no replica answers."""
         return tuple(s for s in self.shards if all(node.error for node in self.of(s)))
 
-    @property
-    def versions(self) -> tuple[str, ...]:
-        """The different versions of the nodes that answer."""
-        return tuple(sorted({node.version for node in self.up}))
-
 
 def discover(asks: Ask, name: str, *, tls: bool = False) -> Cluster:
     """Find the cluster ``name`` as one of its nodes, or any server that knows it, sees it.

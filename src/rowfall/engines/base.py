@@ -61,7 +61,6 @@ class Engine(Protocol):
         query_log: ``system.query_log`` has figures of statements that have ended.
         ddl_settings: a CREATE TABLE can be sent with settings of the statement. The embedded
             engine appends settings to the text, which CREATE TABLE takes for the table's own.
-        takes_rows: an INSERT can carry its rows in ``body``.
         readonly: the user's setting: 0 may write, 1 only reads, 2 only reads but may change
             settings.
         rows_refused: why rows that are read here cannot get to it; None where they can.
@@ -82,9 +81,6 @@ class Engine(Protocol):
 
     @property
     def ddl_settings(self) -> bool: ...
-
-    @property
-    def takes_rows(self) -> bool: ...
 
     @property
     def rows_refused(self) -> str | None: ...
@@ -110,10 +106,10 @@ class Engine(Protocol):
 
         Args:
             lane: statements on different lanes run at the same time; one lane runs one at a time.
-            body: the rows of an INSERT, only where it ``takes_rows``.
+            body: the rows of an INSERT; servers that are reached from here take them.
             encoding: ``Content-Encoding`` of ``body``.
             texts: tables of one row and one column ``text`` that only this statement sees, by
-                their names; only where it ``takes_rows``.
+                their names; for servers only.
             out_fd: gets the result in place of ``Outcome.data``.
 
         Raises:

@@ -70,7 +70,7 @@ class Embedded:
     """
 
     kind: Literal["embedded"] = "embedded"
-    shared = query_log = ddl_settings = takes_rows = False
+    shared = query_log = ddl_settings = False
     rows_refused: str | None = None
     readonly = 0
 

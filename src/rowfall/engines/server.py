@@ -214,11 +214,6 @@ class Server:
             raise NoAnswerError(f"no answer within {seconds:.0f} s", transient=True) from None
 
     @property
-    def takes_rows(self) -> bool:
-        """False where statements go by way of another server, which would hold all rows."""
-        return not self.through
-
-    @property
     def rows_refused(self) -> str | None:
         """See :class:`rowfall.engines.base.Engine`."""
         return f"is only reached through {self.through}" if self.through else None
