@@ -83,7 +83,7 @@ def total(engine: Embedded, source: Source, splits: list[Split], encoding: Encod
     return " ".join(run(engine, "SELECT count(), sum(a) FROM ", relation)[0])
 
 
-def feeders() -> list[threading.Thread]:
+def pipe_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("pipe")]
 
 
@@ -177,7 +177,7 @@ def test_a_statement_that_fails_leaves_nothing(put: Put, engine: Embedded) -> No
         total(engine, source, splits, encoding)
     assert source.changed(splits) == []
     deadline = time.monotonic() + 10
-    while feeders():
+    while pipe_threads():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

@@ -23,14 +23,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from unit.schema.test_codec import MOMENTS, NUMBERS, WORDS
-
 from rowfall.core import sql
 from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.sqltext import quote
 from rowfall.schema.strict_reading import TextTraits, reader_settings, strict_column
 from rowfall.schema.type_names import parse_type
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
+from unit.schema.test_strict_reading import MOMENTS, NUMBERS, WORDS
 
 DECODER = os.environ.get("ROWFALL_DECODE", "rowfall-decode")
 TYPES = [

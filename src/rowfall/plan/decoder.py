@@ -1,8 +1,8 @@
 """rowfall-decode: what it can read, and the document that asks it to. Pure, but for program().
 
-The decoder gives the rows that the engine's reader would give (codec.py), or declines: then the
-engine reads the object and has the last word. It parses for a quarter of the CPU: 50 M rows of
-three integers take 0.9 CPU-seconds out of gzip, the engine's readers 4 to 5.
+The decoder gives the rows that the engine's reader would give (`schema/strict_reading.py`), or
+declines: then the engine reads the object and has the last word. It parses for a quarter of the
+CPU: 50 M rows of three integers take 0.9 CPU-seconds out of gzip, the engine's readers 4 to 5.
 """
 
 from __future__ import annotations

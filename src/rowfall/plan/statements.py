@@ -14,7 +14,7 @@ from rowfall.schema.type_names import parse_type
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 
-_TRIM_END = ", ' \\t')"  # of what codec writes around padded values
+_TRIM_END = ", ' \\t')"  # written around padded values by strict_reading
 
 
 def insert_select(

@@ -14,7 +14,7 @@ CSV = Encoding("CSV", "none", Kind.TEXT)
 NAMED = Encoding("CSVWithNames", "none", Kind.TEXT)
 TSV = Encoding("TSV", "none", Kind.TEXT)
 JSON = Encoding("JSONEachRow", "none", Kind.JSON)
-# As the codec guards a column in which no line break was seen.
+# As strict_column guards a column in which no line break was seen.
 GUARDED = Column("b", "String", expression="throwIf(1, 'line break in b')")
 COLUMNS = (Column("a", "UInt8"), GUARDED)
 

@@ -1,4 +1,4 @@
-"""The codec's unit tests once more, read by a real server of another version."""
+"""The unit tests of strict reading once more, read by a real server of another version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from unit.schema.test_codec import (  # noqa: F401 - the tests themselves, with the fixtures of this file
+
+from lab.clickhouse import ClickHouse
+from rowfall.core import sql
+from rowfall.core.model import Column, Encoding, Schema
+from rowfall.core.sqltext import SqlText
+from rowfall.plan.statements import for_server
+from rowfall.schema.strict_reading import reader_settings
+from unit.memory import Chdb, ChdbError, from_file
+from unit.schema.test_strict_reading import (  # noqa: F401 - the tests themselves, with the fixtures of this file
     test_a_byte_order_mark_is_no_value,
     test_a_column_that_the_header_lacks_raises,
     test_a_quote_never_closed_does_not_swallow_rows,
@@ -30,14 +38,6 @@ from unit.schema.test_codec import (  # noqa: F401 - the tests themselves, with 
     test_shapes_of_time,
     test_typed_formats,
 )
-
-from lab.clickhouse import ClickHouse
-from rowfall.core import sql
-from rowfall.core.model import Column, Encoding, Schema
-from rowfall.core.sqltext import SqlText
-from rowfall.plan.statements import for_server
-from rowfall.schema.strict_reading import reader_settings
-from unit.memory import Chdb, ChdbError, from_file
 
 _numbers = itertools.count()
 
