@@ -119,7 +119,7 @@ class Bench:
         os.sync()
         before = self._cpu()
         if side.options is None:
-            prefix = f"byhand{len(result.wall)}_"
+            prefix = f"{side.name}_{len(result.wall)}_"  # of its query id
             sample = self._by_hand(side.name, prefix)
         else:
             home = str(self.state / f"{self.shards}-{len(result.wall)}")
@@ -147,7 +147,7 @@ class Bench:
         """Send the statement of a side to the first node, in the way that people do."""
         first = self.cluster.nodes[0]
         asked = urlencode({
-            "user": first.user, "password": first.password, "query_id": f"{prefix}{name}",
+            "user": first.user, "password": first.password, "query_id": f"{prefix}0",
             "parallel_distributed_insert_select": PARALLEL.get(name, 0),
             # Otherwise rows wait in the queue of the Distributed table when the statement is done.
             "distributed_foreground_insert": 1,
