@@ -32,7 +32,7 @@ class _Running:
         self.stored = max(self.stored, most)
 
 
-class Together:
+class TotalProgress:
     """Adds up the progress of several engines that work on one load."""
 
     def __init__(self, emit: Listener) -> None:

@@ -31,7 +31,7 @@ from rowfall.core.results import Failure
 from rowfall.deliver.decode import DeclinedError
 from rowfall.deliver.delivery import Delivery, Order
 from rowfall.deliver.route import open_delivery
-from rowfall.deliver.watch import Together, Watch
+from rowfall.deliver.watch import TotalProgress, Watch
 from rowfall.engines.codes import DATA_CODES, GONE, MEMORY_LIMIT, QUERY_WAS_CANCELLED
 from rowfall.ledger.leases import Ownership
 from rowfall.plan.facts import LoadFacts
@@ -154,7 +154,7 @@ def run_attempts(
     notes = Notes(session.emit)
     pulled = facts.source_for(plan.transport)
     bad_rows = BadRows(session.source, plan, session.reader, session.options, pulled)
-    progress = Together(session.emit)
+    progress = TotalProgress(session.emit)
     # What all shards read at the same time, one runner looks after.
     writers = session.writers
     if plan.transport.sharding.value == FILTER:
