@@ -1,4 +1,4 @@
-"""How staged rows become visible exactly once, and what ends attempts that a crash left open.
+"""Receivers, which make staged rows visible exactly once; recovery of open attempts after a crash.
 
 How rows reach staging belongs to deliver.
 Imports plan and what lies below it.

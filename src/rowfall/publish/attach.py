@@ -43,7 +43,7 @@ NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What an attempt holds in staging.
+    """Rows and parts that an attempt holds in staging.
 
     Attributes:
         rows: of the staging table of the target itself.
@@ -216,7 +216,7 @@ class Publisher:
             node: that the engine is, as ``leases`` know it.
 
         Raises:
-            LedgerError: the target was changed meanwhile, so nothing can be told for sure.
+            LedgerError: the target was changed meanwhile, so nothing is certain.
         """
         others = _Others(leases or NoLeases(), attempt_id, node)
         settled = [m for m in moves if m.state != "pending"]
@@ -323,6 +323,7 @@ class Publisher:
         # Others may have published while it was read: then it is a sum of other terms.
         if (came or missing) and others.added(move) == (least, most):
             return came
+        # Evidence.UNDECIDED, so Action.STOP.
         raise LedgerError(
             f"partition {move.partition_id} of {pair.database}.{pair.table} was changed after a "
             f"load was interrupted: {gained:,} rows were added, {known:,} or {move.rows:,} "

@@ -18,7 +18,7 @@ class FileReceiver(ObjectReceiver):
         return {}
 
     def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
-        """See :meth:`rowfall.publish.receiver.Receiver.count`.
+        """Count the rows of the INSERT, and make sure that all of them were written.
 
         Raises:
             TargetError: a write has failed.

@@ -27,7 +27,7 @@ _DELAY = "parts_to_delay_insert"
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """How long a wait took (seconds), how many parts are active now, and whether it was enough."""
+    """Result of a wait: its seconds, the active parts now, and whether these are few enough."""
 
     seconds: float
     parts: int

@@ -49,7 +49,7 @@ def next_step(done: Step | None) -> Step | None:
 
 @dataclass(slots=True)
 class Progress:
-    """How far one attempt is.
+    """Progress of one attempt through the steps.
 
     Attributes:
         step: the one that was entered last; it may not have ended.
@@ -77,7 +77,7 @@ class Progress:
 
 
 class Recorded(Enum):
-    """What ledger and journal say about an attempt that was left open."""
+    """State of an open attempt in ledger and journal."""
 
     NOTHING = "nothing"
     STARTED = "started"
@@ -87,7 +87,7 @@ class Recorded(Enum):
 
 
 class Evidence(Enum):
-    """What the target says about a committed attempt."""
+    """Findings in the target about a committed attempt."""
 
     NOT_ASKED = "only committed attempts need evidence"
     NO_PARTS = "no part of staging is in the target"
@@ -100,7 +100,7 @@ class Evidence(Enum):
 
 
 class Action(Enum):
-    """What is done about an attempt that was left open."""
+    """Ways to end an attempt that was left open."""
 
     LOAD = "load its splits"
     DISCARD = "end its statements, drop staging, load its splits again"

@@ -1,4 +1,4 @@
-"""What every kind of target answers for the rows of an attempt, and the registry of the kinds.
+"""Interface to make rows visible in targets of every kind, and the registry of the kinds.
 
 A receiver gets the rows of attempts that were delivered into staging and makes them visible. A new
 kind of target (a transaction of a database, a topic) is one file beside ``tables``, ``files`` and
@@ -57,7 +57,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What staging holds of an attempt.
+    """Count of what staging holds of an attempt.
 
     Attributes:
         rows, parts, bytes: of the whole attempt; bytes on disk.
@@ -191,7 +191,7 @@ class TableWriter:
     settings: Mapping[str, int]
 
     def wait_for_room(self, moves: Sequence[Move], parts: int) -> None:
-        """See :meth:`rowfall.publish.receiver.Receiver.wait_for_room`."""
+        """Wait until the target can take more parts; see :meth:`Receiver.wait_for_room`."""
         self.own.check()
         if self.merges is not None:
             self.merges.wait_for_room(moves, parts)
@@ -199,7 +199,7 @@ class TableWriter:
 
 @dataclass(frozen=True, slots=True)
 class Receiving:
-    """What receivers of every kind are given.
+    """Everything that receivers of every kind are given.
 
     Attributes:
         engine: stores the rows.

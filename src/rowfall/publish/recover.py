@@ -434,7 +434,7 @@ class Recovery:
             except EngineError as error:
                 if error.code not in GONE or time.monotonic() > deadline:
                     raise
-            # Of two that take turns, one has to be faster than the other's look.
+            # Of two that take turns, one has to ask again sooner than the other.
             time.sleep(LOOK_SECONDS * (1 + secrets.randbelow(10)))
 
 

@@ -14,7 +14,7 @@ from rowfall.targets.views import Views
 
 @dataclass(frozen=True, slots=True)
 class StagingTables:
-    """How attempts are staged for one target table and the views that read from it.
+    """Staging tables of one target table and of the views that read from it.
 
     Attributes:
         facts: of the target table.

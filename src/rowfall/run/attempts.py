@@ -76,7 +76,7 @@ class ChangedError(SourceError):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What attempts have counted; sums are made with ``+``.
+    """Figures of attempts; ``+`` adds them up.
 
     Attributes:
         rows, parts, written: published rows and parts, their bytes on disk; ``rejected`` bad rows.
@@ -122,7 +122,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of the attempts of one run.
+    """Result of the attempts of one run.
 
     Attributes:
         counts: one for each runner of attempts, see :func:`run_attempts`.

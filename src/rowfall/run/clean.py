@@ -52,7 +52,7 @@ class _Opened:
 
 @dataclass(frozen=True, slots=True)
 class _Loads:
-    """What is known of the loads of a target.
+    """Loads of a target, as ledger and journals know them.
 
     Attributes:
         alive: ids of loads whose process runs. ``known``: of all that ledger or journals name.
@@ -65,7 +65,7 @@ class _Loads:
 
 
 def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
-    """See :func:`rowfall.api.clean`."""
+    """Drop what dead loads left in a target; see :func:`rowfall.api.clean`."""
     with _opened(target) as opened:
         engine, ledger = opened.engine, opened.ledger
         # First what there is, then what the journals say of it: a lease comes before its tables.
@@ -126,7 +126,7 @@ def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
 
 
 def forget_load(target: Target, load_id: str) -> int:
-    """See :func:`rowfall.api.forget`."""
+    """Forget what a load has loaded; see :func:`rowfall.api.forget`."""
     with _opened(target) as opened:
         if opened.engine.shared:
             local = (target.database, target.table)

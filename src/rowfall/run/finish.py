@@ -32,7 +32,7 @@ _FETCHES = "'GET_PART', 'ATTACH_PART', 'REPLACE_RANGE', 'CLONE_PART_FROM_SHARD'"
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a load has ended.
+    """End of a load.
 
     Attributes:
         notes: for the report. ``waited``: for merges, None where nobody asked for it.

@@ -28,7 +28,7 @@ _FOLDER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What has become of an installation.
+    """Result of an installation.
 
     Attributes:
         path: of the program in the server's folder; of a cluster, all of them.

@@ -32,7 +32,7 @@ RIGHTS = (ACCESS_DENIED, READONLY)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What attempts are staged in, and what guards them.
+    """Staging tables of a load and the leases that guard it.
 
     Attributes:
         writers: () where the target has no tables.

@@ -1,4 +1,4 @@
-"""What a run does first: choose the load to go on with, and end what earlier runs have left.
+"""Choose the load to go on with, and end what earlier runs have left.
 
 Here are also the tables that a load has made and that nothing has come into. Their types may be
 wrong, so the next load makes them anew, and ``rowfall clean`` drops them.
@@ -66,7 +66,7 @@ class LoadRun:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a run goes on with after earlier ones were brought to an end.
+    """Starting point of a run, after earlier ones were brought to an end.
 
     Attributes:
         session: with the cluster as it is now.

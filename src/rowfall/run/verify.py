@@ -187,7 +187,7 @@ def compare_staged(
 
 @dataclass(slots=True)
 class Difference:
-    """Where source and target differ.
+    """Differences between source and target.
 
     Attributes:
         delta: by position of the split: its rows that the target has too often (or, negative, not).

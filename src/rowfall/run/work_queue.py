@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from rowfall.core.listing import Split
 from rowfall.core.model import Schema, Setting
 
-# Somebody else loads the last files: a look costs two small SELECTs.
+# Somebody else loads the last files: asking again costs two small SELECTs.
 WAIT_SECONDS = 1.0
 # Half of an attempt is worth taking over only if it is more work than its fixed cost of 0.1 to
 # 0.4 s: 16 MiB of packed text take one core about that long.
