@@ -141,8 +141,9 @@ class S3Bucket(Bucket):
             return Secret(base_url(self._access, self.name) + uri.encode(key))
         import obstore
 
+        store = self._store()
         try:
-            return Secret(obstore.sign(self._store(), "GET", key, SIGNED))
+            return Secret(obstore.sign(store, "GET", key, SIGNED))
         except TypeError:  # how it says that it takes no such key
             parameters = {"Bucket": self.name, "Key": key}
             seconds = int(SIGNED.total_seconds())
