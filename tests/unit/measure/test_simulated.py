@@ -66,7 +66,7 @@ def test_prefixes_and_rows() -> None:
         ("simulate://csv.gz?sigma=nan", "sigma=nan is not possible"),
         ("simulate://csv.gz?seed=x", "seed=x is no whole number"),
         ("simulate://csv.gz?rows=few", "'few' is not a number of rows"),
-        ("simulate://odd?files=1", "cannot be told"),
+        ("simulate://odd?files=1", "does not end with the extension of a known format"),
     ],
 )
 def test_what_makes_no_sense(text: str, said: str) -> None:
