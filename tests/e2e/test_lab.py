@@ -167,7 +167,7 @@ def test_the_process_of_another_is_left_alone(bench: Bench) -> None:
     with subprocess.Popen(["sleep", "100"]) as other:  # noqa: S607
         (bench.folder / "node1/pid").write_text(f"{other.pid}\n")
         assert bench.states() == ["down"]
-        assert "0 servers ended" in bench.ok("down").talk
+        assert "stopped 0 servers" in bench.ok("down").talk
         assert other.poll() is None
         other.kill()
 

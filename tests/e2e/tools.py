@@ -60,13 +60,15 @@ class Shell:
         return folder
 
     def run(self, *args: str, env: Mapping[str, str] | None = None, stdin: Any = None) -> Done:
-        """Run to the end, whatever the exit code; in this process unless there is ``stdin``.
+        """Run to the end, whatever the exit code.
+
+        In this process, unless there is ``stdin`` or the command leaves servers behind.
 
         Args:
             stdin: text.
         """
         given = {**self.env, **(env or {})}
-        if stdin is None and self.cli.plain:
+        if stdin is None and self.cli.plain and args[:2] != ("lab", "up"):
             done = self.cli.inside(*args, env=given)
         else:
             done = self.cli(*args, env=given, stdin=stdin)
