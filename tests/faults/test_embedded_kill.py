@@ -108,7 +108,9 @@ def test_ctrl_c_stops_within_two_seconds_and_says_how_to_go_on(
 ) -> None:
     big = "generate://taxi?rows=20_000_000"
     process = rowfall.start("load", big, "--threads", "2", "--memory", "1GiB")
-    time.sleep(2.0)
+    ledger = rowfall.cwd / "rowfall-data" / "rowfall.ledger"
+    wait_until(ledger.exists, 60, "the load does not begin")
+    time.sleep(1.0)
     begin = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
