@@ -138,11 +138,12 @@ def test_ctrl_c_inside_an_exec_keeps_the_exit_code() -> None:
 
 def test_the_ledger_survives_a_kill_between_any_two_writes(rowfall: Any) -> None:
     """kill -9 while attempts are recorded: the file is never damaged."""
-    for delay in (0.5, 1.3):
+    ledger = rowfall.cwd / "rowfall-data" / "rowfall.ledger"
+    for delay in (0.2, 1.3):
         process = rowfall.start("load", SOURCE, *OPTIONS)
+        wait_until(ledger.exists, 60, "the load does not begin")
         time.sleep(delay)
         process.kill()
         process.communicate(timeout=60)
-    ledger = rowfall.cwd / "rowfall-data" / "rowfall.ledger"
     with sqlite3.connect(ledger) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
