@@ -51,7 +51,7 @@ def test_a_load_is_built_where_it_is_large(shell: Shell) -> None:
         rows(shell, f"f{n}", n * ROWS, ROWS)
     options = ("--order-by", "(kind, id)")
     assert delivery(shell, *options) == ("build", "")
-    assert "parts are made here" in shell.ok("plan", "in/*.csv.gz", *options).out
+    assert "delivery  build: " in shell.ok("plan", "in/*.csv.gz", *options).out
     built = shell.ok("load", "in/*.csv.gz", "--table", "t", "--json", *options).document
     off = ("--build", "off", "--to", "off")
     shell.ok("load", "in/*.csv.gz", "--table", "t", *options, *off)
