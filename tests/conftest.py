@@ -154,7 +154,7 @@ def _as_process(
     """Be a process with this environment and folder, whose stdout and stderr are files."""
     before, folder = dict(os.environ), os.getcwd()
     kept = [os.dup(fd) for fd in (1, 2)]
-    streams = sys.stdout, sys.stderr
+    streams = sys.stdin, sys.stdout, sys.stderr
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         os.dup2(out.fileno(), 1)
@@ -163,12 +163,13 @@ def _as_process(
         os.environ.update(environment)
         os.chdir(cwd)
         with (
+            open(os.devnull) as sys.stdin,
             open(1, "w", encoding="utf-8", closefd=False) as sys.stdout,
             open(2, "w", encoding="utf-8", closefd=False) as sys.stderr,
         ):
             yield
     finally:
-        sys.stdout, sys.stderr = streams
+        sys.stdin, sys.stdout, sys.stderr = streams
         for number, handler in handlers.items():
             signal.signal(number, handler)
         os.chdir(folder)

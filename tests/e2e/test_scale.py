@@ -191,4 +191,6 @@ def test_some_unknown_sizes_count_as_the_mean(shell: Shell, web: Web, endless: s
     urls = [web.put(f"{size}.csv", b"1,2\n" * size) for size in (1000, 3000)]
     found = shell.ok("scale", *urls, endless, "--rate", "25MB", "--json").document
     assert (found["files"], found["bytes"]) == (3, 4 * 6000)
-    assert found["notes"] == ["Sizes that are not known (1 of 3) count as the mean."]
+    assert found["notes"] == [
+        "The sizes of 1 of 3 files are not known; each counts as the average."
+    ]
