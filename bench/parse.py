@@ -27,7 +27,7 @@ from bench.data import FILES, make, scaled, table
 from bench.decoder_spec import spec
 from bench.measure import BenchError, median, run
 from bench.table import markdown
-from rowfall.engines.machine import usable_cores
+from rowfall.engines.embedded import usable_cores
 from rowfall.plan import decoder
 
 HERE = Path(__file__).resolve().parent

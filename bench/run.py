@@ -26,12 +26,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import rowfall
 from bench import sides, small, table
 from bench.data import CASES, SMALL, Case, Input, opened, select
 from bench.measure import BenchError, Result, adopt_orphans, agree, fastest, run
 from rowfall import __version__
-from rowfall.engines import machine
-from rowfall.engines.machine import free_memory, usable_cores
+from rowfall.engines.embedded import free_memory, usable_cores
 
 HERE = Path(__file__).resolve().parent
 DEFAULT_DATA = Path.home() / ".cache/rowfall-bench"
@@ -43,7 +43,7 @@ _SAME = ("source", "cores", "cpu", "memory", "kernel", "chdb", "python", "scale"
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _arguments(arguments)
     # As an installer leaves it: byte code made once, not at every start.
-    compileall.compile_dir(Path(machine.__file__).parent.parent, quiet=1)
+    compileall.compile_dir(Path(rowfall.__file__).parent, quiet=1)
     try:
         return _bench(options)
     except BenchError as error:

@@ -20,13 +20,11 @@ from rowfall.core.model import Plan
 from rowfall.core.options import Options, restored
 from rowfall.core.results import Report, Verification
 from rowfall.run import history
-from rowfall.run.session import open_session, refusal
-from rowfall.run.signals import terminable
+from rowfall.run.session import open_session, refusal, terminable
 from rowfall.targets import open_target
 
 if TYPE_CHECKING:
-    from rowfall.core.projection import ScaleReport
-    from rowfall.core.results import Leftover
+    from rowfall.core.results import Leftover, ScaleReport
     from rowfall.run.install import Installed
 
 __all__ = [

@@ -21,9 +21,8 @@ import pytest
 from e2e.tools import Done, Shell
 from lab.clickhouse import binary
 from lab.process import wait_until
-from rowfall.lab import node
-from rowfall.lab.cluster import Lab
-from rowfall.lab.node import LabNode
+from rowfall.lab import cluster
+from rowfall.lab.cluster import Lab, LabNode
 from rowfall.lab.process import spawn
 
 pytestmark = pytest.mark.xdist_group("own clusters")
@@ -227,7 +226,7 @@ def test_ctrl_c_while_a_server_starts(bench: Bench, monkeypatch: pytest.MonkeyPa
         signal.raise_signal(signal.SIGINT)
         return process
 
-    monkeypatch.setattr(node, "spawn", interrupted)
+    monkeypatch.setattr(cluster, "spawn", interrupted)
     with pytest.raises(KeyboardInterrupt):
         Lab.make(bench.folder, 1, 1).up(binary())
     assert not bench.pids()

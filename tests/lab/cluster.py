@@ -11,8 +11,7 @@ from typing import Self
 from urllib.parse import quote
 
 from lab.clickhouse import binary
-from rowfall.lab import node
-from rowfall.lab.cluster import NAME, Lab
+from rowfall.lab.cluster import NAME, Lab, LabNode
 from rowfall.lab.process import program, wait_until
 
 # A limit, not what it takes (0.5 GB each): a load wants half of what is free, and 512 MiB at least.
@@ -28,7 +27,7 @@ class Node:
         user, password: who may do everything; the same on all nodes.
     """
 
-    def __init__(self, served: node.LabNode, binary: Path) -> None:
+    def __init__(self, served: LabNode, binary: Path) -> None:
         self._served, self._binary = served, binary
         self.shard, self.replica = served.shard, served.replica
         self.http, self.tcp = served.config.http, served.config.tcp

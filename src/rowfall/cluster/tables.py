@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from rowfall.cluster.topology import Cluster, Node, on_nodes
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Ask
-from rowfall.core.sql_tokens import closing, items, tokens
+from rowfall.core.sql import closing, items, tokens
 from rowfall.core.sqltext import quote
 from rowfall.engines.codes import ACCESS_DENIED
 

@@ -20,8 +20,7 @@ from rowfall.core.events import silent
 from rowfall.core.listing import Listing
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options, restored
-from rowfall.core.projection import Rates
-from rowfall.core.results import Report
+from rowfall.core.results import Rates, Report
 from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger
 from rowfall.plan.attempts import core_rate

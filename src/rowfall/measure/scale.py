@@ -7,20 +7,32 @@ import os
 import re
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapreplace
+from random import Random
 
-from rowfall.core import units, uri
+from rowfall.core import formats, units, uri
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.masked import Secret
-from rowfall.core.model import Encoding
+from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
-from rowfall.core.projection import START_SECONDS, LoadWork, NodeCapacity, Rates, ScaleReport
-from rowfall.engines.machine import resident, usable_cores
-from rowfall.measure import formula, rates
+from rowfall.core.results import (
+    ATTEMPT_COST,
+    START_SECONDS,
+    Limit,
+    LoadWork,
+    NodeCapacity,
+    Projection,
+    Rates,
+    ScaleReport,
+)
+from rowfall.engines.embedded import resident, usable_cores
+from rowfall.measure import rates
 from rowfall.measure.rates import source_bytes
-from rowfall.measure.simulated import SCHEME, simulate
+from rowfall.plan.attempts import MOST_SPLITS, attempt_bytes
+from rowfall.plan.balance import Assignment, assign, cut, lower_bound
 from rowfall.run.session import connect
 from rowfall.sources import open_source
 from rowfall.targets import open_target
@@ -34,7 +46,7 @@ MOST_PREFIXES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class ScaleSource:
     """A listing, real or simulated, with the facts that a projection needs."""
 
     listing: Listing
@@ -63,13 +75,13 @@ def project_source(
     cores = options.cores or _cores(to, options, password)
     price, network = _price(options.price), _rate("network", options.network)
     simulated = any(uri.scheme_of(text) == SCHEME for text in sources)
-    found = _simulated(sources, options) if simulated else _real(sources, to, options)
+    found = simulate(sources, options) if simulated else _real(sources, to, options)
     sizes, unknown = _sizes(found)
     node = NodeCapacity(
         cores, found.rates.core, network or (NETWORK if found.remote else math.inf), price
     )
     work = _work(found, sizes, options)
-    made = tuple(formula.project(work, node, count) for count in counts)
+    made = tuple(project(work, node, count) for count in counts)
     return ScaleReport(
         source=" ".join(uri.mask(text) for text in sources),
         target=uri.mask(to) if to else "",
@@ -145,23 +157,7 @@ def _cores(to: str | None, options: Options, password: Secret | None) -> int:
         server.close()
 
 
-def _simulated(sources: Sequence[str], options: Options) -> _Found:
-    if len(sources) > 1:
-        raise UsageError(
-            "simulate:// cannot be combined with other sources",
-            hint="Ask for more files with files=N instead.",
-        )
-    made = simulate(sources[0], options)
-    known = rates.rates_given(options.rate) if options.rate else None
-    return _Found(
-        made.listing, made.encoding,
-        known or rates.planned_rates(made.encoding, "a simulated source cannot be measured"),
-        0.0, made.rows, made.prefixes, True, True, 0.0,
-        ("The time to list the bucket is not included, as the files are simulated.",),
-    )  # fmt: skip
-
-
-def _real(sources: Sequence[str], to: str | None, options: Options) -> _Found:
+def _real(sources: Sequence[str], to: str | None, options: Options) -> ScaleSource:
     source = open_source(sources, options)
     if not source.replayable:
         raise UsageError(
@@ -177,7 +173,7 @@ def _real(sources: Sequence[str], to: str | None, options: Options) -> _Found:
         "The files are on this machine. The projection assumes that each node has its share of "
         "them on a disk of its own.",
     )  # fmt: skip
-    return _Found(
+    return ScaleSource(
         listing, encoding, rates.find_rates(source, sources, listing, encoding, to, options),
         source.made.row_bytes if source.made else 0.0, listing.total_rows, _prefixes(listing),
         source.remote, uri.scheme_of(sources[0]) == "s3", seconds, notes,
@@ -202,7 +198,7 @@ def _prefixes(listing: Listing) -> int:
     return len(found)
 
 
-def _sizes(found: _Found) -> tuple[array[float], tuple[str, ...]]:
+def _sizes(found: ScaleSource) -> tuple[array[float], tuple[str, ...]]:
     """Return the source bytes of all files in order, and a note if some are not known."""
     each = [source_bytes(found.listing, i, found.row_bytes) for i in range(len(found.listing))]
     known = [size for size in each if size is not None]
@@ -214,16 +210,259 @@ def _sizes(found: _Found) -> tuple[array[float], tuple[str, ...]]:
     return sizes, (f"The sizes of {missing} files are not known; each counts as the average.",)
 
 
-def _work(found: _Found, sizes: array[float], options: Options) -> LoadWork:
+def _work(found: ScaleSource, sizes: array[float], options: Options) -> LoadWork:
     store, why = _rate("store", options.store), "as given"
     if store is None and found.bucket:
-        store = formula.requests_rate(sizes, found.prefixes)
+        store = requests_rate(sizes, found.prefixes)
         many = "one prefix" if found.prefixes == 1 else f"each of {found.prefixes:,} prefixes"
-        why = f"S3 promises {formula.PREFIX_REQUESTS:,} requests a second for {many}"
+        why = f"S3 promises {PREFIX_REQUESTS:,} requests a second for {many}"
     rows = found.rows
     if rows is None and found.rates.rows_per_byte:
         rows = found.rates.rows_per_byte * math.fsum(sizes)
     return LoadWork(
-        sizes, formula.is_whole(found.encoding), START_SECONDS + found.listing_seconds,
+        sizes, is_whole(found.encoding), START_SECONDS + found.listing_seconds,
         store or math.inf, why, rows, _rate("attempt-bytes", options.attempt_bytes),
     )  # fmt: skip
+
+
+# --- the formula ---------------------------------------------------------------------------------
+
+# Requests a second that S3 promises for each prefix of a bucket (GET and HEAD).
+PREFIX_REQUESTS = 5_500
+# An object is looked at when it is planned and before it is published, and read in ranges of this.
+LOOKS = 2
+RANGE_BYTES = 4 << 20
+# Work so much longer than with all cores busy to the end is the files' fault, not the rate's.
+UNEVEN = 1.1
+
+
+def is_whole(encoding: Encoding | None) -> bool:
+    """Return true if a file keeps one core busy: only plain text and Parquet can be cut."""
+    if encoding is None or encoding.format == "Parquet":
+        return False
+    return encoding.kind is Kind.TYPED or encoding.compression != "none"
+
+
+def requests_rate(sizes: Sequence[float], prefixes: int) -> float:
+    """Return the most bytes a second of S3, at :data:`PREFIX_REQUESTS` for each prefix."""
+    requests = sum(LOOKS + math.ceil(size / RANGE_BYTES) for size in sizes)
+    total = math.fsum(sizes)
+    return total * PREFIX_REQUESTS * prefixes / requests if total else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class _Slowest:
+    """The node that works longest: seconds of work, and of that with all files in one attempt."""
+
+    seconds: float
+    at_once: float
+    attempts: int
+
+
+def project(work: LoadWork, node: NodeCapacity, nodes: int) -> Projection:
+    """Project the load to ``nodes`` equal nodes; a million files on 1,000 take 4 to 5 s."""
+    total = math.fsum(work.sizes)
+    rate = min(node.cores * node.core_rate, node.network, work.store / nodes)
+    given = assign(work.sizes, array("d", [rate]) * nodes)
+    slowest = _slowest(work, node, given, rate)
+    costs = slowest.attempts * ATTEMPT_COST
+    wall = work.start + slowest.seconds + costs
+    limit, sentence = _limit(work, node, nodes, rate, slowest, wall)
+    best = given.lower_bound
+    if work.whole:
+        cores = array("d", [node.core_rate]) * (node.cores * nodes)
+        best = max(best, lower_bound(array("d", sorted(work.sizes, reverse=True)), cores))
+    return Projection(
+        nodes=nodes,
+        seconds=wall,
+        node_seconds=nodes * wall,
+        cost=None if node.price is None else node.price * nodes * wall / 3600,
+        bytes_per_second=total / wall,
+        rows_per_second=None if work.rows is None else work.rows / wall,
+        node_rate=rate,
+        start_seconds=work.start,
+        attempts=slowest.attempts,
+        attempt_seconds=costs,
+        idle_seconds=max(0.0, slowest.seconds - slowest.at_once),
+        files_least=min(given.counts),
+        files_most=max(given.counts),
+        imbalance=given.imbalance,
+        makespan=slowest.seconds,
+        lower_bound=best,
+        limit=limit,
+        limited_by=sentence,
+    )
+
+
+def _slowest(work: LoadWork, node: NodeCapacity, given: Assignment, rate: float) -> _Slowest:
+    mean = math.fsum(work.sizes) / max(1, len(work.sizes))
+    most = work.attempt or attempt_bytes(node.core_rate, node.cores, mean)
+
+    def seconds(sizes: Sequence[float]) -> float:
+        even = math.fsum(sizes) / rate
+        return max(even, _busiest(sizes, node.cores) / node.core_rate) if work.whole else even
+
+    worst, longest, mine = 0.0, array("d"), [range(0)]
+    for members in given.members():
+        sizes = array("d", (work.sizes[index] for index in members))
+        parts = cut(sizes, most, MOST_SPLITS)
+        took = math.fsum(seconds(sizes[part.start : part.stop]) for part in parts)
+        if took >= worst:
+            worst, longest, mine = took, sizes, parts
+    return _Slowest(worst, seconds(longest), len(mine))
+
+
+def _busiest(sizes: Sequence[float], cores: int) -> float:
+    """Return the bytes of the busiest core, with the largest files given first.
+
+    balance.assign also tells which core gets which file: 2 s instead of 0.5 for a million files.
+    """
+    loads = [0.0] * cores
+    for size in sorted(sizes, reverse=True):
+        heapreplace(loads, loads[0] + size)
+    return max(loads)
+
+
+def _limit(
+    work: LoadWork, node: NodeCapacity, nodes: int, rate: float, slowest: _Slowest, wall: float
+) -> tuple[Limit, str]:
+    """Find what limits the speed and say it; ``rate`` is the bytes a second of a node."""
+    if wall - slowest.seconds > slowest.seconds:
+        return (
+            Limit.START,
+            "starting and bookkeeping: there is too little to load",
+        )
+    uneven = slowest.at_once * nodes * rate / math.fsum(work.sizes)
+    waiting = slowest.seconds / slowest.at_once
+    if uneven > UNEVEN and uneven >= waiting:
+        return _uneven(work, node, nodes, rate, slowest.at_once)
+    if waiting > UNEVEN:
+        files = len(work.sizes) / nodes / slowest.attempts
+        return Limit.ATTEMPTS, (
+            f"the end of each attempt: {node.cores} cores share {files:,.1f} files, and those that "
+            "are done wait for the last one; a larger --attempt-bytes makes them wait less often"
+        )
+    if rate == node.cores * node.core_rate:
+        return Limit.CORES, f"the cores: each node loads {units.byte_rate(rate)}"
+    could = f"the cores of a node could load {units.byte_rate(node.cores * node.core_rate)}"
+    if rate == node.network:
+        return Limit.NETWORK, f"the network: {units.byte_rate(rate)} reach each node; {could}"
+    return Limit.STORE, (
+        f"the store: it gives {units.byte_rate(work.store)} to all nodes together "
+        f"({work.why_store}); {could}"
+    )
+
+
+def _uneven(
+    work: LoadWork, node: NodeCapacity, nodes: int, rate: float, seconds: float
+) -> tuple[Limit, str]:
+    """Say that one file is too large, or that there are too few files."""
+    largest, alone = max(work.sizes), node.core_rate if work.whole else rate
+    slots = nodes * node.cores if work.whole else nodes
+    equal = largest < 2 * math.fsum(work.sizes) / len(work.sizes)
+    if largest / alone > seconds / UNEVEN and not (equal and len(work.sizes) < slots):
+        what = "keeps one core busy" if work.whole else "is read by one node"
+        return Limit.LARGEST, (
+            f"the largest file: it has {units.size(largest)} and {what} for "
+            f"{units.duration(largest / alone)}"
+        )
+    what = "cores" if work.whole else "nodes"
+    if len(work.sizes) < slots:
+        return Limit.FILES, (
+            f"too few files: {len(work.sizes):,} for {slots:,} {what}, so some {what} have nothing "
+            "to do"
+        )
+    return Limit.FILES, (
+        f"too few files: {len(work.sizes) / slots:.2f} for each of {slots:,} {what}, so that some "
+        "load one more than others"
+    )
+
+
+# --- simulated listings --------------------------------------------------------------------------
+
+SCHEME = "simulate"
+DEFAULTS = {
+    "files": "1000", "size": "100MB", "sigma": "0", "rows": "", "prefixes": "1", "seed": "1",
+}  # fmt: skip
+# Names cost 100 bytes each; ten million of them are what a laptop holds.
+MOST_FILES = 10_000_000
+# exp(sigma^2): beyond 5 one file holds nearly everything, and floats end.
+MOST_SIGMA = 5.0
+_EXAMPLE = "Write it as simulate://csv.gz?files=1e6&size=25MB&sigma=1."
+
+
+def simulate(sources: Sequence[str], options: Options) -> ScaleSource:
+    """Return the listing of a ``simulate://`` URI; the same text always gives the same sizes.
+
+    Raises:
+        UsageError: a second source, or a parameter that does not exist or makes no sense.
+    """
+    if len(sources) > 1:
+        raise UsageError(
+            "simulate:// cannot be combined with other sources",
+            hint="Ask for more files with files=N instead.",
+        )
+    parsed = uri.parse(sources[0])
+    for name in parsed.query:
+        if name not in DEFAULTS:
+            known = ", ".join(DEFAULTS)
+            raise UsageError(f"simulate:// has no parameter {name!r}", hint=f"Parameters: {known}.")
+    ending = parsed.host or "csv.gz"
+    encoding = formats.detect([f"x.{ending}"], options)
+    values = DEFAULTS | dict(parsed.query)
+    files, prefixes = _whole(values, "files"), _whole(values, "prefixes")
+    listing = Listing()
+    base = f"{SCHEME}://bucket"
+    for index, size in enumerate(_simulated_sizes(values, files)):
+        listing.add(f"{base}/{index % prefixes}/{index}.{ending}", "", size)
+    core = (
+        rates.rates_given(options.rate) if options.rate
+        else rates.planned_rates(encoding, "a simulated source cannot be measured")
+    )  # fmt: skip
+    rows = units.parse_rows(values["rows"]) if values["rows"] else None
+    return ScaleSource(
+        listing, encoding, core, 0.0, rows, prefixes, True, True, 0.0,
+        ("The time to list the bucket is not included, as the files are simulated.",),
+    )  # fmt: skip
+
+
+def _simulated_sizes(values: Mapping[str, str], files: int) -> list[int]:
+    mean, sigma = units.parse_size(values["size"]), _sigma(values["sigma"])
+    if mean < 1:
+        raise UsageError("simulate:// with size=0 is nothing to load", hint=_EXAMPLE)
+    chance = Random(_seed(values["seed"]))  # noqa: S311 - sizes, no secrets
+    middle = math.log(mean) - sigma * sigma / 2  # so that the mean is what was asked for
+    if not sigma:
+        return [mean] * files
+    return [max(1, round(chance.lognormvariate(middle, sigma))) for _ in range(files)]
+
+
+def _whole(values: Mapping[str, str], name: str) -> int:
+    try:
+        number = units.parse_rows(values[name])
+    except UsageError:
+        number = 0
+    if not 1 <= number <= MOST_FILES:
+        raise UsageError(
+            f"simulate:// with {name}={values[name]} is not possible: 1 to {MOST_FILES:,}",
+            hint=_EXAMPLE,
+        )
+    return number
+
+
+def _sigma(text: str) -> float:
+    try:
+        sigma = float(text)
+    except ValueError:
+        sigma = math.nan
+    if not 0 <= sigma <= MOST_SIGMA:
+        raise UsageError(
+            f"simulate:// with sigma={text} is not possible: 0 to {MOST_SIGMA:.0f}", hint=_EXAMPLE
+        )
+    return sigma
+
+
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"simulate:// with seed={text} is no whole number", hint=_EXAMPLE)
+    return int(text)

@@ -20,7 +20,7 @@ from rowfall.core.model import PUSH, Encoding, Kind, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import table_uuid
 from rowfall.engines.codes import DATA_CODES
-from rowfall.engines.machine import usable_cores
+from rowfall.engines.embedded import usable_cores
 from rowfall.ledger.journal import Journal
 from rowfall.plan import attempts, cutting, decoder, transport
 from rowfall.plan.facts import (

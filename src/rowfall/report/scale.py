@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from rowfall.core import units
-from rowfall.core.projection import ATTEMPT_COST, ScaleReport
+from rowfall.core.results import ATTEMPT_COST, ScaleReport
 from rowfall.report.layout import WIDTH, facts, grid, render, wrap
 
 SCALE_VERSION = 1

@@ -11,8 +11,7 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
-from rowfall.run.session import connect
-from rowfall.run.signals import terminable
+from rowfall.run.session import connect, terminable
 from rowfall.targets.base import Target
 
 

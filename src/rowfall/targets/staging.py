@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from rowfall.core import sql
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Ask
-from rowfall.core.sql_tokens import closing, find_last, identifier, items, tokens
+from rowfall.core.sql import closing, find_last, identifier, items, tokens
 from rowfall.core.sqltext import SqlText, quote
 
 HIDDEN = "[HIDDEN]"

@@ -19,7 +19,7 @@ from typing import NoReturn
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Ask, Pair
-from rowfall.core.sql_tokens import identifier, tokens
+from rowfall.core.sql import identifier, tokens
 from rowfall.core.sqltext import SqlText
 from rowfall.targets.staging import HIDDEN, TableFacts, clone, lookup
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowfall.core.sql_tokens import closing, find_last, identifier, items, tokens
+from rowfall.core.sql import closing, find_last, identifier, items, tokens
 
 
 def test_tokens() -> None:
