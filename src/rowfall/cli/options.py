@@ -28,7 +28,7 @@ class GroupedOption(click.Option):
 
 
 class GroupedCommand(click.Command):
-    """A command whose help lists its options under headings."""
+    """Lists the options of a command under headings in its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -54,12 +54,12 @@ class GroupOfCommands(GroupedCommand, click.Group):
 
 
 def command(function: Callable[..., Any]) -> click.Command:
-    """``@click.command`` with grouped help and the options that all commands have."""
+    """Return ``@click.command`` with grouped help and the options that all commands have."""
     return click.command(name=function.__name__, cls=GroupedCommand)(_with_common(function))
 
 
 def group(function: Callable[..., Any]) -> click.Group:
-    """``@click.group`` with grouped help and the options that all commands have."""
+    """Return ``@click.group`` with grouped help and the options that all commands have."""
     return click.group(name=function.__name__, cls=GroupOfCommands)(_with_common(function))
 
 
@@ -70,7 +70,7 @@ def _with_common(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def option(*flags: str, **attributes: Any) -> Callable[[F], F]:
-    """``click.option`` with a ``group``."""
+    """Return ``click.option`` with a ``group``."""
     return click.option(*flags, cls=GroupedOption, **attributes)
 
 

@@ -176,7 +176,7 @@ def _check_distinct(cluster: Cluster) -> None:
 
 
 def _check_databases(tables: Tables) -> None:
-    """Raises TargetError for a database that hands its statements around by itself."""
+    """Raise TargetError for a database that hands its statements around by itself."""
     for database, there in tables.databases.items():
         for node, engine in there.items():
             if engine == "Replicated":
@@ -207,14 +207,14 @@ def _local(tables: Tables, cluster: Cluster, schema: Schema | None, *, replicate
     return Ddl(f"table {'.'.join(tables.local)}", *both)
 
 
-def _shared_uuid(tables: Tables) -> str:
-    """Return the uuid that a further replica needs to find the others; "" when it needs none.
+def _shared_uuid(tables: Tables) -> str | None:
+    """Return the UUID that a further replica needs to find the others; None when it needs none.
 
     Raises:
-        TargetError: it does, and the tables do not have the same.
+        TargetError: it needs one, and the tables of the other replicas have different ones.
     """
     if "{uuid}" not in tables.engine.text:
-        return ""
+        return None
     known = sorted(set(tables.uuids.values()))
     if len(known) > 1:
         raise TargetError(
@@ -226,7 +226,7 @@ def _shared_uuid(tables: Tables) -> str:
     return known[0]
 
 
-def _copy(like: NodeTable, at: tuple[str, str], cluster: Cluster, uuid_: str = "") -> Ddl:
+def _copy(like: NodeTable, at: tuple[str, str], cluster: Cluster, uuid_: str | None = None) -> Ddl:
     """Return the statement that makes a table like that of another node.
 
     Raises:
@@ -242,7 +242,8 @@ def _copy(like: NodeTable, at: tuple[str, str], cluster: Cluster, uuid_: str = "
         )
     rest = like.definition[head.end() :]
     both = [
-        f"{sql.create_head(*at, uuid=uuid_, cluster=name_)} {rest}" for name_ in (cluster.name, "")
+        f"{sql.create_head(*at, uuid=uuid_ or '', cluster=each)} {rest}"
+        for each in (cluster.name, "")
     ]
     return Ddl(f"table {name}", *both)
 

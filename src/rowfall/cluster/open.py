@@ -75,20 +75,21 @@ class OpenCluster:
 
     @property
     def unreplicated(self) -> bool:
-        """True when each replica has a table of its own, see
-        :class:`rowfall.cluster.sharding_keys.ShardingKey`."""
+        """True when each replica has a table of its own; see :class:`ShardingKey`."""
         return _unreplicated(self.cluster, self.tables)
 
     @property
     def oldest(self) -> str:
-        """The lowest version of the writers."""
+        """Return the lowest version of the writers."""
         return min((w.engine.facts for w in self.writers), key=lambda f: f.release).version
 
     @property
-    def scout(self) -> Engine:
-        """The engine that is asked about the source: the oldest of the writers that are reached
-        from here, or else the entry. Such questions hold keys, and a server that passes a question
-        on logs it."""
+    def source_engine(self) -> Engine:
+        """Return the engine that is asked about the source.
+
+        It is the oldest of the writers that are reached from here, or else the entry. Such
+        questions hold keys, and a server that passes a question on logs it.
+        """
         near = [w.engine for w in self.writers if w.engine.rows_refused is None]
         return min(near, key=lambda engine: engine.facts.release, default=self.entry)
 

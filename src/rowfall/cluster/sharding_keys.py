@@ -46,7 +46,7 @@ class ShardingKey:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Share of the rows that each shard gets, if the key distributes them evenly."""
+        """Return the share of the rows that each shard gets if the key distributes them evenly."""
         total = sum(self.weights)
         return tuple(weight / total for weight in self.weights)
 

@@ -75,7 +75,7 @@ class TableEngine:
 
     @property
     def meaning(self) -> str:
-        """The engine without the arguments that differ from replica to replica."""
+        """Return the engine without the arguments that differ from replica to replica."""
         own = _OWN_ARGUMENTS if self.replicated and _is_path(self.arguments) else 0
         return f"{self.name}({', '.join(self.arguments[own:])})"
 

@@ -90,7 +90,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """``shard 2 replica 1 (host:port)``, for people."""
+        """Return ``shard 2 replica 1 (host:port)``, for people."""
         return f"shard {self.shard} replica {self.replica} ({self.address})"
 
 
@@ -123,12 +123,12 @@ class Cluster:
 
     @property
     def up(self) -> tuple[Node, ...]:
-        """Nodes that answer."""
+        """Return the nodes that answer."""
         return tuple(node for node in self.nodes if not node.error)
 
     @property
     def lost(self) -> tuple[int, ...]:
-        """Shards of which no replica answers."""
+        """Return the shards of which no replica answers."""
         return tuple(s for s in self.shards if all(node.error for node in self.of(s)))
 
 

@@ -1,4 +1,4 @@
-"""The one table of formats and compressions: names, extensions, kinds, first bytes. Pure."""
+"""Formats and compressions in one table: names, extensions, kinds, first bytes. Pure."""
 
 from __future__ import annotations
 

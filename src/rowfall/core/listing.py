@@ -36,7 +36,7 @@ class Part:
 
     @property
     def of_text(self) -> bool:
-        """A range of bytes, which no SQL reads; else one of rows, which a condition finds."""
+        """True for a range of bytes, which no SQL reads; a condition finds a range of rows."""
         return not self.column
 
 
@@ -65,7 +65,7 @@ class Split:
 
     @property
     def rows(self) -> int | None:
-        """Rows of a range of Parquet, as its footer says; else None."""
+        """Return the rows of a range of Parquet, as its footer says; None for anything else."""
         if self.part is None or self.of_text or self.start is None or self.stop is None:
             return None
         return self.stop - self.start
@@ -77,19 +77,19 @@ class Split:
 
     @property
     def mark(self) -> str:
-        """The id that stands for "some range of this file" in leases and in the ledger."""
+        """Return the id that stands for "some range of this file" in leases and in the ledger."""
         return f"{MARK}{self.whole}"
 
     @property
     def overlapping(self) -> tuple[str, ...]:
-        """Ids that hold the same rows: of a range its file, of a file the mark of its ranges."""
+        """Return ids of the same rows: of a range its file, of a file the mark of its ranges."""
         if self.whole:
             return (self.whole,)
         return (f"{MARK}{self.id}",) if (self.size or 0) >= CUT_LEAST else ()
 
     @property
     def name(self) -> str:
-        """The URI, with the range where there is one: for people."""
+        """Return the URI, with the range where there is one, for people."""
         if self.start is None:
             return self.uri
         return f"{self.uri}[{self.start}:{self.stop}]"
@@ -168,7 +168,7 @@ class Listing:
 
     @property
     def parts(self) -> int:
-        """How many splits are ranges of files."""
+        """Return the number of splits that are ranges of files."""
         return len(self._parts)
 
     @property
@@ -198,7 +198,7 @@ class Listing:
 
     @property
     def total_size(self) -> int | None:
-        """Bytes of all objects, None when any is unknown."""
+        """Return the bytes of all objects, None when any is unknown."""
         return None if any(s < 0 for s in self._sizes) else sum(self._sizes)
 
     @property

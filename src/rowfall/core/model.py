@@ -50,22 +50,22 @@ class Encoding:
 
     @property
     def is_csv(self) -> bool:
-        """CSV: fields may be quoted, and an empty one means NULL."""
+        """True for CSV: fields may be quoted, and an empty one is NULL."""
         return self.format.startswith("CSV")
 
     @property
     def is_tsv(self) -> bool:
-        """TSV: a backslash escapes, and ``\\N`` means NULL."""
+        """True for TSV: a backslash escapes, and ``\\N`` is NULL."""
         return self.format.startswith("TSV")
 
     @property
     def has_header(self) -> bool:
-        """The first line of each file names its columns."""
+        """True where the first line of each file names its columns."""
         return self.kind is Kind.TEXT and self.format.endswith("WithNames")
 
     @property
     def has_names(self) -> bool:
-        """Columns are found by name: all formats but text without a header."""
+        """True where columns are found by name: all formats but text without a header."""
         return self.kind is not Kind.TEXT or self.has_header
 
     def without_header(self) -> Encoding:
@@ -208,7 +208,7 @@ class Facts:
 
     @property
     def release(self) -> tuple[int, ...]:
-        """The version as numbers, for comparison: ``facts.release >= (24, 10)``."""
+        """Return the version as numbers, for comparison: ``facts.release >= (24, 10)``."""
         return version_numbers(self.version)
 
     def known(self, settings: Mapping[str, _V]) -> dict[str, _V]:

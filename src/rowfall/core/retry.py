@@ -1,4 +1,4 @@
-"""How often something is tried again, and after which pause. Pure."""
+"""Limits and pauses of retries. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""URIs as users type them: schemes, parts, masking. Pure text; paths and ``-`` are URIs too."""
+"""URIs as users type them: schemes, parts, masking. Pure; paths and ``-`` are URIs, too."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def scheme_of(text: str) -> str:
 
 
 def parse(text: str) -> Uri:
-    """Take a URI apart.
+    """Parse a URI into its parts.
 
     Raises:
         UsageError: empty text, a port that is no number, a malformed host.

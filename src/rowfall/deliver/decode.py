@@ -362,8 +362,11 @@ class Build(Decode):
 
 
 def chunks(pipe: str, quiet: float) -> Iterator[bytes]:
-    """Give what is written into a pipe until it is closed; an empty piece after every ``quiet``
-    seconds without any: a store that answers slowly must not look like a lost connection."""
+    """Give what is written into a pipe until it is closed.
+
+    After every ``quiet`` seconds without any bytes it gives an empty piece: a store that answers
+    slowly must not be taken for a lost connection.
+    """
     with open(pipe, "rb", buffering=0) as end:
         poll = select.poll()
         poll.register(end, select.POLLIN)
@@ -422,11 +425,11 @@ class _Child:
 
     @property
     def rows(self) -> int:
-        """Written so far."""
+        """Return the rows that the program has written so far."""
         return self._written[0]
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait; True when the program has ended within so many seconds."""
+        """Wait at most so many seconds; return True when the program has ended."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -452,7 +455,7 @@ class _Child:
 
 
 def _release(child: _Child, outputs: list[str], done: threading.Event) -> None:
-    """Let go, after the decoder has ended, a reader that opens its pipe only now."""
+    """Release, after the decoder has ended, a reader that opens its pipe only now."""
     child.wait()
     while not done.wait(POLL_SECONDS):
         for pipe in outputs:

@@ -365,8 +365,11 @@ class Push:
 
 
 class _Reading:
-    """Adds the source's bytes to the ticks of a push: what was sent of files that go as they are,
-    and what the local engine has read of the others."""
+    """Adds the bytes of the source to the ticks of a push.
+
+    They are what was sent of files that go as they are, and what the local engine has read of the
+    others.
+    """
 
     def __init__(self, reader: Engine, facts: LoadFacts, order: Order) -> None:
         self._reader = reader

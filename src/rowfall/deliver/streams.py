@@ -100,7 +100,7 @@ class Stream(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """Let go of what the body was read from: the INSERT has ended."""
+        """Release what the body was read from: the INSERT has ended."""
 
     def kill(self, query_id: str) -> None:
         with contextlib.suppress(RowfallError):
@@ -128,7 +128,7 @@ class FileStream(Stream):
                 yield data
 
     def end(self) -> None:
-        """The body closes its file itself."""
+        """Do nothing: the body closes its file itself."""
 
 
 class StdinStream(Stream):
@@ -144,7 +144,7 @@ class StdinStream(Stream):
         return _readings(lambda: _read(self._descriptor), self._run.check)
 
     def end(self) -> None:
-        """stdin is the process's own."""
+        """Do nothing: stdin belongs to the process."""
 
 
 class BlockStream(Stream):
@@ -194,7 +194,7 @@ class BlockStream(Stream):
         return replace(outcome, bytes_read=made.bytes_read)
 
     def body(self) -> Iterator[bytes]:
-        """Give blocks; raise at their end what went wrong: half of them look like all."""
+        """Give blocks; raise at their end what went wrong: a part of them would pass for all."""
         for data in _readings(self._pipe.read, self._run.check, self._maker.is_alive):
             if data and os.path.exists(self._path):
                 # Both ends are open: without its name nothing is left when this process is killed.

@@ -122,7 +122,7 @@ class Watch:
         return tick
 
     def finished(self, query_id: str, rows: int, stored: int) -> None:
-        """Replace what was seen of a statement by its exact totals: it has ended."""
+        """Replace the progress of an ended statement by its exact totals."""
         with self._guard:
             self._running.pop(query_id, None)
             self._done_rows += rows
@@ -130,7 +130,7 @@ class Watch:
         self._emit_progress()
 
     def forget(self, query_id: str) -> None:
-        """Count nothing of a statement: it has failed."""
+        """Count nothing of a failed statement."""
         with self._guard:
             self._running.pop(query_id, None)
 

@@ -206,7 +206,7 @@ def value_of(connection: Any, sql: str) -> str:
 
 
 def leave_folder() -> None:
-    """Go where no file has the name of a table.
+    """Leave the current folder for one in which no file has the name of a table.
 
     To the engine a file of the current folder is a table of the default database: with a file
     ``trips`` there, CREATE TABLE IF NOT EXISTS trips would do nothing.

@@ -333,7 +333,7 @@ class Exchange:
         return self._done.wait(seconds)
 
     def cut(self) -> None:
-        """End it now, whatever it is doing; :meth:`result` then raises Lost."""
+        """End the exchange now, whatever it is doing; :meth:`result` then raises Lost."""
         self._cut = True
         connection = self._connection
         if connection is not None and connection.sock is not None:

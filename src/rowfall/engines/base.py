@@ -16,7 +16,7 @@ Tick = Callable[[Mapping[str, int]], None]
 """Called a few times a second with ``read_rows``, ``read_bytes`` and ``written_rows`` so far, and
 with ``source_bytes`` where they are known."""
 
-# Often enough for a steady line of progress. A look costs a server 3 ms of CPU, most of it for a
+# Often enough for a steady line of progress. Asking costs a server 3 ms of CPU, most of it for a
 # statement of its own.
 LOOK_SECONDS = 0.5
 SOURCE_BYTES = "source_bytes"
@@ -64,7 +64,7 @@ class Engine(Protocol):
         readonly: the user's setting: 0 may write, 1 only reads, 2 only reads but may change
             settings.
         rows_refused: why rows that are read here cannot get to it; None where they can.
-        pause: seconds between two looks at what runs.
+        pause: seconds between two questions about what runs.
         facts: version, cores, memory and known settings of the machine it runs on.
     """
 
@@ -152,17 +152,17 @@ class Engine(Protocol):
         """Return the bytes of memory that the engine's process holds now, and its highest."""
 
     def finished(self, query_id: str) -> bool | None:
-        """Tell whether a statement of the past succeeded, by the engine's log; None: not known."""
+        """Tell whether an ended statement succeeded, by the engine's log; None: not known."""
 
     def revive(self) -> None:
-        """Be usable again after an error without a code: a new process, or a server that is back.
+        """Make the engine usable again after an error without a code: a new process, or a wait.
 
         Raises:
             RowfallError: it cannot be.
         """
 
     def abandon(self) -> None:
-        """Let go of everything that runs, at once and without asking; what it did may stay."""
+        """Abandon everything that runs, at once and without asking; what it did may stay."""
 
     def cpu_seconds(self) -> float:
         """Return the user and system seconds used so far, as far as they can be seen."""

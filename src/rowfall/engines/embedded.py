@@ -305,7 +305,7 @@ class Embedded:
 
     @property
     def pid(self) -> int:
-        """Number of the child process; 0 where none was needed yet."""
+        """Return the number of the child process; 0 where none was needed yet."""
         return self._process.process.pid if self._process else 0
 
     def finished(self, query_id: str) -> bool | None:

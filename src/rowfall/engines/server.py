@@ -74,7 +74,7 @@ class Server:
         readonly: the user's ``readonly`` setting: 0 may write, 1 only reads, 2 only reads but
             may change settings.
         silence: seconds, see ``SILENCE_SECONDS``.
-        pause: seconds between two looks; more where one of many servers is looked at.
+        pause: seconds between two questions about progress; more for one of many servers.
         through: address of the other server; "" where this one is reached from here.
         status: asks the server small questions; its waiting times can be changed.
 

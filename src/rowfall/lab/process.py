@@ -177,7 +177,7 @@ def closed(path: Path) -> Path | None:
 def program(binary: Path, folder: Path) -> Path:
     """Return ``binary``, or a link in ``folder`` where the user of :func:`spawn` may not run it.
 
-    Homes are often closed, and that of root always is.
+    Home folders are often closed, and that of root always is.
     """
     if os.geteuid() != 0 or (closed(binary) is None and binary.stat().st_mode & 0o005 == 0o005):
         return binary

@@ -102,12 +102,12 @@ class Entry:
 
     @property
     def ended(self) -> bool:
-        """True when it holds nothing any more and never will."""
+        """True when the attempt holds nothing any more and never will."""
         return not self.landed and bool(self.released or (self.expired and not self.binding))
 
     @property
     def dead(self) -> bool:
-        """True when its owner has ended, or has been silent for longer than a lease."""
+        """True when the attempt's owner has ended, or has been silent for longer than a lease."""
         here = self.owner.startswith(f"{leases.this_process()} ") and self.owner not in RUNNING
         # A last line from the far future: the clock has jumped back, and a living owner would
         # have written since, or will lose an attempt.
@@ -162,7 +162,7 @@ class Journal:
     # --- leases -------------------------------------------------------------------------------
 
     def lease(self, attempt: str, splits: Sequence[Split], nodes: str = "") -> Lease:
-        """Claim splits. Only a lease that is ``whole`` may be used; release any other.
+        """Lease splits. Only a lease that is ``whole`` may be used; release any other.
 
         Args:
             nodes: of a cluster, those that the attempt stages on, with commas between them; ""

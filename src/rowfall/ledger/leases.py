@@ -22,7 +22,7 @@ _PROC = Path("/proc")
 
 @cache
 def machine_id() -> str:
-    """Name this boot of this machine and this space of process numbers; "" if it cannot be told.
+    """Return a name for this boot and this space of process numbers; "" if none is known.
 
     Process numbers are unique only within both: two containers of one host count on their own.
     """
@@ -34,7 +34,7 @@ def machine_id() -> str:
 
 
 def this_process() -> str:
-    """Name this process for :func:`has_ended`: machine, process number, and when it started."""
+    """Return a name of this process for :func:`has_ended`: machine, number, and start."""
     return f"{machine_id()} {os.getpid()} {_started(os.getpid())}"
 
 
@@ -88,7 +88,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Answer to an attempt that asked for splits.
+    """The answer to an attempt that asked for splits.
 
     Attributes:
         landed: ids that another process has loaded.

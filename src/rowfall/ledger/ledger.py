@@ -90,8 +90,7 @@ class Ledger:
     # --- loads -------------------------------------------------------------------------------
 
     def unfinished(self, fingerprint: str) -> LoadRow | None:
-        """Return the newest load of the same sources into the same target that is not done and that
-        no other living process works on."""
+        """Return the newest unfinished load of these sources that no living process works on."""
         for row in self.loads("WHERE fingerprint = ? AND state <> 'done'", fingerprint):
             if (
                 row.state != "running"
@@ -358,8 +357,10 @@ class Ledger:
         return str(rows[0][0]) if rows else ""
 
     def open_attempts(self) -> list[Attempt]:
-        """Return the attempts that were started or loaded and then left: those of loads that have
-        ended, that this process runs, or whose process is dead."""
+        """Return the attempts that were left unfinished.
+
+        They belong to loads that have ended, that this process runs, or whose process is dead.
+        """
         rows = self._store.rows(
             "SELECT a.id, a.load_id, a.staging, a.state, a.rows, a.into_table, "
             "CASE l.state WHEN 'running' THEN l.owner ELSE '' END "

@@ -14,15 +14,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-# Shards of one class share a heap, and every item looks at all heaps. A million items and 1,000
-# shards took 1.4 CPU seconds with one class, 1.9 with two, 2.5 with eight. A cluster has one or two
+# Shards of one class share a heap, and every item is compared with all heaps. A
+# million items and 1,000 shards took 1.4 CPU seconds with one class, 1.9 with two, 2.5 with eight. A cluster has one or two
 # kinds of servers; only measured speeds are all different: 0.0005 % off the bound with 8 classes.
 MOST_CLASSES = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """Which shard gets which item.
+    """An assignment of items to shards.
 
     Attributes:
         shard_of: for each item, in the order given, the index of its shard.
@@ -42,7 +42,7 @@ class Assignment:
 
     @property
     def imbalance(self) -> float:
-        """How much longer than the average the slowest shard takes, e.g. 0.03; 0 for no items.
+        """Return how much longer than the average the slowest shard takes: 0.03 is 3 %.
 
         With equal speeds this is the largest load / the mean load - 1.
         """
@@ -50,7 +50,7 @@ class Assignment:
         return self.makespan / even - 1 if even else 0.0
 
     def members(self) -> list[array[int]]:
-        """For each shard the indexes of its items, ascending."""
+        """Return for each shard the indexes of its items, ascending."""
         found = [array("l") for _ in self.speeds]
         for index, shard in enumerate(self.shard_of):
             found[shard].append(index)
@@ -85,7 +85,7 @@ def assign(sizes: Iterable[float | None], speeds: Sequence[float]) -> Assignment
 
 
 def lower_bound(falling: Sequence[float], speeds: Sequence[float]) -> float:
-    """Seconds that no assignment beats: the largest of three bounds.
+    """Return the seconds that no assignment beats: the largest of three bounds.
 
     - The j largest items keep at most j shards busy, at best the j fastest; all items, all shards.
     - Of the km + 1 largest items some shard of m gets k + 1, at best the fastest and the smallest.
@@ -140,7 +140,7 @@ def fill(sizes: Sequence[float], loads: Sequence[float], speeds: Sequence[float]
 
 
 def cut(sizes: Sequence[float], most: float, most_items: int) -> list[range]:
-    """Neighbours in groups of about equal size, as indexes.
+    """Return neighbours in groups of about equal size, as indexes.
 
     Args:
         most: about how much a group holds; an item larger than that is a group of its own.
@@ -164,7 +164,7 @@ def cut(sizes: Sequence[float], most: float, most_items: int) -> list[range]:
 
 
 def _known(sizes: Iterable[float | None]) -> array[float]:
-    """The sizes, with the mean of the known ones (1 if there are none) for those not known."""
+    """Return the sizes, with the mean of the known ones (1 if there are none) for the others."""
     values = array("d", (-1.0 if size is None else _checked(size) for size in sizes))
     missing = sum(1 for value in values if value < 0)
     if missing:
@@ -188,7 +188,7 @@ _Heap = list[tuple[float, int, int]]
 
 
 def _classes(rates: Sequence[float]) -> list[_Heap]:
-    """Shards by speed, each class a heap; many different speeds share ``MOST_CLASSES``."""
+    """Return a heap of shards for each speed; many different speeds share ``MOST_CLASSES``."""
     found: dict[float, _Heap] = {}
     lowest, spread = min(rates), math.log(max(rates) / min(rates))
     few = len(set(rates)) <= MOST_CLASSES
@@ -202,7 +202,7 @@ def _place_alike(
     values: Sequence[float], order: Sequence[int], classes: Sequence[_Heap],
     rates: Sequence[float], loads: array[float], counts: array[int], shard_of: array[int],
 ) -> None:  # fmt: skip
-    """Equal shards: the one that is done first finishes any item first."""
+    """Give items to equal shards: the one that is done first finishes any item first."""
     heap, rate = classes[0], rates[0]
     for index in order:
         _, _, shard = heap[0]

@@ -1,4 +1,4 @@
-"""rowfall-decode: what it can read, and the document that asks it to. Pure, but for program().
+"""Rules for rowfall-decode: what it can read, and its spec. Pure, but for program().
 
 The decoder gives the rows that the engine's reader would give (`schema/strict_reading.py`), or
 declines: then the engine reads the object and has the last word. It parses for a quarter of the

@@ -137,35 +137,35 @@ class LoadFacts:
 
     @property
     def engine(self) -> Facts:
-        """The first writer's engine."""
+        """Return the facts of the first writer's engine."""
         return self.writers[0].engine
 
     @property
     def common_engine(self) -> Facts:
-        """The first writer's engine, without a time zone where the writers' zones differ."""
+        """Return the first writer's engine, without a time zone where the writers' zones differ."""
         if len({writer.engine.timezone for writer in self.writers}) > 1:
             return replace(self.engine, timezone="")
         return self.engine
 
     @property
     def placement(self) -> str:
-        """``embedded``, ``server`` or ``shards``."""
+        """Return ``embedded``, ``server`` or ``shards``."""
         first = self.writers[0]
         return "shards" if first.shard else first.kind
 
     @property
     def rows_refused(self) -> str | None:
-        """Which writer gets statements but no rows from here, and why; None: all get both."""
+        """Return which writer gets statements but no rows from here, and why; None for none."""
         refusals = (f"{w.node} {w.rows_refused}".strip() for w in self.writers if w.rows_refused)
         return next(refusals, None)
 
     @property
     def todo(self) -> list[int]:
-        """Indexes of the listing that have to be loaded."""
+        """Return the indexes of the listing that have to be loaded."""
         return [i for i in range(len(self.listing)) if i not in self.landed]
 
     def source_for(self, transport: Transport) -> Source:
-        """Return the source as whoever reads it has to name its objects."""
+        """Return the source, which names its objects as the engine that reads them has to."""
         if self.reach is None or transport.delivery.value == PUSH:
             return self.source
         return self.reach.source

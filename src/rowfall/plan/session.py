@@ -1,4 +1,4 @@
-"""A session: everything that is open during one load."""
+"""Session: everything that is open during one load."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ class Session:
 
     @property
     def engine(self) -> Engine:
-        """The first writer's engine."""
+        """Return the first writer's engine."""
         return self.writers[0].engine
 
     @property
     def first_target(self) -> Target:
-        """The target as it is on the first writer: of a cluster, its local table."""
+        """Return the first writer's target: of a cluster, its local table."""
         return self.writers[0].target
 
     @property
     def source_engine(self) -> Engine:
-        """The engine that is asked about the source where servers read it.
+        """Return the engine that is asked about the source where servers read it.
 
         Of a cluster, the oldest of the nodes that are reached from here: such questions hold keys.
         """
-        return self.shards.scout if self.shards else self.engine
+        return self.shards.source_engine if self.shards else self.engine
 
     @property
     def target_key(self) -> str:
-        """The ledger's key of the target table."""
+        """Return the ledger's key of the target table."""
         if self.target.table:
             # Two Distributed tables over one local table are two names of the same rows.
             return target_key(self.first_target.database, self.first_target.table)
@@ -75,7 +75,7 @@ class Session:
 
     @property
     def all_rows(self) -> str:
-        """SQL that reads the whole target: the table, or those of all shards."""
+        """Return SQL that reads the whole target: the table, or those of all shards."""
         shards, table = self.shards, sql.qualified(self.target.database, self.target.table)
         if shards is None or not shards.tables.direct:
             return table
@@ -83,12 +83,12 @@ class Session:
 
     @property
     def table_text(self) -> str:
-        """``database.table`` for people, "" where there is no table."""
+        """Return ``database.table`` for people, "" where there is no table."""
         return f"{self.target.database}.{self.target.table}" if self.target.table else ""
 
     @property
     def remote(self) -> bool:
-        """The source is read over the network."""
+        """True where the source is read over the network."""
         return self.source.remote
 
     def cpu_seconds_here(self) -> float:

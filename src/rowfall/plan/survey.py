@@ -257,7 +257,7 @@ def _ask_links(session: Session, facts: LoadFacts) -> LoadFacts:
 
 
 def _ask_table(session: Session, name: str) -> ExistingTable | None:
-    """Ask the first writer for a table's definition; None where it has none."""
+    """Ask the first writer for a table's definition; return None where there is no such table."""
     if not session.target.table:
         return None
     database = session.first_target.database

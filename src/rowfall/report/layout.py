@@ -18,7 +18,7 @@ ENDLESS = 1 << 16  # columns
 
 
 def render(parts: Iterable[RenderableType], *, color: bool = False, width: int = WIDTH) -> str:
-    """The parts below each other. A ``str`` stays as it is: SQL to paste, lines already wrapped."""
+    """Return parts below each other. A ``str`` stays as it is: SQL to paste, wrapped lines."""
     out = io.StringIO()
     console = Console(
         file=out,
@@ -40,7 +40,7 @@ def render(parts: Iterable[RenderableType], *, color: bool = False, width: int =
 def grid(
     rows: Iterable[Sequence[str | Text]], *, right: Collection[int] = (), indent: int = 2
 ) -> RenderableType:
-    """Aligned columns, those in ``right`` to the right; only the last is wrapped to the width."""
+    """Return aligned columns, those in ``right`` to the right; only the last one is wrapped."""
     cells = [[x if isinstance(x, Text) else Text(units.printable(x)) for x in row] for row in rows]
     table = Table.grid(padding=(0, 2, 0, 0))
     for number, column in enumerate(list(zip(*cells, strict=True))[:-1]):
@@ -53,12 +53,12 @@ def grid(
 
 
 def facts(rows: Iterable[tuple[str, str]], *, indent: int = 2) -> RenderableType:
-    """``name  text``, without those that have no text."""
+    """Return lines of ``name  text``, without those that have no text."""
     return grid([row for row in rows if row[1]], indent=indent)
 
 
 def wrap(text: str, *, indent: str = "", first: str | None = None, width: int = WIDTH) -> str:
-    """``text`` in lines; words longer than a line stay whole."""
+    """Return ``text`` in lines; words longer than a line stay whole."""
     first = indent if first is None else first
     return textwrap.fill(
         units.printable(text),
@@ -71,6 +71,6 @@ def wrap(text: str, *, indent: str = "", first: str | None = None, width: int = 
 
 
 def bar(share: float, width: int) -> str:
-    """A bar of at most ``width`` characters; a share above zero is never invisible."""
+    """Return a bar of at most ``width`` characters; a share above zero is never invisible."""
     share = min(max(share, 0.0), 1.0)
     return "━" * max(round(share * width), 1 if share > 0 else 0)

@@ -142,7 +142,7 @@ class Done:
 
     @property
     def total(self) -> Counts:
-        """The counts of all runners together."""
+        """Return the counts of all runners together."""
         return sum(self.counts, Counts())
 
 
@@ -561,7 +561,7 @@ class AttemptRunner:
         return [replace(work, splits=rest), own]
 
     def _bad_data(self, work: Work, error: RowfallError) -> Sequence[Work]:
-        """Try another way of reading, then around the bad rows, then without the bad objects."""
+        """Return what is tried next: another reader, without the bad rows, without bad objects."""
         if changed := self._source.changed(work.splits):
             # A cut or overwritten object explains any complaint about its last row.
             return self._without(work, [(s, _changed(s, what)) for s, what in changed])
@@ -582,7 +582,7 @@ class AttemptRunner:
         return self._without(work, guilty) if guilty else self._halves(work, error)
 
     def _halves(self, work: Work, error: RowfallError) -> Sequence[Work]:
-        """Find out which object it was, where nobody can say it: by halves of the group."""
+        """Return the halves of a group with a bad object that no error names; one alone fails."""
         if len(work.splits) == 1:
             return self._without(work, [(work.splits[0], error)])
         half = len(work.splits) // 2

@@ -42,8 +42,7 @@ class Installed:
 
 
 def install(target: Target, folder: str = "") -> Installed:
-    """Copy the program of this machine into the server's folder and let the server run it; of a
-    cluster, on every node that answers.
+    """Install the program of this machine in the server: of a cluster, in every node that answers.
 
     Args:
         folder: the server's ``user_scripts_path``, "" to ask the server.
@@ -79,7 +78,7 @@ def install(target: Target, folder: str = "") -> Installed:
 
 
 def _install(server: Server, host: str, text: str, folder: str, program: str) -> Installed:
-    """Args: text: the server for people. See :func:`install`."""
+    """Install the program in one server, which errors call ``text``; see :func:`install`."""
     folder = folder or _folder(server, text)
     path = Path(folder) / decoder.PROGRAM
     if decoder_refused(server) is None:
@@ -102,7 +101,7 @@ def _install(server: Server, host: str, text: str, folder: str, program: str) ->
 
 
 def _folder(server: Server, text: str) -> str:
-    """The server's ``user_scripts_path``: only its error about a missing program tells."""
+    """Return the server's ``user_scripts_path``, out of its error about a missing program."""
     said = program_refused(server, "rowfall-is-not-there") or ""
     match = _FOLDER.search(said)
     if match is None:
@@ -114,7 +113,7 @@ def _folder(server: Server, text: str) -> str:
 
 
 def _copy(program: str, path: Path) -> None:
-    """Whole or not at all: a server may be running the one that is there."""
+    """Copy the program, whole or not at all: a server may be running the one that is there."""
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         shutil.copyfile(program, new)

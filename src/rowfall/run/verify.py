@@ -193,7 +193,7 @@ class Difference:
         delta: by position of the split: its rows that the target has too often (or, negative, not).
         unclear: splits of which some differing row is in another split as well.
         foreign: rows of the target that no split holds.
-        share: of the differing rows, how many were looked at.
+        share: the part of the differing rows that was read.
     """
 
     delta: Counter[int] = field(default_factory=Counter)

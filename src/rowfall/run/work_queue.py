@@ -43,12 +43,12 @@ class Work:
 
     @property
     def size(self) -> int:
-        """Stored bytes, as far as they are known."""
+        """Return the stored bytes, as far as they are known."""
         return sum(split.size or 0 for split in self.splits)
 
     @property
     def rows(self) -> int | None:
-        """Return how many there are in ranges of rows; None where it is not known before."""
+        """Return the rows of ranges of rows; None for other splits: theirs are not known yet."""
         found = [split.rows for split in self.splits]
         return None if None in found else sum(rows or 0 for rows in found)
 

@@ -61,7 +61,7 @@ class BadRowSearch:
 
     @property
     def reader(self) -> LenientReader:
-        """The queries of this search."""
+        """Return the queries of this search."""
         return LenientReader(self.source, self.encoding, self.schema)
 
     def explain(
@@ -142,7 +142,7 @@ class BadRowSearch:
 
 
 def line_in_file(source: Source, split: Split, line: int) -> tuple[int, str]:
-    """Return a line of a range of text as people look for it, and what names it.
+    """Return the line number in the file for one in a range of text, and what names it.
 
     Its number is that in the whole file, or else counted from the first byte of the range.
 
@@ -202,12 +202,12 @@ class BadRows:
 
     @property
     def may_be_left_out(self) -> bool:
-        """The options allow some bad rows."""
+        """True where the options allow some bad rows."""
         return self._options.max_errors > 0 or self._options.max_error_ratio > 0
 
     @property
     def rejects_path(self) -> Path:
-        """The file that bad rows are written to."""
+        """Return the file that bad rows are written to."""
         return Path(self._options.rejects or REJECTS)
 
     def explain(
@@ -415,7 +415,7 @@ class BadRows:
 
     @property
     def _encoding(self) -> Encoding:
-        """The encoding of the objects; rows that the engine makes are never bad."""
+        """Return the encoding of the objects; rows that the engine makes are never bad."""
         if self._plan.encoding is None:
             raise ValueError("a source of bytes needs an encoding")
         return self._plan.encoding

@@ -100,7 +100,7 @@ def _check_same(asked: TableOptions, existing: Sequence[Sequence[Any]]) -> None:
 
 
 def _wanted(asked: TableOptions, existing: Sequence[Sequence[Any]] | None) -> WantedFacts:
-    """Return what the sample has to show: nothing that the user or the table has given already."""
+    """Return what the sample has to show: only what neither the user nor the table has given."""
 
     def types(encoding: Encoding, names: Sequence[str]) -> Mapping[str, str]:
         known = asked.columns if existing is None else _takes(existing, names, encoding)

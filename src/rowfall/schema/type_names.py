@@ -37,23 +37,23 @@ class Type:
 
     @property
     def bare(self) -> str:
-        """The type without Nullable and LowCardinality."""
+        """Return the type without Nullable and LowCardinality."""
         return f"{self.base}({self.args})" if self.args else self.base
 
     @property
     def bits(self) -> int:
-        """Width of an integer type, 0 for all others."""
+        """Return the width of an integer type in bits, 0 for all others."""
         found = _INT.match(self.base)
         return int(found[1]) if found else 0
 
     @property
     def text(self) -> bool:
-        """It is a string type."""
+        """True for a string type."""
         return self.base in ("String", "FixedString")
 
     @property
     def known(self) -> bool:
-        """Its text can be checked value by value; others only the engine can read."""
+        """True where text can be checked value by value; other types only the engine can read."""
         return bool(self.bits) or self.base in _KNOWN
 
 

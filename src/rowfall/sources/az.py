@@ -104,7 +104,7 @@ class AzureAccount:
 
     @property
     def public(self) -> bool:
-        """Requests are not signed."""
+        """True where requests are not signed."""
         return self.key is None and self.token is None
 
 

@@ -64,7 +64,7 @@ class TableFunction:
 
     @property
     def plain(self) -> bool:
-        """It needs no subselect."""
+        """True where the call needs no subselect."""
         return self.path is None and self.census is None and not (self.where or self.settings)
 
 

@@ -104,7 +104,7 @@ class GoogleAccount:
 
     @property
     def s3(self) -> Access:
-        """Access to the service by the S3 protocol."""
+        """Return access to the service by the S3 protocol."""
         return Access(self.endpoint, "auto", anonymous=self.hmac is None, fixed=self.hmac)
 
 

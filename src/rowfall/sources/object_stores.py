@@ -149,7 +149,7 @@ class Bucket(ABC):
                 key = meta["path"]
                 if key.startswith(prefix):
                     yield _object(meta, key)
-            # Keys come in order: past the prefix nothing can match any more.
+            # Keys come in order: behind the prefix nothing can match any more.
             if chunk and start and chunk[-1]["path"] > prefix + "\U0010ffff":
                 return
 
@@ -397,7 +397,7 @@ class UrlStoreSource(StoreSource):
     @property
     @abstractmethod
     def _signs(self) -> bool:
-        """Addresses are signed, which makes them secrets."""
+        """True where addresses are signed, which makes them secrets."""
 
     def _functions(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str

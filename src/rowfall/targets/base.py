@@ -105,8 +105,10 @@ class Target(Protocol):
     secrets: tuple[Secret, ...]
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
-        """Return the statements that make the target, or a table like it by another name; each may
-        be repeated without harm."""
+        """Return the statements that make the target, or a table like it by another name.
+
+        Each may be repeated without harm.
+        """
 
     def into(self, staging: str, schema: Schema) -> SqlText:
         """Return the INTO part of the attempt's INSERT."""

@@ -105,7 +105,7 @@ class TableFacts:
 
     @property
     def publish_kind(self) -> str:
-        """``attach`` (by a staging table), ``null`` (nothing stays) or ``direct`` (no staging).
+        """Return ``attach`` (by staging tables), ``null`` (nothing stays) or ``direct`` (unstaged).
 
         Raises:
             TargetError: rows cannot be loaded into such a table.
@@ -128,7 +128,7 @@ class TableFacts:
 
     @property
     def fills(self) -> tuple[str, str]:
-        """The table that a materialized view writes to: named after TO, or its own inner one."""
+        """Return the table that a materialized view fills: named after TO, or its own inner one."""
         head, uuid = self._head(), self.uuid
         if head[:1] == ["TO"] and head[1] != "INNER":
             if head[2:3] == ["."]:

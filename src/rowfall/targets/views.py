@@ -78,7 +78,7 @@ class Views:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """``database.view`` for the plan, those on the loaded table first."""
+        """Return ``database.view`` for the plan, those on the loaded table first."""
         return tuple(".".join(view.name) for view in self.views)
 
     @property
@@ -88,7 +88,7 @@ class Views:
 
     @property
     def settings(self) -> Mapping[str, int]:
-        """Settings that the INSERT into staging needs; none where there are no views."""
+        """Return the settings that the INSERT into staging needs; none where there are no views."""
         if not self.views:
             return {}
         return {
