@@ -40,7 +40,7 @@ def test_every_node_is_told_apart(cluster22: Lab, login: Log) -> None:
     assert [(n.macros["shard"], n.macros["replica"]) for n in found.nodes] == [
         ("1", "1"), ("1", "2"), ("2", "1"), ("2", "2")
     ]  # fmt: skip
-    assert {(n.host, n.tls, n.error) for n in found.nodes} == {("127.0.0.1", False, "")}
+    assert {(n.host, n.tls, n.error) for n in found.nodes} == {("127.0.0.1", False, None)}
     for node, real in zip(found.nodes, cluster22.nodes, strict=True):
         assert node.version == real.query("SELECT version()").strip()
         assert node.timezone == real.query("SELECT timezone()").strip()
@@ -89,7 +89,7 @@ def test_a_node_that_is_down_and_one_that_hangs(cluster4: Lab, login: Log) -> No
         started = time.monotonic()
         found = discover(asks, "lab")
         assert time.monotonic() - started < 5
-        assert [node.error for node in found.nodes] == ["", "connection refused", "", ""]
+        assert [node.error for node in found.nodes] == [None, "connection refused", None, None]
         assert [node.http_port for node in found.nodes] == [
             cluster4.nodes[0].http, 0, cluster4.nodes[2].http, cluster4.nodes[3].http
         ]  # fmt: skip
@@ -100,7 +100,7 @@ def test_a_node_that_is_down_and_one_that_hangs(cluster4: Lab, login: Log) -> No
             assert time.monotonic() - started < 20
         assert [bool(node.error) for node in found.nodes] == [False, True, False, True]
         assert found.nodes[2].macros["shard"] == "3"
-    assert [node.error for node in discover(asks, "lab").nodes] == [""] * 4
+    assert [node.error for node in discover(asks, "lab").nodes] == [None] * 4
 
 
 def test_missing_rights_are_named(cluster4: Lab, login: Log) -> None:

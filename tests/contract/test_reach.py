@@ -256,7 +256,7 @@ def test_a_service_that_never_answers(
         assert "no answer" in how.reason
     wait_until(
         lambda: text(asked, "SELECT count() FROM system.processes WHERE query_id LIKE "
-                     "'rowfall-look-%'") == "0", 20, "the look to end",
+                     "'rowfall-probe-%'") == "0", 20, "the question to end",
     )  # fmt: skip
 
 

@@ -166,7 +166,7 @@ def _check_distinct(cluster: Cluster) -> None:
                     hint="Give every replica of a shard a macro of its own.",
                 )
     for shard in cluster.shards:
-        macros = {node.macros["shard"] for node in cluster.of(shard) if not node.error}
+        macros = {node.macros["shard"] for node in cluster.of(shard) if node.error is None}
         if len(macros) > 1:
             raise TargetError(
                 f"the replicas of shard {shard} have different macros shard: "
@@ -318,7 +318,7 @@ def run_on_cluster(
     while True:
         _check_failures(ddl, hosts, nodes)
         left = [host.address for host in hosts if host.code is None]
-        late = [at for at in left if at not in nodes or not nodes[at].error]
+        late = [at for at in left if at not in nodes or nodes[at].error is None]
         if not late:
             return tuple(nodes[at] for at in left)
         if time.monotonic() > deadline:
@@ -384,7 +384,7 @@ def _one_by_one(
                 transient=refusal.transient,
                 code=refusal.code,
             ) from None
-    return tuple(node for node in cluster.nodes if node.error)
+    return tuple(node for node in cluster.nodes if node.error is not None)
 
 
 def _refused(cluster: Cluster, ddl: Ddl, error: RowfallError) -> RowfallError:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Each connection takes two round trips; 16 at once connect to 1,000 nodes in seconds.
 AT_ONCE = 16
-# All servers together are looked at as often as one alone would be (of four that load on one
+# All servers together are asked as often as one alone would be (of four that load on one
 # machine, looking took 2 % of the CPU), but each of them so often that no line of progress stands
 # still.
 MOST_PAUSE_SECONDS = 5.0
@@ -253,7 +253,7 @@ def _chosen(cluster: Cluster, emit: Listener, *, skip: bool) -> list[Node]:
         TargetError: a shard is away, or the node that keeps the journal.
     """
     first = cluster.nodes[0]
-    if first.error:
+    if first.error is not None:
         raise TargetError(
             f"{first.name} of the cluster {cluster.name!r} does not answer: {first.error}; it "
             "keeps the journal that says which files have landed",
@@ -271,7 +271,7 @@ def _chosen(cluster: Cluster, emit: Listener, *, skip: bool) -> list[Node]:
             )
         emit(Note("warning", "THE LOAD GOES INTO SOME SHARDS ONLY; away: " + "; ".join(lost)))
     return [
-        next(node for node in cluster.of(shard) if not node.error)
+        next(node for node in cluster.of(shard) if node.error is None)
         for shard in cluster.shards
         if shard not in cluster.lost
     ]

@@ -84,7 +84,7 @@ def read_sharding_key(
         TargetError: they do not; or a shard is away, so that its rows could go nowhere, or a
             replica that would never get them.
     """
-    away = next((node for node in cluster.nodes if node.error), None)
+    away = next((node for node in cluster.nodes if node.error is not None), None)
     if unreplicated and away is not None:
         raise TargetError(
             f"{away.name} of the cluster {cluster.name!r} does not answer: {away.error}; the "

@@ -225,7 +225,7 @@ def _found(
     bases: dict[str, dict[Node, str]] = {database: {} for database, _ in names}
     found: dict[tuple[str, str], dict[Node, NodeTable]] = {name: {} for name in names}
     for number, node in enumerate(cluster.nodes, 1):
-        if node.error:
+        if node.error is not None:
             continue
         if number not in answers:
             raise TargetError(

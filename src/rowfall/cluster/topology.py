@@ -68,7 +68,7 @@ class Node:
         memory: bytes that a load may use.
         timezone: of a DateTime without one.
         macros: what ``{shard}`` and others stand for; empty also where they may not be read.
-        error: why it does not answer; "" when it does. Without an answer the facts are empty.
+        error: why it does not answer; None when it does. Without an answer the facts are empty.
     """
 
     shard: int
@@ -82,7 +82,7 @@ class Node:
     memory: int = field(default=0, compare=False)
     timezone: str = field(default="", compare=False)
     macros: Mapping[str, str] = field(default_factory=dict, compare=False)
-    error: str = field(default="", compare=False)
+    error: str | None = field(default=None, compare=False)
 
     @property
     def address(self) -> str:
@@ -124,12 +124,12 @@ class Cluster:
     @property
     def up(self) -> tuple[Node, ...]:
         """Return the nodes that answer."""
-        return tuple(node for node in self.nodes if not node.error)
+        return tuple(node for node in self.nodes if node.error is None)
 
     @property
     def lost(self) -> tuple[int, ...]:
         """Return the shards of which no replica answers."""
-        return tuple(s for s in self.shards if all(node.error for node in self.of(s)))
+        return tuple(s for s in self.shards if all(node.error is not None for node in self.of(s)))
 
 
 def discover(asks: Ask, name: str, *, tls: bool = False) -> Cluster:

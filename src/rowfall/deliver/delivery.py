@@ -25,7 +25,7 @@ QUIET_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One attempt's work.
+    """The work of one attempt.
 
     Attributes:
         attempt: its id, which is the query id, or the beginning of several.
@@ -34,7 +34,7 @@ class Order:
         settings: for the INSERT.
         select: another way to read the rows (around bad ones), None for the schema's own.
         engine_reads: not through the decoder, which has declined them.
-        only: a condition on the rows that are kept, "" for all of them.
+        only: a condition on the rows that are kept, None for all of them.
     """
 
     attempt: str
@@ -44,7 +44,7 @@ class Order:
     settings: Mapping[str, str | int | float]
     select: SqlText | None = None
     engine_reads: bool = False
-    only: str = ""
+    only: str | None = None
 
 
 class Delivery(Protocol):
@@ -75,7 +75,7 @@ class Pull:
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         if order.select is not None:
             columns, rows = order.schema.columns, order.select
-            if order.only:
+            if order.only is not None:
                 rows = sql.only(rows, columns, order.only)
             text = sql.insert(self._target.into(order.staging, order.schema), columns, rows)
         else:

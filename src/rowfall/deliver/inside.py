@@ -91,7 +91,7 @@ class DecodeInside:
             f"(SELECT text FROM {sql.name(table)}), {_LIMITS})"
             for table in tables
         ])  # fmt: skip
-        if order.only:
+        if order.only is not None:
             rows = sql.only(rows, columns, order.only)
         return sql.insert(self._input.target.into(order.staging, order.schema), columns, rows)
 

@@ -54,7 +54,7 @@ CHUNK = 1 << 20
 POLL_SECONDS = 0.2
 # A local statement that was not there yet when it was killed is killed again after this.
 AGAIN_SECONDS = 1.0
-_PIPE = 1 << 20  # Linux lets a pipe grow to this; fewer wake-ups of both sides
+_PIPE = 1 << 20  # Linux lets a pipe grow to this; fewer wake-ups of reader and writer
 
 
 class Run(Protocol):

@@ -184,10 +184,10 @@ _STAGING = re.compile(r"\.`?_rowfall_\w+`?")
 _PLAIN = re.compile(r"[A-Za-z_]\w*\Z")
 
 
-def missing_rights(message: str) -> str:
-    """Return the rights that an error of code 497 asks for, as GRANT takes them; "" if unnamed."""
+def missing_rights(message: str) -> str | None:
+    """Return the rights that an error of code 497 asks for, for GRANT; None if it names none."""
     found = _MISSING.search(message) or _DENIED.search(message)
-    return _STAGING.sub(".*", _COLUMNS.sub(" ON ", found[1])) if found else ""
+    return _STAGING.sub(".*", _COLUMNS.sub(" ON ", found[1])) if found else None
 
 
 def denied(rights: str, user: str) -> TargetError:

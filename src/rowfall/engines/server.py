@@ -202,7 +202,7 @@ class Server:
         self, sql: str | SqlText, seconds: float, settings: Settings | None = None
     ) -> list[list[Any]]:
         """See :class:`rowfall.engines.base.Engine`."""
-        query_id = f"rowfall-look-{uuid.uuid4()}"
+        query_id = f"rowfall-probe-{uuid.uuid4()}"
         known = {k: str(v) for k, v in self.facts.known(settings or {}).items()}
         text = SqlText.of(sql).reveal()
         try:

@@ -152,8 +152,8 @@ def _ids(reports: Sequence[Report]) -> Iterator[str]:
     return (report.load_id[:8] for report in reports)
 
 
-def _kind(request: dict[str, Any]) -> tuple[str, str]:
-    """Return format and compression of a past load by what was typed, "" if that does not tell."""
+def _kind(request: dict[str, Any]) -> tuple[str, str] | None:
+    """Return format and compression of an earlier load by its arguments; None if unknown."""
     options = restored(request["options"])
     text = str(request["sources"][0])
     if uri.scheme_of(text) == "generate":
@@ -163,7 +163,7 @@ def _kind(request: dict[str, Any]) -> tuple[str, str]:
     try:
         encoding = formats.detect([text], options)
     except UsageError:
-        return "", ""
+        return None
     return _plain(encoding)
 
 

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-# Shards of one class share a heap, and every item is compared with all heaps. A
-# million items and 1,000 shards took 1.4 CPU seconds with one class, 1.9 with two, 2.5 with eight. A cluster has one or two
-# kinds of servers; only measured speeds are all different: 0.0005 % off the bound with 8 classes.
+# Shards of one class share a heap, and every item is compared with all heaps. A million items and
+# 1,000 shards took 1.4 CPU seconds with one class, 1.9 with two, 2.5 with eight. A cluster has one
+# or two kinds of servers; only measured speeds are all different: 0.0005 % off the bound with 8
+# classes.
 MOST_CLASSES = 8
 
 

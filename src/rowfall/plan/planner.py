@@ -280,14 +280,14 @@ def _example(
     return f"{text}\n{clause.strip()}{note}"
 
 
-def _target_and_condition(facts: LoadFacts, transport: Transport) -> tuple[Target, str]:
-    """Return where the first writer inserts, and which rows it keeps ("" for all)."""
+def _target_and_condition(facts: LoadFacts, transport: Transport) -> tuple[Target, str | None]:
+    """Return where the first writer inserts, and which rows it keeps (None for all)."""
     target, sharding = facts.target, facts.sharding
     if sharding is not None and transport.sharding.value == FILTER:
         return target, sharding.key.condition(0)
     if sharding is not None and isinstance(target, Table):
-        return target.distributed(sharding.key.cluster, sharding.key.expression), ""
-    return target, ""
+        return target.distributed(sharding.key.cluster, sharding.key.expression), None
+    return target, None
 
 
 def _readable(split: Split) -> Split:

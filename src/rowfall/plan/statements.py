@@ -24,15 +24,15 @@ def insert_select(
     encoding: Encoding | None,
     splits: Sequence[Split],
     staging: str,
-    only: str = "",
+    only: str | None = None,
 ) -> SqlText:
     """Return the INSERT SELECT by which an engine reads the splits of one attempt itself.
 
     Args:
-        only: a condition on the rows that are kept, "" for all of them.
+        only: a condition on the rows that are kept, None for all of them.
     """
     rows = sql.select(schema.columns, source.relation(splits, encoding, read_structure(schema)))
-    if only:
+    if only is not None:
         rows = sql.only(rows, schema.columns, only)
     return sql.insert(target.into(staging, schema), schema.columns, rows)
 

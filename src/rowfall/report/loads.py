@@ -223,7 +223,7 @@ def _next(report: Report, width: int) -> list[str]:
 
 
 def query_command(into: str, target: str) -> str:
-    """Return the command that looks at a table, ready to paste into a shell."""
+    """Return the command that queries a table, ready to paste into a shell."""
     shown = into if _PLAIN_NAME.match(into) else sql.name(into)
     to = "" if target in DEFAULT_TARGETS else f" --to {shlex.quote(target)}"
     statement = f"SELECT count() FROM {shown}"

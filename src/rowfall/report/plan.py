@@ -36,7 +36,7 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
     """
     listing, transport = plan.listing, plan.transport
     decodes, builds = transport.parser.value != ENGINE, transport.parts.value != ENGINE
-    keyed = transport.sharding.value in (FILTER, DISTRIBUTED)
+    by_key = transport.sharding.value in (FILTER, DISTRIBUTED)
     document: dict[str, Any] = {
         "rowfall_plan": PLAN_VERSION,
         "source": plan.source,
@@ -77,8 +77,8 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         "why_compress": transport.compression.reason if transport.compression.value else "",
         "views": list(plan.views),
         "writers": [asdict(writer) for writer in plan.writers if writer.shard],
-        "spread": transport.sharding.value if keyed else "",
-        "why_spread": transport.sharding.reason if keyed else "",
+        "spread": transport.sharding.value if by_key else "",
+        "why_spread": transport.sharding.reason if by_key else "",
         "cutting": list(transport.ranges),
     }
     if every_split:
@@ -183,7 +183,7 @@ def _every_split(listing: Listing) -> list[RenderableType]:
 def _target(plan: Plan) -> RenderableType:
     transport = plan.transport
     delivery = f"{transport.delivery.value}: {_DELIVERIES[transport.delivery.value]}"
-    keyed = transport.sharding.value in (FILTER, DISTRIBUTED)
+    by_key = transport.sharding.value in (FILTER, DISTRIBUTED)
     machine = (
         f"{plan.placement}, ClickHouse {plan.facts.version}, {plan.facts.cores} cores, "
         f"{units.memory(plan.facts.memory)} to use"
@@ -197,7 +197,7 @@ def _target(plan: Plan) -> RenderableType:
             *([("streams", f"{transport.streams} at once")] if transport.streams else []),
             *_parser(plan),
             *([("blocks", _packed(transport))] if transport.compression.value else []),
-            *([("by key", transport.sharding.reason)] if keyed else []),
+            *([("by key", transport.sharding.reason)] if by_key else []),
             *([("views", ", ".join(plan.views))] if plan.views else []),
             ("promise", plan.promise),
         ]

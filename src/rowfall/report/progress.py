@@ -28,7 +28,7 @@ SHOWN_FAILURES = 10  # the report has all of them
 BAR_RANK, BAR_MIN, BAR_MAX = 6, 5, 30
 ROOMY = 110  # columns from which all fields fit with a wider gap
 NOW_SECONDS = 3.0  # what "now" is averaged over
-ETA_SECONDS = 30.0  # the forecast looks further back, or it jumps with every stall
+ETA_SECONDS = 30.0  # the forecast averages over a longer time, or it jumps with every stall
 
 Clock = Callable[[], float]
 

@@ -155,7 +155,7 @@ def run_attempts(
     pulled = facts.source_for(plan.transport)
     bad_rows = BadRows(session.source, plan, session.reader, session.options, pulled)
     progress = TotalProgress(session.emit)
-    # What all shards read at the same time, one runner looks after.
+    # What all shards read at the same time, one runner carries out.
     writers = session.writers
     if plan.transport.sharding.value == FILTER:
         writers = writers[:1]
@@ -508,7 +508,7 @@ class AttemptRunner:
             self._lost(attempt)
             return
         if isinstance(error, SourceError) or error.code in DATA_CODES:
-            # Half of a file that is being written looks like bad data.
+            # Half of a file that is being written reads like bad data.
             changed = self._source.changed(work.splits)
             error = ChangedError(changed) if changed else error
         self._receiver.discard(attempt.staging)
@@ -575,11 +575,11 @@ class AttemptRunner:
             return [replace(work, schema=other)]
         if self._bad_rows.may_be_left_out and not work.tolerant:
             return [replace(work, tolerant=True)]
-        guilty: Sequence[tuple[Split, RowfallError]] = self._bad_rows.explain(work.splits, error)
+        found: Sequence[tuple[Split, RowfallError]] = self._bad_rows.explain(work.splits, error)
         if isinstance(error, TooManyBadRowsError):
             # The count is the news; where the first one is stands in it, too.
-            guilty = [(split, error) for split, _ in guilty]
-        return self._without(work, guilty) if guilty else self._halves(work, error)
+            found = [(split, error) for split, _ in found]
+        return self._without(work, found) if found else self._halves(work, error)
 
     def _halves(self, work: Work, error: RowfallError) -> Sequence[Work]:
         """Return the halves of a group with a bad object that no error names; one alone fails."""
@@ -588,10 +588,10 @@ class AttemptRunner:
         half = len(work.splits) // 2
         return [replace(work, splits=part) for part in (work.splits[:half], work.splits[half:])]
 
-    def _without(self, work: Work, guilty: Sequence[tuple[Split, RowfallError]]) -> Sequence[Work]:
+    def _without(self, work: Work, errors: Sequence[tuple[Split, RowfallError]]) -> Sequence[Work]:
         """Record failed splits; return the others of the group."""
-        bad = {split.id for split, _ in guilty}
-        for split, error in guilty:
+        bad = {split.id for split, _ in errors}
+        for split, error in errors:
             message = shown(error.message)
             self._ledger.split_failed(self._load_id, split.id, message, error.hint)
             self._add(Counts(failures=(Failure(split.name, message, error.hint),)))
@@ -709,7 +709,7 @@ class AttemptRunner:
 
 
 def _object(split: Split) -> str:
-    """Return the name of what is looked at after a split was read."""
+    """Return the name of the object that is checked after a split was read."""
     return split.name if split.of_text else split.uri
 
 

@@ -73,7 +73,7 @@ def install(target: Target, folder: str = "") -> Installed:
             for node in shards.cluster.up
         ]
         paths = ", ".join(dict.fromkeys(one.path for one in done))
-        away = tuple(node.name for node in shards.cluster.nodes if node.error)
+        away = tuple(node.name for node in shards.cluster.nodes if node.error is not None)
         return Installed(paths, any(one.changed for one in done), away)
 
 

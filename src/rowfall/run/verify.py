@@ -33,7 +33,7 @@ MASK64 = (1 << 64) - 1
 # Each split has a SELECT of its own in one statement: servers take 256 KiB of text, and every
 # reader of the statement holds its buffers at once.
 MOST_TEXT, MOST_READERS = 150_000, 32
-# Rows are compared by 1,024 ranges of their hash first; only ranges that differ are looked into.
+# Rows are compared by 1,024 ranges of their hash first; ranges that differ are read row by row.
 BUCKETS = 1024
 # Distinct rows that are brought here to be compared one by one, about 100 bytes each.
 MOST_ROWS = 500_000

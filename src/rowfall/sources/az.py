@@ -181,7 +181,7 @@ def shared_access(
         return account.token
     until = ((now or datetime.now(UTC)) + SIGNED).strftime("%Y-%m-%dT%H:%M:%SZ")
     # Permission, start, end, resource, identifier, addresses, protocol, version, kind, snapshot,
-    # encryption scope, and the five headers that an answer may be told to have.
+    # encryption scope, and the five headers that an answer can be asked to have.
     signed = ["r", "", until, f"/blob/{account.name}/{container}", "", "", "", _VERSION, "c"]
     text = "\n".join(signed + [""] * 7)
     digest = hmac.digest(base64.b64decode(account.key.reveal()), text.encode(), "sha256")

@@ -45,7 +45,7 @@ CHUNK = 1 << 20
 """Stored bytes read at a time."""
 
 _PIECE = 1 << 20  # unpacked at a time: bz2 packs up to 45,000 to 1, one chunk may hold 45 GB
-_PIPE = 1 << 20  # Linux lets a pipe grow to this; fewer wake-ups of both sides
+_PIPE = 1 << 20  # Linux lets a pipe grow to this; fewer wake-ups of reader and writer
 _SAMPLE = 4 << 20  # unpacked bytes of a sample file
 _STALE = 60.0  # seconds after which a pipe asked for again is one that nobody will open
 # Pipes are tried every 2 ms while the engine opens some, every 20 ms when it does not: the 64 that

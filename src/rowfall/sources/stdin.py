@@ -32,7 +32,7 @@ HEAD = 4 << 20
 """Bytes read ahead to tell format and schema."""
 
 _CHUNK = 1 << 20
-_PIPE = 1 << 20  # Linux lets a pipe grow to this; fewer wake-ups of both sides
+_PIPE = 1 << 20  # Linux lets a pipe grow to this; fewer wake-ups of reader and writer
 _URI = "stdin://"
 
 

@@ -98,7 +98,7 @@ def cluster(*macros: dict[str, str] | None) -> Cluster:
     """Two shards of two replicas; None is a node that is down."""
     nodes = [
         Node(at // 2 + 1, at % 2 + 1, f"h{at}", 9000, macros=has or {},
-             error="" if has is not None else "gone")
+             error=None if has is not None else "gone")
         for at, has in enumerate(macros)
     ]  # fmt: skip
     return Cluster("c", tuple(nodes), True)
