@@ -11,7 +11,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from rowfall.cluster.ddl import Ddl, create_statements, run_on_cluster
 from rowfall.cluster.sharding_keys import RAND, ShardingKey, is_free, read_sharding_key
@@ -26,9 +25,6 @@ from rowfall.engines.base import LOOK_SECONDS, Engine
 from rowfall.targets import staging
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
-
-if TYPE_CHECKING:
-    from rowfall.engines.server import Server
 
 # Each connection takes two round trips; 16 at once connect to 1,000 nodes in seconds.
 AT_ONCE = 16
@@ -68,10 +64,10 @@ class OpenCluster:
     """
 
     cluster: Cluster
-    entry: Server
+    entry: Engine
     tables: Tables
     writers: tuple[Writer, ...]
-    connect: Callable[[Node], Server]
+    connect: Callable[[Node], Engine]
 
     @property
     def unreplicated(self) -> bool:
@@ -178,12 +174,12 @@ class OpenCluster:
             )
 
 
-Connects = Callable[[ServerAt, "Server | None"], "Server"]
+Connects = Callable[[ServerAt, Engine | None], Engine]
 """Connects to a server, through another one where that is given."""
 
 
 def open_cluster(
-    entry: Server, at: ServerAt, target: Table, connects: Connects, stack: ExitStack,
+    entry: Engine, at: ServerAt, target: Table, connects: Connects, stack: ExitStack,
     emit: Listener, *, skip: bool,
 ) -> OpenCluster:  # fmt: skip
     """Choose the nodes of a load and connect to them; ``stack`` closes the connections.
@@ -213,7 +209,7 @@ def open_cluster(
             sharing=max(1, machines[node.host]),
         )  # fmt: skip
 
-    def reach(node: Node) -> Server:
+    def reach(node: Node) -> Engine:
         return _connect(node, address(node), connects, entry, uuids.get(node, ""))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -226,7 +222,7 @@ def open_cluster(
         server.pause = min(MOST_PAUSE_SECONDS, LOOK_SECONDS * len(servers))
     known = dict(zip(chosen, servers, strict=True))
 
-    def connect(node: Node) -> Server:
+    def connect(node: Node) -> Engine:
         if node not in known:
             known[node] = reach(node)
             stack.callback(known[node].close)
@@ -277,7 +273,7 @@ def _chosen(cluster: Cluster, emit: Listener, *, skip: bool) -> list[Node]:
     ]
 
 
-def _connect(node: Node, there: ServerAt, connects: Connects, entry: Server, uuid: str) -> Server:
+def _connect(node: Node, there: ServerAt, connects: Connects, entry: Engine, uuid: str) -> Engine:
     """Connect from here, or else through the entry.
 
     Args:
@@ -312,5 +308,5 @@ def _connect(node: Node, there: ServerAt, connects: Connects, entry: Server, uui
         ) from None
 
 
-def _uuid(server: Server) -> str:
+def _uuid(server: Engine) -> str:
     return str(server.ask(SERVER_UUID)[0][0])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import IO, Any, Literal, Protocol
 
 from rowfall.core.errors import EngineError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement
+from rowfall.core.sql import table_is
 from rowfall.core.sqltext import SqlText, quote
 
 Tick = Callable[[Mapping[str, int]], None]
@@ -37,6 +39,20 @@ Body = Iterable[bytes] | IO[bytes]
 _FOLDER = re.compile("/([0-9a-f-]{36})/$")
 # The format in which engines answer small questions.
 ROWS_FORMAT = "JSONCompactEachRow"
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingTable:
+    """A table as its engine describes it.
+
+    Attributes:
+        columns: (name, type, default_kind), in their order.
+    """
+
+    create_query: str
+    engine: str
+    sorting_key: str
+    columns: tuple[tuple[str, str, str], ...]
 
 
 class NoAnswerError(EngineError):
@@ -136,6 +152,9 @@ class Engine(Protocol):
             RowfallError: the engine's own error.
         """
 
+    def existing_table(self, database: str, table: str) -> ExistingTable | None:
+        """Return the definition of a table; None where there is none of this name."""
+
     def same_machine(self) -> bool:
         """Tell whether the engine shares the CPU of this machine."""
 
@@ -180,6 +199,21 @@ def ask(
         SqlText.of(sql), {**known, "output_format_json_quote_64bit_integers": 0}, format=ROWS_FORMAT
     )
     return read_rows(engine.run(statement, lane=lane).data)
+
+
+def existing_table(engine: Engine, database: str, table: str) -> ExistingTable | None:
+    """Carry out :meth:`Engine.existing_table` for every ClickHouse."""
+    at = table_is(database, table)
+    rows = engine.ask(
+        "SELECT create_table_query, engine_full, sorting_key, "
+        "(SELECT groupArray((name, type, default_kind)) FROM (SELECT name, type, default_kind "
+        f"FROM system.columns WHERE {at} ORDER BY position)) "
+        f"FROM system.tables WHERE database = {quote(database)} AND name = {quote(table)}",
+    )
+    if not rows:
+        return None
+    create, kind, key, columns = rows[0]
+    return ExistingTable(create, kind, key, tuple((n, t, default) for n, t, default in columns))
 
 
 def table_uuid(engine: Engine, database: str, table: str) -> str:

@@ -23,7 +23,15 @@ from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sql import settings_clause
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines.base import LOOK_SECONDS, Body, Settings, Tick, ask
+from rowfall.engines.base import (
+    LOOK_SECONDS,
+    Body,
+    ExistingTable,
+    Settings,
+    Tick,
+    ask,
+    existing_table,
+)
 from rowfall.engines.codes import translate
 from rowfall.engines.prestart import Child, take
 
@@ -207,6 +215,10 @@ class Embedded:
     ) -> list[list[Any]]:
         """See :class:`rowfall.engines.base.Engine`; waits for as long as it takes."""
         return ask(self, sql, settings, CONTROL_LANE)
+
+    def existing_table(self, database: str, table: str) -> ExistingTable | None:
+        """See :class:`rowfall.engines.base.Engine`."""
+        return existing_table(self, database, table)
 
     def same_machine(self) -> bool:
         """True: it is a child of this process."""

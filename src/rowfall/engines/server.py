@@ -36,10 +36,12 @@ from rowfall.engines.base import (
     READ_EVENTS,
     SOURCE_BYTES,
     Body,
+    ExistingTable,
     NoAnswerError,
     Settings,
     Tick,
     ask,
+    existing_table,
 )
 from rowfall.engines.codes import READONLY
 from rowfall.engines.server_facts import check_options, check_rights, read_facts
@@ -217,6 +219,10 @@ class Server:
     def rows_refused(self) -> str | None:
         """See :class:`rowfall.engines.base.Engine`."""
         return f"is only reached through {self.through}" if self.through else None
+
+    def existing_table(self, database: str, table: str) -> ExistingTable | None:
+        """See :class:`rowfall.engines.base.Engine`."""
+        return existing_table(self, database, table)
 
     def same_machine(self) -> bool:
         """Tell whether the server has a local address and the name of this machine.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core.listing import Listing
 from rowfall.core.model import PUSH, Encoding, Facts, Schema, Transport
+from rowfall.engines.base import ExistingTable
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 
@@ -56,20 +57,6 @@ class Reach:
     source: Source
     seconds: float = 0.0
     hint: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ExistingTable:
-    """The table whose columns the rows have to fit, as the first writer describes it.
-
-    Attributes:
-        columns: (name, type, default_kind), in their order.
-    """
-
-    create_query: str
-    engine: str
-    sorting_key: str
-    columns: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)

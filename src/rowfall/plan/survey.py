@@ -18,13 +18,12 @@ from rowfall.core.events import Note
 from rowfall.core.listing import Listing
 from rowfall.core.model import PUSH, Encoding, Kind, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines.base import table_uuid
+from rowfall.engines.base import ExistingTable, table_uuid
 from rowfall.engines.codes import DATA_CODES
 from rowfall.engines.embedded import usable_cores
 from rowfall.ledger.journal import Journal
 from rowfall.plan import attempts, cutting, decoder, transport
 from rowfall.plan.facts import (
-    ExistingTable,
     LoadFacts,
     Reach,
     ShardingFacts,
@@ -99,7 +98,7 @@ def landed_ids(session: Session) -> set[str]:
     if not session.target.caps.remembers:
         return set()
     known = session.ledger.landed(session.target_key) if session.ledger is not None else set()
-    if not session.engine.shared:
+    if not session.target.caps.journal:
         return known
     database = session.first_target.database
     uuid = table_uuid(session.engine, database, session.first_target.table)
@@ -260,18 +259,7 @@ def _ask_table(session: Session, name: str) -> ExistingTable | None:
     """Ask the first writer for a table's definition; return None where there is no such table."""
     if not session.target.table:
         return None
-    database = session.first_target.database
-    at = sql.table_is(database, name)
-    rows = session.engine.ask(
-        "SELECT create_table_query, engine_full, sorting_key, "
-        "(SELECT groupArray((name, type, default_kind)) FROM (SELECT name, type, default_kind "
-        f"FROM system.columns WHERE {at} ORDER BY position)) "
-        f"FROM system.tables WHERE database = {quote(database)} AND name = {quote(name)}",
-    )
-    if not rows:
-        return None
-    create, engine, key, columns = rows[0]
-    return ExistingTable(create, engine, key, tuple((n, t, kind) for n, t, kind in columns))
+    return session.engine.existing_table(session.first_target.database, name)
 
 
 def _columns(session: Session, table: ExistingTable | None) -> list[list[Any]] | None:
@@ -285,7 +273,8 @@ def _columns(session: Session, table: ExistingTable | None) -> list[list[Any]] |
 
 def _ask_views(session: Session, schema: Schema) -> tuple[str, ...]:
     """Ask for the materialized views that read what is inserted."""
-    if not session.target.table or not schema.exists or session.options.direct:
+    attaches = session.target.caps.publish is Publish.ATTACH
+    if not attaches or not schema.exists or session.options.direct:
         return ()
     target = session.first_target
     return views.discover(session.engine.ask, target.database, target.table).names

@@ -31,9 +31,10 @@ from rowfall.core.model import (
 )
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.sqltext import SqlText
+from rowfall.engines.base import ExistingTable
 from rowfall.plan import attempts, decoder
 from rowfall.plan.decoder import NESTED, PROGRAM
-from rowfall.plan.facts import ExistingTable, LoadFacts, Reach, ShardingFacts
+from rowfall.plan.facts import LoadFacts, Reach, ShardingFacts
 from rowfall.plan.statements import insert_raw
 from rowfall.schema import strict_reading
 from rowfall.schema.type_names import parse_type

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,7 +69,7 @@ def end_open_attempts(engine: Engine, ledger: Ledger, target: Target, emit: List
     """
     attaches = target.caps.publish is Publish.ATTACH
     for attempt in ledger.open_attempts():
-        if _action(engine, ledger, attempt, attaches=attaches) is not Action.DISCARD:
+        if _action(engine, ledger, attempt, target.caps.publish) is not Action.DISCARD:
             _publish_rest(engine, ledger, attempt, emit)
             continue
         dropped = attempt.state == "loaded" and attaches
@@ -83,7 +83,7 @@ def end_open_attempts(engine: Engine, ledger: Ledger, target: Target, emit: List
                 _discard(engine, f"{STAGING_PREFIX}{attempt_id}")
 
 
-def _action(engine: Engine, ledger: Ledger, attempt: Attempt, *, attaches: bool) -> Action:
+def _action(engine: Engine, ledger: Ledger, attempt: Attempt, publish: Publish) -> Action:
     """Return what is done about an open attempt: DISCARD, or one that goes on with publishing.
 
     Raises:
@@ -91,13 +91,20 @@ def _action(engine: Engine, ledger: Ledger, attempt: Attempt, *, attaches: bool)
     """
     if attempt.state != "loaded":
         return after_crash(Recorded.STARTED)
-    if not attaches:
-        return after_crash(Recorded.COMMITTED, Evidence.OVERWRITES)
+    return after_crash(Recorded.COMMITTED, _EVIDENCE[publish](engine, ledger, attempt))
+
+
+def _evidence_of_tables(engine: Engine, ledger: Ledger, attempt: Attempt) -> Evidence:
+    """Find out what became of a committed attempt that is staged in tables.
+
+    Raises:
+        LedgerError: somebody else has dropped its staging tables.
+    """
     pairs = pairs_of(ledger.moves(attempt.id))
     there = _existing(engine, pairs)
     for pair in pairs:
         if (pair.database, pair.table) not in there or not _is_own(engine, ledger, attempt, pair):
-            return after_crash(Recorded.COMMITTED, Evidence.TARGET_GONE)
+            return Evidence.TARGET_GONE
         gone = (pair.database, pair.staging) not in there
         # rowfall drops staging only after the attempt is recorded as published.
         if gone and after_crash(Recorded.COMMITTED, Evidence.STAGING_GONE) is Action.STOP:
@@ -107,7 +114,22 @@ def _action(engine: Engine, ledger: Ledger, attempt: Attempt, *, attaches: bool)
                 hint=f"Check whether {pair.database}.{pair.table} holds them; a load with --force "
                 "adds them.",
             )
-    return Action.ATTACH
+    # Perhaps none of them, perhaps all: Publisher.settle compares part by part.
+    return Evidence.SOME_PARTS
+
+
+def _evidence_of_files(engine: Engine, ledger: Ledger, attempt: Attempt) -> Evidence:
+    """Return OVERWRITES: another attempt writes files and objects again as a whole."""
+    return Evidence.OVERWRITES
+
+
+_EVIDENCE: Mapping[Publish, Callable[[Engine, Ledger, Attempt], Evidence]] = {
+    Publish.ATTACH: _evidence_of_tables,
+    Publish.RENAME: _evidence_of_files,
+    Publish.AT_ONCE: _evidence_of_files,
+    Publish.NONE: _evidence_of_files,
+}
+"""Finds out what became of a committed attempt; each kind of target is one line here."""
 
 
 def _existing(engine: Engine, pairs: Sequence[Pair]) -> set[tuple[str, str]]:

@@ -41,12 +41,14 @@ class _Opened:
     Attributes:
         engine: the one that has the journal; of a cluster, its first node.
         nodes: every engine that may hold tables of loads, by its name in the journal.
+        journal: see :class:`rowfall.targets.base.Caps`.
         shards: the cluster, None where there is none.
     """
 
     engine: Engine
     nodes: Mapping[str, Engine]
     ledger: Ledger
+    journal: bool
     shards: OpenCluster | None = None
 
 
@@ -70,18 +72,18 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
         engine, ledger = opened.engine, opened.ledger
         # First what there is, then what the journals say of it: a lease comes before its tables.
         tables = [left for node, there in opened.nodes.items() for left in _found(there, node)]
-        journals = _journals(engine)
+        journals = _journals(engine) if opened.journal else []
         loads = _loads(opened, journals)
         found = [
             replace(left, committed=_is_of(left, loads.committed))
             for left in tables
             # What no journal here knows may be of a load whose journal is on another node.
             if left.load_id not in loads.alive
-            and (not engine.shared or left.load_id in loads.known)
+            and (not opened.journal or left.load_id in loads.known)
         ]
         if dry:
             return [*found, *_empty_tables(opened, loads.alive)]
-        if not engine.shared:
+        if not opened.journal:
             end_open_attempts(engine, ledger, target, emit)
         for database, uuid, table in journals:
             journal = Journal(engine, database, uuid)
@@ -120,7 +122,7 @@ def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
                 alive.add(load_id)
             elif entry.binding:
                 committed.add(entry.attempt)
-    if not opened.engine.shared:
+    if not opened.journal:
         committed |= {a.id for a in opened.ledger.open_attempts() if a.state == "loaded"}
     return _Loads(frozenset(alive), frozenset(known), frozenset(committed))
 
@@ -128,7 +130,7 @@ def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
 def forget_load(target: Target, load_id: str) -> int:
     """Forget what a load has loaded; see :func:`rowfall.api.forget`."""
     with _opened(target) as opened:
-        if opened.engine.shared:
+        if opened.journal:
             local = (target.database, target.table)
             if opened.shards is not None:
                 local = opened.shards.tables.local
@@ -166,7 +168,7 @@ def _opened(target: Target) -> Iterator[_Opened]:
             # Other replicas may hold what was staged there before they were away.
             nodes = {node.address: shards.connect(node) for node in shards.cluster.up}
             engine = shards.writers[0].engine
-        yield _Opened(engine, nodes, ledger, shards)
+        yield _Opened(engine, nodes, ledger, target.caps.journal, shards)
 
 
 def _journals(engine: Engine) -> list[tuple[str, str, str]]:
@@ -174,8 +176,6 @@ def _journals(engine: Engine) -> list[tuple[str, str, str]]:
 
     The name is "" when the table is gone.
     """
-    if not engine.shared:
-        return []
     asks = engine.ask
     found: list[tuple[str, str, str]] = []
     for (database,) in asks(f"SELECT database FROM system.tables WHERE name = {quote(JOURNAL)}"):

@@ -8,18 +8,15 @@ import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.events import silent
 from rowfall.core.options import Options
+from rowfall.engines.base import Engine
 from rowfall.plan import decoder
 from rowfall.plan.reach import decoder_refused, program_refused
 from rowfall.run.session import connect, shards_of
 from rowfall.targets.base import Target
-
-if TYPE_CHECKING:
-    from rowfall.engines.server import Server
 
 _FOLDER = re.compile(
     r"inside user scripts folder (.+?)/?\. \(|inside user scripts folder (.+?)/?\.?$"
@@ -77,7 +74,7 @@ def install(target: Target, folder: str = "") -> Installed:
         return Installed(paths, any(one.changed for one in done), away)
 
 
-def _install(server: Server, host: str, text: str, folder: str, program: str) -> Installed:
+def _install(server: Engine, host: str, text: str, folder: str, program: str) -> Installed:
     """Install the program in one server, which errors call ``text``; see :func:`install`."""
     folder = folder or _folder(server, text)
     path = Path(folder) / decoder.PROGRAM
@@ -100,7 +97,7 @@ def _install(server: Server, host: str, text: str, folder: str, program: str) ->
     return Installed(str(path), changed=True)
 
 
-def _folder(server: Server, text: str) -> str:
+def _folder(server: Engine, text: str) -> str:
     """Return the server's ``user_scripts_path``, out of its error about a missing program."""
     said = program_refused(server, "rowfall-is-not-there") or ""
     match = _FOLDER.search(said)

@@ -186,7 +186,7 @@ def _open_leases(settled: Settled, load: LoadRun, prepared: Prepared) -> Prepare
     if load.shadow is not None and not settled.replaced:
         uuid = table_uuid(session.engine, database, load.shadow.name)
         load.ledger.set_table(load.key, uuid)
-    if not session.engine.shared:
+    if not session.target.caps.journal:
         return prepared
     journal = open_journal(session, uuid, load.id, load.salt)
     journal.create()

@@ -9,8 +9,8 @@ from rowfall.core.errors import Interrupted, RowfallError, UsageError
 from rowfall.core.model import Statement
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
+from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
-from rowfall.engines.server import Server
 from rowfall.run.session import connect, terminable
 from rowfall.targets.base import Target
 
@@ -44,12 +44,12 @@ def run_query(target: Target, text: str, format: str, *, write: bool, out_fd: in
         os.close(out)
 
 
-def _stream(engine: Embedded | Server, statement: Statement, out_fd: int) -> None:
+def _stream(engine: Engine, statement: Statement, out_fd: int) -> None:
     try:
         with terminable():
             engine.run(statement, lane=1, out_fd=out_fd)
     except KeyboardInterrupt:
-        if isinstance(engine, Server):
+        if engine.shared:  # the statement would go on without us
             engine.kill(statement.query_id)
         engine.abandon()
         raise Interrupted("interrupted") from None

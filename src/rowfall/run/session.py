@@ -16,6 +16,8 @@ from rowfall.core.events import Listener
 from rowfall.core.masked import Secret
 from rowfall.core.options import FILTER, METHODS, Options
 from rowfall.core.units import parse_size
+from rowfall.engines import server_class
+from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.prestart import prestart
 from rowfall.ledger import Ledger
@@ -28,7 +30,6 @@ from rowfall.targets.table import Table
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
-    from rowfall.engines.server import Server
 
 _WAIT = re.compile(r"merges=[1-9]\d*|replicas")
 
@@ -96,7 +97,7 @@ def open_session(
 
 
 def shards_of(
-    entry: Server, target: Target, options: Options, stack: ExitStack, emit: Listener
+    entry: Engine, target: Target, options: Options, stack: ExitStack, emit: Listener
 ) -> OpenCluster | None:
     """The cluster that the target names, None when it names a server only."""
     at = target.server
@@ -104,7 +105,7 @@ def shards_of(
         return None
     from rowfall.cluster.open import open_cluster
 
-    def connects(there: ServerAt, through: Server | None) -> Server:
+    def connects(there: ServerAt, through: Engine | None) -> Engine:
         return connect(there, options, through=through)
 
     skip = options.skip_unavailable_shards
@@ -112,8 +113,8 @@ def shards_of(
 
 
 def connect(
-    at: ServerAt, options: Options, database: str = "", through: Server | None = None
-) -> Server:
+    at: ServerAt, options: Options, database: str = "", through: Engine | None = None
+) -> Engine:
     """The engine of a server target.
 
     Args:
@@ -123,9 +124,8 @@ def connect(
     Raises:
         TargetError: it cannot be reached, or refuses the user.
     """
-    from rowfall.engines.server import Server  # http.client takes 20 ms that others save
-
-    return Server(
+    opened = server_class(at.kind)  # http.client takes 20 ms that others save
+    return opened(
         at.host, at.port, tls=at.tls, user=at.user, password=at.password,
         options=at.options, threads=options.threads, database=database,
         memory=parse_size(options.memory) if options.memory else None, sharing=at.sharing,

@@ -114,7 +114,7 @@ def settle(session: Session, load: LoadRun) -> Settled:
         TargetError: a shard has lost its table, or holds rows and does not answer.
     """
     ledger, shadow = load.ledger, load.shadow
-    if not session.engine.shared:
+    if not session.target.caps.journal:
         end_open_attempts(session.engine, ledger, session.target, session.emit)
     table = session.first_target.table
     if not table:
@@ -164,10 +164,10 @@ def _settle_table(session: Session, load: LoadRun, key: str, name: str) -> bool:
     Returns:
         True where it had a predecessor, which is gone.
     """
-    ledger, shared = load.ledger, session.engine.shared
+    ledger, journaled = load.ledger, session.target.caps.journal
     uuid = table_uuid(session.engine, session.first_target.database, name)
     tables = TargetTables(session, ledger)
-    if uuid and shared:
+    if uuid and journaled:
         journal = open_journal(session, uuid, load.id, load.salt)
         if journal.there():
             first = session.writers[0]
@@ -178,7 +178,7 @@ def _settle_table(session: Session, load: LoadRun, key: str, name: str) -> bool:
     known = ledger.table_uuid(key)
     if known is None or known == uuid:
         return False
-    if known and shared:
+    if known and journaled:
         old = open_journal(session, known, load.id, load.salt)
         if old.there():
             open_recovery(tables, old).table_gone()

@@ -54,12 +54,15 @@ class Caps:
         promise: what is guaranteed after a crash, one sentence for the plan.
         one_file_per_group: an attempt is an output file, so groups are cut by ``--files``.
         remembers: landed splits are skipped on the next run.
+        journal: other processes may load into it at the same time, so a journal beside the table
+            guards what is loaded. Where there is none, the ledger does.
     """
 
     publish: Publish
     promise: str
     one_file_per_group: bool = False
     remembers: bool = True
+    journal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class ServerAt:
         options: settings for every statement.
         cluster: name of the cluster whose shards are the target, "" for this server alone.
         sharing: servers of the cluster that load at the same time on its machine.
+        kind: of the engine that opens it, as the registry of :mod:`rowfall.engines` names it.
     """
 
     host: str
@@ -80,6 +84,7 @@ class ServerAt:
     options: Mapping[str, str] = field(default_factory=dict)
     cluster: str = ""
     sharing: int = 1
+    kind: str = "clickhouse"
 
 
 class Target(Protocol):

@@ -40,8 +40,8 @@ from rowfall.core.model import (
     Schema,
 )
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
+from rowfall.engines.base import ExistingTable
 from rowfall.plan.facts import (
-    ExistingTable,
     LoadFacts,
     Reach,
     ShardingFacts,
