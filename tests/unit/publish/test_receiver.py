@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rowfall.core.errors import EngineError, RowfallError, SourceError, TargetError
+from rowfall.core.events import silent
 from rowfall.core.model import Outcome
 from rowfall.publish.receiver import (
     CountError,
@@ -20,7 +21,8 @@ from rowfall.publish.receiver import (
     TableWriter,
     open_receiver,
 )
-from rowfall.targets.base import Publish
+from rowfall.publish.recover import end_open_attempts
+from rowfall.targets.base import Caps, Publish
 
 
 def given(kind: Publish, tmp_path: Path, **more: Any) -> Receiving:
@@ -48,6 +50,20 @@ def delivered(staging: Path) -> Delivered:
 @pytest.mark.parametrize("kind", list(Publish))
 def test_every_kind_of_target_has_a_receiver(kind: Publish, tmp_path: Path) -> None:
     assert open_receiver(given(kind, tmp_path)).in_background is (kind is Publish.ATTACH)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Publish if kind is not Publish.ATTACH])
+def test_a_committed_attempt_without_tables_is_written_again(kind: Publish) -> None:
+    found: list[str] = []
+    attempt: Any = SimpleNamespace(id="a_1", state="loaded", gathers=False, staging="x")
+    ledger: Any = SimpleNamespace(
+        open_attempts=lambda: [attempt],
+        attempt_ended=lambda attempt_id, state, why: found.append(f"{attempt_id} {state}"),
+    )
+    target: Any = SimpleNamespace(caps=Caps(kind, ""), table="")
+    engine: Any = None  # it is not asked
+    end_open_attempts(engine, ledger, target, silent)
+    assert found == ["a_1 lost"]
 
 
 def test_a_file_gets_its_name_when_it_is_published(tmp_path: Path) -> None:
