@@ -197,7 +197,7 @@ def test_files_of_this_machine_only(asked: Server, loud: Loud, tmp_path: Path) -
         for name, why in (
             (folder, f"the server reads files of {inside}"),
             # The lab's server is another user where the tests run as root.
-            (str(tmp_path), "the server may not look there")
+            (str(tmp_path), "the server may not read that folder")
             if os.geteuid() == 0
             else (str(tmp_path), f"the server reads files of {inside}"),
         ):

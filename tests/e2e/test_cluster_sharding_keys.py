@@ -272,7 +272,7 @@ def test_a_shard_that_is_away_cannot_be_left_out(fleet: Fleet, s3: Seaweed, buck
     fleet.cluster.nodes[3].kill9()
     try:
         done = fleet.ends(5, *args, "--skip-unavailable-shards", env=s3.env)
-        assert "shard 4 of the cluster 'lab' is away" in done.talk
+        assert "shard 4 of the cluster 'lab' does not answer" in done.talk
     finally:
         fleet.cluster.nodes[3].start()
     fleet.ok(*args, env=s3.env)

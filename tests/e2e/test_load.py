@@ -546,7 +546,7 @@ def test_threads_and_memory(shell: Shell) -> None:
 def test_a_memory_error_makes_smaller_blocks(shell: Shell) -> None:
     command = ("load", "generate://random?rows=60_000&bytes=2_000", "--table", "t", "--set")
     done = shell.ok(*command, "max_memory_usage=250000000", "--json")
-    assert "out of memory: blocks are made smaller, trying once more" in done.talk
+    assert "out of memory: blocks are made smaller, and the files are tried once more" in done.talk
     report = done.document
     assert (report["rows"], report["retries"]) == (60_000, 1)
     assert any("out of memory" in note for note in report["notes"])

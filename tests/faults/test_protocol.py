@@ -284,7 +284,7 @@ class Crashes(RuleBasedStateMachine):
         self.patch.setattr(leases, "has_ended", world.dead)
         self.patch.setattr(time, "time", world.time)
         for module, name in (
-            (work_queue, "WAIT_SECONDS"), (recover, "LOOK_SECONDS"), (journal, "PAUSE_SECONDS"),
+            (work_queue, "WAIT_SECONDS"), (recover, "POLL_SECONDS"), (journal, "PAUSE_SECONDS"),
         ):  # fmt: skip
             self.patch.setattr(module, name, 0.0)
         self.patch.setattr(retry, "pause", lambda attempt: 0.0)

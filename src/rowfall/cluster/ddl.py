@@ -371,7 +371,7 @@ def _one_by_one(
     if each is None:
         raise TargetError(
             f"the {ddl.what} cannot be made ON CLUSTER {cluster.name}: {error.message}",
-            hint="Without a Keeper statements cannot be handed around: make it on each node.",
+            hint="Without a Keeper no statement runs ON CLUSTER: make it by hand on each node.",
             code=error.code,
         ) from None
     for node in cluster.up:
@@ -392,7 +392,7 @@ def _refused(cluster: Cluster, ddl: Ddl, error: RowfallError) -> RowfallError:
     if error.code in KEEPER_FAILS:
         return TargetError(
             f"{what}: its Keeper does not answer ({error.message.partition('. nodes:')[0]})",
-            hint="Statements are handed around by Keeper; run again when it is up.",
+            hint="Statements ON CLUSTER need Keeper; run the same command again when it is up.",
             transient=True,
             code=error.code,
         )

@@ -21,7 +21,7 @@ from rowfall.core.events import Listener, Note
 from rowfall.core.model import Schema, Statement
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.base import LOOK_SECONDS, Engine
+from rowfall.engines.base import POLL_SECONDS, Engine
 from rowfall.targets import staging
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
@@ -219,7 +219,7 @@ def open_cluster(
                 stack.callback(one.result().close)
     servers = [one.result() for one in tries]
     for server in servers:
-        server.pause = min(MOST_PAUSE_SECONDS, LOOK_SECONDS * len(servers))
+        server.pause = min(MOST_PAUSE_SECONDS, POLL_SECONDS * len(servers))
     known = dict(zip(chosen, servers, strict=True))
 
     def connect(node: Node) -> Engine:

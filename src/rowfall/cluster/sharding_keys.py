@@ -94,9 +94,9 @@ def read_sharding_key(
         )
     if cluster.lost:
         raise TargetError(
-            f"shard {cluster.lost[0]} of the cluster {cluster.name!r} is away, and {key} says "
-            "which rows belong there",
-            hint="Start it again; rows of a table with a sharding key cannot go anywhere else.",
+            f"shard {cluster.lost[0]} of the cluster {cluster.name!r} does not answer, and {key} "
+            "says which rows belong there",
+            hint="Start it again; rows of a table with a sharding key cannot go to another shard.",
             transient=True,
         )
     found = asks(on_nodes(cluster.name, (

@@ -209,7 +209,7 @@ def _count_formats(names: Iterable[str], forced: Format | None) -> tuple[Format,
 def _mixed(counts: Counter[Format | None], examples: dict[Format | None, list[str]]) -> UsageError:
     """Return the error that lists the names of other formats than most."""
     if not counts:
-        return UsageError("there are no files to find a format for")
+        return UsageError("the source names no file whose format could be found")
     main = counts.most_common(1)[0][0]
     odd = [name for found, names in examples.items() if found is not main for name in names]
     more = counts.total() - counts[main]

@@ -121,7 +121,7 @@ class Options:
         None,
         "--schema-file",
         "FILE",
-        "The same, read from a file (a column list or a whole CREATE TABLE).",
+        "All columns, read from a file: a column list or a whole CREATE TABLE.",
         "Table",
         _READS,
     )
@@ -178,10 +178,12 @@ class Options:
         False,
         "--pull",
         "",
-        "The server reads the source itself. Default: where a probe says that it can.",
+        "Let the server read the source itself. Default: where a probe shows that it can.",
         "Target",
     )
-    push: bool = _opt(False, "--push", "", "Rows are read here and sent to the server.", "Target")
+    push: bool = _opt(
+        False, "--push", "", "Read the rows here and send them to the server.", "Target"
+    )
     shard_key: str | None = _opt(
         None,
         "--shard-key",
@@ -210,21 +212,22 @@ class Options:
         False,
         "--skip-unavailable-shards",
         "",
-        "Cluster only: load into the other shards when one is away. Default: an error.",
+        "Cluster only: load into the other shards when one does not answer. Default: an error.",
         "Target",
     )
     decoder: str = _opt(
         "auto",
         "--decoder",
         "auto|always|never",
-        "Whether rowfall-decode parses text, where it can. Default: auto.",
+        "Let rowfall-decode parse text. auto: where it can; always: fail where it cannot; never. "
+        "Default: auto.",
         "Tuning",
     )
     presort: str = _opt(
         "auto",
         "--presort",
         "auto|on|off",
-        "Whether rowfall-decode sorts blocks by the table's key before they are sent, which spares "
+        "Let rowfall-decode sort blocks by the table's key before they are sent, which spares "
         "the engine its own sort; on fails where it cannot. Default: auto.",
         "Tuning",
     )
@@ -232,7 +235,7 @@ class Options:
         "auto",
         "--build",
         "auto|on|off",
-        "Whether rowfall-decode writes the parts of a table of the embedded engine, which then "
+        "Let rowfall-decode write the parts of a table of the embedded engine, which then "
         "only attaches them; on fails where it cannot. Default: auto.",
         "Tuning",
     )
@@ -240,7 +243,7 @@ class Options:
         "auto",
         "--compress",
         "auto|lz4|none",
-        "Whether blocks are compressed on their way to a server. Default: where the network is "
+        "Compress blocks on their way to a server. Default: lz4 where the network is "
         "slower than the cores here.",
         "Tuning",
     )
@@ -295,13 +298,17 @@ class Options:
         0, "--max-errors", "N", "Bad rows to leave out before a load fails.", "Bad rows"
     )
     max_error_ratio: float = _opt(
-        0.0, "--max-error-ratio", "R", "The same as a share of the rows read, 0 to 1.", "Bad rows"
+        0.0,
+        "--max-error-ratio",
+        "R",
+        "Bad rows to leave out, as a share of the rows read, 0 to 1.",
+        "Bad rows",
     )
     rejects: str | None = _opt(
         None,
         "--rejects",
         "FILE",
-        "Where the rows left out are kept, with file, line and reason. "
+        "File for the rows left out, with file, line and reason. "
         "Default: rowfall-rejects.tsv here.",
         "Bad rows",
     )
@@ -370,7 +377,7 @@ class Options:
         (SCALE,),
     )
     price: str | None = _opt(
-        None, "--price", "N", "What one node costs an hour.", "Scale", (SCALE,)
+        None, "--price", "N", "Price of one node for an hour.", "Scale", (SCALE,)
     )
 
 

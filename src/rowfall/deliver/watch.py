@@ -12,7 +12,7 @@ from typing import Any
 from rowfall.core.errors import RowfallError
 from rowfall.core.events import Event, Listener, Progressed
 from rowfall.core.sqltext import quote
-from rowfall.engines.base import LOOK_SECONDS, READ_EVENTS, SOURCE_BYTES, Engine
+from rowfall.engines.base import POLL_SECONDS, READ_EVENTS, SOURCE_BYTES, Engine
 
 WATCH_LANE = 98
 
@@ -98,7 +98,7 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         # The question may be waiting for an engine that is busy ending; it is a daemon.
-        self._thread.join(timeout=LOOK_SECONDS)
+        self._thread.join(timeout=POLL_SECONDS)
 
     def ticker(self, query_id: str, limit: int | None) -> Callable[[Mapping[str, int]], None]:
         """Return a receiver of ticks of a statement that reads at most ``limit`` stored bytes."""
@@ -143,8 +143,8 @@ class Watch:
 
     def _poll(self) -> None:
         asked = self._begin
-        while not self._stop.wait(LOOK_SECONDS):
-            if (now := self._clock()) - asked >= self._engine.pause - LOOK_SECONDS / 2:
+        while not self._stop.wait(POLL_SECONDS):
+            if (now := self._clock()) - asked >= self._engine.pause - POLL_SECONDS / 2:
                 asked = now
                 # An engine that just died is the business of those who load, not of the watch.
                 with suppress(RowfallError, ValueError, OSError):

@@ -20,7 +20,7 @@ with ``source_bytes`` where they are known."""
 
 # Often enough for a steady line of progress. Asking costs a server 3 ms of CPU, most of it for a
 # statement of its own.
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 SOURCE_BYTES = "source_bytes"
 # Which counters hold bytes of a source as stored, by how the engine reads.
 READ_EVENTS = (

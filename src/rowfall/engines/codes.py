@@ -102,17 +102,17 @@ _MEANINGS: dict[int, Meaning] = {
     NETWORK_ERROR: Meaning(EngineError, "The network failed; run again.", transient=True),
     499: Meaning(SourceError, "Check bucket, key and credentials.", transient=True),
     86: Meaning(SourceError, "Open the URL by hand to see the server's answer.", transient=True),
-    107: Meaning(SourceError, "A file vanished after it was listed; run again."),
+    107: Meaning(SourceError, "A file was removed after it was listed; run again."),
     243: Meaning(TargetError, "Free some space and run the same command again."),
     75: Meaning(TargetError, "Check free space and rights of the target folder."),
     74: Meaning(SourceError, "Check that the file can be read from beginning to end."),
     76: Meaning(TargetError, "Check free space and rights of the folder."),
     READONLY: Meaning(UsageError, "Add --write to allow statements that change something."),
     TABLE_EXISTS: Meaning(
-        TargetError, "Another program made it; run again: each attempt takes another name."
+        TargetError, "Another program made that table; run again: each attempt takes another name."
     ),
     UNKNOWN_TABLE: Meaning(EngineError, "Check the names; rowfall query 'SHOW TABLES' lists them."),
-    TABLE_IS_DROPPED: Meaning(EngineError, "It is being dropped; run again."),
+    TABLE_IS_DROPPED: Meaning(EngineError, "The table is being dropped; run again."),
     62: Meaning(TargetError, "Check the SQL that was given on the command line."),
     115: Meaning(TargetError, "This engine version does not know that setting."),
     # Raised by servers only.

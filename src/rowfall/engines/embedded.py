@@ -24,7 +24,7 @@ from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sql import settings_clause
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import (
-    LOOK_SECONDS,
+    POLL_SECONDS,
     Body,
     ExistingTable,
     Settings,
@@ -93,7 +93,7 @@ class Embedded:
         stay: bool = False,
     ) -> None:
         self.folder = folder
-        self.pause = LOOK_SECONDS
+        self.pause = POLL_SECONDS
         self._stay = stay
         self._fds = tuple(fds)
         self._lock = take_folder(folder) if folder else None

@@ -32,7 +32,7 @@ from rowfall.engines._status import (
     no_clickhouse,
 )
 from rowfall.engines.base import (
-    LOOK_SECONDS,
+    POLL_SECONDS,
     READ_EVENTS,
     SOURCE_BYTES,
     Body,
@@ -105,7 +105,7 @@ class Server:
         sharing: int = 1,
         through: Server | None = None,
     ) -> None:
-        self.silence, self.pause = SILENCE_SECONDS, LOOK_SECONDS
+        self.silence, self.pause = SILENCE_SECONDS, POLL_SECONDS
         self._address = Address(host, port, tls, user, password)
         self.through = "" if through is None else str(through._address)
         self._connections = (
@@ -434,7 +434,7 @@ class Server:
                         hint="Run the same command again when it is up: what has landed is not "
                         "loaded twice.",
                     ) from None
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def abandon(self) -> None:
         """Close the connections: statements that stream data end, others go on into staging

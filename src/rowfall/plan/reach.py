@@ -66,7 +66,7 @@ _CAUSES = (
     (re.compile(r"[Cc]onnection refused"), None),
     (re.compile(r"[Tt]imeout|timed out|Connect timed out"), "no answer in time"),
     (re.compile(r"File .+ doesn't exist"), "the server finds no such file"),
-    (re.compile(r"filesystem error: in posix_stat"), "the server may not look there"),
+    (re.compile(r"filesystem error: in posix_stat"), "the server may not read that folder"),
     (re.compile(r"not allowed in configuration[^(]*"), None),
 )
 
@@ -140,7 +140,7 @@ def _refusal(server: Engine, source: Source, listing: Listing, deadline: float) 
         left = deadline - time.monotonic()
         if left < 0.5:
             return _Refusal(
-                f"the server needs too long to look at {split.uri}",
+                f"the server needs too long to read {split.uri}",
                 "Check how the server reaches it, or send the rows with --push.",
             )
         wrong = _compare(server, source, split, min(left, QUESTION_SECONDS))

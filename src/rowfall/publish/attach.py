@@ -37,7 +37,7 @@ KEEP_ROWS = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
 # A session with Keeper is made anew some seconds after Keeper is back, and what the replica lacks
 # is fetched at once where another one has it. Longer than this is an outage: the next run goes on.
 KEEPER_SECONDS = 60.0
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -445,7 +445,7 @@ def _wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[Move]) -> bool:
                 hint="Run the same command again when SELECT * FROM system.replicas shows no "
                 "read-only table: what has landed is not loaded twice.",
             )
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def _awaited(ask: Ask, pair: Pair, since: dict[str, int], path: str) -> list[str]:

@@ -18,7 +18,7 @@ from rowfall.ledger.leases import Move
 # A merge is planned within seconds of the last one, and pauses of idle tables grow to ten. So where
 # nothing was merged for so long, waiting longer does not help.
 STUCK_SECONDS = 20.0
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 # Attaching stays below this share of parts_to_delay_insert, so that other writers are not slowed.
 SHARE = 0.9
 LANE = 96
@@ -107,7 +107,7 @@ class Merges:
         begin = changed = time.monotonic()
         lowest = parts = count()
         while parts > most and time.monotonic() - changed < STUCK_SECONDS:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
             parts = count()
             if parts < lowest or merging():
                 lowest, changed = min(lowest, parts), time.monotonic()

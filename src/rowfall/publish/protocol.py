@@ -23,7 +23,7 @@ class Step(IntEnum):
     DELIVER = 4
     """Insert the rows into staging."""
     CHECK_SOURCE = 5
-    """Look whether the objects are still those that were listed."""
+    """Check that the objects are still those that were listed."""
     COUNT = 6
     """Compare the staged rows with those that were read; note what the target holds."""
     COMMIT = 7

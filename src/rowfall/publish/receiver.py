@@ -43,7 +43,7 @@ class Delivered:
         number: of the plan's group.
         splits: what was read. ``ranges``: rows in them where they are ranges of rows, else None.
         outcome: of the INSERT.
-        tolerant: bad rows were left out, so that fewer are stored than were read.
+        skips_bad_rows: bad rows were left out, so that fewer are stored than were read.
     """
 
     attempt: str
@@ -52,7 +52,7 @@ class Delivered:
     splits: Sequence[Split]
     ranges: int | None
     outcome: Outcome
-    tolerant: bool
+    skips_bad_rows: bool
 
 
 @dataclass(frozen=True, slots=True)

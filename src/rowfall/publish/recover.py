@@ -33,9 +33,9 @@ from rowfall.targets.base import STAGING_PREFIX, Publish, Target
 
 # An ATTACH takes milliseconds a part; one that runs longer than this is stuck on a lock.
 MOST_WAIT = 120.0
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 # A table that is being renamed is listed under one of its names; this often it is not missed.
-LOOKS = 5
+RENAME_TRIES = 5
 # States in the ledger of attempts that need their staging tables no more.
 _ENDED = ("published", "failed", "lost")
 
@@ -201,9 +201,9 @@ class NodeRecovery:
     """Ends, on one node, what dead processes have staged there.
 
     Args:
-        journal: of the table whose attempts are looked after.
+        journal: of the table whose attempts are ended.
         emit: hears what was done.
-        node: ``host:port`` that ``engine`` is; only attempts that stage there are looked after.
+        node: ``host:port`` that ``engine`` is; only attempts that stage there are ended.
         own: the journal's table, None where it need not be checked.
     """
 
@@ -270,7 +270,7 @@ class NodeRecovery:
         while self._ask(f"SELECT 1 FROM system.processes WHERE query_id = {quote(query_id)}"):
             if time.monotonic() > deadline:
                 raise EngineError(f"the statement {query_id} of a stopped load does not end")
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def publish(self, attempt: str, moves: Sequence[Move]) -> None:
         """Make visible what :meth:`fence` has put aside, as far as it is not."""
@@ -309,7 +309,7 @@ class NodeRecovery:
 
     def _present_name(self, entry: Entry, pair: Pair) -> str:
         """Return what a staging table is called now: others may have renamed it before."""
-        for _ in range(LOOKS):
+        for _ in range(RENAME_TRIES):
             found = self._ask(
                 f"SELECT name FROM system.tables WHERE database = {quote(pair.database)} AND "
                 f"match(name, {quote(f'^{re.escape(pair.staging)}(_x[0-9a-f]{{6}})?$')})"
@@ -318,7 +318,7 @@ class NodeRecovery:
                 return str(found[0][0])
             if _has_landed(self._journal, entry.attempt):
                 raise EngineError("the attempt has been published meanwhile", code=UNKNOWN_TABLE)
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
         raise LedgerError(
             f"the staging table {pair.database}.{pair.staging} of attempt {entry.attempt} with "
             f"{entry.rows:,} loaded rows was dropped by somebody else",
@@ -420,7 +420,7 @@ class Recovery:
                 one.discard(attempt)
 
     def _on(self, name: str) -> NodeRecovery | None:
-        """Return who looks after a node; None where no such node answers.
+        """Return the recovery of a node; None where no such node answers.
 
         An attempt of the node "" was made before the table was loaded as one of a cluster: then it
         was staged on the first node.
@@ -438,7 +438,7 @@ class Recovery:
         """Publish what a dead process had committed.
 
         Others may do the same at this moment: who fences last goes on, the one before finds its
-        tables gone and looks again.
+        tables gone and asks again.
         """
         deadline = time.monotonic() + MOST_WAIT
         while not _has_landed(self._journal, entry.attempt):
@@ -457,7 +457,7 @@ class Recovery:
                 if error.code not in GONE or time.monotonic() > deadline:
                     raise
             # Of two that take turns, one has to ask again sooner than the other.
-            time.sleep(LOOK_SECONDS * (1 + secrets.randbelow(10)))
+            time.sleep(POLL_SECONDS * (1 + secrets.randbelow(10)))
 
 
 def open_journal(session: Session, uuid: str, load_id: str = "", salt: str = "") -> Journal:

@@ -201,7 +201,7 @@ class TableReceiver:
             _by_staging(tables.pairs(delivered.staging), share.moves), delivered.staging
         )
         read = outcome.rows_read
-        if delivered.tolerant:
+        if delivered.skips_bad_rows:
             # With views bad rows were read, too: only their finder can count them.
             read = (expected or share.rows) if tables.views else outcome.rows_written
         if expected is not None and read - expected not in self._counted_along(delivered):
@@ -221,7 +221,7 @@ class TableReceiver:
                     "a replica of it",
                     transient=True,
                 )
-        if delivered.tolerant:
+        if delivered.skips_bad_rows:
             return True
         rows = sum(share.rows for share in self._once(shares))
         own = shares[self._given.own]

@@ -279,7 +279,7 @@ class _Attempt:
         """Return the attempt as receivers know it."""
         work = self.work
         return Delivered(
-            self.id, self.staging, work.number, work.splits, work.rows, outcome, work.tolerant
+            self.id, self.staging, work.number, work.splits, work.rows, outcome, work.skips_bad_rows
         )
 
 
@@ -415,7 +415,7 @@ class AttemptRunner:
         settings = {s.name: s.value for s in work.settings or self._settings}
         settings |= receiver.settings(attempt.staging)
         select = None
-        if work.tolerant:
+        if work.skips_bad_rows:
             select, lenient = self._bad_rows.select_good_rows(work.splits)
             settings |= lenient
         order = Order(
@@ -448,7 +448,7 @@ class AttemptRunner:
 
     def _reject(self, delivered: Delivered, counted: Counted) -> int:
         """Write the bad rows that were left out into the rejects file; return how many."""
-        if not delivered.tolerant or not counted.checked:
+        if not delivered.skips_bad_rows or not counted.checked:
             return 0
         return self._bad_rows.reject(delivered.splits, counted.rows)
 
@@ -532,7 +532,10 @@ class AttemptRunner:
         if isinstance(error, ChangedError):
             return self._without(work, [(s, _changed(s, what)) for s, what in error.changed])
         if error.code == MEMORY_LIMIT and work.lowered < retry.MOST_LOWERED:
-            self._notes.add("warning", "out of memory: blocks are made smaller, trying once more")
+            self._notes.add(
+                "warning",
+                "out of memory: blocks are made smaller, and the files are tried once more",
+            )
             self.sent = lower(work.settings or self._settings)
             return [replace(work, settings=self.sent, lowered=work.lowered + 1)]
         if error.code != MEMORY_LIMIT:
@@ -566,15 +569,15 @@ class AttemptRunner:
             # A cut or overwritten object explains any complaint about its last row.
             return self._without(work, [(s, _changed(s, what)) for s, what in changed])
         schema = work.schema or self._schema
-        other = None if work.tolerant else self._bad_rows.other_reading(work.splits, schema)
+        other = None if work.skips_bad_rows else self._bad_rows.other_reading(work.splits, schema)
         if other is not None:
             if strict_reading.reads_numbers(schema):
                 # A zero in one object: the others will hold some, too. Line breaks are different:
                 # whether all quotes are closed is asked for each group.
                 self._schema = other
             return [replace(work, schema=other)]
-        if self._bad_rows.may_be_left_out and not work.tolerant:
-            return [replace(work, tolerant=True)]
+        if self._bad_rows.may_be_left_out and not work.skips_bad_rows:
+            return [replace(work, skips_bad_rows=True)]
         found: Sequence[tuple[Split, RowfallError]] = self._bad_rows.explain(work.splits, error)
         if isinstance(error, TooManyBadRowsError):
             # The count is the news; where the first one is stands in it, too.

@@ -25,7 +25,7 @@ from rowfall.run.settle import LoadRun, Settled
 
 # A replica that has fetched nothing for so long waits for something that does not come by itself.
 STUCK_SECONDS = 60.0
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 # What brings parts to a replica; the merges that stand in the queue, too, bring no rows.
 _FETCHES = "'GET_PART', 'ATTACH_PART', 'REPLACE_RANGE', 'CLONE_PART_FROM_SHARD'"
 
@@ -158,7 +158,7 @@ def _wait_for_replicas(shards: OpenCluster, emit: Listener) -> None:
             late_for = f"has fetched none for {STUCK_SECONDS:.0f} s"
             emit(Note("warning", f"{names} does not have all rows and {late_for}"))
             return
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
         behind = _behind(shards)
     away = [node.name for n, node in enumerate(shards.cluster.nodes, 1) if n not in behind]
     if not behind:

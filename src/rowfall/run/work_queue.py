@@ -28,7 +28,7 @@ class Work:
         number: of the plan's group.
         tries: attempts that failed for a passing reason. ``lowered``: for want of memory.
         settings: lowered ones; None for those of the writer that takes it.
-        tolerant: bad rows are left out. ``engine_reads``: the decoder has declined it.
+        skips_bad_rows: bad rows are left out. ``engine_reads``: the decoder has declined it.
         schema: another way to read the rows; None for that of the plan.
     """
 
@@ -37,7 +37,7 @@ class Work:
     tries: int = 0
     lowered: int = 0
     settings: tuple[Setting, ...] | None = None
-    tolerant: bool = False
+    skips_bad_rows: bool = False
     engine_reads: bool = False
     schema: Schema | None = None
 

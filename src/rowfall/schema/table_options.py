@@ -46,7 +46,7 @@ def read_table_options(options: Options, ask: RunSelect) -> TableOptions:
     text = options.schema or ""
     if options.schema_file:
         if text:
-            raise UsageError("--schema and --schema-file say the same thing twice")
+            raise UsageError("--schema and --schema-file both name the columns")
         text = read_text(options.schema_file)
     asked = parse_ddl(text, ask) if text.strip() else TableOptions()
     types = {}
