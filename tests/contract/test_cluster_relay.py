@@ -102,7 +102,7 @@ def test_rows_are_written_once_and_counted(reach: Reach, entry: Node, far: Node)
     assert done.seconds > 0
     assert text(direct, f"SELECT count(), sum(a) FROM {table}") == "123456\t7620630240"
     assert relayed.finished(query_id) is True
-    assert relayed.logged([query_id])[query_id].outcome.events["InsertedRows"] == 123456
+    assert relayed.status.logged([query_id])[query_id].outcome.events["InsertedRows"] == 123456
     assert relayed.finished(new_id()) is None
 
 

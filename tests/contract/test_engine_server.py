@@ -386,8 +386,8 @@ def test_options_are_settings(service: Guarded) -> None:
 def test_the_log_has_exact_figures(server: Server) -> None:
     table, query_id = new_table(server), new_id()
     run(server, f"INSERT INTO {table} SELECT number FROM numbers(2000000)", query_id=query_id)
-    wait_until(lambda: query_id in server.logged([query_id]), 10, "the log")
-    entry = server.logged([query_id])[query_id]
+    wait_until(lambda: query_id in server.status.logged([query_id]), 10, "the log")
+    entry = server.status.logged([query_id])[query_id]
     assert entry.code == 0
     assert entry.outcome.rows_written == 2_000_000
     assert entry.outcome.peak_memory > 1_000_000

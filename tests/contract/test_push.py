@@ -301,7 +301,7 @@ def test_a_big_file_in_pieces(
         assert memory < 200
         sums.append(text(server, f"SELECT count(), sum(cityHash64(*)) FROM {table}"))
         run(server, "SYSTEM FLUSH LOGS")
-        assert len(server.logged([f"big-{table}_{n}" for n in range(20)])) == count
+        assert len(server.status.logged([f"big-{table}_{n}" for n in range(20)])) == count
     assert sums[0] == sums[1]
 
 

@@ -38,6 +38,22 @@ _LAYER = "4afa1a57264f956838a3146bbf04200b4f56fb4d0f8b73cd2a8af4dc6ed2fda2/layer
 _BINARY = "usr/bin/clickhouse"
 _BINARY_SHA256 = "191c625945b08b434ae92620df38b39d070349f844d48888400b5e02ca98f194"
 
+_TLS = """\
+  <https_port>{https}</https_port>
+  <openSSL><server>
+    <certificateFile>{folder}/server.crt</certificateFile>
+    <privateKeyFile>{folder}/server.key</privateKeyFile>
+    <verificationMode>none</verificationMode>
+    <loadDefaultCAFile>false</loadDefaultCAFile>
+  </server></openSSL>
+"""
+# Even 0 is written: a disk that the file no longer names keeps its last value.
+_KEEP_FREE = """\
+  <storage_configuration><disks><default>
+    <keep_free_space_bytes>{bytes}</keep_free_space_bytes>
+  </default></disks></storage_configuration>
+"""
+
 # Enough for small statements; the server itself takes 160 MB of it.
 LOW_MEMORY = 400_000_000
 
@@ -85,11 +101,13 @@ class ClickHouse(Service):
         self._binary = binary()
         super().__init__()
         self.disk: SmallDisk | None = None
+        self.https_port, self._tls, self._kept_free = 0, "", 0
         self.http_port, self.tcp_port, *more = free_ports(6)
         self._settings = Config(self.folder, self.folder / "data", self.http_port, self.tcp_port,
                                 self.user, self.password, memory)  # fmt: skip
         if tls:
-            self._settings.https = more[0]
+            self.https_port = more[0]
+            self._tls = _TLS.format(https=self.https_port, folder=self.folder)
             for path in certificate(self.folder):
                 self._own(path)
         if keeper or join is not None:
@@ -115,6 +133,7 @@ class ClickHouse(Service):
         self._own(self._settings.data)
 
     def _write_config(self) -> None:
+        self._settings.more = self._tls + _KEEP_FREE.format(bytes=self._kept_free)
         self._settings.write(self._config)
 
     def command(self) -> Sequence[str | Path]:
@@ -140,10 +159,6 @@ class ClickHouse(Service):
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.http_port}"
-
-    @property
-    def https_port(self) -> int:
-        return self._settings.https
 
     @property
     def certificate(self) -> Path:
@@ -191,7 +206,7 @@ class ClickHouse(Service):
         self._keep_free(0)
 
     def _keep_free(self, size: int) -> None:
-        self._settings.keep_free = size
+        self._kept_free = size
         self._write_config()
         self.query("SYSTEM RELOAD CONFIG")
 

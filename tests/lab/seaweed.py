@@ -10,6 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from lab.process import Service, ServiceError, free_ports
+from rowfall.lab.process import is_free
+
+
+def grpc_ports(count: int) -> list[int]:
+    """Free ports of 127.0.0.1 whose gRPC ports, 10,000 higher, are free as well."""
+    # Both stay below 32768, like all ports of the lab.
+    return [port for port in free_ports(10 * count) if is_free(port + 10_000)][:count]
 
 
 class Seaweed(Service):
@@ -27,7 +34,7 @@ class Seaweed(Service):
 
     def __init__(self) -> None:
         super().__init__()
-        self.port, self._master, self._volume, self._filer, self._admin = free_ports(5, grpc=True)
+        self.port, self._master, self._volume, self._filer, self._admin = grpc_ports(5)
         self.endpoint = f"http://127.0.0.1:{self.port}"
         self._data = self.folder / "data"
         self._data.mkdir()

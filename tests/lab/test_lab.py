@@ -16,8 +16,8 @@ from lab import clickhouse as clickhouse_lab
 from lab.clickhouse import LOW_MEMORY, Account, ClickHouse
 from lab.disk import MountError
 from lab.http import Web
-from lab.process import Service, ServiceError, free_ports
-from lab.seaweed import Seaweed, client
+from lab.process import Service, ServiceError
+from lab.seaweed import Seaweed, client, grpc_ports
 
 
 class TestSeaweed:
@@ -275,7 +275,7 @@ class TestService:
         assert not broken.folder.exists()
 
     def test_ports_leave_room_for_grpc(self) -> None:
-        ports = free_ports(5, grpc=True)
+        ports = grpc_ports(5)
         assert len(set(ports)) == 5
         assert max(ports) < 50_000
 

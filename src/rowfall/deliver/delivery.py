@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rowfall.core import sql
 from rowfall.core.listing import Split
@@ -14,9 +14,6 @@ from rowfall.engines.base import Engine, Tick
 from rowfall.plan import statements
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
-
-if TYPE_CHECKING:
-    pass
 
 # A body that has nothing to send says so this often: the server ends a silent one after 30 s
 # (its http_receive_timeout, which no setting of a statement changes in 24.10).

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from rowfall.core.errors import EngineError, RowfallError, UsageError
 from rowfall.core.listing import Split
@@ -102,8 +101,11 @@ class Pusher:
             EngineError: code 394, after :meth:`kill`.
             UsageError: blocks are needed and there is no local engine.
         """
-        load = _Load(tuple(splits), source, encoding, schema, staging, settings)
-        return self._perform(attempt, lambda run: self._pieces(run, load), on_tick)
+
+        def streams(run: _Attempt) -> Iterator[Stream]:
+            return self._pieces(run, splits, source, encoding, schema, staging, settings)
+
+        return self._perform(attempt, streams, on_tick)
 
     def insert_selects(
         self,
@@ -151,53 +153,41 @@ class Pusher:
         finally:
             del self._running[attempt]
 
-    def _pieces(self, run: _Attempt, load: _Load) -> Iterator[Stream]:
+    def _pieces(
+        self, run: _Attempt, splits: Sequence[Split], source: Source, encoding: Encoding | None,
+        schema: Schema, staging: SqlText, settings: Values,
+    ) -> Iterator[Stream]:  # fmt: skip
         """Give what there is to send, found while it is sent: cutting reads ahead."""
-        once = not load.source.replayable
-        delivery = sent_as(load.splits, load.encoding, load.schema, stream=once)
+        once = not source.replayable
+        delivery = sent_as(splits, encoding, schema, stream=once)
         left = list(delivery.blocks)
-        if delivery.raw and load.encoding is not None:
-            into = statements.insert_raw(load.staging, load.encoding, load.schema)
-            insert = Statement(into, load.settings)
+        if delivery.raw and encoding is not None:
+            into = statements.insert_raw(staging, encoding, schema)
+            insert = Statement(into, settings)
             if once:
-                yield StdinStream(run, load.source, load.encoding, insert)
+                yield StdinStream(run, source, encoding, insert)
                 return
             every = piece_size(delivery.raw, self.streams)
             for split in delivery.raw:
-                if odd_header(split, load.encoding, load.schema.columns):
+                if odd_header(split, encoding, schema.columns):
                     left.append(split)  # the local engine reads it, or says what is wrong
                     continue
-                for piece in file_pieces(split, load.encoding, load.settings, every):
-                    yield FileStream(run, split.uri, piece, packing(split, load.encoding), insert)
-        yield from self._blocks(run, load, left)
-
-    def _blocks(self, run: _Attempt, load: _Load, splits: Sequence[Split]) -> Iterator[Stream]:
-        if not splits:
+                for piece in file_pieces(split, encoding, settings, every):
+                    yield FileStream(run, split.uri, piece, packing(split, encoding), insert)
+        if not left:
             return
-        engine, columns = self._engine(), load.schema.columns
-        count = min(self.streams, len(splits))
-        local = local_settings(load.settings, load.encoding, columns, engine.facts, count)
-        insert = Statement(statements.insert_sent_blocks(load.staging, columns), load.settings)
+        engine, columns = self._engine(), schema.columns
+        count = min(self.streams, len(left))
+        local = local_settings(settings, encoding, columns, engine.facts, count)
+        insert = Statement(statements.insert_sent_blocks(staging, columns), settings)
         for number in range(count):
-            query = local_select(load.source, splits[number::count], load.encoding, load.schema)
+            query = local_select(source, left[number::count], encoding, schema)
             yield BlockStream(run, engine, query, local, insert, packed=self._packed, exact=True)
 
     def _engine(self) -> Embedded:
         if self._reader is None:
             raise UsageError("these rows can be sent only by an engine that reads them here")
         return self._reader()
-
-
-@dataclass(frozen=True)
-class _Load:
-    """The arguments of :meth:`Pusher.insert`."""
-
-    splits: tuple[Split, ...]
-    source: Source
-    encoding: Encoding | None
-    schema: Schema
-    staging: SqlText
-    settings: Values
 
 
 class _Attempt:

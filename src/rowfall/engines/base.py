@@ -190,30 +190,31 @@ class Engine(Protocol):
         """Release everything; safe to call twice."""
 
 
-def ask(
-    engine: Engine, sql: str | SqlText, settings: Settings | None, lane: int
-) -> list[list[Any]]:
-    """Carry out :meth:`Engine.ask` for engines of every kind."""
-    known = engine.facts.known(settings) if settings else {}
-    statement = Statement(
-        SqlText.of(sql), {**known, "output_format_json_quote_64bit_integers": 0}, format=ROWS_FORMAT
-    )
-    return read_rows(engine.run(statement, lane=lane).data)
+class Asking:
+    """Questions that every kind of ClickHouse is asked in the same way."""
 
+    def ask(
+        self: Engine, sql: str | SqlText, settings: Settings | None = None, *, lane: int = 0
+    ) -> list[list[Any]]:
+        """See :meth:`Engine.ask`."""
+        known = self.facts.known(settings) if settings else {}
+        known = {**known, "output_format_json_quote_64bit_integers": 0}
+        statement = Statement(SqlText.of(sql), known, format=ROWS_FORMAT)
+        return read_rows(self.run(statement, lane=lane).data)
 
-def existing_table(engine: Engine, database: str, table: str) -> ExistingTable | None:
-    """Carry out :meth:`Engine.existing_table` for every ClickHouse."""
-    at = table_is(database, table)
-    rows = engine.ask(
-        "SELECT create_table_query, engine_full, sorting_key, "
-        "(SELECT groupArray((name, type, default_kind)) FROM (SELECT name, type, default_kind "
-        f"FROM system.columns WHERE {at} ORDER BY position)) "
-        f"FROM system.tables WHERE database = {quote(database)} AND name = {quote(table)}",
-    )
-    if not rows:
-        return None
-    create, kind, key, columns = rows[0]
-    return ExistingTable(create, kind, key, tuple((n, t, default) for n, t, default in columns))
+    def existing_table(self: Engine, database: str, table: str) -> ExistingTable | None:
+        """See :meth:`Engine.existing_table`."""
+        at = table_is(database, table)
+        rows = self.ask(
+            "SELECT create_table_query, engine_full, sorting_key, "
+            "(SELECT groupArray((name, type, default_kind)) FROM (SELECT name, type, default_kind "
+            f"FROM system.columns WHERE {at} ORDER BY position)) "
+            f"FROM system.tables WHERE database = {quote(database)} AND name = {quote(table)}",
+        )
+        if not rows:
+            return None
+        create, kind, key, columns = rows[0]
+        return ExistingTable(create, kind, key, tuple((n, t, default) for n, t, default in columns))
 
 
 def table_uuid(engine: Engine, database: str, table: str) -> str:

@@ -23,15 +23,7 @@ from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sql import settings_clause
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines.base import (
-    POLL_SECONDS,
-    Body,
-    ExistingTable,
-    Settings,
-    Tick,
-    ask,
-    existing_table,
-)
+from rowfall.engines.base import POLL_SECONDS, Asking, Body, Settings, Tick
 from rowfall.engines.codes import translate
 from rowfall.engines.prestart import Child, take
 
@@ -58,7 +50,7 @@ _Waiting = dict[int, queue.SimpleQueue[dict[str, Any]]]
 """Queues for the answers of one process, by the number of the request; 0 is its opening."""
 
 
-class Embedded:
+class Embedded(Asking):
     """The embedded engine on one folder (``None``: in memory).
 
     Args:
@@ -204,21 +196,11 @@ class Embedded:
         finally:
             self._pending.pop(tag, None)
 
-    def ask(
-        self, sql: str | SqlText, settings: Settings | None = None, *, lane: int = 0
-    ) -> list[list[Any]]:
-        """See :class:`rowfall.engines.base.Engine`."""
-        return ask(self, sql, settings, lane)
-
     def probe(
         self, sql: str | SqlText, seconds: float, settings: Settings | None = None
     ) -> list[list[Any]]:
         """See :class:`rowfall.engines.base.Engine`; waits for as long as it takes."""
-        return ask(self, sql, settings, CONTROL_LANE)
-
-    def existing_table(self, database: str, table: str) -> ExistingTable | None:
-        """See :class:`rowfall.engines.base.Engine`."""
-        return existing_table(self, database, table)
+        return self.ask(sql, settings, lane=CONTROL_LANE)
 
     def same_machine(self) -> bool:
         """True: it is a child of this process."""

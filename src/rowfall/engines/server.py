@@ -25,7 +25,6 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines._http import Address, Answer, Connections, Exchange, Lost, form
 from rowfall.engines._relay import Relay
 from rowfall.engines._status import (
-    Logged,
     Progress,
     StatementStatus,
     cpu_seconds,
@@ -35,13 +34,11 @@ from rowfall.engines.base import (
     POLL_SECONDS,
     READ_EVENTS,
     SOURCE_BYTES,
+    Asking,
     Body,
-    ExistingTable,
     NoAnswerError,
     Settings,
     Tick,
-    ask,
-    existing_table,
 )
 from rowfall.engines.codes import READONLY
 from rowfall.engines.server_facts import check_options, check_rights, read_facts
@@ -56,7 +53,7 @@ LOGGED_DAYS = 30
 MAX_QUERY_SIZE = 64 << 20
 
 
-class Server:
+class Server(Asking):
     """The Engine of one server.
 
     Args:
@@ -194,12 +191,6 @@ class Server:
                 with self._guard:
                     self._running.pop(query_id, None)
 
-    def ask(
-        self, sql: str | SqlText, settings: Settings | None = None, *, lane: int = 0
-    ) -> list[list[Any]]:
-        """See :class:`rowfall.engines.base.Engine`."""
-        return ask(self, sql, settings, lane)
-
     def probe(
         self, sql: str | SqlText, seconds: float, settings: Settings | None = None
     ) -> list[list[Any]]:
@@ -219,10 +210,6 @@ class Server:
     def rows_refused(self) -> str | None:
         """See :class:`rowfall.engines.base.Engine`."""
         return f"is only reached through {self.through}" if self.through else None
-
-    def existing_table(self, database: str, table: str) -> ExistingTable | None:
-        """See :class:`rowfall.engines.base.Engine`."""
-        return existing_table(self, database, table)
 
     def same_machine(self) -> bool:
         """Tell whether the server has a local address and the name of this machine.
@@ -391,17 +378,6 @@ class Server:
             return self._may_only_read(error.message)
         return error
 
-    def logged(self, query_ids: Sequence[str], days: int = 1) -> dict[str, Logged]:
-        """Return how statements ended, by ``system.query_log``: memory, CPU, ProfileEvents.
-
-        :meth:`run` gives what could be seen up to half a second before the end, because a line
-        reaches the log up to 7.5 s later. At the end of a load one call here has the exact
-        figures of all statements; {} when the log is off or may not be read.
-        """
-        with contextlib.suppress(RowfallError, Lost):
-            return self.status.logged(query_ids, days) if query_ids else {}
-        return {}
-
     def kill(self, query_id: str) -> None:
         """End a running statement; returns when it has ended or was not there (60 s at most)."""
         self.status.kill(query_id)
@@ -412,8 +388,10 @@ class Server:
         Where the logs may not be flushed, a statement of the last seconds counts as unknown.
         """
         self.status.flush()
-        entry = self.logged([query_id], LOGGED_DAYS).get(query_id)
-        return None if entry is None else not entry.code
+        with contextlib.suppress(RowfallError, Lost):  # the log is off or may not be read
+            entry = self.status.logged([query_id], LOGGED_DAYS).get(query_id)
+            return None if entry is None else not entry.code
+        return None
 
     def revive(self) -> None:
         """Wait until the server answers again: a restart takes seconds, minutes with many parts.

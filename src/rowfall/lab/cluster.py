@@ -422,12 +422,6 @@ class LabNode:
         if self._process is not None:
             self._process.wait()
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the running process."""
-        if self._process is None:
-            raise LabError(f"{self} was not started here")
-        self._process.send_signal(number)
-
     def query(self, sql: str, *, timeout: float = 60) -> str:
         """Run one statement as the lab's user; see :func:`ask`."""
         c = self.config

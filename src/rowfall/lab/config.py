@@ -52,16 +52,6 @@ _CONFIG = """\
 {more}</clickhouse>
 """
 
-_TLS = """\
-  <https_port>{https}</https_port>
-  <openSSL><server>
-    <certificateFile>{folder}/server.crt</certificateFile>
-    <privateKeyFile>{folder}/server.key</privateKeyFile>
-    <verificationMode>none</verificationMode>
-    <loadDefaultCAFile>false</loadDefaultCAFile>
-  </server></openSSL>
-"""
-
 # Storing metadata in the folder and answering in one round: nothing here needs a second Keeper. It
 # elects itself, for which others would have to have the time that it waits (1 to 2 s by default).
 _KEEPER = """\
@@ -103,12 +93,6 @@ _CLUSTER = """\
 _SHARD = "<shard><internal_replication>true</internal_replication>{replicas}</shard>"
 _ADDRESS = "<replica><host>127.0.0.1</host><port>{port}</port></replica>"
 
-_KEEP_FREE = """\
-  <storage_configuration><disks><default>
-    <keep_free_space_bytes>{bytes}</keep_free_space_bytes>
-  </default></disks></storage_configuration>
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
@@ -139,13 +123,12 @@ class Config:
     Attributes:
         data: folder of the tables; may lie on a small file system.
         memory: ``max_server_memory_usage``.
-        https: port, 0 for none; then the folder holds ``server.crt`` and ``server.key``.
         keeper: port of the Keeper that replicated tables use, 0 for none.
         raft: port of the Keeper inside this server, 0 where another server runs it.
         interserver: port for replicated tables.
         shard, replica: macros.
         cluster: of which this server is a node.
-        keep_free: bytes of the disk that the server refuses to fill.
+        more: further XML.
     """
 
     folder: Path
@@ -155,14 +138,13 @@ class Config:
     user: str
     password: str
     memory: int
-    https: int = 0
     keeper: int = 0
     raft: int = 0
     interserver: int = 0
     shard: str = "1"
     replica: str = ""
     cluster: ClusterConfig | None = None
-    keep_free: int = 0
+    more: str = ""
 
     def text(self) -> str:
         folder = escape(str(self.folder))
@@ -181,9 +163,7 @@ class Config:
         )
 
     def _more(self, folder: str) -> list[str]:
-        parts = []
-        if self.https:
-            parts.append(_TLS.format(https=self.https, folder=folder))
+        parts = [self.more]
         if self.raft:
             parts.append(_KEEPER.format(keeper=self.keeper, raft=self.raft, folder=folder))
         if self.keeper:
@@ -193,8 +173,7 @@ class Config:
                                          cluster=cluster))  # fmt: skip
         if self.cluster:
             parts.append(self.cluster.text())
-        # Even 0 is written: a disk that the file no longer names keeps its last value.
-        return [*parts, _KEEP_FREE.format(bytes=self.keep_free)]
+        return parts
 
     def write(self, path: Path) -> None:
         """Replace the file at once: the server reads it at any time."""

@@ -13,15 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 from rowfall.core.errors import EngineError, Exit
 
 VARIABLE = "ROWFALL_CLICKHOUSE"
-# Main and gRPC ports both stay below 32768, where Linux starts to hand out ports for outgoing
-# connections: nothing can take a port of a service that is down for a moment.
+# Below 32768, where Linux starts to hand out ports for outgoing connections: nothing can take a
+# port of a service that is down for a moment.
 _PORTS = range(10_000, 22_000)
-_GRPC = 10_000
 _NOBODY, _NOGROUP = "nobody", "nogroup"
 # A server of the lab ends in 0.5 s; one that has to finish a merge may need some seconds more.
 _PATIENCE = 20.0
@@ -84,15 +84,9 @@ def clickhouse_version(binary: Path) -> str:
     return found[1]
 
 
-def free_ports(count: int, *, grpc: bool = False) -> list[int]:
-    """Return free ports of 127.0.0.1; with ``grpc``, port + 10000 is free as well."""
-    ports: list[int] = []
-    for port in random.sample(_PORTS, len(_PORTS)):
-        if len(ports) == count:
-            break
-        if is_free(port) and (not grpc or is_free(port + _GRPC)):
-            ports.append(port)
-    return ports
+def free_ports(count: int) -> list[int]:
+    """Return free ports of 127.0.0.1."""
+    return list(islice(filter(is_free, random.sample(_PORTS, len(_PORTS))), count))
 
 
 def is_free(port: int) -> bool:

@@ -382,7 +382,7 @@ def _uneven(
 
 SCHEME = "simulate"
 DEFAULTS = {
-    "files": "1000", "size": "100MB", "sigma": "0", "rows": "", "prefixes": "1", "seed": "1",
+    "files": "1000", "size": "100MB", "sigma": "0", "rows": "", "prefixes": "1",
 }  # fmt: skip
 # Names cost 100 bytes each; ten million of them are what a laptop holds.
 MOST_FILES = 10_000_000
@@ -430,7 +430,7 @@ def _simulated_sizes(values: Mapping[str, str], files: int) -> list[int]:
     mean, sigma = units.parse_size(values["size"]), _sigma(values["sigma"])
     if mean < 1:
         raise UsageError("simulate:// with size=0 is nothing to load", hint=_EXAMPLE)
-    chance = Random(_seed(values["seed"]))  # noqa: S311 - sizes, no secrets
+    chance = Random(1)  # noqa: S311 - sizes, no secrets
     middle = math.log(mean) - sigma * sigma / 2  # so that the mean is what was asked for
     if not sigma:
         return [mean] * files
@@ -460,9 +460,3 @@ def _sigma(text: str) -> float:
             f"simulate:// with sigma={text} is not possible: 0 to {MOST_SIGMA:.0f}", hint=_EXAMPLE
         )
     return sigma
-
-
-def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"simulate:// with seed={text} is no whole number", hint=_EXAMPLE)
-    return int(text)

@@ -1,6 +1,6 @@
-"""Write the reference pages that are made from code: ``python -m rowfall.cli.reference``.
+"""Write the reference pages that are made from code: ``python docs/make_reference.py``.
 
-A test compares the pages in docs/reference with what this module makes.
+A test compares the pages in docs/reference with what this makes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rowfall.cli.app import cli
 from rowfall.core.errors import Exit
 from rowfall.core.options import Flag, Options
 
-_MADE = "<!-- Made by `python -m rowfall.cli.reference`; edit the code instead. -->\n"
+_MADE = "<!-- Made by `python docs/make_reference.py`; edit the code instead. -->\n"
 
 _EXITS = {
     Exit.DONE: "Everything is done.",
