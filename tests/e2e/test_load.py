@@ -437,7 +437,7 @@ def test_verify_counts_where_rows_are_collapsed_or_mixed(shell: Shell) -> None:
     shell.ok("load", "more/*.csv", "--table", "two")
     document = shell.ok("verify", "last", "--json").document
     assert (document["source_rows"], document["target_rows"]) == (3, 3)
-    assert "also holds 2 splits of other loads" in document["scope"]
+    assert "also holds 2 files of other loads" in document["scope"]
 
 
 # --- plan and reports -----------------------------------------------------------------------------

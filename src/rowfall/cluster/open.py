@@ -252,7 +252,7 @@ def _chosen(cluster: Cluster, emit: Listener, *, skip: bool) -> list[Node]:
     if first.error is not None:
         raise TargetError(
             f"{first.name} of the cluster {cluster.name!r} does not answer: {first.error}; it "
-            "keeps the journal that says which files have landed",
+            "keeps the journal that says which files are loaded",
             hint="Start it again; the other replicas of its shard cannot stand in for it.",
             transient=True,
         )

@@ -409,7 +409,7 @@ class Server(Asking):
                     raise TargetError(
                         f"the server at {self._address} did not come back within "
                         f"{BACK_SECONDS:.0f} seconds: {error}",
-                        hint="Run the same command again when it is up: what has landed is not "
+                        hint="Run the same command again when it is up: what is loaded is not "
                         "loaded twice.",
                     ) from None
             time.sleep(POLL_SECONDS)

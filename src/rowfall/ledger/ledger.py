@@ -493,7 +493,7 @@ def _explain(path: Path, error: sqlite3.Error) -> LedgerError:
     if "not a database" in text or "malformed" in text:
         return LedgerError(
             f"the ledger {path} is damaged: {text}",
-            hint="Restore it from a backup. Without it rowfall cannot tell what has landed; if "
+            hint="Restore it from a backup. Without it rowfall cannot tell what is loaded; if "
             "you move it away, check the target table before you load again.",
         )
     return LedgerError(f"cannot use the ledger {path}: {text}", hint="Check space and rights.")

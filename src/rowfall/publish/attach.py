@@ -443,7 +443,7 @@ def _wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[Move]) -> bool:
                 f"{pair.database}.{pair.table} has waited {KEEPER_SECONDS:.0f} seconds for {what} "
                 "from Keeper",
                 hint="Run the same command again when SELECT * FROM system.replicas shows no "
-                "read-only table: what has landed is not loaded twice.",
+                "read-only table: what is loaded is not loaded twice.",
             )
         time.sleep(POLL_SECONDS)
 

@@ -85,7 +85,7 @@ def _obstacle(session: Session, ledger: Ledger, landed: int) -> str | None:
     """Return why the table as it is now says nothing about this load; None where it does."""
     others = len(ledger.landed(session.target_key)) - landed
     if others > 0:
-        return f"the table also holds {others:,} splits of other loads or older versions"
+        return f"the table also holds {others:,} files of other loads or older versions"
     found = staging.facts(
         session.engine.ask, session.first_target.database, session.first_target.table
     )
@@ -119,7 +119,7 @@ def _counted(
     unknown = sum(rows is None for rows in landed) if ok else 0
     scope = f"rows as they were counted before they became visible, because {obstacle}"
     if unknown:
-        scope += f"; {unknown:,} splits were loaded from another machine, which has their counts"
+        scope += f"; {unknown:,} files were loaded from another machine, which has their counts"
         total += sum(source[n][0] for n, rows in enumerate(landed) if rows is None)
     return _verdict(load_id, splits, source, (total, None), landed, 0, scope, start, ok=ok)
 
