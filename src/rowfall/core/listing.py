@@ -72,7 +72,7 @@ class Split:
 
     @property
     def of_text(self) -> bool:
-        """It is a range of text, see :attr:`Part.of_text`."""
+        """True for a range of text, see :attr:`Part.of_text`."""
         return self.part is not None and self.part.of_text
 
     @property
@@ -155,7 +155,7 @@ class Listing:
         return self._parts.get(index)
 
     def of_text(self, index: int) -> bool:
-        """It is a range of text, see :attr:`Part.of_text`."""
+        """True for a range of text, see :attr:`Part.of_text`."""
         part = self._parts.get(index)
         return part is not None and part.of_text
 

@@ -185,7 +185,7 @@ ATTEMPT_COST = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one core does.
+    """Rates of one core.
 
     Attributes:
         core: source bytes (generated rows: bytes in memory) turned into rows of a table, a second.
@@ -203,7 +203,7 @@ class Rates:
 
 
 class Limit(StrEnum):
-    """What would have to be better for the load to be faster."""
+    """The limit of a load: what would have to be faster."""
 
     CORES = "cores"
     NETWORK = "network"
@@ -216,7 +216,7 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoadWork:
-    """What is to be loaded.
+    """The work of a load that is projected.
 
     Attributes:
         sizes: source bytes of the files, in the order of the listing.
@@ -256,7 +256,7 @@ class NodeCapacity:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A load on so many nodes.
+    """The projection of a load to one number of nodes.
 
     Attributes:
         seconds: wall time: ``start_seconds``, ``makespan`` and ``attempt_seconds``.

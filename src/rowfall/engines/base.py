@@ -1,4 +1,4 @@
-"""What every engine can do: it is the only thing that runs statements."""
+"""The protocol of engines, which are the only thing that runs statements."""
 
 from __future__ import annotations
 

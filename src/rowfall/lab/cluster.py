@@ -303,7 +303,7 @@ class LabNode:
 
     @property
     def pid(self) -> int | None:
-        """Number of the process, None when it is down."""
+        """Return the number of the process, None when the server is down."""
         if self._process is not None:
             self._process.poll()  # a child that has ended would stay as a zombie
         try:
@@ -315,7 +315,7 @@ class LabNode:
 
     @property
     def address(self) -> str:
-        """Host and HTTP port."""
+        """Return host and HTTP port."""
         return f"127.0.0.1:{self.config.http}"
 
     def memory(self) -> int:
@@ -358,7 +358,7 @@ class LabNode:
             self._pid_file.write_text(f"{self._process.pid}\n")
 
     def wait(self) -> None:
-        """Wait until it answers and reaches the Keeper.
+        """Wait until the server answers and reaches the Keeper.
 
         Raises:
             LabError: it has ended, or does not answer in time; shows the end of its log.
@@ -407,7 +407,7 @@ class LabNode:
             raise LabError(f"{error}; {self.log} ends:\n{log_end(self.log)}") from None
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End it and wait; the data stay. Nothing happens where it is down.
+        """End the server and wait; the data stay. Do nothing where it is down.
 
         Raises:
             LabError: it belongs to another user, or does not end.

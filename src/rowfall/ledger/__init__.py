@@ -1,4 +1,4 @@
-"""What is remembered: the ledger (SQLite), the journal beside a shared target, leases.
+"""The memory of loads: the ledger (SQLite), the journal beside a shared target, leases.
 
 How rows become visible lives in publish, and which table is the target in targets.
 Imports engines, targets and core.

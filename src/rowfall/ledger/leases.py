@@ -107,7 +107,7 @@ class Lease:
 
 
 class Ownership(Enum):
-    """What others have done with an attempt that this process goes on with."""
+    """Says what others have done with an attempt that this process goes on with."""
 
     OWN = "nothing"
     TAKEN = "expired: another process has ended its lease"

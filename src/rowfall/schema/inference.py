@@ -1,4 +1,4 @@
-"""Which columns a source has, of which types, and how the table is laid out.
+"""Infers the columns of a source, their types, and the layout of the table.
 
 About 20,000 rows of up to eight objects are sampled with two or three aggregated queries of the
 engine; nothing is read into Python but the first lines. Every choice carries its reason. The type
