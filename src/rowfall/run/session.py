@@ -48,7 +48,7 @@ def open_session(
     dry: bool,
     password: Secret | None = None,
 ) -> Iterator[Session]:
-    """Source, target, listing, engines and ledger; closed in the other order.
+    """Open source, target, listing, engines and ledger; close them in the other order.
 
     ``dry`` touches no target: a data folder that does not exist is not made (the engine then
     works in memory), and the ledger is only read.
@@ -99,7 +99,7 @@ def open_session(
 def shards_of(
     entry: Engine, target: Target, options: Options, stack: ExitStack, emit: Listener
 ) -> OpenCluster | None:
-    """The cluster that the target names, None when it names a server only."""
+    """Open the cluster that the target names; return None when it names a server only."""
     at = target.server
     if at is None or not at.cluster or not isinstance(target, Table):
         return None
@@ -115,7 +115,7 @@ def shards_of(
 def connect(
     at: ServerAt, options: Options, database: str = "", through: Engine | None = None
 ) -> Engine:
-    """The engine of a server target.
+    """Return the engine of a server target.
 
     Args:
         database: where unqualified names live.
@@ -173,7 +173,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def refusal(session: Session) -> TargetError | None:
-    """Why the server would refuse a load, for its plan: a right that is missing."""
+    """Return why the server would refuse a load, for its plan: a right that is missing."""
     if session.target.server is not None and not session.options.direct:
         try:
             for writer in session.writers:
@@ -187,7 +187,7 @@ def refusal(session: Session) -> TargetError | None:
 
 
 def _check_choices(options: Options) -> None:
-    """Options that contradict each other.
+    """Check that options do not contradict each other.
 
     Raises:
         UsageError: which two.
@@ -215,7 +215,7 @@ def _check_choices(options: Options) -> None:
 
 
 def _check_target(target: Target, options: Options) -> None:
-    """Options that say nothing for this kind of target.
+    """Check that every option applies to this kind of target.
 
     Raises:
         UsageError: which one.
