@@ -25,7 +25,7 @@ from rowfall.lab.cluster import Lab
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PAGES = list(dict.fromkeys(PAGES))
-FOLDERS = ("src", "tests", "bench", "crates/rowfall-decode/src")
+FOLDERS = ("src", "tests", "bench", "docs", "crates/rowfall-decode/src")
 ENDPOINT, BUCKET = "http://127.0.0.1:9000", "lake"
 SERVER = "clickhouse://loader@localhost/lake"
 LAB = "127.0.0.1:13362"
