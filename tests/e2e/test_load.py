@@ -7,10 +7,12 @@ import gzip
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -661,11 +663,20 @@ def test_a_result_takes_its_place_among_other_output(shell: Shell) -> None:
 def test_sigterm_is_ctrl_c(shell: Shell) -> None:
     process = shell.cli.start("load", "generate://taxi?rows=20_000_000", "--threads", "2",
                               "--memory", "1GiB")  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not (shell.folder / "rowfall-data" / "rowfall.ledger").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    time.sleep(1)
+    ledger = shell.folder / "rowfall-data" / "rowfall.ledger"
+
+    def begun() -> bool:
+        """Tell whether the first attempt is recorded: what stops before has nothing to resume."""
+        if not ledger.exists():
+            return False
+        with (
+            closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as base,
+            suppress(sqlite3.OperationalError),  # its tables are being made
+        ):
+            return bool(base.execute("SELECT count(*) FROM attempt").fetchone()[0])
+        return False
+
+    wait_until(begun, 60, "no attempt has begun")
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
