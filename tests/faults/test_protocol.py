@@ -33,7 +33,7 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Outcome, Pair, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.delivery import Order
-from rowfall.engines.base import ask
+from rowfall.engines.base import Asking
 from rowfall.ledger import Ledger, journal, leases, target_key
 from rowfall.ledger.journal import Journal
 from rowfall.plan.session import Writer
@@ -143,7 +143,7 @@ class Process:
 
     def ask(self, sql: str, settings: Any = None, *, lane: int = 0) -> list[list[Any]]:
         engine: Any = self
-        return ask(engine, sql, settings, lane)
+        return Asking.ask(engine, sql, settings, lane=lane)
 
     def _ends(self, how: str, side: str) -> None:
         if how == f"kill {side}":
