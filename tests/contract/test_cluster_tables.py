@@ -381,4 +381,4 @@ def test_whoever_wants_tls_gets_no_other_port(
         (node.http_port, False) for node in loose
     ]
     plain = discover(login(cluster4.nodes[0]).asks, "lab", tls=True)
-    assert [(node.http_port, node.error) for node in plain.nodes] == [(0, "")] * 4
+    assert [(node.http_port, node.error) for node in plain.nodes] == [(0, None)] * 4

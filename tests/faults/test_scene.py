@@ -17,7 +17,7 @@ from lab.rows import Rows, create_target, make_rows
 # Loads files one by one, each by one INSERT. It remembers finished files in a file of its own:
 # "late" after the INSERT, "early" before it, "safe" asks the server instead.
 LOADER = """\
-import pathlib, sys, urllib.parse, urllib.request
+import pathlib, sys, time, urllib.parse, urllib.request
 url, how, memory, folder = sys.argv[1:]
 memory = pathlib.Path(memory)
 
@@ -44,6 +44,7 @@ try:
             continue
         if how == "early":
             remember(path.name)
+        time.sleep(0.2)  # so that it is met while it loads, however fast the machine
         # One partition and one block each, so one INSERT is atomic.
         ask("INSERT INTO t FORMAT CSVWithNames", path.read_bytes())
         if how == "late":
