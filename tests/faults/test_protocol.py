@@ -158,6 +158,9 @@ class Process:
     def revive(self) -> None:
         """The server is there."""
 
+    def sync(self) -> None:
+        """Here nothing loses power."""
+
     # --- its life -----------------------------------------------------------------------------
 
     def _life(self) -> None:

@@ -320,6 +320,14 @@ class Options:
         "all replicas have the rows. Both: replicas,merges=N.",
         "Run",
     )
+    no_sync: bool = _opt(
+        False,
+        "--no-sync",
+        "",
+        "Do not flush rows to disk before they count as loaded: after a power cut some of them may "
+        "be missing, and no later run loads them.",
+        "Run",
+    )
     force: bool = _opt(
         False,
         "--force",

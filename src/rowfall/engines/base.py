@@ -183,6 +183,15 @@ class Engine(Protocol):
     def abandon(self) -> None:
         """Abandon everything that runs, at once and without asking; what it did may stay."""
 
+    def sync(self) -> None:
+        """Flush to disk what statements have written: a power cut does not take it back then.
+
+        Does nothing where the engine was opened without that (``--no-sync``).
+
+        Raises:
+            RowfallError: it could not be written.
+        """
+
     def cpu_seconds(self) -> float:
         """Return the user and system seconds used so far, as far as they can be seen."""
 

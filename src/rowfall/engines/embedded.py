@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from rowfall.core import disk
 from rowfall.core.errors import EngineError, TargetError
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Facts, Outcome, Statement
@@ -59,6 +60,7 @@ class Embedded(Asking):
         threads: override of the usable cores.
         fds: descriptors that the child inherits (stdin sources, output of queries).
         idle: start the child only when there is something to run.
+        durable: what was written is flushed when :meth:`sync` asks for it.
         stay: in the current folder, so that relative file names in a user's statement are meant
             there. Otherwise a file with the name of a table would be that table.
 
@@ -83,10 +85,12 @@ class Embedded(Asking):
         fds: Sequence[int] = (),
         idle: bool = False,
         stay: bool = False,
+        durable: bool = True,
     ) -> None:
         self.folder = folder
         self.pause = POLL_SECONDS
         self._stay = stay
+        self._durable = durable
         self._fds = tuple(fds)
         self._lock = take_folder(folder) if folder else None
         self._pending: _Waiting = {}
@@ -311,6 +315,22 @@ class Embedded(Asking):
         if self._process is not None:
             self._process.process.kill()
             self._process.process.wait()
+
+    def sync(self) -> None:
+        """Flush the file system of the data folder, see :class:`rowfall.engines.base.Engine`.
+
+        Raises:
+            TargetError: the disk is full, or broken.
+        """
+        if self.folder is None or not self._durable:
+            return
+        try:
+            disk.sync_file_system(self.folder)
+        except OSError as error:
+            raise TargetError(
+                f"what was loaded cannot be flushed to the disk of {self.folder}: {error.strerror}",
+                hint="Check the disk, then run the same command again.",
+            ) from None
 
     def revive(self) -> None:
         """Start a new child on the same folder after the old one died."""

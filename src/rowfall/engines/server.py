@@ -419,6 +419,9 @@ class Server(Asking):
         tables that are never published."""
         self._connections.close()
 
+    def sync(self) -> None:
+        """Do nothing: what is on the disk of a server is a matter of its settings."""
+
     def resident(self) -> tuple[int, int]:
         """Return the bytes that our running statements hold on the server, and their highest.
 

@@ -165,12 +165,16 @@ class Publisher:
         Raises:
             TargetError: another table has taken the name.
         """
-        for pair in pairs_of(moves):
+        pairs = pairs_of(moves)
+        for pair in pairs:
             target = sql.qualified(pair.database, pair.table)
             staging = sql.qualified(pair.database, pair.staging)
             statement = f"ALTER TABLE {target} ATTACH PARTITION ALL FROM {staging}"
             self._run(statement, publish_id(attempt_id, pair))
-            self.ledger.attached(attempt_id, pair.staging)
+            if pair != pairs[-1]:
+                # The record of the attempt covers the last one.
+                self.engine.sync()
+                self.ledger.attached(attempt_id, pair.staging)
         if own is None:
             return
         try:
@@ -207,8 +211,9 @@ class Publisher:
     ) -> list[Move]:
         """Find out, after a crash or a lost answer, which parts of an attempt the target has.
 
-        Those are dropped from staging, so that :meth:`publish` may be called with the result:
-        moves of tables that are complete are marked ``attached``.
+        They may not be on disk yet, so the engine is synced first. Then they are dropped from
+        staging, so that :meth:`publish` may be called with the result: moves of tables that are
+        complete are marked ``attached``.
 
         Args:
             leases: tell how many rows other attempts have brought into a partition since what it
@@ -218,6 +223,7 @@ class Publisher:
         Raises:
             LedgerError: the target was changed meanwhile, so nothing is certain.
         """
+        self.engine.sync()
         others = _Others(leases or NoLeases(), attempt_id, node)
         settled = [m for m in moves if m.state != "pending"]
         for pair in pairs_of(moves):

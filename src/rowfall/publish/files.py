@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from rowfall.core import disk
 from rowfall.core.errors import TargetError
 from rowfall.publish.attach import PUBLISH_LANE
 from rowfall.publish.objects import ObjectReceiver
@@ -30,20 +30,28 @@ class FileReceiver(ObjectReceiver):
             )
         return super().count(delivered, checksum=checksum)
 
+    def sync(self, delivered: Delivered) -> None:
+        """Flush the file, while it has its other name, and the names in its folder."""
+        if not self._given.durable:
+            return
+        staged = Path(delivered.staging)
+        try:
+            if staged.exists():
+                disk.sync_file(staged)
+            disk.sync_folder(staged.parent)
+        except OSError as error:
+            raise TargetError(
+                f"{self._final(delivered)} cannot be flushed to disk: {error.strerror}",
+                hint="Check the disk, then run the same command again.",
+            ) from None
+
     def publish(self, delivered: Delivered, counted: Counted) -> int:
-        """Rename a finished file, durably. Returns its bytes."""
-        staged, final = Path(delivered.staging), self._final(delivered)
+        """Rename a finished file. Returns its bytes."""
+        staged = Path(delivered.staging)
         if not staged.exists():
             return 0  # no rows, no file
-        with staged.open("rb+") as file:
-            os.fsync(file.fileno())
         size = staged.stat().st_size
-        staged.replace(final)
-        folder = os.open(final.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        staged.replace(self._final(delivered))
         return size
 
     def discard(self, staging: str) -> None:

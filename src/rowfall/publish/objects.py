@@ -35,6 +35,9 @@ class ObjectReceiver:
     def wait_for_room(self, counted: Counted) -> None:
         """Do nothing: files have no merges."""
 
+    def sync(self, delivered: Delivered) -> None:
+        """Do nothing: a store that has taken an object keeps it."""
+
     def commit(self, delivered: Delivered, counted: Counted) -> bool:
         self._given.ledger.attempt_loaded(delivered.attempt, counted.rows, ())
         return True

@@ -1,5 +1,8 @@
 """The exactly-once protocol as a state machine: which step follows which, and what a crash means.
 
+What is recorded is on disk before it is recorded: a power cut takes back whatever nobody has
+flushed, so a sync precedes each of the two records that a later run relies on.
+
 It knows no engine, no ledger and no journal. Whoever carries out an attempt enters one step after
 the other (:class:`Progress`); whoever finds an attempt that was left open asks
 :func:`after_crash`. ``docs/concepts/exactly-once.md`` gives the reasons for the order.
@@ -26,13 +29,17 @@ class Step(IntEnum):
     """Check that the objects are still those that were listed."""
     COUNT = 6
     """Compare the staged rows with those that were read; note what the target holds."""
-    COMMIT = 7
+    SYNC_STAGED = 7
+    """Flush staging to disk: a commit binds the next run to publish what staging holds."""
+    COMMIT = 8
     """Write into journal and ledger that the rows can only be published from now on."""
-    PUBLISH = 8
+    PUBLISH = 9
     """Make the staged rows visible: one ATTACH for each table."""
-    RECORD = 9
+    SYNC_TARGET = 10
+    """Flush the target to disk: once it is recorded, nobody loads these splits again."""
+    RECORD = 11
     """Write into journal and ledger that the rows are visible and the splits are loaded."""
-    DROP = 10
+    DROP = 12
     """Drop staging."""
 
 
@@ -104,9 +111,9 @@ class Action(Enum):
 
     LOAD = "load its splits"
     DISCARD = "end its statements, drop staging, load its splits again"
-    ATTACH = "attach what staging holds"
+    ATTACH = "attach what staging holds, then as for RECORD"
     ATTACH_REST = "drop from staging the parts that the target has, then attach the others"
-    RECORD = "write down that it is published, drop staging"
+    RECORD = "sync, write down that it is published, drop staging"
     DROP = "drop staging if it is there"
     STOP = "leave both tables as they are and tell the user"
 
@@ -125,6 +132,9 @@ _COMMITTED = {
 
 def after_crash(recorded: Recorded, evidence: Evidence = Evidence.NOT_ASKED) -> Action:
     """Return what is to be done about an attempt that a crash has left open.
+
+    What was found in a target may not be on its disk yet, if only a process has crashed. So the
+    target is synced before anything is dropped from staging or recorded because of it.
 
     Raises:
         ProtocolError: a committed attempt, and nobody has asked the target.

@@ -112,6 +112,9 @@ class Receiver(Protocol):
             TargetError: the target is not the table any more that the load began with.
         """
 
+    def sync(self, delivered: Delivered) -> None:
+        """Flush to disk what the steps before have written; nothing with ``--no-sync``."""
+
     def commit(self, delivered: Delivered, counted: Counted) -> bool:
         """Record that the rows can only be published from now on.
 
@@ -205,6 +208,7 @@ class Receiving:
         engine: stores the rows.
         key: the ledger's key of the target or shadow that attempts are published in.
         overwrite: files and objects that are there already may be replaced.
+        durable: what is recorded is flushed to disk before.
         stopped: set on Ctrl-C: nothing is tried again.
         recovery: ends attempts of dead processes; None where nobody else can have died.
         writers: those that each attempt is staged on; () where there are no tables.
@@ -226,6 +230,7 @@ class Receiving:
     writers: tuple[TableWriter, ...] = ()
     own: int = 0
     together: bool = False
+    durable: bool = True
 
 
 def open_receiver(given: Receiving) -> Receiver:

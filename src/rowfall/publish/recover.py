@@ -157,6 +157,7 @@ def _publish_rest(engine: Engine, ledger: Ledger, attempt: Attempt, emit: Listen
     """Publish what of a committed attempt is not visible yet."""
     publisher = Publisher(engine, ledger)
     publisher.publish(attempt.id, publisher.settle(attempt.id, ledger.moves(attempt.id)))
+    engine.sync()
     ledger.attempt_published(attempt.id, attempt.target_key)
     _discard(engine, attempt.staging)
     emit(Note("info", f"published {attempt.rows or 0:,} rows that a stopped run had loaded"))
@@ -276,6 +277,7 @@ class NodeRecovery:
         """Make visible what :meth:`fence` has put aside, as far as it is not."""
         settled = self._publisher.settle(attempt, moves, self._journal, self.node)
         self._publisher.publish(attempt, settled, self.own)
+        self.engine.sync()
 
     def drop(self, moves: Sequence[Move]) -> None:
         """Drop the staging tables that :meth:`fence` has put aside."""

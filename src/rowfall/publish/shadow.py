@@ -82,6 +82,7 @@ class Shadow:
         staged = Publisher(self._engine, self._ledger).staged(
             pairs, 0.0, [p.staging for p in pairs]
         )
+        # What has gathered was flushed attempt by attempt, before each was recorded.
         if not leases.commit(attempt, staged.rows, staged.moves):
             self._ledger.attempt_ended(attempt, "lost", "its lease ran out")
             raise LedgerError(
@@ -92,6 +93,7 @@ class Shadow:
             )
         self._ledger.attempt_loaded(attempt, staged.rows, staged.moves)
         committed.attach(attempt, staged.moves, at)
+        self._engine.sync()
         leases.landed(attempt)
         self._ledger.attempt_published(attempt, self._target_key)
         self.drop()
@@ -142,6 +144,7 @@ class Shadow:
         return table_uuid(self._engine, self._database, self._table)
 
     def _finish_swap(self, uuid: str) -> None:
+        self._engine.sync()  # before the old table is gone, and the ledger knows the new one
         self.drop()
         self._ledger.swapped(self._key, self._target_key, uuid)
         self._ledger.step(self._load_id, SWAP, "done")

@@ -251,6 +251,9 @@ class TableReceiver:
         for at, share in zip(self._writers, counted.shares, strict=True):
             at.wait_for_room(share.moves, share.parts)
 
+    def sync(self, delivered: Delivered) -> None:
+        on_all(lambda at: at.writer.engine.sync(), self._writers)
+
     def commit(self, delivered: Delivered, counted: Counted) -> bool:
         moves = [move for share in counted.shares for move in share.moves]
         if not self._given.leases.commit(delivered.attempt, counted.rows, moves):

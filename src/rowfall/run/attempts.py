@@ -211,7 +211,7 @@ def receiving(
     return Receiving(
         writer.engine, writer.target, load.ledger, prepared.leases, load.key, plan,
         overwrite, notes, Revivals(notes), stopped or threading.Event(),
-        prepared.recovery, tables, own, prepared.together,
+        prepared.recovery, tables, own, prepared.together, not session.options.no_sync,
     )  # fmt: skip
 
 
@@ -345,12 +345,16 @@ class AttemptRunner:
             counted = receiver.count(delivered, checksum=self._verify)
             rejected = self._reject(delivered, counted)
             receiver.wait_for_room(counted)
+            enter(Step.SYNC_STAGED)
+            receiver.sync(delivered)
             enter(Step.COMMIT)
             if not receiver.commit(delivered, counted):
                 self._lost(attempt)
                 return
             enter(Step.PUBLISH)
             written = receiver.publish(delivered, counted)
+            enter(Step.SYNC_TARGET)
+            receiver.sync(delivered)
             enter(Step.RECORD)
             receiver.record(delivered)
             enter(Step.DROP)

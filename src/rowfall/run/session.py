@@ -79,8 +79,9 @@ def open_session(
             folder = None
         memory = parse_size(options.memory) if options.memory and server is None else None
         reader = Embedded(
-            folder, memory=memory, threads=options.threads, fds=source.fds, idle=server is not None
-        )
+            folder, memory=memory, threads=options.threads, fds=source.fds, idle=server is not None,
+            durable=not options.no_sync,
+        )  # fmt: skip
         stack.callback(reader.close)
         ledger = None
         if not dry or target.ledger_path.exists():
