@@ -228,6 +228,7 @@ def _runner(
 
     tables: Any = nothing(
         stage=lambda place: [SqlText.of(f"CREATE TABLE `d`.`{place}` AS `d`.`{TARGET}`")],
+        projected=lambda rows, prefix: 0,
         pairs=lambda place: (Pair("d", TARGET, place),), fixed=lambda place: (), keeps=True,
         direct=False, databases=("d",), read=lambda rows, place: rows[place], views=(), settings={},
     )  # fmt: skip

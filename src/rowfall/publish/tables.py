@@ -158,9 +158,10 @@ class TableReceiver:
             moves = tuple(replace(move, node=at.writer.node) for move in moves)
         elif not at.staging.keeps:
             # A Null table keeps nothing to count, and a Log holds other rows as well.
-            rows = delivered.outcome.rows_read // (
-                1 + sum(view.source < 0 for view in at.staging.views.views)
-            )
+            outcome, views = delivered.outcome, at.staging.views.views
+            rows = outcome.rows_read // (1 + sum(view.source < 0 for view in views))
+            if at.staging.straight and at.staging.facts.projections:
+                rows = outcome.rows_written  # servers may count what projections read
         return replace(staged, rows=rows, moves=moves)
 
     def _once(self, found: Sequence[_Found]) -> Sequence[_Found]:
@@ -197,14 +198,14 @@ class TableReceiver:
                     transient=True,
                 )
             return False
-        expected = tables.read(
-            _by_staging(tables.pairs(delivered.staging), share.moves), delivered.staging
-        )
+        staged = _by_staging(tables.pairs(delivered.staging), share.moves)
+        expected = tables.read(staged, delivered.staging)
         read = outcome.rows_read
         if delivered.skips_bad_rows:
             # With views bad rows were read, too: only their finder can count them.
             read = (expected or share.rows) if tables.views else outcome.rows_written
-        if expected is not None and read - expected not in self._counted_along(delivered):
+        along = self._counted_along(delivered, tables.projected(staged, delivered.staging))
+        if expected is not None and read - expected not in along:
             raise CountError(
                 f"{read:,} rows were read and {expected:,} were stored", transient=True
             )
@@ -230,20 +231,28 @@ class TableReceiver:
         staged = _by_staging(tables.pairs(delivered.staging), own.moves)
         again = tables.read(staged, delivered.staging)
         read = delivered.outcome.rows_read - ((again or own.rows) - own.rows)
-        if read - rows not in self._counted_along(delivered):
+        # A shard that gets rows from another does not tell it what it reads for projections.
+        projected = tables.projected(staged, delivered.staging)
+        if read - rows not in self._counted_along(delivered, projected):
             raise CountError(
                 f"{read:,} rows were read and {rows:,} were stored on all shards", transient=True
             )
         return True
 
-    def _counted_along(self, delivered: Delivered) -> tuple[int, ...]:
+    def _counted_along(self, delivered: Delivered, projected: int) -> frozenset[int]:
         """Return how many rows an attempt may have read besides those of its files.
 
         Servers before 25.1 skip objects that are missing; there the statement counts the objects
         itself, and that reads one row each (sources/_relation.py).
+
+        Args:
+            projected: see :meth:`StagingTables.projected`.
         """
-        pulls = self._own.writer.engine.shared and self._given.plan.transport.delivery.value == PULL
-        return (0, len(delivered.splits)) if pulls else (0,)
+        if not self._own.writer.engine.shared:
+            return frozenset((0,))
+        pulls = self._given.plan.transport.delivery.value == PULL
+        objects = (0, len(delivered.splits)) if pulls else (0,)
+        return frozenset(more + again for more in objects for again in (0, projected))
 
     # --- publishing ---------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ _FAMILY = re.compile(
     r"(Replicated)?((?:Replacing|Summing|Aggregating|Collapsing|VersionedCollapsing|Graphite|"
     r"Coalescing)?MergeTree)\Z"
 )
+_PROJECTION = re.compile(r"PROJECTION\s+(?:`(?:[^`\\]|\\.|``)*`|\w+)\s*\(\s*(?:SELECT|WITH)\b")
 _DIRECT = frozenset({"Memory", "Log", "TinyLog", "StripeLog"})
 _HINTS: Mapping[str, str] = {
     "Distributed": "Name its cluster: --to 'clickhouse://host:8123/database?cluster=NAME'. Each "
@@ -102,6 +103,17 @@ class TableFacts:
         """True when it unites rows of equal keys: ``optimize_on_insert = 0`` keeps counts."""
         match = _FAMILY.match(self.engine)
         return match is not None and match[2] != "MergeTree"
+
+    @property
+    def projections(self) -> int:
+        """Return the number of projections."""
+        words = tokens(self.create_query)
+        if "(" not in words:
+            return 0
+        start = words.index("(")
+        listed = items(words[start + 1 : closing(words, start)])
+        # A column of that name is followed by its type.
+        return sum(bool(_PROJECTION.match(item)) for item in listed)
 
     @property
     def publish_kind(self) -> str:
