@@ -116,7 +116,8 @@ def resume(
         load_id: its id or the beginning of it; "" for the newest load that is not done.
 
     Raises:
-        UsageError: there is no such load, or it read stdin. Otherwise as :func:`load`.
+        UsageError: there is no such load, it read stdin, or its sources had secrets, which are not
+            kept. Otherwise as :func:`load`.
     """
     if load_id:
         known = report(load_id, to=to)
@@ -134,11 +135,12 @@ def resume(
             f"load {known.load_id} read stdin, which cannot be read again",
             hint="Pipe the data into rowfall load once more.",
         )
+    sources = history.sources(asked, known.load_id, "rowfall load resumes it by itself.")
     folder = asked.get("folder")
     # Relative names in options (rejects, schema files) mean what they meant.
     with chdir(folder) if folder and os.path.isdir(folder) else nullcontext():
         return load(
-            asked["sources"], to=to or asked["to"], table=asked["table"],
+            sources, to=to or asked["to"], table=asked["table"],
             options=restored(asked["options"]), on_event=on_event, password=password,
         )  # fmt: skip
 
@@ -264,12 +266,14 @@ def verify(
     engine collapses rows), the rows counted before they became visible are compared.
 
     Raises:
-        UsageError: no such load. SourceError: the source is gone or changed.
+        UsageError: no such load, or its sources had secrets, which are not kept.
+        SourceError: the source is gone or changed.
     """
     known = report(load_id, to=to)
     request = history.request(known.load_id, to)
     options = restored(request["options"])
-    with open_session(request["sources"], to or request["to"], request["table"], options, on_event,
+    sources = history.sources(request, known.load_id, "rowfall load ... --verify.")
+    with open_session(sources, to or request["to"], request["table"], options, on_event,
                dry=True, password=password) as session:  # fmt: skip
         from rowfall.run.verify import verify_table
 

@@ -115,7 +115,10 @@ def _from_loads(
     texts: Sequence[str], encoding: Encoding | None, row_bytes: float, to: str | None
 ) -> Rates | None:
     """Return the median of the newest loads of the same source, or else of the same format."""
-    paths = [os.path.abspath(text) if uri.scheme_of(text) == uri.FILE else text for text in texts]
+    paths = [
+        os.path.abspath(text) if uri.scheme_of(text) == uri.FILE else uri.mask(text)
+        for text in texts
+    ]
     same: list[Report] = []
     alike: list[Report] = []
     try:

@@ -30,6 +30,7 @@ from rowfall.plan.facts import (
     TargetFacts,
     WriterFacts,
 )
+from rowfall.plan.other_names import landed_under_other_names
 from rowfall.plan.planner import check_clauses, chosen_settings
 from rowfall.plan.reach import decoder_refused, network_rate, reach, source_reader
 from rowfall.plan.session import Session, Writer
@@ -65,6 +66,7 @@ def survey(session: Session, known: Collection[str] | None = None, table: str = 
     encoding, schema = _ask_schema(session, reached, _columns(session, listed))
     if known is None:
         known = landed_ids(session)
+    known = {*known, *landed_under_other_names(session, known)}
     facts = LoadFacts(
         source=session.source,
         target=session.target,

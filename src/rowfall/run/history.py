@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rowfall.core.errors import LedgerError
+from rowfall.core import uri
+from rowfall.core.errors import LedgerError, UsageError
+from rowfall.core.masked import MASK
 from rowfall.core.options import Options
 from rowfall.core.results import Failure, Report, ShardReport
 from rowfall.ledger import Ledger, LoadRow
@@ -66,6 +68,25 @@ def request(load_id: str, to: str | None) -> dict[str, Any]:
                 found: dict[str, Any] = json.loads(row.request)
                 return found
     raise LedgerError(f"load {load_id} is in no ledger")
+
+
+def sources(asked: Mapping[str, Any], load_id: str, instead: str) -> list[str]:
+    """Return the sources of a request.
+
+    Args:
+        instead: a command that does the same with the sources in full.
+
+    Raises:
+        UsageError: they had secrets, which are not kept.
+    """
+    found = [str(text) for text in asked["sources"]]
+    for text in found:
+        if MASK in text and uri.scheme_of(text) != uri.FILE:
+            raise UsageError(
+                f"load {load_id} read {text}, whose secrets are not kept",
+                hint=f"Give the sources once more: {instead}",
+            )
+    return found
 
 
 def record(ledger: Ledger, report: Report) -> None:

@@ -10,14 +10,14 @@ import hashlib
 import json
 import os
 import secrets as random
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from rowfall.cluster.open import OpenCluster
-from rowfall.core import sql, units
+from rowfall.core import sql, units, uri
 from rowfall.core.errors import UsageError
 from rowfall.core.events import Note
 from rowfall.core.model import Statement
@@ -205,19 +205,21 @@ def _choose_load(session: Session, ledger: Ledger, active: Collection[str]) -> s
     """
     # By absolute paths: rowfall resume knows the load again from any folder.
     sources = [os.path.abspath(s) if "://" not in s and s != "-" else s for s in session.sources]
-    # A forced load is another one: it loads what the others have landed.
-    text = json.dumps([sorted(sources), session.target_key, session.options.force])
-    request_print = hashlib.blake2b(
-        text.encode("utf-8", "surrogateescape"), digest_size=16
-    ).hexdigest()
+    web = {s: uri.object_name(s) for s in sources if uri.scheme_of(s) in ("http", "https")}
+    request_print = _request_print(session, [web.get(s, s) for s in sources])
     given = changed(session.options)
-    old = ledger.unfinished(request_print) if session.source.replayable else None
+    old = None
+    if session.source.replayable:
+        # Older versions took the addresses with their secrets.
+        old = ledger.unfinished(request_print) or ledger.unfinished(
+            _request_print(session, sources)
+        )
     if old is not None and old.id in active:
         old = None
     if old is not None:
         _same_options(old, given, ledger)
     request = json.dumps({
-        "sources": sources,
+        "sources": [uri.mask(s) for s in sources],
         "folder": os.getcwd(),
         "to": str(session.target.folder or session.target.text),
         "table": session.table_text or None,
@@ -235,6 +237,13 @@ def _choose_load(session: Session, ledger: Ledger, active: Collection[str]) -> s
         request,
     )
     return load_id
+
+
+def _request_print(session: Session, sources: Sequence[str]) -> str:
+    """Return what a re-run of the same request is known by."""
+    # A forced load is another one: it loads what the others have landed.
+    text = json.dumps([sorted(sources), session.target_key, session.options.force])
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 # What decides how bytes become rows, or where they gather: half a load in each way is no load.

@@ -25,6 +25,7 @@ from rowfall.sources.base import HttpAddress, Probe
 from rowfall.sources.objects import REQUESTS, ObjectSource
 
 _TIMEOUT = 9.0  # seconds
+_UNVERSIONED = "unversioned"
 # Everything a URL may hold except "{", "}", "|", "," and "*", which the engine takes as patterns.
 _SAFE = "%/:?#[]@!$&'()+;=~"
 
@@ -50,7 +51,7 @@ class Http(ObjectSource):
         hidden = [secret for text in texts for secret in uri.secret_values(text)]
         self.secrets = tuple(dict.fromkeys([*from_clause.secrets_of(self._signature), *hidden]))
         self._texts = tuple(_without_user(text) for text in texts)
-        # What the engine reads: the masked URI of a split -> its whole URL (query with secrets).
+        # What the engine reads: the URI of a split, which shows no secrets -> the whole URL.
         self._urls: dict[str, str] = {}
         # Where redirects lead; may hold signatures that expire, so it is used for samples only.
         self._final: dict[str, str] = {}
@@ -60,7 +61,7 @@ class Http(ObjectSource):
         for text in self._texts:
             for url in globs.expand(text):
                 clean = quote(url, safe=_SAFE)
-                self._urls[uri.mask(clean)] = clean
+                self._urls[uri.object_name(clean)] = clean
         names = sorted(self._urls)
         with ThreadPoolExecutor(REQUESTS) as pool:
             answers = pool.map(self._facts, (self._urls[name] for name in names))
@@ -221,8 +222,13 @@ def _read_facts(url: str, answer: http.client.HTTPResponse) -> _Facts:
     if etag:
         version = etag.removeprefix("W/").strip('"')
     else:
-        version = f"{size}-{modified}" if size is not None or modified else "unversioned"
+        version = f"{size}-{modified}" if size is not None or modified else _UNVERSIONED
     return _Facts(size, version, quote(answer.url, safe=_SAFE))
+
+
+def has_validator(version: str) -> bool:
+    """Tell whether a version is more than a size: an ETag, or size and time."""
+    return version != _UNVERSIONED and not version.endswith("-None")
 
 
 def _one_user(texts: Sequence[str]) -> Secret | None:

@@ -63,6 +63,39 @@ def test_mask(text: str, shown: str) -> None:
     assert uri.mask(text) == shown
 
 
+@pytest.mark.parametrize("text", ["https://h/a.csv", "https://h/a.csv?b=2&c", "http://h:1/?x=1"])
+def test_an_address_without_secrets_is_its_own_name(text: str) -> None:
+    """Ledgers know it by that."""
+    assert uri.object_name(text) == text
+
+
+def test_names_differ_where_only_secrets_do() -> None:
+    one, two = (uri.object_name(f"https://h/a?token={n}&b=2") for n in (1, 2))
+    assert one != two
+    assert one == uri.object_name("https://bob:pw@h/a?token=1&b=2#x")
+    assert one.startswith("https://h/a?token=[HIDDEN]&b=2#")
+    assert uri.without_secrets(one) == uri.without_secrets(two) == "https://h/a?token=[HIDDEN]&b=2"
+
+
+@pytest.mark.parametrize(
+    "signed",
+    [
+        "X-Amz-Credential=c&X-Amz-Date=d&X-Amz-Signature=s&X-Amz-Security-Token=t",
+        "X-Goog-Algorithm=a&X-Goog-Credential=c&X-Goog-Date=d&X-Goog-Signature=s",
+        "sp=r&se=2026-11-23&sv=2020-12-06&sr=b&sig=s",
+        "AWSAccessKeyId=AKID&Expires=1&Signature=s",
+        "Policy=p&Signature=s&Key-Pair-Id=k",
+    ],
+)
+def test_a_signature_is_no_part_of_a_name(signed: str) -> None:
+    assert uri.object_name(f"https://h/a?versionId=1&{signed}") == "https://h/a?versionId=1"
+    assert uri.object_name(f"https://h/a?{signed}") == "https://h/a"
+
+
+def test_a_parameter_called_signature_may_tell_objects_apart() -> None:
+    assert uri.object_name("https://h/a?signature=1") != uri.object_name("https://h/a?signature=2")
+
+
 def test_secret_values_are_found_decoded_and_as_typed() -> None:
     found = uri.secret_values("http://u:a%40b@h/x?token=t1&n=2")
     assert set(found) == {Secret("a%40b"), Secret("a@b"), Secret("t1")}
