@@ -20,7 +20,7 @@ TESTED := $(or $(wildcard $(DECODER)),.venv/.decoder-quick-$(SOURCES))
 # Three workers: much of the time is waited. tests/conftest.py says which group starts first.
 PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help venv decoder demo rust memcheck test test-all fast check faults bench lock clean
+.PHONY: help venv decoder demo rust memcheck test test-all fast check faults simulate bench lock clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*  ## (.*)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -92,6 +92,10 @@ test-all: $(TESTED)  ## the same with every test and more examples of each: an h
 # ROWFALL_FAULT_SEED=N repeats a run, ROWFALL_FAULT_ROUNDS=N makes it shorter or longer.
 faults: check  ## the fault tests again and again: 200 rounds of each kind of test
 	@ROWFALL_FAULT_ROUNDS=$${ROWFALL_FAULT_ROUNDS:-200} $(PYTEST) tests/faults
+
+# A million seeds: three hours of one core. ROWFALL_SIM_SEEDS=N for another number.
+simulate: venv  ## the protocol among faults in simulated time: a million runs
+	@ROWFALL_SIM_SEEDS=$${ROWFALL_SIM_SEEDS:-1000000} $(PYTEST) tests/faults/test_simulator.py
 
 bench: venv decoder  ## measure; never part of the tests
 	$(BIN)/python bench/run.py

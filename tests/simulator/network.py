@@ -1,0 +1,120 @@
+"""The way of one process to a server: the engine that it sees, and what becomes of a request.
+
+Every request is a moment at which something may happen (:mod:`faults`): to the request, to the
+process, to the server, or to its tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rowfall.core.errors import EngineError
+from rowfall.core.model import Facts, Outcome, Statement
+from rowfall.core.sqltext import SqlText
+from rowfall.engines.base import Asking
+from simulator.server import Running, Server
+
+if TYPE_CHECKING:
+    from simulator.world import Process, World
+
+FACTS = Facts("24.10.1.1", 2, 1 << 30)
+OK = "ok"
+
+
+class Connection(Asking):
+    """The engine of one process: see :class:`rowfall.engines.base.Engine`.
+
+    Attributes:
+        shared: it is a server; otherwise the process has the data folder to itself.
+    """
+
+    pause = 0.5
+    facts = FACTS
+    query_log = True
+    ddl_settings = False
+    readonly = 0
+    rows_refused = None
+
+    def __init__(self, world: World, process: Process, server: Server, shared: bool) -> None:
+        self.world, self.process, self.server, self.shared = world, process, server, shared
+        self.kind = "server" if shared else "embedded"
+
+    def run(self, statement: Statement, **_: Any) -> Outcome:
+        found = self.send(statement.sql.reveal(), statement.query_id)
+        return Outcome(rows_read=len(found), data=b"")
+
+    def ask(
+        self, sql: str | SqlText, settings: Mapping[str, Any] | None = None, *, lane: int = 0
+    ) -> list[list[Any]]:
+        return self.send(sql if isinstance(sql, str) else sql.reveal())
+
+    def probe(self, sql: Any, seconds: float, settings: Any = None) -> list[list[Any]]:
+        return self.ask(sql)
+
+    def send(self, text: str, query_id: str = "") -> list[list[Any]]:
+        """Send one statement, and wait for its answer if there is one."""
+        world, process, server = self.world, self.process, self.server
+        began = server.uptime
+        fate = world.before(process, server, text)
+        if server.uptime != began and not self.shared:
+            raise self.lost()  # the child of the process has died
+        if fate == OK:
+            found = world.carry_out(server, text, query_id, process.name)
+            world.after(process, server, text)
+            return found
+        if fate == "lost request":
+            raise self.lost()
+        if fate in ("late request", "late answer"):
+            # Nobody waits for it; the server may have begun already, or get it later.
+            server.running.append(Running(text, query_id, fate == "late answer", process.name))
+            raise self.lost()
+        if fate == "lost answer":
+            world.carry_out(server, text, query_id, process.name)
+            raise self.lost()
+        if fate == "torn":
+            world.tear(server, text, query_id)
+            raise self.lost()
+        raise AssertionError(fate)
+
+    def lost(self) -> EngineError:
+        return EngineError("the connection was lost", transient=True)
+
+    def finished(self, query_id: str) -> bool | None:
+        self.world.before(self.process, self.server, "finished")
+        return self.server.log.get(query_id)
+
+    def kill(self, query_id: str) -> None:
+        self.world.before(self.process, self.server, f"KILL {query_id}")
+        running = self.server.running
+        running[:] = [r for r in running if not (r.arrived and r.query_id == query_id)]
+
+    def sync(self) -> None:
+        self.world.before(self.process, self.server, "sync")
+        if not self.shared and "no sync" not in self.world.old:
+            self.world.note(f"{self.process.name}: syncfs")
+            self.server.sync()
+
+    def revive(self) -> None:
+        """Do nothing: the server is there again."""
+
+    def resident(self) -> tuple[int, int]:
+        return 0, 0
+
+    def same_machine(self) -> bool:
+        return not self.shared
+
+    def cpu_seconds(self) -> float:
+        return 0.0
+
+    def check_writes(self) -> None:
+        """Do nothing: this user may write."""
+
+    def check_rights(self, database: str, table: str) -> None:
+        """Do nothing: this user may do everything."""
+
+    def abandon(self) -> None:
+        """Do nothing: nobody presses Ctrl-C."""
+
+    def close(self) -> None:
+        """Do nothing."""

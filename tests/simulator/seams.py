@@ -1,0 +1,198 @@
+"""The places where the simulator gets under the code: time, chance, threads, processes, SQLite.
+
+All of rowfall runs in one thread at a time and in simulated time while :func:`installed`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import rowfall.run.load  # noqa: F401 - everything that a load uses is there before it is changed
+from rowfall.ledger import leases
+from rowfall.ledger.ledger import Store
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+_world: World | None = None
+
+
+def use(world: World | None) -> None:
+    """Make everything below belong to one world."""
+    global _world
+    _world = world
+
+
+def _here() -> World:
+    assert _world is not None
+    return _world
+
+
+class _Time:
+    """Stands for :mod:`time`."""
+
+    perf_counter = staticmethod(time.perf_counter)
+    process_time = staticmethod(time.process_time)
+
+    @staticmethod
+    def monotonic() -> float:
+        return _here().scheduler.clock
+
+    time = monotonic
+
+    @staticmethod
+    def sleep(seconds: float) -> None:
+        _here().sleep(seconds)
+
+
+class _Secrets:
+    """Stands for :mod:`secrets`."""
+
+    @staticmethod
+    def token_hex(count: int) -> str:
+        return f"{_here().scheduler.random.getrandbits(8 * count):0{2 * count}x}"
+
+    @staticmethod
+    def randbelow(limit: int) -> int:
+        return _here().scheduler.random.randrange(limit)
+
+
+class _Thread:
+    """Stands for :class:`threading.Thread`; a lease is renewed by :meth:`World.pass_time`."""
+
+    def __init__(
+        self, target: Callable[..., object], name: str = "", args: tuple[Any, ...] = (),
+        daemon: bool = False,
+    ) -> None:  # fmt: skip
+        self._target, self._args, self._name = target, args, name
+        self._fiber: Any = None
+
+    def start(self) -> None:
+        if self._name == "lease":
+            _here().renews(self._target)
+        elif self._name == "quit":
+            self._target(*self._args)
+        else:
+            self._fiber = _here().fork(lambda: self._target(*self._args))
+
+    def join(self, timeout: float | None = None) -> None:
+        if self._fiber is not None and not self._fiber.ended:
+            _here().scheduler.wait(lambda: self._fiber.ended)
+
+    def is_alive(self) -> bool:
+        return self._fiber is not None and not self._fiber.ended
+
+
+class _Condition:
+    """Stands for :class:`threading.Condition`: one thread runs at a time."""
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+    def notify_all(self) -> None:
+        """Do nothing: who waits asks again."""
+
+    def wait(self, timeout: float = 1.0) -> None:
+        _here().sleep(timeout)
+
+
+class _Lock:
+    """Stands for :class:`threading.Lock`: held while others run."""
+
+    def __init__(self) -> None:
+        self._held = False
+
+    def __enter__(self) -> None:
+        if self._held:
+            _here().scheduler.wait(lambda: not self._held)
+        self._held = True
+
+    def __exit__(self, *_: object) -> None:
+        self._held = False
+
+
+class _Threading:
+    """Stands for :mod:`threading`."""
+
+    Thread, Condition, Lock = _Thread, _Condition, _Lock
+    RLock, Event = threading.RLock, threading.Event
+    current_thread, main_thread = threading.current_thread, threading.main_thread
+
+
+class _Connection:
+    """One connection to a ledger in memory, which outlives the processes that use it."""
+
+    def __init__(self, kept: sqlite3.Connection) -> None:
+        self._kept = kept
+        self.execute, self.executemany = kept.execute, kept.executemany
+        self.executescript = kept.executescript
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._kept.in_transaction
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class _Sqlite:
+    """Stands for :mod:`sqlite3`."""
+
+    Error, OperationalError = sqlite3.Error, sqlite3.OperationalError
+    Connection, Row = sqlite3.Connection, sqlite3.Row
+
+    @staticmethod
+    def connect(path: Any, **_: Any) -> _Connection:
+        return _Connection(_here().ledger(str(path)))
+
+
+_STANDS_FOR = {time: _Time, secrets: _Secrets, threading: _Threading, sqlite3: _Sqlite}
+# These are not driven: they start programs, or watch them.
+_NOT = ("rowfall.engines.embedded", "rowfall.engines.prestart", "rowfall.lab")
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Let all modules of rowfall see the simulated time, chance, threads and files."""
+    undo: list[tuple[Any, str, Any]] = []
+
+    def put(where: Any, name: str, value: Any) -> None:
+        undo.append((where, name, getattr(where, name)))
+        setattr(where, name, value)
+
+    for module_name, module in list(sys.modules.items()):
+        if not module_name.startswith("rowfall.") or module_name.startswith(_NOT):
+            continue
+        for name, value in list(vars(module).items()):
+            for real, stand_in in _STANDS_FOR.items():
+                if value is real:
+                    put(module, name, stand_in)
+    change = Store.change
+
+    @contextmanager
+    def change_here(self: Store) -> Iterator[Any]:
+        # The caller of the context manager: what is written down.
+        what = sys._getframe(2).f_code.co_name
+        _here().before_record(what)
+        with change(self) as db:
+            yield db
+        _here().after_record(what)
+
+    put(Store, "change", change_here)
+    put(leases, "this_process", lambda: _here().this_process())
+    put(leases, "has_ended", lambda text: _here().has_ended(text))
+    try:
+        yield
+    finally:
+        for where, name, value in reversed(undo):
+            setattr(where, name, value)

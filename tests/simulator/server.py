@@ -1,0 +1,547 @@
+"""A model of one ClickHouse server: tables made of parts, and the statements that change them.
+
+SELECTs are answered by :mod:`selects` from the same columns of ``system.parts``, ``system.tables``
+and so on that a server shows; ``tests/contract/test_model.py`` compares them with real engines. A
+statement that the model does not know is an error of the simulation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowfall.core.errors import RowfallError
+from rowfall.engines.codes import TABLE_EXISTS, UNKNOWN_TABLE, translate
+from simulator import selects
+
+NO_UUID = "00000000-0000-0000-0000-000000000000"
+INCOMPATIBLE_COLUMNS = 122
+NO_SUCH_DATA_PART = 232
+
+Row = dict[str, Any]
+Source = tuple[str, str, int]
+"""A row of a source: split, partition, number. Wherever it is, it stays the same one."""
+
+
+def refusal(code: int, text: str) -> RowfallError:
+    """Return the error that the code makes of a server's answer."""
+    return translate(f"Code: {code}. DB::Exception: {text} (version 24.10.1.1 (official build))")
+
+
+@dataclass
+class Table:
+    """One table; ``parts`` are rows of ``system.parts``, with what they hold under ``_rows``.
+
+    Attributes:
+        lines: of a table that is written row by row (the journal).
+        fills: of a materialized view, the table that gets its rows; ``reads`` what feeds it.
+        detached: what DETACH has put aside.
+        last_block: the number that was given last.
+    """
+
+    database: str
+    name: str
+    uuid: str
+    engine: str = "MergeTree"
+    engine_full: str = "MergeTree PARTITION BY p ORDER BY k SETTINGS index_granularity = 8192"
+    columns: tuple[str, ...] = ("p", "k")
+    select: str = ""
+    parts: list[Row] = field(default_factory=list)
+    lines: list[Row] | None = None
+    fills: tuple[str, str] = ("", "")
+    reads: tuple[str, str] = ("", "")
+    detached: list[Row] = field(default_factory=list)
+    last_block: int = 0
+
+    @property
+    def at(self) -> tuple[str, str]:
+        return self.database, self.name
+
+    def active(self) -> list[Row]:
+        return [p for p in self.parts if p["active"]]
+
+    def visible(self) -> list[Source]:
+        return [row for p in self.parts if p["active"] for row in p["_rows"]]
+
+    def copy(self) -> Table:
+        """Return a copy that shares nothing that changes."""
+        made = Table(**self.__dict__)
+        made.parts = [dict(p) for p in self.parts]
+        made.detached = [dict(p) for p in self.detached]
+        made.lines = None if self.lines is None else [dict(x) for x in self.lines]
+        return made
+
+    def setting(self, name: str) -> str:
+        """Return a setting of the table, "" where it has the server's."""
+        found = re.search(rf"\b{name} = (\w+)", self.engine_full)
+        return found[1] if found else ""
+
+    def next_block(self) -> int:
+        self.last_block += 1
+        return self.last_block
+
+
+@dataclass
+class Running:
+    """A statement that the server carries out, or that is still on its way to it."""
+
+    text: str
+    query_id: str
+    arrived: bool
+    owner: str = ""
+
+
+@dataclass
+class Server:
+    """One server.
+
+    Attributes:
+        contents: of each split, its rows.
+        log: ``system.query_log``: whether an ended statement succeeded, by its id.
+        running: statements that nobody waits for any more: carried out later, or never.
+        clock: the server's, in seconds.
+        synced: told of every change: lines and parts are on the disk when they are written.
+        changed: called after rows of some table may have become visible or gone.
+    """
+
+    contents: dict[str, list[Source]] = field(default_factory=dict)
+    tables: dict[tuple[str, str], Table] = field(default_factory=dict)
+    log: dict[str, bool] = field(default_factory=dict)
+    running: list[Running] = field(default_factory=list)
+    clock: float = 1_000.0
+    uuids: int = 0
+    uptime: int = 0
+
+    # --- tables -------------------------------------------------------------------------------
+
+    def table(self, database: str, name: str) -> Table:
+        found = self.tables.get((database, name))
+        if found is None:
+            raise refusal(UNKNOWN_TABLE, f"Table {database}.{name} does not exist")
+        return found
+
+    def uuid(self) -> str:
+        self.uuids += 1
+        return f"{self.uuids:08x}-0000-4000-8000-000000000000"
+
+    def add(self, table: Table) -> None:
+        if table.at in self.tables:
+            raise refusal(TABLE_EXISTS, f"Table {table.database}.{table.name} already exists")
+        self.tables[table.at] = table
+
+    def part(
+        self, table: Table, partition: str, rows: Iterable[Source], *, uuid: str = "",
+        level: int = 0, first: int = 0, last: int = 0,
+    ) -> Row:  # fmt: skip
+        """Return a new active part of a table; by default with a block of its own."""
+        first = first or table.next_block()
+        last = last or first
+        rows = tuple(rows)
+        if not uuid:
+            uuid = self.uuid() if table.setting("assign_part_uuids") == "1" else NO_UUID
+        made = {
+            "database": table.database, "table": table.name, "engine": table.engine,
+            "partition_id": partition, "partition": partition, "uuid": uuid, "rows": len(rows),
+            "active": 1, "min_block_number": first, "max_block_number": last, "level": level,
+            "data_version": first, "bytes_on_disk": len(rows), "remove_time": 0,
+            "name": f"{partition}_{first}_{last}_{level}", "modification_time": self.clock,
+            "_rows": rows, "_synced": table.setting("fsync_after_insert") == "1",
+        }  # fmt: skip
+        table.parts.append(made)
+        return made
+
+    def outdate(self, part: Row) -> None:
+        part["active"], part["remove_time"] = 0, self.clock
+
+    def insert(self, table: Table, rows: Iterable[Source]) -> None:
+        """Insert rows: a part for each partition; views that read from the table see them, too."""
+        found: dict[str, list[Source]] = defaultdict(list)
+        for row in rows:
+            found[row[1]].append(row)
+        for partition, own in found.items():
+            self.part(table, partition, own)
+        for view in [t for t in self.tables.values() if t.reads == table.at]:
+            every = [row for own in found.values() for row in own]
+            self.insert(self.table(*view.fills), every)
+
+    def attach(self, target: Table, staging: Table, most: int | None = None) -> None:
+        """Attach all parts of a table to another one.
+
+        Args:
+            most: the server dies when it has attached so many.
+        """
+        if target.columns != staging.columns:
+            raise refusal(INCOMPATIBLE_COLUMNS, "Tables have different structure")
+        for part in staging.active()[:most]:
+            if part["rows"]:
+                self.part(target, part["partition_id"], part["_rows"], uuid=part["uuid"],
+                          level=part["level"])  # fmt: skip
+
+    def merge(self, table: Table, partition: str) -> bool:
+        """Make one part of all parts of a partition. Returns whether there was anything to do."""
+        old = [p for p in table.parts if p["active"] and p["partition_id"] == partition]
+        if len(old) < 2:
+            return False
+        self.part(
+            table, partition, [row for p in old for row in p["_rows"]],
+            level=1 + max(p["level"] for p in old),
+            first=min(p["min_block_number"] for p in old),
+            last=max(p["max_block_number"] for p in old),
+        )  # fmt: skip
+        for part in old:
+            self.outdate(part)
+        return True
+
+    def clear(self) -> None:
+        """Forget outdated parts, as the server does after eight minutes: the kernel has written
+        all the others to the disk by then."""
+        self.sync()
+        for table in self.tables.values():
+            table.parts = table.active()
+
+    def empty(self, table: Table, partition: str, rows: Iterable[Row]) -> None:
+        """Take parts away: an empty part covers them until it is cleared away."""
+        for part in list(rows):
+            self.outdate(part)
+            self.part(
+                table, partition, (), level=part["level"] + 1, first=part["min_block_number"],
+                last=part["max_block_number"],
+            )  # fmt: skip
+
+    def rename(self, table: Table, name: tuple[str, str]) -> None:
+        del self.tables[table.at]
+        self.put(table, name)
+
+    def put(self, table: Table, name: tuple[str, str]) -> None:
+        table.database, table.name = name
+        for part in table.parts:
+            part["database"], part["table"] = name
+        self.tables[name] = table
+
+    def restart(self) -> None:
+        """Start again after a kill: nothing runs any more, and what was not logged is not known."""
+        self.running = [r for r in self.running if not r.arrived]
+        for table in self.tables.values():
+            # Numbers go on after the highest that is there.
+            table.last_block = max((p["max_block_number"] for p in table.parts), default=0)
+            if table.lines is not None:
+                table.last_block = max((x["_block_number"] for x in table.lines), default=0)
+        self.uptime += 1
+
+    def cut_power(self, keep: Callable[[], bool]) -> None:
+        """Lose what is not synced, except where ``keep`` says that it had been written anyway."""
+        for table in self.tables.values():
+            table.parts = [p for p in table.parts if p["_synced"] or keep()]
+            _load_covered(table)
+            if table.lines is not None:
+                table.lines = [x for x in table.lines if x["_synced"] or keep()]
+        self.log.clear()
+        self.restart()
+
+    def sync(self) -> None:
+        """Bring everything to the disk (``syncfs``)."""
+        for table in self.tables.values():
+            for row in (*table.parts, *(table.lines or ())):
+                row["_synced"] = True
+
+    # --- statements ---------------------------------------------------------------------------
+
+    def carry_out(self, text: str, query_id: str = "", most: int | None = None) -> list[list[Any]]:
+        """Run one statement and return its rows.
+
+        Args:
+            most: the server dies when an ATTACH has taken so many parts.
+        """
+        if text.startswith(("SELECT", "WITH")):
+            return selects.answer(self, text)
+        matches = ((pattern.fullmatch(text), act) for pattern, act in STATEMENTS)
+        match, act = next((one for one in matches if one[0] is not None), (None, _nothing))
+        if match is None:
+            raise selects.UnknownSqlError(f"a statement that the model does not know: {text}")
+        try:
+            found = act(self, most, *match.groups())
+        except RowfallError:
+            if query_id:
+                self.log[query_id] = False
+            raise
+        if query_id and most is None:
+            self.log[query_id] = True
+        return found or []
+
+    # --- what SELECTs see ---------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        return self.clock
+
+    def function(self, name: str, values: list[Any]) -> Any:
+        if name == "getsetting" and values == ["allow_experimental_analyzer"]:
+            return True
+        raise selects.UnknownSqlError(f"{name}({values})")
+
+    def rows_of(self, database: str, table: str) -> list[Row]:
+        if database == "system":
+            rows: list[Row] = SYSTEM[table](self)
+            return rows
+        found = self.table(database, table)
+        if found.lines is not None:
+            return found.lines
+        return [{"_row": row} for row in found.visible()]
+
+
+def _load_covered(table: Table) -> None:
+    """Let outdated parts be active again where the part that covers them is gone."""
+    for part in table.parts:
+        if part["active"] or any(_covers(p, part) for p in table.parts if p is not part):
+            continue
+        part["active"], part["remove_time"] = 1, 0
+
+
+def _covers(one: Row, other: Row) -> bool:
+    return bool(
+        one["partition_id"] == other["partition_id"] and one["level"] > other["level"]
+        and one["min_block_number"] <= other["min_block_number"]
+        and one["max_block_number"] >= other["max_block_number"]
+    )  # fmt: skip
+
+
+# --- the system's tables --------------------------------------------------------------------------
+
+
+def _parts(server: Server) -> list[Row]:
+    return [p for t in server.tables.values() for p in t.parts]
+
+
+def _tables(server: Server) -> list[Row]:
+    found = []
+    for table in server.tables.values():
+        views = [v for v in server.tables.values() if v.reads == table.at]
+        found.append({
+            "database": table.database, "name": table.name, "uuid": table.uuid,
+            "engine": table.engine, "engine_full": table.engine_full, "storage_policy": "default",
+            "partition_key": "" if table.lines is not None else "p", "sorting_key": "k",
+            "create_table_query": _create_query(table), "as_select": table.select,
+            "dependencies_database": [v.database for v in views],
+            "dependencies_table": [v.name for v in views],
+            "data_paths": [f"/store/{table.uuid[:3]}/{table.uuid}/"], "total_bytes": 1,
+            "total_rows": sum(p["rows"] for p in table.active()), "is_temporary": 0,
+            "metadata_modification_time": 0, "has_own_data": int(not table.select),
+        })  # fmt: skip
+    return found
+
+
+def _create_query(table: Table) -> str:
+    if table.select:
+        return (f"CREATE MATERIALIZED VIEW {table.database}.{table.name} TO "
+                f"{table.fills[0]}.{table.fills[1]} AS {table.select}")  # fmt: skip
+    columns = ", ".join(f"`{c}` String" for c in table.columns)
+    return f"CREATE TABLE {table.database}.{table.name} ({columns}) ENGINE = {table.engine_full}"
+
+
+def _columns(server: Server) -> list[Row]:
+    return [
+        {"database": t.database, "table": t.name, "name": c, "type": "String", "position": n,
+         "default_kind": ""}
+        for t in server.tables.values() for n, c in enumerate(t.columns, 1)
+    ]  # fmt: skip
+
+
+def _processes(server: Server) -> list[Row]:
+    return [
+        {"query_id": r.query_id, "initial_query_id": r.query_id, "query": r.text}
+        for r in server.running if r.arrived
+    ]  # fmt: skip
+
+
+SYSTEM: dict[str, Callable[[Server], list[Row]]] = {
+    "parts": _parts,
+    "tables": _tables,
+    "columns": _columns,
+    "processes": _processes,
+    "replicas": lambda server: [],
+    "merges": lambda server: [],
+    "mutations": lambda server: [],
+    "databases": lambda server: [
+        {"name": "d", "engine": "Atomic", "uuid": "d"}, {"name": "system", "engine": "Atomic"},
+    ],
+    "detached_parts": lambda server: [
+        {**p, "reason": ""} for t in server.tables.values() for p in t.detached
+    ],
+    "query_log": lambda server: [
+        {"query_id": i, "type": "QueryFinish" if done else "ExceptionWhileProcessing"}
+        for i, done in server.log.items()
+    ],
+    "merge_tree_settings": lambda server: [{"name": "parts_to_delay_insert", "value": "1000"}],
+}  # fmt: skip
+
+
+# --- the statements that change something ---------------------------------------------------------
+
+
+def _create_lines(server: Server, most: Any, database: str, name: str, columns: str) -> None:
+    if (database, name) in server.tables:
+        return
+    names = tuple(re.findall(r"(?:\(|, )(\w+) [A-Z]", f"({columns}"))
+    full = columns.partition("ENGINE = ")[2]
+    server.add(Table(database, name, server.uuid(), "MergeTree", full, names, lines=[]))
+
+
+def _append(server: Server, most: Any, database: str, name: str, columns: str, rest: str) -> None:
+    table = server.table(database, name)
+    assert table.lines is not None
+    # Kept only by a table that syncs what is inserted; the block is numbered under the same lock.
+    synced = table.setting("fsync_after_insert") == "1"
+    for values in selects.answer(server, f"SELECT {rest}"):
+        table.lines.append({
+            "at": server.clock, **dict(zip(columns.split(", "), values, strict=True)),
+            "_block_number": table.next_block(), "_synced": synced,
+        })  # fmt: skip
+
+
+def _create_as(
+    server: Server, most: Any, exists: str | None, database: str, name: str, *rest: str
+) -> None:
+    source_database, source, full = rest
+    if exists and (database, name) in server.tables:
+        return
+    like = server.table(source_database, source)
+    engine_full = full or like.engine_full
+    engine = engine_full.split(" ")[0].split("(")[0]
+    server.add(Table(database, name, server.uuid(), engine, engine_full, like.columns))
+
+
+def _create(
+    server: Server, most: Any, exists: str | None, database: str, name: str, full: str
+) -> None:
+    if exists and (database, name) in server.tables:
+        return
+    full = " ".join(full.split())
+    server.add(Table(database, name, server.uuid(), full.split(" ")[0].split("(")[0], full))
+
+
+def _create_view(
+    server: Server, most: Any, database: str, name: str, to_database: str, to: str, select: str
+) -> None:
+    source = re.search(r"FROM `?(\w+)`?\.`?(\w+)`?", select)
+    assert source is not None
+    server.add(Table(
+        database, name, server.uuid(), "MaterializedView", "", (), select,
+        fills=(to_database, to), reads=(source[1], source[2]),
+    ))  # fmt: skip
+
+
+def _drop(server: Server, most: Any, kind: str, exists: str | None, database: str, name: str,
+          sync: str | None) -> None:  # fmt: skip
+    if exists is None:
+        server.table(database, name)
+    server.tables.pop((database, name), None)
+
+
+def _rename(server: Server, most: Any, pairs: str) -> None:
+    for one in pairs.split(", "):
+        old, new = (tuple(n.split("`")[1::2]) for n in one.split(" TO "))
+        table = server.table(old[0], old[1])
+        if new in server.tables:
+            raise refusal(TABLE_EXISTS, f"Table {new} already exists")
+        server.rename(table, (new[0], new[1]))
+
+
+def _exchange(server: Server, most: Any, *names: str) -> None:
+    one, other = server.table(names[0], names[1]), server.table(names[2], names[3])
+    here, there = one.at, other.at
+    server.put(one, there)
+    server.put(other, here)
+
+
+def _attach(server: Server, most: int | None, *names: str) -> None:
+    target, staging = server.table(names[0], names[1]), server.table(names[2], names[3])
+    server.attach(target, staging, most)
+
+
+def _drop_part(server: Server, most: Any, database: str, name: str, part: str) -> None:
+    table = server.table(database, name)
+    found = [p for p in table.active() if p["name"] == part]
+    if not found:
+        raise refusal(NO_SUCH_DATA_PART, f"No part {part} in committed state")
+    server.empty(table, found[0]["partition_id"], found)
+
+
+def _drop_partition(
+    server: Server, most: Any, database: str, name: str, what: str, partition: str
+) -> None:
+    table = server.table(database, name)
+    found = [p for p in table.active() if p["partition_id"] == partition]
+    if what == "DETACH":
+        table.detached += [dict(p) for p in found if p["rows"]]
+    server.empty(table, partition, found)
+
+
+def _attach_partition(server: Server, most: Any, database: str, name: str, partition: str) -> None:
+    table = server.table(database, name)
+    for part in [p for p in table.detached if p["partition_id"] == partition]:
+        table.detached.remove(part)
+        # A block of its own; level and UUID are those of the part.
+        server.part(table, partition, part["_rows"], uuid=part["uuid"], level=part["level"])
+
+
+def _truncate(server: Server, most: Any, exists: str | None, database: str, name: str) -> None:
+    if exists and (database, name) not in server.tables:
+        return
+    table = server.table(database, name)
+    for part in table.active():
+        server.empty(table, part["partition_id"], [part])
+
+
+def _insert(server: Server, most: Any, database: str, name: str, splits: str) -> None:
+    rows = [row for split in splits.split(",") for row in server.contents[split]]
+    server.insert(server.table(database, name), rows)
+
+
+def _optimize(server: Server, most: Any, database: str, name: str) -> None:
+    table = server.table(database, name)
+    for partition in {p["partition_id"]: 0 for p in table.active()}:
+        server.merge(table, partition)
+
+
+def _add_column(server: Server, most: Any, database: str, name: str, column: str) -> None:
+    table = server.table(database, name)
+    table.columns = (*table.columns, column)
+
+
+def _modify_setting(server: Server, most: Any, database: str, name: str, settings: str) -> None:
+    table = server.table(database, name)
+    for item in settings.split(", "):
+        key = item.split(" = ")[0]
+        table.engine_full = re.sub(rf", {key} = \w+", "", table.engine_full) + f", {item}"
+
+
+def _nothing(server: Server, most: Any, *_: str) -> None:
+    """Do nothing: the model has no such thing."""
+
+
+_AT = r"`([^`]+)`\.`([^`]+)`"
+_SHAPES: list[tuple[str, Callable[..., Any]]] = [
+    (rf"INSERT INTO {_AT} \(([\w, ]+)\) SELECT (.*)", _append),
+    (rf"INSERT INTO {_AT} ROWS ([\w,]+)", _insert),
+    (rf"CREATE TABLE (IF NOT EXISTS )?{_AT} AS {_AT}(?: ENGINE = (.*))?", _create_as),
+    (r"CREATE TABLE IF NOT EXISTS `(\w+)`\.`(_rowfall_journal)` \((.*)", _create_lines),
+    (rf"CREATE TABLE (IF NOT EXISTS )?{_AT}\s+\(.*?\)\s+ENGINE = (.*)", _create),
+    (rf"CREATE MATERIALIZED VIEW {_AT} TO {_AT} AS (.*)", _create_view),
+    (rf"DROP (TABLE|VIEW) (IF EXISTS )?{_AT}( SYNC)?.*", _drop),
+    (r"RENAME TABLE (.*)", _rename),
+    (rf"EXCHANGE TABLES {_AT} AND {_AT}", _exchange),
+    (rf"ALTER TABLE {_AT} ATTACH PARTITION ALL FROM {_AT}", _attach),
+    (rf"ALTER TABLE {_AT} DROP PART '(.*)'", _drop_part),
+    (rf"ALTER TABLE {_AT} (DETACH|DROP) PARTITION ID '(.*)'", _drop_partition),
+    (rf"ALTER TABLE {_AT} ATTACH PARTITION ID '(.*)'", _attach_partition),
+    (rf"ALTER TABLE {_AT} ADD COLUMN `?(\w+)`? .*", _add_column),
+    (rf"ALTER TABLE {_AT} MODIFY SETTING (.*)", _modify_setting),
+    (rf"TRUNCATE TABLE (IF EXISTS )?{_AT}.*", _truncate),
+    (rf"OPTIMIZE TABLE {_AT} FINAL", _optimize),
+    (r"CREATE DATABASE IF NOT EXISTS .*", _nothing),
+    (r"SYSTEM (?:SYNC FILE CACHE|FLUSH LOGS|STOP MERGES|START MERGES).*", _nothing),
+]
+STATEMENTS = [(re.compile(pattern, re.DOTALL), act) for pattern, act in _SHAPES]

@@ -1,0 +1,384 @@
+"""One run: processes, a server and its disk, what happens to them, and what must hold.
+
+:func:`simulate` is the whole of it. A scenario is drawn first: how many processes, which faults and
+how often. Then everything runs until all processes have ended; then, undisturbed, the same command
+is repeated on each machine until it says that it is done, or stops.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from rowfall.core.errors import Exit, RowfallError
+from rowfall.ledger import journal
+from rowfall.ledger.ledger import VERSION
+from simulator import properties, seams
+from simulator.faults import FAULTS, PEOPLE, Fault
+from simulator.load import run_load
+from simulator.network import OK, Connection
+from simulator.scheduler import Killed, Scheduler
+from simulator.server import Running, Server, Source, Table
+
+# A run that nobody disturbs ends what others have left, or asks again; more than this is a hang.
+MOST_RUNS = 6
+PARTITIONS = ("a", "b")
+TARGET = "t"
+
+
+@dataclass(eq=False)
+class Process:
+    """One rowfall.
+
+    Attributes:
+        home: the machine, and so the ledger, that it uses.
+        killed: nothing of it runs on. ``silent``: it is paused, so its lease is not renewed.
+        failed: what it ended with; None: done.
+    """
+
+    name: str
+    home: str
+    sources: tuple[str, ...]
+    table: str = TARGET
+    atomic: bool = False
+    replace: bool = False
+    force: bool = False
+    killed: bool = False
+    silent: bool = False
+    ended: bool = False
+    failed: RowfallError | None = None
+    beats: list[Callable[[], str]] = field(default_factory=list)
+
+
+@dataclass
+class World:
+    """Everything of one seed.
+
+    Attributes:
+        old: behaviours of earlier versions that are put back, see :mod:`old`.
+        spared: what does not happen: the code is known to fail there.
+        group: files of an attempt.
+        shared: the target is a server; otherwise a data folder.
+        enabled: faults of this seed, and how often one happens at a request.
+        calm: nothing happens any more.
+        excuses: what has happened that allows a stop, or rows that are seen in part.
+        removed: rows that people have taken away.
+    """
+
+    seed: int
+    old: frozenset[str] = frozenset()
+    spared: frozenset[str] = frozenset()
+    tracing: bool = False
+
+    def __post_init__(self) -> None:
+        self.scheduler = Scheduler(self.seed)
+        self.trace: list[str] = []
+        self.ledgers: dict[str, sqlite3.Connection] = {}
+        self.processes: list[Process] = []
+        self.server = Server()
+        self.calm = False
+        self.excuses: set[str] = set()
+        self.removed: set[Source] = set()
+        self.torn = self.late = False
+        self._by_fiber: dict[Any, Process] = {}
+        self._next_beat = self._passed = 0.0
+        self._draw()
+
+    def _draw(self) -> None:
+        """Draw the scenario."""
+        draw = self.scheduler.random
+        self.shared = draw.random() < 0.75
+        self.group = draw.choice((1, 1, 2))
+        for number in range(draw.choice((1, 2, 2, 3))):
+            self.server.contents[f"s{number}"] = [
+                (f"s{number}", p, n) for p in PARTITIONS[: draw.choice((1, 2, 2))]
+                for n in range(draw.choice((1, 1, 2)))
+            ]  # fmt: skip
+        self.homes = draw.choice((("m0",), ("m0", "m1"), ("m0", "m1"))) if self.shared else ("m0",)
+        names = list(FAULTS)
+        self.enabled: list[Fault] = [FAULTS[n] for n in names if draw.random() < 0.4]
+        if PEOPLE and draw.random() < 0.3:
+            self.enabled.append(PEOPLE[draw.choice(list(PEOPLE))])
+        self.rate = draw.choice((0.01, 0.03, 0.08))
+        self.switches = draw.choice((0.02, 0.1, 0.3))
+        self.weights = [fault.weight for fault in self.enabled]
+        table = Table("d", TARGET, self.server.uuid())
+        self.server.add(table)
+        self.starts = sorted(draw.random() * 4 for _ in range(draw.choice((1, 2, 2, 3))))
+
+    # --- processes ----------------------------------------------------------------------------
+
+    def start(self, home: str, at: float = 0.0, after: Process | None = None) -> Process:
+        """Start the command on a machine.
+
+        Args:
+            after: another process, which it waits for: a data folder has one user at a time.
+        """
+        process = Process(f"p{len(self.processes)}", home, tuple(self.server.contents))
+        self.processes.append(process)
+
+        def life() -> None:
+            if after is not None:
+                self.scheduler.wait(lambda: after.ended)
+            self.note(f"{process.name}: rowfall load on {home}")
+            try:
+                run_load(self, process)
+            except Killed:
+                self.note(f"{process.name}: is dead")
+            except RowfallError as error:
+                process.failed = error
+                self.note(f"{process.name}: exit {int(error.exit)}: {error.message}")
+            else:
+                self.note(f"{process.name}: done")
+            finally:
+                process.ended = True
+
+        fiber = self.scheduler.start(process.name, process, life)
+        fiber.wakes = self.scheduler.clock + at
+        return process
+
+    def fork(self, body: Callable[[], object]) -> Any:
+        """Start another thread of the running process."""
+        me = self.me()
+
+        def life() -> None:
+            body()
+
+        return self.scheduler.start(f"{me.name}'", me, life)
+
+    def me(self) -> Process:
+        """Return the process that runs."""
+        fiber = self.scheduler.current
+        assert fiber is not None
+        assert isinstance(fiber.owner, Process)
+        return fiber.owner
+
+    def this_process(self) -> str:
+        me = self.me()
+        return f"{me.home} {me.name} 1"
+
+    def has_ended(self, text: str) -> bool:
+        """Tell whether a process has certainly ended: only those of the same machine are known."""
+        home, name, *_ = (*text.split(" "), "", "")
+        if home != self.me().home:
+            return False
+        return next((p.ended or p.killed for p in self.processes if p.name == name), False)
+
+    def connect(self, process: Process) -> Connection:
+        return Connection(self, process, self.server, self.shared)
+
+    def kill(self, process: Process) -> None:
+        process.killed = True
+        process.ended = True  # its parent knows at once
+        self.note(f"{process.name}: kill -9")
+        if not self.shared:
+            # The engine is a child, which dies, too.
+            self.server.running.clear()
+            self.server.restart()
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def renews(self, beat: Callable[[], object]) -> None:
+        """Take over the thread that renews the leases of a journal."""
+        owner = beat.__self__  # type: ignore[attr-defined]
+        self.me().beats.append(lambda: owner._line("alive", ""))
+
+    def pass_time(self) -> None:
+        """Let living processes renew their leases."""
+        self.server.clock += self.scheduler.clock - self._passed
+        self._passed = self.scheduler.clock
+        if self._next_beat > self._passed:
+            return
+        self._next_beat = self._passed + journal.RENEW_SECONDS
+        for process in self.processes:
+            if not (process.ended or process.killed or process.silent):
+                for line in process.beats:
+                    with suppress(RowfallError):  # the journal is gone
+                        self.server.carry_out(line())
+
+    def jump(self, seconds: float) -> None:
+        """Let time pass at once."""
+        self.scheduler.clock += seconds
+        self.pass_time()
+
+    def sleep(self, seconds: float) -> None:
+        self._alive(self.me())
+        self.scheduler.sleep(seconds)
+        self._alive(self.me())
+        self.pass_time()
+
+    # --- moments ------------------------------------------------------------------------------
+
+    def _alive(self, process: Process) -> None:
+        if process.killed or self.scheduler.error is not None:
+            raise Killed
+
+    def before(self, process: Process, server: Server, text: str) -> str:
+        """Let something happen before a request is sent; return what becomes of it."""
+        self._alive(process)
+        self.scheduler.point()
+        self.pass_time()
+        if server.running:
+            self._deliver_some(server)
+        draw = self.scheduler.random
+        if draw.random() < self.switches:
+            self.scheduler.switch()
+            self._alive(process)
+        if self.calm or not self.enabled or draw.random() >= self.rate:
+            return OK
+        fault = draw.choices(self.enabled, self.weights)[0]
+        fate = fault.act(self, process, server, text) or OK
+        self._alive(process)
+        return fate
+
+    def after(self, process: Process, server: Server, text: str) -> None:
+        """Let something happen after a request was answered, before the process knows."""
+        if self.calm:
+            return
+        draw = self.scheduler.random
+        if draw.random() < self.rate:
+            fault = draw.choices(self.enabled, self.weights)[0] if self.enabled else None
+            if fault is not None and fault.after:
+                fault.act(self, process, server, text)
+        if draw.random() < self.switches:
+            self.scheduler.switch()
+        self._alive(process)
+
+    def before_record(self, what: str) -> None:
+        process = self.me()
+        self._alive(process)
+        self.scheduler.point()
+        if not self.calm and self.scheduler.random.random() < self.rate:
+            self._record_fault(process)
+        if self.tracing:
+            self.note(f"{process.name}: ledger: {what}")
+
+    def after_record(self, what: str) -> None:
+        if not self.calm and self.scheduler.random.random() < self.rate:
+            self._record_fault(self.me())
+        self._alive(self.me())
+
+    def _record_fault(self, process: Process) -> None:
+        """Around a record only what needs no request can happen."""
+        able = [f for f in self.enabled if f.after]
+        if able:
+            self.scheduler.random.choice(able).act(self, process, self.server, "a record")
+        self._alive(process)
+
+    def _deliver_some(self, server: Server) -> None:
+        draw = self.scheduler.random
+        if draw.random() < 0.1:
+            self.deliver(server, draw.choice(server.running))
+
+    def deliver(self, server: Server, late: Running) -> None:
+        """Carry out a request that nobody waits for any more."""
+        server.running.remove(late)
+        self.late = True
+        try:
+            self.carry_out(server, late.text, late.query_id, f"late, of {late.owner}")
+        except RowfallError as error:
+            self.note(f"  refused: {error.message}")
+
+    def carry_out(self, server: Server, text: str, query_id: str, who: str) -> list[list[Any]]:
+        reads = text.startswith(("SELECT", "WITH"))
+        if self.tracing and not reads:
+            self.note(f"{who}: {text[:300]}")
+        found = server.carry_out(text, query_id)
+        if not reads:
+            properties.check_readers(self)
+        return found
+
+    def tear(self, server: Server, text: str, query_id: str) -> None:
+        """Kill the server inside an ATTACH."""
+        self.torn = True
+        most = self.scheduler.random.randrange(3)
+        self.note(f"the server is killed when it has attached {most} parts: {text}")
+        with suppress(RowfallError):
+            server.carry_out(text, query_id, most)
+        server.restart()
+        properties.check_readers(self)
+
+    # --- for faults and checks ----------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        if self.tracing:
+            self.trace.append(f"{self.scheduler.clock:8.2f} {text}")
+
+    def targets(self) -> Iterable[Table]:
+        """Return the tables whose readers are promised something."""
+        found = self.server.tables.get(("d", TARGET))
+        return (found,) if found is not None else ()
+
+    def ledger(self, path: str) -> sqlite3.Connection:
+        """Return the file of a ledger."""
+        if path not in self.ledgers:
+            made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            made.deserialize(_empty_ledger())
+            self.ledgers[path] = made
+        return self.ledgers[path]
+
+
+@cache
+def _empty_ledger() -> bytes:
+    made = sqlite3.connect(":memory:", isolation_level=None)
+    schema = files("rowfall.ledger").joinpath("schema.sql").read_text()
+    made.executescript(f"BEGIN;{schema};PRAGMA user_version={VERSION};COMMIT;")
+    return made.serialize()
+
+
+def simulate(
+    seed: int, old: Iterable[str] = (), spared: Iterable[str] = (), *, tracing: bool = False
+) -> World:
+    """Run one seed.
+
+    Raises:
+        AssertionError: a property does not hold; the world is in its ``world``.
+    """
+    world = World(seed, frozenset(old), frozenset(spared), tracing)
+    seams.use(world)
+    journal.RUNNING.clear()
+    try:
+        _run(world)
+    except AssertionError as error:
+        error.world = world  # type: ignore[attr-defined]
+        raise
+    finally:
+        seams.use(None)
+        for ledger in world.ledgers.values():
+            ledger.close()
+    return world
+
+
+def _run(world: World) -> None:
+    before = None
+    for at in world.starts:
+        home = world.scheduler.random.choice(world.homes)
+        before = world.start(home, at, None if world.shared else before)
+    world.scheduler.run()
+    world.calm = True
+    world.note("--- from here on nothing happens any more")
+    stopped = [error for home in world.homes if (error := _repeat(world, home)) is not None]
+    for error in stopped:
+        properties.check_stop(world, error)
+    # Whatever is still on its way arrives now.
+    for late in list(world.server.running):
+        if world.scheduler.random.random() < 0.7:
+            world.deliver(world.server, late)
+    properties.check_end(world, bool(stopped))
+
+
+def _repeat(world: World, home: str) -> RowfallError | None:
+    """Repeat the command on one machine until it is done; return the error that stops it."""
+    error = None
+    for _ in range(MOST_RUNS):
+        last = world.start(home)
+        world.scheduler.run()
+        error = last.failed
+        if error is None or (error.exit is Exit.LEDGER and not error.transient):
+            return error
+    raise properties.ViolationError(f"the same command does not help: {error!r}")
