@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
@@ -12,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.process import Service, ServiceError, free_ports
+from lab.process import Service, ServiceError, free_ports, reachable
 
 _PINNED = Path(__file__).parent / "azurite"
 
@@ -30,21 +29,18 @@ class Azure(Service):
     key = "bGFiLXNlY3JldC0wMTIzNDU2Nzg5LWxhYi1zZWNyZXQtMDEyMzQ1Njc4OQ=="
 
     def __init__(self) -> None:
-        packages = _packages()
+        self._packages = reachable(_packages())
         super().__init__()
         (self.port,) = free_ports(1)
         self.endpoint = f"http://127.0.0.1:{self.port}/{self.account}"
         self._data = self.folder / "data"
         self._data.mkdir()
         self._own(self._data)
-        # Homes are often closed to the user that services run as.
-        self._program_folder = self.folder / "program"
-        shutil.copytree(packages, self._program_folder, copy_function=_link, symlinks=True)
 
     def command(self) -> Sequence[str | Path]:
         return (
             _tool("node"),
-            self._program_folder / "node_modules/azurite/dist/src/blob/main.js",
+            self._packages / "node_modules/azurite/dist/src/blob/main.js",
             "--silent",
             "--disableTelemetry",
             "--blobHost=127.0.0.1",
@@ -154,10 +150,3 @@ def _tool(name: str) -> str:
     if found is None:
         raise ServiceError(f"{name} is not installed; the tests of Azure need Node.js 20 and npm")
     return found
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # another file system
-        shutil.copy(source, target)

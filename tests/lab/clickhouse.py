@@ -24,7 +24,7 @@ from typing import IO
 from urllib.parse import quote
 
 from lab.disk import SmallDisk
-from lab.process import Service, ServiceError, free_ports
+from lab.process import Service, ServiceError, free_ports, reachable
 from lab.tls import certificate
 from rowfall.lab.cluster import ask
 from rowfall.lab.config import Config
@@ -237,7 +237,7 @@ class ClickHouse(Service):
 
 def binary() -> Path:
     """The ClickHouse binary to test with; fetched, checked and cached on first use."""
-    return find_clickhouse() or _cached()
+    return find_clickhouse() or reachable(_cached())
 
 
 def _cached() -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
+import os
 import shutil
 import signal
 import subprocess
@@ -14,9 +16,43 @@ from typing import Self
 from rowfall.lab import process
 from rowfall.lab.process import LabError, free_ports, wait_until
 
-__all__ = ["Service", "ServiceError", "free_ports", "wait_until"]
+__all__ = ["Service", "ServiceError", "free_ports", "reachable", "wait_until"]
 
 ServiceError = LabError
+
+
+def reachable(path: Path) -> Path:
+    """Return ``path``, or its twin of hard links that the user of the services may read.
+
+    Home folders are often closed to it. Made once for a machine: 500 MB are not copied for each
+    server to the file system of its data, nor the 55,000 files of Azurite.
+    """
+    if process.closed(path) is None:
+        return path
+    shared = Path("/var/tmp", f"rowfall-lab-{os.geteuid()}")  # noqa: S108 - the owner is checked
+    shared.mkdir(mode=0o755, exist_ok=True)
+    if shared.is_symlink() or shared.stat().st_uid != os.geteuid():
+        raise ServiceError(f"{shared} belongs to somebody else")
+    stat = path.stat()
+    twin = shared / f"{path.name}-{stat.st_ino}-{stat.st_mtime_ns}"
+    with (shared / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not twin.exists():
+            with tempfile.TemporaryDirectory(dir=shared) as folder:
+                made = Path(folder, "made")
+                if path.is_dir():
+                    shutil.copytree(path, made, copy_function=_link, symlinks=True)
+                else:
+                    _link(path, made)
+                made.rename(twin)
+    return twin
+
+
+def _link(source: str | Path, target: str | Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system
+        shutil.copy(source, target)
 
 
 class Service:
