@@ -1,16 +1,30 @@
-"""Opens the delivery that a plan has chosen: the one place that knows them all."""
+"""Opens the delivery that a plan has chosen: the one place that knows them all.
+
+Rows of a table with a sharding key come to their shards by filter or through a Distributed table.
+"""
 
 from __future__ import annotations
 
-from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Plan
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rowfall.cluster.sharding_keys import ShardingKey
+from rowfall.core.errors import EngineError, RowfallError
+from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Outcome, Plan, Setting
 from rowfall.core.options import DISTRIBUTED, FILTER
-from rowfall.deliver.decode import Build, Decode, DecodePush, DecoderInput
-from rowfall.deliver.delivery import Delivery, Pull
-from rowfall.deliver.inside import DecodeInside
-from rowfall.deliver.sharded import Filtered, Scattered, sending
+from rowfall.deliver.decode import Build, Decode, DecodeInside, DecodePush, DecoderInput
+from rowfall.deliver.delivery import Delivery, Order, Pull
+from rowfall.engines.base import Tick, on_all
+from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import LZ4
+from rowfall.targets.table import Table
+
+# Rounds up what uptime() rounds down.
+_UPTIME_SECONDS = 1.0
+_ASK_LANE = 99
 
 
 def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
@@ -51,3 +65,97 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
         return DecodePush(facts.program, writer.engine, given, transport.streams, packed=packed)
     opened = Build if transport.delivery.value == BUILD else Decode
     return opened(facts.program, writer.engine, given)
+
+
+def sending(writer: Writer, key: ShardingKey) -> Writer:
+    """Return the writer as one whose INSERTs send each row to its shard."""
+    assert isinstance(writer.target, Table)  # noqa: S101 - clusters are of tables
+    return replace(writer, target=writer.target.distributed(key.cluster, key.expression))
+
+
+class Filtered:
+    """Each shard reads what an order names and keeps the rows that belong there.
+
+    Args:
+        each: the delivery of every shard. ``settings``: what was computed for its machine.
+    """
+
+    def __init__(
+        self,
+        each: Sequence[Delivery],
+        settings: Sequence[Sequence[Setting]],
+        key: ShardingKey,
+    ) -> None:
+        self._each, self._settings, self._key = each, settings, key
+
+    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+        failed: list[RowfallError] = []
+
+        def one(at: int) -> Outcome:
+            own = replace(order, only=self._key.condition(at), settings=self._lowest(order, at))
+            try:
+                # All read the same: the first one's progress is that of the attempt.
+                return self._each[at].insert(own, lane, _silent if at else on_tick)
+            except RowfallError as error:
+                failed.append(error)
+                self.kill(order.attempt)  # the others' work is lost with this one's
+                raise failed[0] from None  # and they only say that they were ended
+
+        outcomes = on_all(one, range(len(self._each)))
+        return replace(
+            outcomes[0],
+            rows_written=sum(outcome.rows_written for outcome in outcomes),
+            cpu_seconds=sum(outcome.cpu_seconds for outcome in outcomes),
+            peak_memory=max(outcome.peak_memory for outcome in outcomes),
+        )
+
+    def _lowest(self, order: Order, at: int) -> dict[str, str | int | float]:
+        """Return the order's settings, lower where this machine has less than the first one."""
+        found = dict(order.settings)
+        for setting in self._settings[at]:
+            value = found.get(setting.name)
+            if isinstance(value, int | float) and isinstance(setting.value, int | float):
+                found[setting.name] = min(value, setting.value)
+        return found
+
+    def kill(self, attempt: str) -> None:
+        on_all(lambda delivery: delivery.kill(attempt), self._each)
+
+
+class Scattered:
+    """The delivery of one shard, whose rows go to all of them: each of them can make it fail."""
+
+    def __init__(self, delivery: Delivery, writers: Sequence[Writer]) -> None:
+        self._delivery, self._writers = delivery, writers
+
+    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+        started = time.monotonic()
+        try:
+            return self._delivery.insert(order, lane, on_tick)
+        except RowfallError as error:
+            gone = self._gone(time.monotonic() - started)
+            if gone is None or not error.code:
+                raise
+            # Whatever the server made of a connection that ended: it is no fault of the data.
+            raise EngineError(
+                f"{gone} went away during the insert: {error.message}", transient=True,
+                code=error.code if error.transient else NETWORK_ERROR,
+            ) from None  # fmt: skip
+
+    def _gone(self, seconds: float) -> str | None:
+        """Return a node that does not answer or has been started since; None if there is none."""
+        for writer in self._writers:
+            try:
+                ((up,),) = writer.engine.ask("SELECT uptime()", lane=_ASK_LANE)
+            except RowfallError:
+                return writer.node
+            if up <= seconds + _UPTIME_SECONDS:
+                return writer.node
+        return None
+
+    def kill(self, attempt: str) -> None:
+        self._delivery.kill(attempt)
+
+
+def _silent(progress: object) -> None:
+    """Ignore the progress: that of the first shard is shown."""

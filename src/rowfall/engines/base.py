@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Literal, Protocol, TypeVar
 
 from rowfall.core.errors import EngineError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sql import table_is
 from rowfall.core.sqltext import SqlText, quote
+
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
 
 Tick = Callable[[Mapping[str, int]], None]
 """Called a few times a second with ``read_rows``, ``read_bytes`` and ``written_rows`` so far, and
@@ -241,3 +245,35 @@ def table_uuid(engine: Engine, database: str, table: str) -> str:
     # Matched here: the engine needs 15 ms for its first regular expression of this kind.
     folder = _FOLDER.search(path)
     return folder[1] if folder and not uuid.strip("0-") else uuid
+
+
+def on_all(do: Callable[[_Item], _Found], items: Sequence[_Item]) -> list[_Found]:
+    """Return what ``do`` returns for each item, in their order, when all have ended.
+
+    One thread an item, as each waits for another server; a single one needs none. They are daemons,
+    as a pool's are not: a statement that hangs does not keep the process from ending.
+
+    Raises:
+        BaseException: the first that ``do`` raised.
+    """
+    if len(items) == 1:
+        return [do(items[0])]
+    found: dict[int, _Found] = {}
+    failed: list[BaseException] = []
+
+    def one(at: int, item: _Item) -> None:
+        try:
+            found[at] = do(item)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [
+        threading.Thread(target=one, args=(at, item), daemon=True) for at, item in enumerate(items)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return [found[at] for at in range(len(items))]

@@ -235,8 +235,7 @@ class Receiving:
 
 def open_receiver(given: Receiving) -> Receiver:
     """Return the receiver for the kind of target; each kind is one line here."""
-    from rowfall.publish.files import FileReceiver
-    from rowfall.publish.objects import ObjectReceiver
+    from rowfall.publish.files import FileReceiver, ObjectReceiver
     from rowfall.publish.tables import TableReceiver
 
     kinds: Mapping[Publish, Callable[[Receiving], Receiver]] = {

@@ -15,7 +15,7 @@ from typing import TypeVar
 from rowfall.core import retry
 from rowfall.core.errors import RowfallError
 from rowfall.core.model import PULL, Pair, Statement
-from rowfall.core.parallel import on_all
+from rowfall.engines.base import on_all
 from rowfall.engines.codes import GONE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move, Ownership

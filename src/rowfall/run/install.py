@@ -1,4 +1,4 @@
-"""Puts rowfall-decode where a server starts programs from, see :mod:`rowfall.deliver.inside`."""
+"""Puts rowfall-decode where a server starts programs from, see :mod:`rowfall.deliver.decode`."""
 
 from __future__ import annotations
 

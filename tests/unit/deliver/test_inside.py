@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
-from rowfall.deliver.inside import shares
+from rowfall.deliver.decode import shares
 from rowfall.deliver.ranges import Ranges, length
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
