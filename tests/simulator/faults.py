@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simulator import properties
 from simulator.network import OK
@@ -19,7 +19,7 @@ from simulator.server import Running, Server
 if TYPE_CHECKING:
     from simulator.world import Process, World
 
-Act = Callable[["World", "Process", Server, str], str | None]
+Act = Callable[["World", Any, Server, str], str | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,13 @@ class Scheduler:
         """End everything: the simulation has found what it looks for, or does not work."""
         self.error = self.error or error
 
+    def stop(self, error: BaseException) -> None:
+        """End everything at once, from wherever it was found."""
+        if self.current is None:
+            raise error
+        self.fail(error)
+        raise Killed
+
     def run(self) -> None:
         """Let all fibers run to their ends.
 

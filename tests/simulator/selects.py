@@ -61,8 +61,21 @@ def unescape(text: str) -> str:
 
 
 def _like(value: str, pattern: str) -> bool:
-    text = re.escape(pattern).replace("%", ".*").replace("_", ".")
+    signs = {"%": ".*", "_": "."}
+    pieces = re.findall(r"\\.|.", pattern, re.DOTALL)
+    text = "".join(signs.get(p) or re.escape(p[-1]) for p in pieces)
     return re.fullmatch(text, value, re.DOTALL) is not None
+
+
+def _json(text: str, *path: Any) -> Any:
+    """Return a value inside JSON; numbers count from 1."""
+    found = json.loads(text) if text else None
+    for step in path:
+        if isinstance(step, int) and isinstance(found, list):
+            found = found[step - 1] if 0 < step <= len(found) else None
+        else:
+            found = found.get(step) if isinstance(found, dict) else None
+    return found
 
 
 def _hash(*values: Any) -> int:
@@ -103,6 +116,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "assumenotnull": lambda a: a,
     "splitbychar": lambda c, a: a.split(c),
     "not": lambda a: not a,
+    "arraymap": lambda f, *a: [f(*x) for x in zip(*a, strict=True)],
+    "arrayfilter": lambda f, a: [x for x in a if f(x)],
+    "arrayexists": lambda f, a: any(f(x) for x in a),
+    "arraysort": lambda a: sorted(a, key=_key),
+    "arraydistinct": lambda a: [list(x) if isinstance(x, tuple) else x
+                                for x in dict.fromkeys(map(_key, a))],
+    "jsonextractstring": lambda a, *p: str(_json(a, *p) or ""),
+    "jsonextractint": lambda a, *p: int(_json(a, *p) or 0),
+    "jsonextractuint": lambda a, *p: int(_json(a, *p) or 0),
+    "jsonextractarrayraw": lambda a, *p: [json.dumps(x) for x in _json(a, *p) or []],
 }  # fmt: skip
 
 AGGREGATES: dict[str, Callable[..., Any]] = {
@@ -119,9 +142,18 @@ AGGREGATES: dict[str, Callable[..., Any]] = {
     "minif": lambda a, c: min((x for x, y in zip(a, c, strict=True) if y), default=0),
     "argmax": lambda a, b: max(zip(b, range(len(b)), a, strict=True))[2] if a else 0,
     "argmin": lambda a, b: min(zip(b, range(len(b)), a, strict=True))[2] if a else 0,
+    "argminif": lambda a, b, c: _arg(min, a, b, c),
+    "argmaxif": lambda a, b, c: _arg(max, a, b, c),
+    "anyif": lambda a, c: next((x for x, y in zip(a, c, strict=True) if y), ""),
     "grouparray": list,
     "groupuniqarray": lambda a: list(dict.fromkeys(a)),
 }
+
+
+def _arg(which: Any, values: Any, by: Any, conditions: Any) -> Any:
+    """Return the value at the least or greatest of those for which a condition holds."""
+    found = [(b, n) for n, (b, c) in enumerate(zip(by, conditions, strict=True)) if c]
+    return values[which(found)[1]] if found else ("" if values and values[0] == "" else 0)
 
 
 def _key(value: Any) -> Any:
@@ -130,7 +162,7 @@ def _key(value: Any) -> Any:
 
 # --- parsing --------------------------------------------------------------------------------------
 
-_TOKEN = re.compile(r"\s*(`(?:[^`\\]|\\.)*`|\w+|\?|<=|>=|!=|<>|\|\||::|.)", re.DOTALL)
+_TOKEN = re.compile(r"\s*(`(?:[^`\\]|\\.)*`|\w+|\?|->|<=|>=|!=|<>|\|\||::|.)", re.DOTALL)
 _BINARY = {
     "or": 1, "and": 2, "=": 4, "==": 4, "!=": 4, "<>": 4, "<": 4, "<=": 4, ">": 4, ">=": 4,
     "in": 4, "like": 4, "not": 4, "is": 4, "between": 4, "||": 5, "+": 6, "-": 6, "*": 7, "/": 7,
@@ -156,6 +188,7 @@ class _Parser:
         self.at = 0
         self.params = 0
         self.names = 0
+        self.arguments: list[str] = []
         self.aliases: dict[str, Any] = {}
         self.named: dict[str, Any] = {}
         self.env: dict[str, Any] = {"F": FUNCTIONS, "A": AGGREGATES, "K": _key}
@@ -284,6 +317,8 @@ class _Parser:
         name = self.name()
         if self.peek() == "(":
             return self.call(name.lower())
+        if self.take("->"):
+            return ("lambda", name, self.expression())
         path = [name]
         while self.take("."):
             path.append(self.name())
@@ -424,6 +459,11 @@ class _Parser:
             return f"{rows}[0][0]"
         if what == "window":
             return self.window(tree)
+        if what == "lambda":
+            self.arguments.append(tree[1])
+            body = self.code(tree[2], kind)
+            self.arguments.pop()
+            return f"(lambda {tree[1]}: {body})"
         if what == "call":
             return self.called(tree, kind)
         raise UnknownSqlError(f"{tree} in {self.text}")
@@ -462,6 +502,8 @@ class _Parser:
 
     def column(self, path: list[str], kind: str) -> str:
         name = path[-1]
+        if path[0] in self.arguments:
+            return path[0]
         row = "g[0]" if kind == "g" else "r"
         if len(path) == 1 and name in self.aliases and name not in self.expanding:
             self.expanding.add(name)

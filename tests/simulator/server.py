@@ -175,15 +175,21 @@ class Server:
         """
         if target.columns != staging.columns:
             raise refusal(INCOMPATIBLE_COLUMNS, "Tables have different structure")
-        for part in staging.active()[:most]:
+        order = sorted(staging.active(), key=lambda p: (p["partition_id"], p["min_block_number"]))
+        for part in order[:most]:
             if part["rows"]:
                 self.part(target, part["partition_id"], part["_rows"], uuid=part["uuid"],
                           level=part["level"])  # fmt: skip
 
-    def merge(self, table: Table, partition: str) -> bool:
-        """Make one part of all parts of a partition. Returns whether there was anything to do."""
-        old = [p for p in table.parts if p["active"] and p["partition_id"] == partition]
-        if len(old) < 2:
+    def merge(self, table: Table, partition: str, least: int = 2) -> bool:
+        """Make one part of all parts of a partition. Returns whether there was anything to do.
+
+        Args:
+            least: so many parts are worth it; OPTIMIZE FINAL writes even a single one again.
+        """
+        old = [p for p in table.parts
+               if p["active"] and p["rows"] and p["partition_id"] == partition]  # fmt: skip
+        if len(old) < least:
             return False
         self.part(
             table, partition, [row for p in old for row in p["_rows"]],
@@ -203,13 +209,14 @@ class Server:
             table.parts = table.active()
 
     def empty(self, table: Table, partition: str, rows: Iterable[Row]) -> None:
-        """Take parts away: an empty part covers them until it is cleared away."""
+        """Take parts away at once: an empty part covers them, and is outdated itself."""
         for part in list(rows):
-            self.outdate(part)
-            self.part(
+            table.parts.remove(part)
+            made = self.part(
                 table, partition, (), level=part["level"] + 1, first=part["min_block_number"],
                 last=part["max_block_number"],
             )  # fmt: skip
+            self.outdate(made)
 
     def rename(self, table: Table, name: tuple[str, str]) -> None:
         del self.tables[table.at]
@@ -483,8 +490,8 @@ def _attach_partition(server: Server, most: Any, database: str, name: str, parti
     table = server.table(database, name)
     for part in [p for p in table.detached if p["partition_id"] == partition]:
         table.detached.remove(part)
-        # A block of its own; level and UUID are those of the part.
-        server.part(table, partition, part["_rows"], uuid=part["uuid"], level=part["level"])
+        # As if it were inserted: block and level are new, and only the UUID is that of the part.
+        server.part(table, partition, part["_rows"], uuid=part["uuid"])
 
 
 def _truncate(server: Server, most: Any, exists: str | None, database: str, name: str) -> None:
@@ -503,7 +510,7 @@ def _insert(server: Server, most: Any, database: str, name: str, splits: str) ->
 def _optimize(server: Server, most: Any, database: str, name: str) -> None:
     table = server.table(database, name)
     for partition in {p["partition_id"]: 0 for p in table.active()}:
-        server.merge(table, partition)
+        server.merge(table, partition, 1)
 
 
 def _add_column(server: Server, most: Any, database: str, name: str, column: str) -> None:

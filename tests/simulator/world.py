@@ -18,6 +18,7 @@ from typing import Any
 from rowfall.core.errors import Exit, RowfallError
 from rowfall.ledger import journal
 from rowfall.ledger.ledger import VERSION
+from simulator import people as _people  # noqa: F401 - it adds to the faults
 from simulator import properties, seams
 from simulator.faults import FAULTS, PEOPLE, Fault
 from simulator.load import run_load
@@ -28,6 +29,8 @@ from simulator.server import Running, Server, Source, Table
 # A run that nobody disturbs ends what others have left, or asks again; more than this is a hang.
 MOST_RUNS = 6
 PARTITIONS = ("a", "b")
+# Requests around which most can go wrong, and how much more often something happens there.
+HOT_WORDS, HOT = (" ATTACH PARTITION ALL ", "'commit'", "'landed'", "EXCHANGE", "sync"), 4
 TARGET = "t"
 
 
@@ -67,7 +70,10 @@ class World:
         enabled: faults of this seed, and how often one happens at a request.
         calm: nothing happens any more.
         excuses: what has happened that allows a stop, or rows that are seen in part.
-        removed: rows that people have taken away.
+        removed: rows that people have taken away. ``others``: rows that they have put in.
+        torn: the server has died inside an ATTACH. ``replaced``: the table is another one now, so
+            what was attached to it by its name is taken back. ``late``: requests came late.
+        backup: of the database, that somebody has made.
     """
 
     seed: int
@@ -84,7 +90,9 @@ class World:
         self.calm = False
         self.excuses: set[str] = set()
         self.removed: set[Source] = set()
-        self.torn = self.late = False
+        self.others: set[Source] = set()
+        self.backup: dict[tuple[str, str], Table] | None = None
+        self.torn = self.late = self.replaced = False
         self._by_fiber: dict[Any, Process] = {}
         self._next_beat = self._passed = 0.0
         self._draw()
@@ -102,8 +110,11 @@ class World:
         self.homes = draw.choice((("m0",), ("m0", "m1"), ("m0", "m1"))) if self.shared else ("m0",)
         names = list(FAULTS)
         self.enabled: list[Fault] = [FAULTS[n] for n in names if draw.random() < 0.4]
-        if PEOPLE and draw.random() < 0.3:
-            self.enabled.append(PEOPLE[draw.choice(list(PEOPLE))])
+        self.people: Fault | None = None
+        able = [name for name in PEOPLE if name not in self.spared]
+        if able and draw.random() < 0.3:
+            self.people = PEOPLE[draw.choice(able)]
+            self.enabled.append(self.people)
         self.rate = draw.choice((0.01, 0.03, 0.08))
         self.switches = draw.choice((0.02, 0.1, 0.3))
         self.weights = [fault.weight for fault in self.enabled]
@@ -229,7 +240,8 @@ class World:
         if draw.random() < self.switches:
             self.scheduler.switch()
             self._alive(process)
-        if self.calm or not self.enabled or draw.random() >= self.rate:
+        rate = self.rate * HOT if any(word in text for word in HOT_WORDS) else self.rate
+        if self.calm or not self.enabled or draw.random() >= rate:
             return OK
         fault = draw.choices(self.enabled, self.weights)[0]
         fate = fault.act(self, process, server, text) or OK
@@ -238,12 +250,13 @@ class World:
 
     def after(self, process: Process, server: Server, text: str) -> None:
         """Let something happen after a request was answered, before the process knows."""
-        if self.calm:
+        if self.calm or text.startswith(("SELECT", "WITH")):
             return
         draw = self.scheduler.random
-        if draw.random() < self.rate:
-            fault = draw.choices(self.enabled, self.weights)[0] if self.enabled else None
-            if fault is not None and fault.after:
+        rate = self.rate * HOT if any(word in text for word in HOT_WORDS) else self.rate
+        if self.enabled and draw.random() < rate:
+            fault = draw.choices(self.enabled, self.weights)[0]
+            if fault.after:
                 fault.act(self, process, server, text)
         if draw.random() < self.switches:
             self.scheduler.switch()
@@ -360,6 +373,10 @@ def _run(world: World) -> None:
         home = world.scheduler.random.choice(world.homes)
         before = world.start(home, at, None if world.shared else before)
     world.scheduler.run()
+    draw = world.scheduler.random
+    if world.people is not None and draw.random() < 0.5:
+        for _ in range(draw.choice((1, 2))):
+            world.people.act(world, None, world.server, "")
     world.calm = True
     world.note("--- from here on nothing happens any more")
     stopped = [error for home in world.homes if (error := _repeat(world, home)) is not None]

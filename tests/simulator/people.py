@@ -1,0 +1,137 @@
+"""What other people do to the tables, during a load or between a crash and the next run.
+
+A seed has one of these at most. Each says in ``excuses`` what the promise does not cover then: a
+stop, or rows that were taken away. What it never covers is a row that is there twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulator import properties
+from simulator.faults import fault
+from simulator.server import NO_UUID, Server, Table
+
+if TYPE_CHECKING:
+    from simulator.world import Process, World
+
+
+def _target(world: World) -> Table | None:
+    return next(iter(world.targets()), None)
+
+
+def _partition(world: World, table: Table) -> str | None:
+    found = sorted({p["partition_id"] for p in table.active() if p["rows"]})
+    return world.scheduler.random.choice(found) if found else None
+
+
+def _say(world: World, what: str) -> None:
+    world.note(f"SOMEBODY: {what}")
+    world.excuses.add(what)
+
+
+@fault("plain INSERT", people=True, after=True, weight=4)
+def _(world: World, process: Process | None, server: Server, text: str) -> None:
+    table = _target(world)
+    if table is None:
+        return
+    partition = world.scheduler.random.choice("ab")
+    row = (f"u{len(world.others)}", partition, 0)
+    world.others.add(row)
+    _say(world, f"INSERT of one row into partition {partition}")
+    server.part(table, partition, (row,))["_synced"] = True
+
+
+@fault("DETACH and ATTACH", people=True, after=True, weight=4)
+def _(world: World, process: Process | None, server: Server, text: str) -> None:
+    table = _target(world)
+    partition = _partition(world, table) if table else None
+    if table is None or partition is None:
+        return
+    if world.scheduler.random.random() < 0.7:
+        server.merge(table, partition)
+    if world.scheduler.random.random() < 0.7:
+        server.clear()
+    _say(world, f"DETACH and ATTACH of partition {partition}")
+    server.carry_out(f"ALTER TABLE `d`.`t` DETACH PARTITION ID '{partition}'")
+    server.carry_out(f"ALTER TABLE `d`.`t` ATTACH PARTITION ID '{partition}'")
+    server.sync()
+
+
+@fault("DROP PARTITION", people=True, after=True, weight=2)
+def _(world: World, process: Process | None, server: Server, text: str) -> None:
+    table = _target(world)
+    partition = _partition(world, table) if table else None
+    if table is None or partition is None:
+        return
+    _say(world, f"DROP of partition {partition}")
+    world.removed |= {row for row in table.visible() if row[1] == partition}
+    server.carry_out(f"ALTER TABLE `d`.`t` DROP PARTITION ID '{partition}'")
+
+
+@fault("TRUNCATE", people=True, after=True, weight=2)
+def _(world: World, process: Process | None, server: Server, text: str) -> None:
+    table = _target(world)
+    if table is None:
+        return
+    _say(world, "TRUNCATE")
+    world.removed |= set(table.visible())
+    server.carry_out("TRUNCATE TABLE `d`.`t`")
+
+
+@fault("ADD COLUMN", people=True, after=True, weight=2)
+def _(world: World, process: Process | None, server: Server, text: str) -> None:
+    table = _target(world)
+    if table is None or len(table.columns) > 3:
+        return
+    world.note("SOMEBODY: ADD COLUMN")  # no reason to stop
+    server.carry_out(f"ALTER TABLE `d`.`t` ADD COLUMN `c{len(table.columns)}` String")
+
+
+@fault("DROP and CREATE", people=True, after=True, weight=1)
+def _(world: World, process: Process | None, server: Server, text: str) -> None:
+    table = _target(world)
+    if table is None:
+        return
+    _say(world, "DROP and CREATE of the table")
+    world.others.clear()
+    world.replaced = True
+    server.tables.pop(table.at)
+    server.add(Table("d", table.name, server.uuid()))
+
+
+@fault("EXCHANGE with a copy", people=True, after=True, weight=1)
+def _(world: World, process: Process | None, server: Server, text: str) -> None:
+    """Somebody copies the rows into a new table, and puts it in the place of the old one."""
+    table = _target(world)
+    if table is None:
+        return
+    _say(world, "EXCHANGE with a rebuilt copy")
+    world.replaced = True
+    made = Table("d", table.name, server.uuid(), columns=table.columns)
+    for partition in sorted({p["partition_id"] for p in table.active() if p["rows"]}):
+        rows = [r for p in table.active() if p["partition_id"] == partition for r in p["_rows"]]
+        server.part(made, partition, rows, uuid=NO_UUID)
+    server.tables.pop(table.at)
+    server.add(made)
+    properties.check_readers(world)
+
+
+@fault("BACKUP and RESTORE", people=True, after=True, weight=3)
+def _(world: World, process: Process | None, server: Server, text: str) -> None:
+    """First a backup of the database; the next time it is put in the place of what is there."""
+    if world.backup is None:
+        world.note("SOMEBODY: BACKUP")
+        world.backup = {at: table.copy() for at, table in server.tables.items()}
+        return
+    _say(world, "RESTORE of the database")
+    world.replaced = True
+    draw = world.scheduler.random
+    # A snapshot of the disk keeps the tables' UUIDs; RESTORE makes new ones.
+    renew = draw.random() < 0.5
+    world.others &= {r for t in world.backup.values() for r in t.visible()}
+    server.tables = {at: table.copy() for at, table in world.backup.items()}
+    for table in server.tables.values():
+        table.uuid = server.uuid() if renew else table.uuid
+    server.restart()
+    properties.check_readers(world)
