@@ -51,29 +51,34 @@ def test_what_it_accepts_the_engine_reads_the_same(script: str, options: list[st
     assert "accepted" in accepted, ran.stdout[-500:]
 
 
-def test_a_server_takes_compressed_blocks(tmp_path: Path) -> None:
-    """And says so when one is damaged: the checksum is the server's."""
-    (tmp_path / "rows").write_text("".join(f"{n}\ttext {n % 100}\n" for n in range(200_000)))
+def compressed(rows: int, tmp_path: Path) -> bytes:
+    """Blocks of the decoder, as a server takes them."""
+    (tmp_path / "rows").write_text("".join(f"{n}\ttext {n % 100}\n" for n in range(rows)))
     spec = {
         "version": 1, "inputs": [{"path": str(tmp_path / "rows")}], "format": "TSV",
         "columns": [{"name": "a", "position": 0, "type": "UInt32"},
                     {"name": "b", "position": 1, "type": "String"}],
         "output_compression": "lz4", "sort_by": [1], "outputs": ["-"],
     }  # fmt: skip
-    packed = subprocess.run(
+    return subprocess.run(
         [str(decoder.program()), "run", "--spec", "-"],
         input=json.dumps(spec).encode(), capture_output=True, check=True,
     ).stdout  # fmt: skip
-    insert = "INSERT INTO t FORMAT Native"
-    with ClickHouse() as server:
-        server.query("CREATE TABLE t (a UInt32, b String) ENGINE = MergeTree ORDER BY b")
-        server.query(insert, body=packed, settings={"decompress": 1})
-        found = server.query(
-            "SELECT count(), sum(a), countIf(b = concat('text ', toString(a % 100))) FROM t"
-        )
-        assert found.split() == ["200000", str(sum(range(200_000))), "200000"]
-        with pytest.raises(ServiceError, match="Checksum"):
-            server.query(insert, body=b"x" + packed[1:], settings={"decompress": 1})
+
+
+def test_a_server_takes_compressed_blocks(clickhouse: ClickHouse, tmp_path: Path) -> None:
+    """And says so when one is damaged: the checksum is the server's."""
+    clickhouse.query("CREATE TABLE packed (a UInt32, b String) ENGINE = MergeTree ORDER BY b")
+    insert = "INSERT INTO packed FORMAT Native"
+    clickhouse.query(insert, body=compressed(200_000, tmp_path), settings={"decompress": 1})
+    found = clickhouse.query(
+        "SELECT count(), sum(a), countIf(b = concat('text ', toString(a % 100))) FROM packed"
+    )
+    assert found.split() == ["200000", str(sum(range(200_000))), "200000"]
+    # A small block: the server turns over each of its bits, to say which one was damaged.
+    damaged = b"x" + compressed(100, tmp_path)[1:]
+    with pytest.raises(ServiceError, match="Checksum"):
+        clickhouse.query(insert, body=damaged, settings={"decompress": 1})
 
 
 FIRST, LAST, QUARTER = 86_400, 2_145_830_400, 900
