@@ -32,7 +32,7 @@ from rowfall.engines import prestart
 # Shared machines pause for longer than any per-example deadline; the test timeout still holds.
 # The gate tries the same examples each time; runs by hand look for new ones.
 settings.register_profile(
-    "rowfall", deadline=None, derandomize="CI" in os.environ, max_examples=100 if ALL else 40
+    "rowfall", deadline=None, derandomize="CI" in os.environ, max_examples=100 if ALL else 20
 )
 settings.load_profile("rowfall")
 
