@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--seeds", default="0-999")
     parser.add_argument("--old", action="append", default=[], help="an old behaviour, by name")
     parser.add_argument("--spare", action="append", default=[], help="what does not happen")
+    parser.add_argument("--focus", default="", help="a name in world.FOCUS")
     parser.add_argument("--most", type=int, default=1, help="stop after so many violations")
     given = parser.parse_args()
     low, _, high = given.seeds.partition("-")
@@ -27,7 +28,9 @@ def main() -> int:
     with seams.installed():
         for seed in seeds:
             try:
-                world = simulate(seed, given.old, given.spare, tracing=given.seed is not None)
+                world = simulate(
+                    seed, given.old, given.spare, given.focus, tracing=given.seed is not None
+                )
                 if given.seed is not None:
                     print("\n".join(world.trace))
             except AssertionError as error:

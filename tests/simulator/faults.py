@@ -24,12 +24,17 @@ Act = Callable[["World", Any, Server, str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that can happen."""
+    """One thing that can happen.
+
+    Attributes:
+        after: between two requests, too. ``between``: also while no process runs.
+    """
 
     name: str
     act: Act
     weight: float
     after: bool
+    between: bool
 
 
 FAULTS: dict[str, Fault] = {}
@@ -39,10 +44,14 @@ PEOPLE: dict[str, Fault] = {}
 
 
 def fault(
-    name: str, *, weight: float = 1.0, after: bool = False, people: bool = False
-) -> Callable[[Act], Act]:
+    name: str, *, weight: float = 1.0, after: bool = False, between: bool = False,
+    people: bool = False,
+) -> Callable[[Act], Act]:  # fmt: skip
+    """Add a function to the faults; see :class:`Fault`."""
+
     def add(act: Act) -> Act:
-        (PEOPLE if people else FAULTS)[name] = Fault(name, act, weight, after)
+        known = PEOPLE if people else FAULTS
+        known[name] = Fault(name, act, weight, after or between, between)
         return act
 
     return add
@@ -140,7 +149,7 @@ def _(world: World, process: Process, server: Server, text: str) -> str:
     return "lost request" if _asks(text) else OK
 
 
-@fault("merge", weight=2, after=True)
+@fault("merge", weight=2, between=True)
 def _(world: World, process: Process, server: Server, text: str) -> None:
     for table in world.targets():
         partition = world.scheduler.random.choice("ab")
@@ -148,20 +157,24 @@ def _(world: World, process: Process, server: Server, text: str) -> None:
             world.note(f"partition {partition} of {table.name} is merged")
 
 
-@fault("outdated parts cleared", weight=1, after=True)
+@fault("outdated parts cleared", weight=1, between=True)
 def _(world: World, process: Process, server: Server, text: str) -> None:
-    world.note("outdated parts are cleared away")
+    merges = world.scheduler.random.random() < 0.5
+    for table in world.targets():
+        for partition in "ab" if merges else "":
+            server.merge(table, partition)
+    world.note("all is merged, and " * merges + "outdated parts are cleared away")
     world.excuses.add("outdated parts cleared")
     server.clear()
 
 
-@fault("log lost", weight=1, after=True)
+@fault("log lost", weight=1, between=True)
 def _(world: World, process: Process, server: Server, text: str) -> None:
     world.note("system.query_log is lost")
     server.log.clear()
 
 
-@fault("clock jumps", weight=1, after=True)
+@fault("clock jumps", weight=1, between=True)
 def _(world: World, process: Process, server: Server, text: str) -> None:
     seconds = world.scheduler.random.choice((-86_400.0, -61.0, -5.0, 5.0, 61.0, 86_400.0))
     world.note(f"the server's clock jumps by {seconds} s")

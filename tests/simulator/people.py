@@ -30,7 +30,7 @@ def _say(world: World, what: str) -> None:
     world.excuses.add(what)
 
 
-@fault("plain INSERT", people=True, after=True, weight=4)
+@fault("plain INSERT", people=True, between=True, weight=4)
 def _(world: World, process: Process | None, server: Server, text: str) -> None:
     table = _target(world)
     if table is None:
@@ -42,7 +42,7 @@ def _(world: World, process: Process | None, server: Server, text: str) -> None:
     server.part(table, partition, (row,))["_synced"] = True
 
 
-@fault("DETACH and ATTACH", people=True, after=True, weight=4)
+@fault("DETACH and ATTACH", people=True, between=True, weight=4)
 def _(world: World, process: Process | None, server: Server, text: str) -> None:
     table = _target(world)
     partition = _partition(world, table) if table else None
@@ -58,7 +58,7 @@ def _(world: World, process: Process | None, server: Server, text: str) -> None:
     server.sync()
 
 
-@fault("DROP PARTITION", people=True, after=True, weight=2)
+@fault("DROP PARTITION", people=True, between=True, weight=2)
 def _(world: World, process: Process | None, server: Server, text: str) -> None:
     table = _target(world)
     partition = _partition(world, table) if table else None
@@ -69,7 +69,7 @@ def _(world: World, process: Process | None, server: Server, text: str) -> None:
     server.carry_out(f"ALTER TABLE `d`.`t` DROP PARTITION ID '{partition}'")
 
 
-@fault("TRUNCATE", people=True, after=True, weight=2)
+@fault("TRUNCATE", people=True, between=True, weight=2)
 def _(world: World, process: Process | None, server: Server, text: str) -> None:
     table = _target(world)
     if table is None:
@@ -79,7 +79,7 @@ def _(world: World, process: Process | None, server: Server, text: str) -> None:
     server.carry_out("TRUNCATE TABLE `d`.`t`")
 
 
-@fault("ADD COLUMN", people=True, after=True, weight=2)
+@fault("ADD COLUMN", people=True, between=True, weight=2)
 def _(world: World, process: Process | None, server: Server, text: str) -> None:
     table = _target(world)
     if table is None or len(table.columns) > 3:
@@ -88,11 +88,11 @@ def _(world: World, process: Process | None, server: Server, text: str) -> None:
     server.carry_out(f"ALTER TABLE `d`.`t` ADD COLUMN `c{len(table.columns)}` String")
 
 
-@fault("DROP and CREATE", people=True, after=True, weight=1)
+@fault("DROP and CREATE", people=True, between=True, weight=1)
 def _(world: World, process: Process | None, server: Server, text: str) -> None:
     table = _target(world)
-    if table is None:
-        return
+    if table is None or len(world.sources) > 1:
+        return  # what views have made of the old rows stays in their tables
     _say(world, "DROP and CREATE of the table")
     world.others.clear()
     world.replaced = True
@@ -100,12 +100,12 @@ def _(world: World, process: Process | None, server: Server, text: str) -> None:
     server.add(Table("d", table.name, server.uuid()))
 
 
-@fault("EXCHANGE with a copy", people=True, after=True, weight=1)
+@fault("EXCHANGE with a copy", people=True, between=True, weight=1)
 def _(world: World, process: Process | None, server: Server, text: str) -> None:
     """Somebody copies the rows into a new table, and puts it in the place of the old one."""
     table = _target(world)
-    if table is None:
-        return
+    if table is None or len(world.sources) > 1:
+        return  # see above
     _say(world, "EXCHANGE with a rebuilt copy")
     world.replaced = True
     made = Table("d", table.name, server.uuid(), columns=table.columns)
@@ -117,7 +117,7 @@ def _(world: World, process: Process | None, server: Server, text: str) -> None:
     properties.check_readers(world)
 
 
-@fault("BACKUP and RESTORE", people=True, after=True, weight=3)
+@fault("BACKUP and RESTORE", people=True, between=True, weight=3)
 def _(world: World, process: Process | None, server: Server, text: str) -> None:
     """First a backup of the database; the next time it is put in the place of what is there."""
     if world.backup is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+TARGET = "t"
+
 if TYPE_CHECKING:
     from simulator.world import World
 
@@ -48,7 +50,8 @@ def check_end(world: World, stopped: bool) -> None:
     server = world.server
     for table in world.targets():
         counts = Counter(table.visible())
-        wanted = {row for rows in server.contents.values() for row in rows} | world.others
+        wanted = {row for split in world.holds[table.name] for row in server.contents[split]}
+        wanted |= world.others if table.name == TARGET else set()
         missing = {row for row in wanted if not counts[row]} - world.removed
         if missing:
             raise ViolationError(f"missing in {table.name}: {sorted(missing)}")

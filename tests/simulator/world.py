@@ -8,7 +8,7 @@ is repeated on each machine until it says that it is done, or stops.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -32,6 +32,18 @@ PARTITIONS = ("a", "b")
 # Requests around which most can go wrong, and how much more often something happens there.
 HOT_WORDS, HOT = (" ATTACH PARTITION ALL ", "'commit'", "'landed'", "EXCHANGE", "sync"), 4
 TARGET = "t"
+_FORGETS = ("kill", "merge", "outdated parts cleared", "log lost", "pause")
+FOCUS: Mapping[str, Sequence[str]] = {
+    "views": _FORGETS,
+    "evidence": (*_FORGETS, "server killed", "lost answer"),
+    "people move parts": (*_FORGETS, "DETACH and ATTACH"),
+    "people add columns": ("kill", "pause", "ADD COLUMN"),
+    "people set back": ("kill", "BACKUP and RESTORE"),
+    "people rebuild": ("kill", "EXCHANGE with a copy"),
+    "late": ("late request", "late answer", "pause", "merge"),
+    "power": ("power cut", "merge", "outdated parts cleared"),
+}
+"""Faults that are worth a search of their own, by what is looked for."""
 
 
 @dataclass(eq=False)
@@ -65,6 +77,8 @@ class World:
     Attributes:
         old: behaviours of earlier versions that are put back, see :mod:`old`.
         spared: what does not happen: the code is known to fail there.
+        focus: a name in :data:`FOCUS`; "" for any.
+        sources: by table, what is loaded into it; ``holds``: what must be in it in the end.
         group: files of an attempt.
         shared: the target is a server; otherwise a data folder.
         enabled: faults of this seed, and how often one happens at a request.
@@ -79,6 +93,7 @@ class World:
     seed: int
     old: frozenset[str] = frozenset()
     spared: frozenset[str] = frozenset()
+    focus: str = ""
     tracing: bool = False
 
     def __post_init__(self) -> None:
@@ -86,7 +101,7 @@ class World:
         self.trace: list[str] = []
         self.ledgers: dict[str, sqlite3.Connection] = {}
         self.processes: list[Process] = []
-        self.server = Server()
+        self.server = Server(blocks=True)
         self.calm = False
         self.excuses: set[str] = set()
         self.removed: set[Source] = set()
@@ -100,7 +115,8 @@ class World:
     def _draw(self) -> None:
         """Draw the scenario."""
         draw = self.scheduler.random
-        self.shared = draw.random() < 0.75
+        focus = self.focus or draw.choice([*FOCUS, *[""] * 6])
+        self.shared = draw.random() < 0.75 if focus != "views" else True
         self.group = draw.choice((1, 1, 2))
         for number in range(draw.choice((1, 2, 2, 3))):
             self.server.contents[f"s{number}"] = [
@@ -117,26 +133,55 @@ class World:
             self.enabled.append(self.people)
         self.rate = draw.choice((0.01, 0.03, 0.08))
         self.switches = draw.choice((0.02, 0.1, 0.3))
-        self.weights = [fault.weight for fault in self.enabled]
-        table = Table("d", TARGET, self.server.uuid())
-        self.server.add(table)
+        self.server.add(Table("d", TARGET, self.server.uuid()))
+        self.sources = {TARGET: tuple(self.server.contents)}
+        self.holds = {TARGET: frozenset(self.server.contents)}
+        if self.shared and draw.random() < (1.0 if focus == "views" else 0.15):
+            self._add_views()
+        if focus:
+            self._focus(FOCUS[focus])
         self.starts = sorted(draw.random() * 4 for _ in range(draw.choice((1, 2, 2, 3))))
+
+    def _focus(self, names: Iterable[str]) -> None:
+        """Let only some faults happen, so that rare sequences of them are met."""
+        able = {name: fault for name, fault in {**FAULTS, **PEOPLE}.items()
+                if name not in self.spared}  # fmt: skip
+        self.enabled = [able[name] for name in names if name in able]
+        self.people = next((f for f in self.enabled if f.name in PEOPLE), None)
+        self.rate = 0.08
+
+    def _add_views(self) -> None:
+        """Add a second table, and a table that views of both of them fill."""
+        # As many rows as a file of the other table has: counts alone do not tell them apart.
+        self.server.contents["w0"] = [("w0", *row[1:]) for row in self.server.contents["s0"]]
+        self.sources["t2"] = ("w0",)
+        self.holds["t2"] = frozenset(("w0",))
+        self.holds["u"] = frozenset(self.server.contents)
+        for name in ("t2", "u"):
+            self.server.add(Table("d", name, self.server.uuid()))
+        for name in self.sources:
+            self.server.add(Table(
+                "d", f"{name}_to_u", self.server.uuid(), "MaterializedView", "", (),
+                f"SELECT p, k FROM d.{name}", fills=("d", "u"), reads=("d", name),
+            ))  # fmt: skip
 
     # --- processes ----------------------------------------------------------------------------
 
-    def start(self, home: str, at: float = 0.0, after: Process | None = None) -> Process:
+    def start(
+        self, home: str, at: float = 0.0, after: Process | None = None, table: str = TARGET
+    ) -> Process:
         """Start the command on a machine.
 
         Args:
             after: another process, which it waits for: a data folder has one user at a time.
         """
-        process = Process(f"p{len(self.processes)}", home, tuple(self.server.contents))
+        process = Process(f"p{len(self.processes)}", home, self.sources[table], table)
         self.processes.append(process)
 
         def life() -> None:
             if after is not None:
                 self.scheduler.wait(lambda: after.ended)
-            self.note(f"{process.name}: rowfall load on {home}")
+            self.note(f"{process.name}: rowfall load into {table} on {home}")
             try:
                 run_load(self, process)
             except Killed:
@@ -229,6 +274,10 @@ class World:
         if process.killed or self.scheduler.error is not None:
             raise Killed
 
+    def _fault(self) -> Fault:
+        weights = [fault.weight for fault in self.enabled]
+        return self.scheduler.random.choices(self.enabled, weights)[0]
+
     def before(self, process: Process, server: Server, text: str) -> str:
         """Let something happen before a request is sent; return what becomes of it."""
         self._alive(process)
@@ -243,7 +292,7 @@ class World:
         rate = self.rate * HOT if any(word in text for word in HOT_WORDS) else self.rate
         if self.calm or not self.enabled or draw.random() >= rate:
             return OK
-        fault = draw.choices(self.enabled, self.weights)[0]
+        fault = self._fault()
         fate = fault.act(self, process, server, text) or OK
         self._alive(process)
         return fate
@@ -255,7 +304,7 @@ class World:
         draw = self.scheduler.random
         rate = self.rate * HOT if any(word in text for word in HOT_WORDS) else self.rate
         if self.enabled and draw.random() < rate:
-            fault = draw.choices(self.enabled, self.weights)[0]
+            fault = self._fault()
             if fault.after:
                 fault.act(self, process, server, text)
         if draw.random() < self.switches:
@@ -324,8 +373,8 @@ class World:
 
     def targets(self) -> Iterable[Table]:
         """Return the tables whose readers are promised something."""
-        found = self.server.tables.get(("d", TARGET))
-        return (found,) if found is not None else ()
+        found = (self.server.tables.get(("d", name)) for name in self.holds)
+        return [table for table in found if table is not None]
 
     def ledger(self, path: str) -> sqlite3.Connection:
         """Return the file of a ledger."""
@@ -345,14 +394,15 @@ def _empty_ledger() -> bytes:
 
 
 def simulate(
-    seed: int, old: Iterable[str] = (), spared: Iterable[str] = (), *, tracing: bool = False
-) -> World:
+    seed: int, old: Iterable[str] = (), spared: Iterable[str] = (), focus: str = "", *,
+    tracing: bool = False,
+) -> World:  # fmt: skip
     """Run one seed.
 
     Raises:
         AssertionError: a property does not hold; the world is in its ``world``.
     """
-    world = World(seed, frozenset(old), frozenset(spared), tracing)
+    world = World(seed, frozenset(old), frozenset(spared), focus, tracing)
     seams.use(world)
     journal.RUNNING.clear()
     try:
@@ -371,15 +421,17 @@ def _run(world: World) -> None:
     before = None
     for at in world.starts:
         home = world.scheduler.random.choice(world.homes)
-        before = world.start(home, at, None if world.shared else before)
+        table = world.scheduler.random.choice(list(world.sources))
+        before = world.start(home, at, None if world.shared else before, table)
     world.scheduler.run()
     draw = world.scheduler.random
-    if world.people is not None and draw.random() < 0.5:
-        for _ in range(draw.choice((1, 2))):
-            world.people.act(world, None, world.server, "")
+    between = [fault for fault in world.enabled if fault.between]
+    for fault in draw.choices(between, k=draw.choice((0, 2, 4, 6))) if between else ():
+        fault.act(world, None, world.server, "")
     world.calm = True
     world.note("--- from here on nothing happens any more")
-    stopped = [error for home in world.homes if (error := _repeat(world, home)) is not None]
+    found = [_repeat(world, home, table) for home in world.homes for table in world.sources]
+    stopped = [error for error in found if error is not None]
     for error in stopped:
         properties.check_stop(world, error)
     # Whatever is still on its way arrives now.
@@ -389,11 +441,11 @@ def _run(world: World) -> None:
     properties.check_end(world, bool(stopped))
 
 
-def _repeat(world: World, home: str) -> RowfallError | None:
+def _repeat(world: World, home: str, table: str) -> RowfallError | None:
     """Repeat the command on one machine until it is done; return the error that stops it."""
     error = None
     for _ in range(MOST_RUNS):
-        last = world.start(home)
+        last = world.start(home, table=table)
         world.scheduler.run()
         error = last.failed
         if error is None or (error.exit is Exit.LEDGER and not error.transient):
