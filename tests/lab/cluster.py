@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
@@ -17,6 +18,9 @@ from rowfall.lab.process import program, wait_until
 
 # A limit, not what it takes (0.5 GB each): a load wants half of what is free, and 512 MiB at least.
 _MEMORY = 3_000_000_000
+_CLUSTER = '<{name} replace="replace"><secret>{name}</secret>{shards}</{name}>'
+_SHARD = "<shard><internal_replication>true</internal_replication>{}</shard>"
+_REPLICA = "<replica><host>127.0.0.1</host><port>{}</port></replica>"
 
 
 class Node:
@@ -107,6 +111,7 @@ class Cluster:
         self._lab = lab
         self.folder = lab.folder
         self.nodes = [Node(served, binary) for served in lab.nodes]
+        self._defined: dict[str, Sequence[Sequence[Node]]] = {}
         atexit.register(self.stop)
 
     @classmethod
@@ -140,6 +145,24 @@ class Cluster:
         at = self.nodes[node]
         who = f"{quote(user or at.user, safe='')}:{quote(password or at.password, safe='')}"
         return f"clickhouse://{who}@127.0.0.1:{at.http}/{database}?cluster={self.name}"
+
+    def define(self, name: str, *shards: Sequence[Node]) -> None:
+        """Make all nodes know a cluster of these shards, beside their own one or in its place.
+
+        ``define(cluster.name)`` without shards takes back what was said of the own one.
+        """
+        self._defined[name] = shards
+        text = "".join(_CLUSTER.format(name=n, shards="".join(
+            _SHARD.format("".join(_REPLICA.format(node.tcp) for node in nodes)) for nodes in each
+        )) for n, each in self._defined.items() if each)  # fmt: skip
+        for number, node in enumerate(self.nodes, 1):
+            extra = self.folder / f"node{number}" / "config.d"
+            extra.mkdir(exist_ok=True)
+            extra.chmod(0o755)
+            (extra / "clusters.xml").write_text(
+                f"<clickhouse><remote_servers>{text}</remote_servers></clickhouse>"
+            )
+            node.query("SYSTEM RELOAD CONFIG")
 
     def wait(self) -> None:
         """Wait until ON CLUSTER works again, after node 1 was away."""

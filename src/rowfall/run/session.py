@@ -145,6 +145,7 @@ def _check_writer(
     Raises:
         TargetError: no such database, a table that takes no rows, or (unless ``dry``) a right
             that is missing.
+        UsageError: the table has replicas on other servers, and no cluster is named.
     """
 
     engine, target = writer.engine, writer.target
@@ -162,6 +163,10 @@ def _check_writer(
             hint=f"Create it first, or name another one in --to or --table: {_some(shown)}.",
         )
     facts = staging.facts(asks, database, target.table)
+    if facts is not None and facts.replicated and not writer.node:
+        from rowfall.cluster.alone import check_alone  # 10 ms that other loads save
+
+        check_alone(asks, target.text, database, target.table)
     if not dry and not options.direct and (facts is None or facts.publish_kind == "attach"):
         engine.check_rights(database, target.table)
 

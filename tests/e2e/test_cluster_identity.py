@@ -1,0 +1,74 @@
+"""A table on a cluster is known by what its nodes hold, whoever connects where, and however the
+configuration lists the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.fleet import Fleet
+from e2e.tools import Shell, csv
+from lab.cluster import Cluster
+
+FILES, ROWS = 4, 50
+ALL = FILES * ROWS
+ON = "ON CLUSTER lab"
+COLUMNS = "(id UInt64, name String)"
+REPLICATED = (
+    "ReplicatedMergeTree('/clickhouse/{database}/{table}/{shard}', '{replica}') ORDER BY id"
+)
+
+
+@pytest.fixture
+def fleet(shell: Shell, cluster22: Cluster) -> Iterator[Fleet]:
+    fleet = Fleet(shell, cluster22)
+    for n in range(FILES):
+        text = csv([(i, f"n{i % 7}") for i in range(n * ROWS, (n + 1) * ROWS)], "id", "name")
+        shell.write(f"in/f{n}.csv", text)
+    yield fleet
+    cluster22.define("lab")
+    fleet.drop()
+
+
+def other_user(fleet: Fleet, node: int = 0, cluster: str = "lab", user: str = "other") -> Fleet:
+    """Somebody whose ledger knows nothing, by way of another node."""
+    shell = Shell(fleet.shell.cli, {"ROWFALL_HOME": str(fleet.shell.folder / user)})
+    other = Fleet(shell, fleet.cluster)
+    other.database = fleet.database
+    at = fleet.cluster.url(fleet.database, node=node)
+    other.to = at.replace("cluster=lab", f"cluster={cluster}")
+    return other
+
+
+def test_two_users_on_two_replicas(fleet: Fleet) -> None:
+    """Without ``?cluster=`` each would have a journal of its own."""
+    fleet.do(f"CREATE DATABASE {{db}} {ON}")
+    fleet.do(f"CREATE TABLE {{db}}.t {ON} {COLUMNS} ENGINE = {REPLICATED}")
+    load = ("in/*.csv", "--table", "t")
+    for node, user in ((0, "one"), (1, "two")):
+        alone = other_user(fleet, node, user=user)
+        cluster, alone.to = alone.to, alone.to.partition("?")[0]
+        for command in ("plan", "load"):
+            done = alone.ends(2, command, *load)
+            assert f"{fleet.database}.t has 2 replicas" in done.talk
+            shown = cluster.replace(f":{fleet.cluster.nodes[0].password}", "")
+            assert f"--to '{shown}'" in done.talk
+        alone.to = cluster
+        assert alone.load(*load)["splits_skipped"] == node * FILES
+    fleet.sync("t")
+    assert sum(fleet.counts("t")) == ALL
+
+
+def test_a_cluster_that_nobody_has_named(fleet: Fleet) -> None:
+    """Replicas that no cluster puts into one shard; and a single replica, which needs none."""
+    for node in fleet.cluster.nodes[::2]:  # of different shards
+        fleet.do("CREATE DATABASE {db}", node)
+        fleet.do(f"CREATE TABLE {{db}}.t {COLUMNS} ENGINE = ReplicatedMergeTree("
+                 f"'/clickhouse/{fleet.database}', '{{shard}}') ORDER BY id", node)  # fmt: skip
+    alone = other_user(fleet)
+    alone.to = alone.to.partition("?")[0]
+    load = ("in/*.csv", "--table", "t")
+    assert "Add a cluster with all of them to remote_servers" in alone.ends(2, "load", *load).talk
+    fleet.do("DROP TABLE {db}.t SYNC", fleet.cluster.nodes[2])
+    assert alone.load(*load)["rows"] == ALL
