@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pytest
 
@@ -15,10 +15,21 @@ from simulator.world import simulate
 SEEDS = int(os.environ.get("ROWFALL_SIM_SEEDS", "100000" if ALL else "10000"))
 # So many tests share them, so that workers take turns.
 SHARES = 20
-# What the code is known to fail at.
-SPARED: Sequence[str] = (
-    "late ATTACH", "EXCHANGE with a copy", "ADD COLUMN", "BACKUP and RESTORE", "DETACH and ATTACH",
-)  # fmt: skip
+# Seeds of a search for one kind of fault: most are found in the first hundred.
+MOST = 800
+# What the code is known to fail at, and the kind of search that finds it. What it has learnt is
+# taken out here, and its old behaviour becomes one of OLD.
+SPARED: Mapping[str, str] = {
+    "late ATTACH": "late",
+    "EXCHANGE with a copy": "people rebuild",
+    "BACKUP and RESTORE": "people set back",
+    "DETACH and ATTACH": "people move parts",
+    "ADD COLUMN": "people add columns",
+    # A part that is taken back from a table that took the name, late: seed 95.
+    "DROP and CREATE": "",
+    # Row counts of one table's journal: focus "late", seed 674.
+    "views of two tables": "",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -27,17 +38,23 @@ def _simulated() -> Iterator[None]:
         yield
 
 
-def violation(seeds: Sequence[int], old: Sequence[str] = ()) -> str:
+def violation(
+    seeds: Sequence[int], old: Sequence[str] = (), spared: Collection[str] = tuple(SPARED),
+    focus: str = "",
+) -> str:  # fmt: skip
     """Return the first violation among some seeds; "" where there is none."""
     for seed in seeds:
         try:
-            simulate(seed, old, SPARED)
+            simulate(seed, old, spared, focus)
         except AssertionError as error:
-            again = " ".join(f"--old {name!r}" for name in old)
-            return (
-                f"seed {seed}: {error} "
-                f"(cd tests && python -m simulator --seed {seed} {again})"
-            )  # fmt: skip
+            words = [
+                "python -m simulator --seed",
+                str(seed),
+                *(f"--focus {focus!r}" * bool(focus),),
+            ]
+            words += [f"--old {name!r}" for name in old]
+            words += [f"--spare {name!r}" for name in sorted(spared)]
+            return f"seed {seed}: {error}; in tests: {' '.join(words)}"
     return ""
 
 
@@ -56,12 +73,23 @@ def test_a_seed_repeats_a_run() -> None:
 # --- what earlier versions did --------------------------------------------------------------------
 
 OLD = {
-    "no sync": "missing",
+    "no sync": ("power", range(200), "missing"),
+    "last line of the log": ("evidence", range(1_300, 2_900), "doubled"),
 }
-"""Behaviours that are put back one by one, and the violation that the simulator finds then."""
+"""Behaviours that are put back one by one: the kind of search, its seeds, and what is found."""
 
 
 @pytest.mark.parametrize("old", OLD)
 def test_the_simulator_finds_what_was_wrong(old: str) -> None:
-    found = violation(range(2_000), [old])
-    assert OLD[old] in found, found or "nothing in 2,000 seeds"
+    focus, seeds, wrong = OLD[old]
+    found = violation(seeds, [old], focus=focus)
+    assert wrong in found, found or f"nothing in {len(seeds)} seeds"
+    # The first one that is found is right without it.
+    number = int(found.split(":")[0].removeprefix("seed "))
+    assert not violation([number], focus=focus)
+
+
+@pytest.mark.parametrize("event", [event for event, focus in SPARED.items() if focus])
+def test_the_simulator_finds_what_is_wrong(event: str) -> None:
+    if not violation(range(MOST), spared=set(SPARED) - {event}, focus=SPARED[event]):
+        pytest.skip(f"{event}: the code has learnt it, so SPARED need not name it")

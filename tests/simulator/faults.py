@@ -58,7 +58,7 @@ def fault(
 
 
 def _changes(text: str) -> bool:
-    return not text.startswith(("SELECT", "WITH", "finished", "KILL", "sync", "a record"))
+    return not text.startswith(("SELECT", "WITH", "finished", "KILL", "sync", "runs", "a record"))
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def _may_be_late(world: World, text: str) -> bool:
 
 
 def _asks(text: str) -> bool:
-    return not text.startswith(("finished", "KILL", "sync", "a record"))
+    return not text.startswith(("finished", "KILL", "sync", "runs", "a record"))
 
 
 # --- processes ------------------------------------------------------------------------------------

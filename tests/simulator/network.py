@@ -82,7 +82,15 @@ class Connection(Asking):
 
     def finished(self, query_id: str) -> bool | None:
         self.world.before(self.process, self.server, "finished")
-        return self.server.log.get(query_id)
+        ends = self.server.log.get(query_id)
+        if not ends:
+            return None
+        # Two processes may send a statement of the same id: one success is enough.
+        return ends[-1] if "last line of the log" in self.world.old else any(ends)
+
+    def runs(self, query_id: str) -> bool:
+        self.world.before(self.process, self.server, "runs")
+        return any(r.arrived and r.query_id == query_id for r in self.server.running)
 
     def kill(self, query_id: str) -> None:
         self.world.before(self.process, self.server, f"KILL {query_id}")

@@ -20,6 +20,7 @@ from simulator import selects
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 INCOMPATIBLE_COLUMNS = 122
 NO_SUCH_DATA_PART = 232
+TABLE_NOT_EMPTY = 705
 
 Row = dict[str, Any]
 Source = tuple[str, str, int]
@@ -100,7 +101,7 @@ class Server:
 
     Attributes:
         contents: of each split, its rows.
-        log: ``system.query_log``: whether an ended statement succeeded, by its id.
+        log: ``system.query_log``: whether ended statements succeeded, by their id, in their order.
         running: statements that nobody waits for any more: carried out later, or never.
         clock: the server's, in seconds.
         blocks: an INSERT cuts its rows into blocks, each of which becomes parts of its own.
@@ -108,7 +109,7 @@ class Server:
 
     contents: dict[str, list[Source]] = field(default_factory=dict)
     tables: dict[tuple[str, str], Table] = field(default_factory=dict)
-    log: dict[str, bool] = field(default_factory=dict)
+    log: dict[str, list[bool]] = field(default_factory=dict)
     running: list[Running] = field(default_factory=list)
     clock: float = 1_000.0
     uuids: int = 0
@@ -274,10 +275,10 @@ class Server:
             found = act(self, most, *match.groups())
         except RowfallError:
             if query_id:
-                self.log[query_id] = False
+                self.log.setdefault(query_id, []).append(False)
             raise
         if query_id and most is None:
-            self.log[query_id] = True
+            self.log.setdefault(query_id, []).append(True)
         return found or []
 
     # --- what SELECTs see ---------------------------------------------------------------------
@@ -381,7 +382,7 @@ SYSTEM: dict[str, Callable[[Server], list[Row]]] = {
     ],
     "query_log": lambda server: [
         {"query_id": i, "type": "QueryFinish" if done else "ExceptionWhileProcessing"}
-        for i, done in server.log.items()
+        for i, ends in server.log.items() for done in ends
     ],
     "merge_tree_settings": lambda server: [{"name": "parts_to_delay_insert", "value": "1000"}],
 }  # fmt: skip
@@ -442,10 +443,14 @@ def _create_view(
     ))  # fmt: skip
 
 
-def _drop(server: Server, most: Any, kind: str, exists: str | None, database: str, name: str,
-          sync: str | None) -> None:  # fmt: skip
+def _drop(
+    server: Server, most: Any, kind: str, exists: str | None, empty: str | None, database: str,
+    name: str, sync: str | None,
+) -> None:  # fmt: skip
     if exists is None:
         server.table(database, name)
+    if empty and (found := server.tables.get((database, name))) and found.visible():
+        raise refusal(TABLE_NOT_EMPTY, f"Table {database}.{name} is not empty")
     server.tables.pop((database, name), None)
 
 
@@ -539,7 +544,7 @@ _SHAPES: list[tuple[str, Callable[..., Any]]] = [
     (r"CREATE TABLE IF NOT EXISTS `(\w+)`\.`(_rowfall_journal)` \((.*)", _create_lines),
     (rf"CREATE TABLE (IF NOT EXISTS )?{_AT}\s+\(.*?\)\s+ENGINE = (.*)", _create),
     (rf"CREATE MATERIALIZED VIEW {_AT} TO {_AT} AS (.*)", _create_view),
-    (rf"DROP (TABLE|VIEW) (IF EXISTS )?{_AT}( SYNC)?.*", _drop),
+    (rf"DROP (TABLE|VIEW) (IF EXISTS )?(IF EMPTY )?{_AT}( SYNC)?.*", _drop),
     (r"RENAME TABLE (.*)", _rename),
     (rf"EXCHANGE TABLES {_AT} AND {_AT}", _exchange),
     (rf"ALTER TABLE {_AT} ATTACH PARTITION ALL FROM {_AT}", _attach),

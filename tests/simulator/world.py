@@ -23,6 +23,7 @@ from simulator import properties, seams
 from simulator.faults import FAULTS, PEOPLE, Fault
 from simulator.load import run_load
 from simulator.network import OK, Connection
+from simulator.old import put_back
 from simulator.scheduler import Killed, Scheduler
 from simulator.server import Running, Server, Source, Table
 
@@ -136,7 +137,8 @@ class World:
         self.server.add(Table("d", TARGET, self.server.uuid()))
         self.sources = {TARGET: tuple(self.server.contents)}
         self.holds = {TARGET: frozenset(self.server.contents)}
-        if self.shared and draw.random() < (1.0 if focus == "views" else 0.15):
+        many = draw.random() < (1.0 if focus == "views" else 0.15)
+        if self.shared and many and "views of two tables" not in self.spared:
             self._add_views()
         if focus:
             self._focus(FOCUS[focus])
@@ -406,7 +408,8 @@ def simulate(
     seams.use(world)
     journal.RUNNING.clear()
     try:
-        _run(world)
+        with put_back(world.old):
+            _run(world)
     except AssertionError as error:
         error.world = world  # type: ignore[attr-defined]
         raise
