@@ -9,7 +9,7 @@ import pytest
 
 from e2e.fleet import Fleet
 from e2e.tools import Shell, csv
-from lab.cluster import Cluster
+from lab.cluster import Cluster, Node
 
 FILES, ROWS = 4, 50
 ALL = FILES * ROWS
@@ -39,6 +39,51 @@ def other_user(fleet: Fleet, node: int = 0, cluster: str = "lab", user: str = "o
     at = fleet.cluster.url(fleet.database, node=node)
     other.to = at.replace("cluster=lab", f"cluster={cluster}")
     return other
+
+
+def turned(cluster: Cluster) -> list[list[Node]]:
+    """The shards in the other order, and so the replicas of each."""
+    return [[node for node in reversed(cluster.nodes) if node.shard == shard] for shard in (2, 1)]
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_shards_in_another_order(fleet: Fleet, by_hand: bool) -> None:
+    if by_hand:  # each node with a UUID of its own
+        for node in fleet.cluster.nodes:
+            fleet.do("CREATE DATABASE {db}", node)
+            fleet.do(f"CREATE TABLE {{db}}.t_local {COLUMNS} ENGINE = {REPLICATED}", node)
+    load = ("in/*.csv", "--table", "t")
+    assert fleet.load(*load)["rows"] == ALL
+    fleet.cluster.define("lab", *turned(fleet.cluster))
+    other = other_user(fleet)
+    again = fleet.ok("load", *load, "--json")
+    assert (again.document["rows"], again.document["splits_skipped"]) == (0, FILES)
+    assert "dropped" not in again.talk
+    assert other.load(*load)["splits_skipped"] == FILES
+    fleet.sync("t_local")
+    assert fleet.numbers("t") == [ALL, ALL]
+    assert not fleet.left()
+
+
+def test_the_journal_is_where_it_was_begun(fleet: Fleet) -> None:
+    """On the last node: without it nobody knows what is loaded; two journals are one too many."""
+    cluster, load = fleet.cluster, ("in/*.csv", "--table", "t")
+    keeper = cluster.nodes[3]
+    cluster.define("lab", *turned(cluster))
+    assert fleet.load(*load)["rows"] == ALL
+    cluster.define("lab")
+    keeper.kill9()
+    try:
+        done = fleet.ends(5, "load", *load)
+        assert "no other one keeps the journal" in done.talk
+        assert f"shard 2 replica 2 (127.0.0.1:{keeper.tcp})" in done.talk
+    finally:
+        keeper.start()
+    assert fleet.load(*load)["splits_skipped"] == FILES
+    journal = "{db}._rowfall_journal"
+    there = f"remote('127.0.0.1:{keeper.tcp}', {journal}, '{keeper.user}', '{keeper.password}')"
+    fleet.do(f"CREATE TABLE {journal} ENGINE = MergeTree ORDER BY into AS SELECT * FROM {there}")
+    assert "not one journal says what was loaded" in fleet.ends(3, "load", *load).talk
 
 
 def test_two_users_on_two_replicas(fleet: Fleet) -> None:

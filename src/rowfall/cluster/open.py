@@ -1,7 +1,8 @@
 """Opening a cluster for a load: one writer a shard, each with its own local table.
 
-The journal is kept on the first replica of the first shard, in every run and for every rowfall: it
-is one table on one server, because its lines have to be in one order.
+The journal is one table on one server, because its lines have to be in one order. It stays where it
+has been begun, on the first replica of the shard that was the first one then: every node is asked
+for it, because lists of nodes change. Its writer is the first one.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rowfall.cluster.ddl import Ddl, create_statements, run_on_cluster
 from rowfall.cluster.sharding_keys import RAND, ShardingKey, is_free, read_sharding_key
 from rowfall.cluster.tables import Tables, find_tables
-from rowfall.cluster.topology import SERVER_UUID, Cluster, Node, discover, server_uuids
-from rowfall.core.errors import RowfallError, TargetError, UsageError
+from rowfall.cluster.topology import SERVER_UUID, Cluster, Node, discover, on_nodes, server_uuids
+from rowfall.core import sql
+from rowfall.core.errors import LedgerError, RowfallError, TargetError, UsageError
 from rowfall.core.events import Listener, Note
-from rowfall.core.model import Schema, Statement
+from rowfall.core.model import Ask, Schema, Statement
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
-from rowfall.core.sqltext import SqlText
+from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import POLL_SECONDS, Engine
+from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.targets import staging
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
@@ -194,11 +198,22 @@ def open_cluster(
     """
     asks = entry.ask
     cluster = discover(asks, at.cluster, tls=at.tls)
-    chosen = _chosen(cluster, emit, skip=skip)
     tables = find_tables(asks, cluster, target.database, target.table)
-    if _unreplicated(cluster, tables):
-        chosen = list(cluster.up)
     uuids = server_uuids(asks, cluster)
+
+    def look(node: Node, text: str) -> list[list[Any]]:
+        there = replace(at, host=node.host, port=node.http_port, tls=node.tls, cluster="")
+        server = _connect(node, there, connects, entry, uuids.get(node, ""))
+        try:
+            return server.ask(text)
+        finally:
+            if server is not entry:
+                server.close()
+
+    keeper = find_journal(asks, cluster, tables, look)
+    chosen = _chosen(cluster, keeper, emit, skip=skip)
+    if _unreplicated(cluster, tables):
+        chosen = [keeper, *(node for node in cluster.up if node != keeper)]
 
     # Several servers of one machine have one address, unless they are in containers.
     machines = Counter(node.host for node in chosen)
@@ -242,20 +257,77 @@ def _unreplicated(cluster: Cluster, tables: Tables) -> bool:
     return cluster.replicated and tables.exists and not tables.engine.replicated
 
 
-def _chosen(cluster: Cluster, emit: Listener, *, skip: bool) -> list[Node]:
-    """Return the first replica of each shard that answers.
+def find_journal(
+    asks: Ask, cluster: Cluster, tables: Tables, look: Callable[[Node, str], list[list[Any]]]
+) -> Node:
+    """Return the node whose journal knows the tables; of new tables, the one that begins it.
+
+    Args:
+        look: asks one node.
 
     Raises:
-        TargetError: a shard is away, or the node that keeps the journal.
+        LedgerError: several journals know them, or one knows the table of another node.
+        TargetError: none does, and a node is away that may keep it.
     """
-    first = cluster.nodes[0]
-    if first.error is not None:
+    database, name = tables.local[0], ".".join(tables.local)
+    named = f"database = {quote(database)} AND name = {quote(JOURNAL)}"
+    select = on_nodes(cluster.name, f"SELECT name AS name FROM system.tables WHERE {named}")
+    holders = [cluster.nodes[int(number) - 1] for number, _ in asks(select)]
+    uuids = ", ".join(sorted({quote(uuid) for uuid in tables.uuids.values()}))
+    known: list[tuple[Node, str]] = []
+    for node in holders if uuids else ():
+        rows = look(node, (
+            f"SELECT DISTINCT toString(into) FROM {sql.qualified(database, JOURNAL)} "
+            f"WHERE event = 'claim' AND toString(into) IN ({uuids})"
+        ))  # fmt: skip
+        known += [(node, str(into)) for (into,) in rows]
+    if len(known) > 1 or any(tables.uuids.get(node) != into for node, into in known):
+        names = ", ".join(dict.fromkeys(node.name for node, _ in known))
+        raise LedgerError(
+            f"not one journal says what was loaded into {name}, but several, or that of another "
+            f"node's table: see {database}.{JOURNAL} on {names}",
+            hint="Count what is in the table, because files may have been loaded twice. Then keep "
+            f"one journal: ALTER TABLE {database}.{JOURNAL} DELETE WHERE into = '{known[0][1]}' "
+            "on every other node.",
+        )
+    if known:
+        return known[0][0]
+    _check_no_journal_away(asks, cluster, tables)
+    # Where it keeps those of other tables, however the list of nodes has changed since.
+    return (holders or cluster.up)[0]
+
+
+def _check_no_journal_away(asks: Ask, cluster: Cluster, tables: Tables) -> None:
+    """Raise TargetError where a node is away that may keep the journal.
+
+    That is the first one; or any of them, if the table holds rows that no journal knows.
+    """
+    away = [node for node in cluster.nodes if node.error is not None]
+    if not away:
+        return
+    database, table = map(quote, tables.local)
+    rows = (
+        "SELECT sum(rows) AS rows FROM system.parts WHERE active AND database = {} AND table = {}"
+    )
+    filled = tables.exists and any(
+        int(count) for _, count in asks(on_nodes(cluster.name, rows.format(database, table)))
+    )
+    if filled or cluster.nodes[0] in away:
+        names = "; ".join(f"{node.name}: {node.error}" for node in away[:4])
         raise TargetError(
-            f"{first.name} of the cluster {cluster.name!r} does not answer: {first.error}; it "
-            "keeps the journal that says which files are loaded",
-            hint="Start it again; the other replicas of its shard cannot stand in for it.",
+            f"nodes of the cluster {cluster.name!r} do not answer ({names}), and no other one "
+            f"keeps the journal that says which files are loaded into {'.'.join(tables.local)}",
+            hint="Start them again; other nodes cannot stand in for the one that keeps it.",
             transient=True,
         )
+
+
+def _chosen(cluster: Cluster, keeper: Node, emit: Listener, *, skip: bool) -> list[Node]:
+    """Return one replica of each shard: the first that answers, and of the first one ``keeper``.
+
+    Raises:
+        TargetError: a shard is away.
+    """
     if cluster.lost:
         lost = [f"{n.name}: {n.error}" for s in cluster.lost for n in cluster.of(s)]
         if not skip:
@@ -266,10 +338,10 @@ def _chosen(cluster: Cluster, emit: Listener, *, skip: bool) -> list[Node]:
                 transient=True,
             )
         emit(Note("warning", "THE LOAD GOES INTO SOME SHARDS ONLY; away: " + "; ".join(lost)))
-    return [
+    return [keeper] + [
         next(node for node in cluster.of(shard) if node.error is None)
         for shard in cluster.shards
-        if shard not in cluster.lost
+        if shard not in cluster.lost and shard != keeper.shard
     ]
 
 

@@ -35,7 +35,9 @@ def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer
         return Scattered(one, session.writers)
     if facts.sharding is not None and sharding == FILTER and not writer.number:
         each = [_open(session, facts, plan, one) for one in session.writers]
-        return Filtered(each, [one.settings for one in plan.writers], facts.sharding.key)
+        numbers = sorted(one.shard for one in session.writers)
+        places = [numbers.index(one.shard) for one in session.writers]
+        return Filtered(each, [one.settings for one in plan.writers], facts.sharding.key, places)
     return _open(session, facts, plan, writer)
 
 
@@ -78,6 +80,7 @@ class Filtered:
 
     Args:
         each: the delivery of every shard. ``settings``: what was computed for its machine.
+        places: of the shards in the list of the cluster, from 0.
     """
 
     def __init__(
@@ -85,14 +88,17 @@ class Filtered:
         each: Sequence[Delivery],
         settings: Sequence[Sequence[Setting]],
         key: ShardingKey,
+        places: Sequence[int],
     ) -> None:
-        self._each, self._settings, self._key = each, settings, key
+        self._each, self._settings, self._key, self._places = each, settings, key, places
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         failed: list[RowfallError] = []
 
         def one(at: int) -> Outcome:
-            own = replace(order, only=self._key.condition(at), settings=self._lowest(order, at))
+            own = replace(
+                order, only=self._key.condition(self._places[at]), settings=self._lowest(order, at)
+            )
             try:
                 # All read the same: the first one's progress is that of the attempt.
                 return self._each[at].insert(own, lane, _silent if at else on_tick)

@@ -284,7 +284,8 @@ def _target_and_condition(facts: LoadFacts, transport: Transport) -> tuple[Targe
     """Return where the first writer inserts, and which rows it keeps (None for all)."""
     target, sharding = facts.target, facts.sharding
     if sharding is not None and transport.sharding.value == FILTER:
-        return target, sharding.key.condition(0)
+        first = facts.writers[0].shard  # the one whose node keeps the journal
+        return target, sharding.key.condition(sorted(w.shard for w in facts.writers).index(first))
     if sharding is not None and isinstance(target, Table):
         return target.distributed(sharding.key.cluster, sharding.key.expression), None
     return target, None

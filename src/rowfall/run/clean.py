@@ -39,7 +39,7 @@ class _Opened:
     """An open target.
 
     Attributes:
-        engine: the one that has the journal; of a cluster, its first node.
+        engine: the one that has the journal; of a cluster, its first writer.
         nodes: every engine that may hold tables of loads, by its name in the journal.
         journal: see :class:`rowfall.targets.base.Caps`.
         shards: the cluster, None where there is none.

@@ -286,7 +286,9 @@ def _without_own_empty_table(session: Session, ledger: Ledger, load_id: str) -> 
     if shards is not None:
         if len(shards.cluster.up) < len(shards.cluster.nodes):
             return session  # a node that is away would keep its own
-        nodes = {node.address: shards.connect(node) for node in shards.cluster.nodes}
+        # First the one that keeps the journal.
+        order = sorted(shards.cluster.nodes, key=lambda n: n.address != shards.writers[0].node)
+        nodes = {node.address: shards.connect(node) for node in order}
     if not is_own_and_empty(nodes, ledger, database, table, load_id=load_id):
         return session
     uuid = table_uuid(session.engine, database, table)
