@@ -10,6 +10,7 @@ import pytest
 from e2e.fleet import Fleet
 from e2e.tools import Shell, csv
 from lab.cluster import Cluster, Node
+from lab.seaweed import Seaweed
 
 FILES, ROWS = 4, 50
 ALL = FILES * ROWS
@@ -84,6 +85,25 @@ def test_the_journal_is_where_it_was_begun(fleet: Fleet) -> None:
     there = f"remote('127.0.0.1:{keeper.tcp}', {journal}, '{keeper.user}', '{keeper.password}')"
     fleet.do(f"CREATE TABLE {journal} ENGINE = MergeTree ORDER BY into AS SELECT * FROM {there}")
     assert "not one journal says what was loaded" in fleet.ends(3, "load", *load).talk
+
+
+@pytest.mark.parametrize("way", ["filter", "distributed"])
+def test_a_sharding_key_follows_the_list(fleet: Fleet, s3: Seaweed, bucket: str, way: str) -> None:
+    """The shard whose node keeps the journal is the second one by then."""
+    cluster = fleet.cluster
+    fleet.shell.env |= s3.env
+    s3.put(bucket, "a.csv", csv([(i, "a") for i in range(100)], "id", "name").encode())
+    s3.put(bucket, "b.csv", csv([(i, "b") for i in range(100, 200)], "id", "name").encode())
+    args = ("--table", "t", "--shard-key", "id", "--pull", "--decoder", "never", "--method", way)
+    cluster.define("lab", *turned(cluster))
+    fleet.load(f"s3://{bucket}/a.csv", *args)
+    cluster.define("lab")
+    assert fleet.load(f"s3://{bucket}/[ab].csv", *args)["rows"] == 100
+    fleet.sync("t_local")
+    places = "SELECT name, id % 2, _shard_num, count() FROM {db}.t GROUP BY ALL ORDER BY ALL"
+    assert fleet.ask(cluster.nodes[0], places) == [
+        ["a", 0, 2, 50], ["a", 1, 1, 50], ["b", 0, 1, 50], ["b", 1, 2, 50]
+    ]  # fmt: skip
 
 
 def test_two_users_on_two_replicas(fleet: Fleet) -> None:
