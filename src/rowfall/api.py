@@ -46,6 +46,7 @@ def plan(
     Raises:
         RowfallError: see :mod:`rowfall.core.errors`; the same as for a load.
     """
+    from rowfall.plan.memory import find_contradiction
     from rowfall.plan.planner import make_plan
     from rowfall.plan.survey import survey
     from rowfall.publish.shadow import shadow_name
@@ -57,7 +58,8 @@ def plan(
         table = shadow_name("plan") if session.options.replace else ""
         facts = survey(session, set() if anew else None, table)
         made = make_plan(facts, session.options)
-        refused = refusal(session)
+        doubt = find_contradiction(session)
+        refused = refusal(session) or (doubt.error if doubt is not None else None)
         if refused is not None:
             advice = (*made.forecast.advice, f"It would fail: {refused.message}. {refused.hint}")
             made = replace(made, forecast=replace(made.forecast, advice=advice))

@@ -133,7 +133,8 @@ class ClickHouse(Service):
         self._own(self._settings.data)
 
     def _write_config(self) -> None:
-        self._settings.more = self._tls + _KEEP_FREE.format(bytes=self._kept_free)
+        backups = f"<backups><allowed_path>{self.folder}/backups/</allowed_path></backups>\n"
+        self._settings.more = self._tls + _KEEP_FREE.format(bytes=self._kept_free) + backups
         self._settings.write(self._config)
 
     def command(self) -> Sequence[str | Path]:

@@ -30,12 +30,14 @@ class Web:
     Attributes:
         root: put files here; a file replaced later gets another ETag.
         requests: ``(method, path, range header)`` of every request so far.
+        bare: paths that are sent without ETag and Last-Modified.
     """
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rowfall-lab-web-")
         self.root = Path(self._folder.name)
         self.requests: list[tuple[str, str, str]] = []
+        self.bare: set[str] = set()
         self._server = SilentServer(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
@@ -71,6 +73,7 @@ class Web:
         class Handler(_Files):
             root = self.root
             seen = self.requests
+            bare = self.bare
 
         return Handler
 
@@ -80,6 +83,7 @@ class _Files(BaseHTTPRequestHandler):
     timeout = 30  # an idle connection does not keep its thread for ever
     root: Path
     seen: list[tuple[str, str, str]]
+    bare: set[str]
 
     def do_HEAD(self) -> None:
         self._answer(body=False)
@@ -127,8 +131,9 @@ class _Files(BaseHTTPRequestHandler):
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("Content-Length", str(stop - start))
         self.send_header("Content-Type", "application/octet-stream")
-        self.send_header("ETag", etag)
-        self.send_header("Last-Modified", modified)
+        if self.path not in self.bare:
+            self.send_header("ETag", etag)
+            self.send_header("Last-Modified", modified)
         self.end_headers()
         if body:
             self._copy(file, start, stop)

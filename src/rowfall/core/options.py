@@ -12,6 +12,9 @@ from typing import Any
 FILTER, DISTRIBUTED = "filter", "distributed"
 """How rows get to the shard that a sharding key says, see :class:`rowfall.core.model.Plan`."""
 
+ALL, JOURNAL, NONE = "all", "journal", "none"
+"""What counts as loaded where ledger, journal and table contradict each other."""
+
 METHODS = ("local", FILTER, DISTRIBUTED)
 """All that may be asked for."""
 
@@ -334,6 +337,16 @@ class Options:
         "",
         "Load again what is loaded already (its rows will be in the table twice).",
         "Run",
+    )
+    loaded: str | None = _opt(
+        None,
+        "--loaded",
+        "all|journal|none",
+        "What counts as loaded where ledger, journal and table contradict each other: all that "
+        "either of them knows, what the journal beside the table knows, or none of it. Default: "
+        "stop and say what was found.",
+        "Run",
+        (LOAD,),
     )
     verify: bool = _opt(
         False,

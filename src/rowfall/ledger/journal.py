@@ -34,6 +34,8 @@ TABLE = "_rowfall_journal"
 # A process of another machine that has written nothing for so long counts as dead.
 LEASE_SECONDS = 60
 QUIT = "quit"
+# In the names of attempts that only say what a table holds.
+KEPT = "kept"
 # An event, and the field of an entry that holds its block.
 _EVENTS = {
     "claim": "claimed",
@@ -113,6 +115,22 @@ class Entry:
         # have written since, or will lose an attempt.
         silent = abs(self.idle) > LEASE_SECONDS
         return self.quit or here or leases.has_ended(self.owner) or silent
+
+
+@dataclass(frozen=True, slots=True)
+class Landings:
+    """Attempts that have landed in one table, under the same names.
+
+    Attributes:
+        into: UUID of the table. ``tables``: (database, name) of those that got the rows; the
+            tables behind views are among them.
+        rows: that they brought. ``last``: time of the last line, for the order only.
+    """
+
+    into: str
+    tables: frozenset[tuple[str, str]]
+    rows: int
+    last: str
 
 
 class Journal:
@@ -281,11 +299,55 @@ class Journal:
             self._append("forget", attempt)
         return len(found)
 
+    # --- a table that keeps its rows and has another UUID or name -----------------------------
+
+    def carry_over(self, before: str) -> None:
+        """Write once more about this table what has landed in another one, whose rows it holds."""
+        into = f"into = toUUID({quote(before)})"
+        self._run(
+            f"INSERT INTO {self._name} (event, into, owner, attempt, splits, rows, detail) SELECT "
+            f"event, toUUID({quote(self._target_uuid)}), {quote(self._owner)}, attempt, splits, "
+            f"rows, detail FROM {self._name} WHERE {into} AND event IN ('claim', 'commit', "
+            f"'landed') AND attempt IN (SELECT attempt FROM {self._name} WHERE {into} AND "
+            f"event = 'landed') AND attempt NOT IN (SELECT attempt FROM {self._name} WHERE {into} "
+            "AND event = 'forget') ORDER BY _block_number"
+        )
+
+    def keep(self, load_id: str, ids: Sequence[str], rows: int) -> None:
+        """Record that splits of a load are in this table, of which no line tells any more."""
+        if not ids:
+            return
+        attempt = f"{load_id}_{KEPT}{secrets.token_hex(3)}"
+        for start in range(0, len(ids), SPLITS_PER_LINE):
+            self._append("claim", attempt, splits=ids[start : start + SPLITS_PER_LINE])
+        self._append("commit", attempt, rows=rows, detail="[]")
+        self._append("landed", attempt)
+
+    def forget_names(self, names: Collection[tuple[str, str]] | None) -> None:
+        """Make what has landed in this table count as not landed.
+
+        Args:
+            names: of attempts that went to a table of one of these names; None for all.
+        """
+        wanted = None if names is None else set(names)
+        for entry in self.entries():
+            tables = {(m.database, m.table) for m in entry.moves}
+            if entry.landed and not entry.forgotten and (wanted is None or tables & wanted):
+                self._append("forget", entry.attempt)
+
     # --- reading ------------------------------------------------------------------------------
 
     def entries(self) -> list[Entry]:
         """Return every attempt into this table, without its splits."""
         return list(self._entries().values())
+
+    def attempts_of(self, load_id: str) -> list[str]:
+        """Return the attempts of a load into any table, without what was only kept."""
+        rows = self._ask(
+            f"SELECT DISTINCT attempt FROM {self._name} WHERE "
+            f"startsWith(attempt, {quote(load_id + '_')}) AND attempt NOT LIKE '%\\_{KEPT}%'"
+        )
+        return [str(attempt) for (attempt,) in rows]
 
     def there(self) -> bool:
         """Tell whether the journal exists."""
@@ -307,15 +369,36 @@ class Journal:
         )
         return {str(i) for (i,) in rows}
 
-    def forgotten_ids(self) -> set[str]:
-        """Return the ids of forgotten splits that have not landed again."""
+    def landings(self) -> list[Landings]:
+        """Return what has landed in every table that the journal tells of, and is not forgotten."""
+        rows = self._ask(
+            "SELECT toString(into), names, sum(count), toString(max(last)) FROM (SELECT into, "
+            "attempt, argMinIf(rows, _block_number, event = 'commit') AS count, max(at) AS last, "
+            "arraySort(arrayDistinct(arrayMap(m -> (JSONExtractString(m, 1), JSONExtractString("
+            "m, 2)), JSONExtractArrayRaw(argMinIf(detail, _block_number, event = 'commit'))))) "
+            f"AS names FROM {self._name} GROUP BY into, attempt HAVING "
+            "countIf(event = 'landed') > 0 AND countIf(event = 'forget') = 0) GROUP BY into, names"
+        )
+        return [
+            Landings(
+                str(into), frozenset((str(d), str(t)) for d, t in names), int(count), str(last)
+            )
+            for into, names, count, last in rows
+        ]
+
+    def forgotten_ids(self, landed: Collection[str] | None = None) -> set[str]:
+        """Return the ids of forgotten splits that have not landed again.
+
+        Args:
+            landed: what :meth:`landed_ids` has returned.
+        """
         into = f"toUUID({quote(self._target_uuid)})"
         rows = self._ask(
             f"SELECT DISTINCT arrayJoin(splits) FROM {self._name} WHERE into = {into} AND "
             f"event = 'claim' AND attempt IN (SELECT attempt FROM {self._name} WHERE "
             f"into = {into} AND event = 'forget')"
         )
-        return {str(i) for (i,) in rows} - self.landed_ids()
+        return {str(i) for (i,) in rows} - set(self.landed_ids() if landed is None else landed)
 
     def _entries(
         self, *, touching: Collection[str] = (), attempts: Collection[str] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -198,8 +198,16 @@ class Ledger:
         rows = self._store.rows("SELECT uuid FROM target_table WHERE into_table = ?", key)
         return str(rows[0][0]) if rows else None
 
-    def set_table(self, key: str, uuid: str) -> int:
+    def keys_of(self, uuid: str) -> list[str]:
+        """Return the keys of the targets whose table has this UUID; of shadows and nodes, too."""
+        rows = self._store.rows("SELECT into_table FROM target_table WHERE uuid = ?", uuid)
+        return [str(key) for (key,) in rows]
+
+    def set_table(self, key: str, uuid: str, *, keep: bool = False) -> int:
         """Record the uuid of the target's table; a new one forgets what its predecessor held.
+
+        Args:
+            keep: it holds the same rows, so nothing is forgotten.
 
         Returns:
             The number of splits forgotten.
@@ -209,7 +217,7 @@ class Ledger:
             old = db.execute(
                 "SELECT uuid FROM target_table WHERE into_table = ?", (key,)
             ).fetchone()
-            if old is not None and old[0] != uuid:
+            if old is not None and old[0] != uuid and not keep:
                 forgotten = db.execute("DELETE FROM landed WHERE into_table = ?", (key,)).rowcount
             db.execute(
                 "INSERT INTO target_table VALUES (?, ?) "
@@ -217,6 +225,48 @@ class Ledger:
                 (key, uuid),
             )
             return forgotten
+
+    def landed_by_load(self, key: str, ids: Collection[str]) -> dict[str, tuple[int, list[str]]]:
+        """Return, of some landed splits, (rows, ids) by the load that has brought them.
+
+        The rows are those of whole attempts.
+        """
+        found: dict[str, tuple[int, list[str]]] = {}
+        counted: set[str] = set()
+        rows = self._store.rows(
+            "SELECT a.load_id, a.id, a.rows, l.id FROM landed l "
+            "JOIN attempt a ON a.id = l.attempt_id WHERE l.into_table = ?",
+            key,
+        )
+        for load_id, attempt, count, split in rows:
+            if split not in ids:
+                continue
+            total, splits = found.get(load_id, (0, []))
+            total += 0 if attempt in counted else int(count or 0)
+            counted.add(attempt)
+            splits.append(split)
+            found[load_id] = total, splits
+        return found
+
+    def forget_splits(self, key: str, ids: Iterable[str]) -> None:
+        """Record that some splits are not in the target."""
+        with self._store.change() as db:
+            db.executemany(
+                "DELETE FROM landed WHERE into_table = ? AND id = ?", ((key, i) for i in ids)
+            )
+
+    def rename_splits(self, old: str, key: str, names: Mapping[str, str]) -> None:
+        """Record that what has landed by one key has landed by another.
+
+        Args:
+            names: ids by the old key, and by the new one.
+        """
+        with self._store.change() as db:
+            db.executemany(
+                "INSERT OR IGNORE INTO landed SELECT ?, ?, attempt_id FROM landed "
+                "WHERE into_table = ? AND id = ?",
+                ((key, new, old, was) for was, new in names.items()),
+            )
 
     # --- splits and attempts ------------------------------------------------------------------
 
@@ -326,6 +376,11 @@ class Ledger:
             # A forgotten load is over: the same command makes a new one.
             db.execute("UPDATE load SET fingerprint = '' WHERE id = ?", (load_id,))
             return gone
+
+    def give_up(self, load_id: str) -> None:
+        """Record that no command goes on with an unfinished load; what it landed stays landed."""
+        with self._store.change() as db:
+            db.execute("UPDATE load SET fingerprint = '' WHERE id = ?", (load_id,))
 
     def attempt_ended(self, attempt_id: str, state: str, error: str) -> None:
         """Record that an attempt is ``failed`` or ``lost``: it has neither staging nor rows."""

@@ -1,4 +1,4 @@
-"""Find what has landed under another name of the same object: older names, other tokens.
+"""Find what has landed under another name of the same object: older names, other tokens, links.
 
 The name of an object behind HTTP holds a digest of the secrets in its address
 (:func:`rowfall.core.uri.object_name`). Names of older ledgers hold none, and signatures in full.
@@ -6,15 +6,18 @@ The name of an object behind HTTP holds a digest of the secrets in its address
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 
-from rowfall.core import uri
+from rowfall.core import units, uri
 from rowfall.core.errors import LedgerError
 from rowfall.core.events import Note
 from rowfall.core.listing import MARK, Split, split_id
 from rowfall.plan.session import Session
+from rowfall.sources.files import LocalFiles
 from rowfall.sources.http import has_validator
 
 _RANGE = re.compile(r"(.*)\[(\d+):(\d+)\]")
@@ -30,7 +33,12 @@ def landed_under_other_names(session: Session, known: Collection[str]) -> set[st
         LedgerError: a name of an older ledger may be that of several objects.
     """
     listing, key = session.listing, session.target_key
-    if not known or uri.scheme_of(listing.uri(0)) not in ("http", "https"):
+    if isinstance(session.source, LocalFiles):
+        return _by_other_paths(session, known)
+    if not len(listing) or uri.scheme_of(listing.uri(0)) not in ("http", "https"):
+        return set()
+    _warn_of_sizes(session)
+    if not known:
         return set()
     listed: dict[tuple[str, str], list[Split]] = defaultdict(list)
     for split in listing.splits(key):
@@ -73,6 +81,70 @@ def _names(session: Session) -> dict[str, list[tuple[str, int | None, int | None
             start, stop = (int(cut[2]), int(cut[3])) if cut else (None, None)
             names[uri.without_secrets(name)].append((name, start, stop))
     return names
+
+
+def _warn_of_sizes(session: Session) -> None:
+    """Warn of objects that their server tells nothing about but a size."""
+    count = sum(not has_validator(s.version) for s in session.listing.splits(""))
+    if count:
+        session.emit(Note(
+            "warning",
+            f"the web server sends neither ETag nor Last-Modified for {units.counted(count, 'file')}"
+            ": one that changes and keeps its size counts as loaded, and a change while it is read "
+            "is not noticed",
+        ))  # fmt: skip
+
+
+def _by_other_paths(session: Session, known: Collection[str]) -> set[str]:
+    """Return the ids of local files that are listed twice, or have landed, by another path.
+
+    Only symbolic links are followed; with the same size and time they are the same rows.
+    """
+    listing, key = session.listing, session.target_key
+    folder = lru_cache(maxsize=None)(os.path.realpath)  # one question for each folder
+
+    def real(path: str) -> str:
+        if os.path.islink(path):
+            return os.path.realpath(path)
+        return os.path.join(folder(os.path.dirname(path)), os.path.basename(path))
+
+    first: dict[str, str] = {}
+    todo: list[tuple[Split, str]] = []
+    for split in listing.splits(key):
+        todo.append((split, real(split.uri)))
+    linked = any(path != split.uri for split, path in todo)
+    landed = _landed_paths(session, real) if known else {}
+    if not linked and not any(path in landed for _, path in todo):
+        return set()
+    found: dict[str, str] = {}
+    ids: set[str] = set()
+    # A file by its own path comes before links to it.
+    for split, path in sorted(todo, key=lambda pair: pair[0].uri != pair[1]):
+        others = [n for n in dict.fromkeys((path, *landed.get(path, ()))) if n != split.uri]
+        twin = next(
+            (n for n in others if split_id(n, split.version, None, None, key) in known), None
+        ) or first.get(path)
+        if split.id not in known and twin is not None:
+            found[split.uri] = twin
+            ids.add(split.id)
+        first.setdefault(path, split.uri)
+    if found:
+        session.emit(Note("warning", "; ".join(
+            f"{name} is the same file as {twin}, which is loaded by that path"
+            for name, twin in list(found.items())[:3]
+        ) + (f"; and {len(found) - 3:,} more" if len(found) > 3 else "")))  # fmt: skip
+    return ids
+
+
+def _landed_paths(session: Session, real: Callable[[str], str]) -> dict[str, list[str]]:
+    """Return the paths that this ledger has loaded which are not those of the files themselves."""
+    paths: dict[str, list[str]] = defaultdict(list)
+    if session.ledger is not None:
+        for name in session.ledger.landed_uris(session.target_key):
+            path = real(name)
+            if path != name:
+                paths[path].append(name)
+    return paths
 
 
 def _without_digest(splits: Sequence[Split]) -> list[tuple[str, int | None, int | None]]:

@@ -18,11 +18,10 @@ from rowfall.core.events import Note
 from rowfall.core.listing import Listing
 from rowfall.core.model import PUSH, Encoding, Kind, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines.base import ExistingTable, table_uuid
+from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES
 from rowfall.engines.embedded import usable_cores
-from rowfall.ledger.journal import Journal
-from rowfall.plan import attempts, cutting, decoder, transport
+from rowfall.plan import attempts, cutting, decoder, memory, transport
 from rowfall.plan.facts import (
     LoadFacts,
     Reach,
@@ -99,18 +98,9 @@ def landed_ids(session: Session) -> set[str]:
     """Return the ids of the splits that the target holds, as far as ledger and journal know."""
     if not session.target.caps.remembers:
         return set()
-    known = session.ledger.landed(session.target_key) if session.ledger is not None else set()
-    if not session.target.caps.journal:
-        return known
-    database = session.first_target.database
-    uuid = table_uuid(session.engine, database, session.first_target.table)
-    if not uuid:
-        return set()
-    journal = Journal(session.engine, database, uuid)
-    if not journal.there():
-        return known
-    # The journal knows what other machines have landed and forgotten, too.
-    return (known | journal.landed_ids()) - journal.forgotten_ids()
+    if not session.target.table:
+        return session.ledger.landed(session.target_key) if session.ledger is not None else set()
+    return memory.remembered(session).landed
 
 
 def _landed(session: Session, facts: LoadFacts, known: Collection[str]) -> frozenset[int]:

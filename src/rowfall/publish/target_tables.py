@@ -77,6 +77,10 @@ class TargetTables:
         for writer in self.session.writers:
             if writer.node:
                 self.ledger.set_table(self._key(writer), uuids[writer.number])
+        known = self.ledger.table_uuid(self.session.target_key)
+        if known and known != uuids[0]:
+            # It was another one when the load asked what is in it.
+            raise table_dropped(self.text(self.session.writers[0]))
         self.ledger.set_table(self.session.target_key, uuids[0])
         return replace(self, uuids=uuids)
 

@@ -134,10 +134,15 @@ def forget_load(target: Target, load_id: str) -> int:
             local = (target.database, target.table)
             if opened.shards is not None:
                 local = opened.shards.tables.local
-            uuid = table_uuid(opened.engine, *local)
-            journal = Journal(opened.engine, local[0], uuid, load_id)
-            if uuid and journal.there():
-                journal.forget(load_id)
+            # Of a table that was restored or made anew, its predecessor's lines may still count.
+            uuids = {
+                table_uuid(opened.engine, *local),
+                opened.ledger.table_uuid(target_key(*local)),
+            }
+            for uuid in filter(None, uuids):
+                journal = Journal(opened.engine, local[0], uuid, load_id)
+                if journal.there():
+                    journal.forget(load_id)
         return opened.ledger.forget(load_id)
 
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.events import Listener
 from rowfall.core.masked import Secret
-from rowfall.core.options import FILTER, METHODS, Options
+from rowfall.core.options import ALL, FILTER, JOURNAL, METHODS, NONE, Options
 from rowfall.core.units import parse_size
 from rowfall.engines import server_class
 from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.prestart import prestart
 from rowfall.ledger import Ledger
+from rowfall.plan.memory import check_identity
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import COMPRESSIONS
 from rowfall.sources import open_source
@@ -162,6 +163,7 @@ def _check_writer(
             f"the server has no database {database!r} that this user may see",
             hint=f"Create it first, or name another one in --to or --table: {_some(shown)}.",
         )
+    check_identity(engine, database)
     facts = staging.facts(asks, database, target.table)
     if facts is not None and facts.replicated and not writer.node:
         from rowfall.cluster.alone import check_alone  # 10 ms that other loads save
@@ -207,6 +209,8 @@ def _check_choices(options: Options) -> None:
         raise UsageError(f"--method {options.method} is not one of {', '.join(METHODS)}")
     if options.decoder not in ("auto", "always", "never"):
         raise UsageError(f"--decoder {options.decoder} is not one of auto, always, never")
+    if options.loaded not in (None, ALL, JOURNAL, NONE):
+        raise UsageError(f"--loaded {options.loaded} is not one of all, journal, none")
     for name in ("presort", "build"):
         if (wish := getattr(options, name)) not in ("auto", "on", "off"):
             raise UsageError(f"--{name} {wish} is not one of auto, on, off")

@@ -25,6 +25,7 @@ from rowfall.core.options import changed
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import Ledger, LoadRow, target_key, target_key_parts
 from rowfall.ledger.journal import Journal
+from rowfall.plan.memory import check_identity
 from rowfall.plan.session import Session
 from rowfall.plan.survey import landed_ids
 from rowfall.publish.recover import (
@@ -35,6 +36,7 @@ from rowfall.publish.recover import (
 )
 from rowfall.publish.shadow import Shadow
 from rowfall.publish.target_tables import OwnTable, TargetTables
+from rowfall.run.doubts import resolve
 from rowfall.targets import staging, views
 
 # Loads that this process runs now: another thread's load is not an unfinished one.
@@ -119,6 +121,8 @@ def settle(session: Session, load: LoadRun) -> Settled:
     table = session.first_target.table
     if not table:
         return Settled(session, table, _known(session, load, replaced=False), replaced=False)
+    if not session.target.caps.journal:  # a server was asked when it was opened
+        check_identity(session.engine, session.first_target.database)
     TargetTables(session, ledger).check_together()
     replaced = False
     if session.options.replace and shadow is not None:
@@ -134,6 +138,7 @@ def settle(session: Session, load: LoadRun) -> Settled:
         # Only now: the target's journal may say that the shadow's rows are there.
         shadow.drop_foreign()
         _settle_table(session, load, load.key, shadow.name)
+        _drop_shadow_that_was_set_back(session, ledger, load, shadow)
     return Settled(session, table, _known(session, load, replaced=replaced), replaced)
 
 
@@ -176,6 +181,11 @@ def _settle_table(session: Session, load: LoadRun, key: str, name: str) -> bool:
             open_recovery(tables, journal, own).end_all()
             follow_journal(ledger, journal, key)
     known = ledger.table_uuid(key)
+    of_target = key == session.target_key
+    if uuid and of_target and session.options.replace:
+        return bool(known) and known != uuid  # what the ledger knows of its rows stays until then
+    if uuid and of_target:
+        resolve(session, ledger, load.id)
     if known is None or known == uuid:
         return False
     if known and journaled:
@@ -183,12 +193,29 @@ def _settle_table(session: Session, load: LoadRun, key: str, name: str) -> bool:
         if old.there():
             open_recovery(tables, old).table_gone()
     forgotten = ledger.set_table(key, uuid)
-    if forgotten and key == session.target_key:
+    if forgotten and of_target:
         session.emit(
             Note("info", f"{session.table_text} was dropped since the last load: "
                          f"loading {units.counted(forgotten, 'split')} again")
         )  # fmt: skip
     return bool(known)
+
+
+def _drop_shadow_that_was_set_back(
+    session: Session, ledger: Ledger, load: LoadRun, shadow: Shadow
+) -> None:
+    """Drop a shadow of which the ledger knows more than its journal: nobody has seen its rows."""
+    if not session.target.caps.journal:
+        return
+    gathered = ledger.landed(load.key)
+    uuid = ledger.table_uuid(load.key)
+    if not gathered or not uuid:
+        return
+    journal = open_journal(session, uuid, load.id)
+    known = {i[:32] for i in journal.landed_ids()} if journal.there() else set()
+    if not gathered <= known:
+        shadow.drop()
+        ledger.set_table(load.key, "")
 
 
 # --- which load -----------------------------------------------------------------------------------
@@ -216,6 +243,9 @@ def _choose_load(session: Session, ledger: Ledger, active: Collection[str]) -> s
         )
     if old is not None and old.id in active:
         old = None
+    if old is not None and _is_ahead(session, ledger, old.id):
+        ledger.give_up(old.id)
+        old = None
     if old is not None:
         _same_options(old, given, ledger)
     request = json.dumps({
@@ -223,7 +253,7 @@ def _choose_load(session: Session, ledger: Ledger, active: Collection[str]) -> s
         "folder": os.getcwd(),
         "to": str(session.target.folder or session.target.text),
         "table": session.table_text or None,
-        "options": {k: v for k, v in given.items() if k not in ("force", "verify")},
+        "options": {k: v for k, v in given.items() if k not in ("force", "verify", "loaded")},
     })  # fmt: skip
     if old is not None and ledger.take_up(old, request):
         return old.id
@@ -244,6 +274,26 @@ def _request_print(session: Session, sources: Sequence[str]) -> str:
     # A forced load is another one: it loads what the others have landed.
     text = json.dumps([sorted(sources), session.target_key, session.options.force])
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+def _is_ahead(session: Session, ledger: Ledger, load_id: str) -> bool:
+    """Tell whether the journal knows attempts of an unfinished load that its own ledger does not.
+
+    Then the ledger was set back, or another machine goes on with a copy of it. The next attempt
+    would have the name of one that the journal has known for long.
+    """
+    if not session.target.caps.journal:
+        return False
+    journal = open_journal(session, "")
+    if not journal.there():
+        return False
+    ahead = [a for a in journal.attempts_of(load_id) if not ledger.attempt_state(a)]
+    if ahead:
+        session.emit(Note(
+            "warning",
+            f"the ledger {ledger.path} does not know {units.counted(len(ahead), 'attempt')} of its "
+            f"own load {load_id} that the journal knows: it was set back, or there are two of it; "
+            "what the journal knows counts, under a new load",
+        ))  # fmt: skip
+    return bool(ahead)
 
 
 # What decides how bytes become rows, or where they gather: half a load in each way is no load.

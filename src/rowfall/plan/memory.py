@@ -1,0 +1,319 @@
+"""What ledger and journal remember of a table, and whether that can be true of the table there is.
+
+Both are only as good as the table that they tell of. A table that was restored, exchanged for a
+copy or renamed keeps its rows and loses its memory; a server that was set back has lost rows that
+the ledger still counts. Nothing is changed here: ``run/doubts.py`` does what the user decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from rowfall.core import units
+from rowfall.core.errors import LedgerError, TargetError
+from rowfall.core.sqltext import quote
+from rowfall.engines.base import Engine, table_uuid
+from rowfall.ledger import target_key, target_key_parts
+from rowfall.ledger.journal import TABLE as JOURNAL
+from rowfall.ledger.journal import Journal, Landings
+from rowfall.plan.session import Session
+from rowfall.targets.base import STAGING_PREFIX
+
+# Engines of databases whose tables have no UUID.
+_WITHOUT_UUIDS = ("Ordinary", "Memory", "Lazy")
+# Hex digits of an id; --force adds its load to them, and a mark of ranges stands before them.
+_DIGITS = 32
+
+
+def check_identity(engine: Engine, database: str) -> None:
+    """Check that the tables of a database can be told from their successors.
+
+    Raises:
+        TargetError: they have no UUIDs, so that a table made anew would count as loaded.
+    """
+    kinds = ", ".join(map(quote, _WITHOUT_UUIDS))
+    found = engine.ask(
+        f"SELECT engine FROM system.databases WHERE name = {quote(database)} "
+        f"AND engine IN ({kinds})"
+    )
+    if found:
+        raise TargetError(
+            f"the database {database} has the engine {found[0][0]}, whose tables have no UUIDs: a "
+            "table that is made anew could not be told from the one that was loaded",
+            hint="CREATE DATABASE another ENGINE = Atomic, and move a table that is there with "
+            f"RENAME TABLE {database}.name TO another.name.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Ids of splits that are remembered as loaded into the table of the target's name.
+
+    Attributes:
+        uuid: of the table, "" where there is none. ``known``: of the table that the ledger tells
+            of, None where it tells of none.
+        ledger: what the ledger remembers, of whichever table.
+        journal: what the journal says of this table, None where there is no journal.
+        forgotten: of ``journal``, what was forgotten and has not been loaded again.
+    """
+
+    uuid: str
+    known: str | None
+    ledger: frozenset[str]
+    journal: frozenset[str] | None
+    forgotten: frozenset[str] = frozenset()
+
+    @property
+    def landed(self) -> set[str]:
+        """Return the ids of what need not be loaded again."""
+        if not self.uuid:
+            return set()
+        own = self.ledger if self.known in (None, self.uuid) else frozenset()
+        # The journal knows what other machines have landed and forgotten, too.
+        return set((own | (self.journal or frozenset())) - self.forgotten)
+
+    @property
+    def unconfirmed(self) -> frozenset[str]:
+        """Return what the ledger says of this very table, and the journal beside it does not."""
+        if not self.uuid or self.known != self.uuid or not self.ledger:
+            return frozenset()
+        said = (self.journal or frozenset()) | self.forgotten
+        return self.ledger - {i[:_DIGITS] for i in said}
+
+
+def remembered(session: Session) -> Memory:
+    """Ask ledger and journal what is loaded into the target table."""
+    ledger, key = session.ledger, session.target_key
+    database, table = session.first_target.database, session.first_target.table
+    # The ledger first: what is loaded meanwhile comes into the journal before it.
+    own = frozenset(ledger.landed(key)) if ledger is not None else frozenset()
+    known = ledger.table_uuid(key) if ledger is not None else None
+    uuid = table_uuid(session.engine, database, table) if table else ""
+    if not session.target.caps.journal:
+        return Memory(uuid, known, own, own)
+    journal = Journal(session.engine, database, uuid)
+    if not uuid or not journal.there():
+        return Memory(uuid, known, own, None)
+    landed = journal.landed_ids()
+    forgotten = journal.forgotten_ids(landed)
+    return Memory(uuid, known, own, frozenset(landed), frozenset(forgotten))
+
+
+class Doubt(Enum):
+    """Ways in which a memory and a table contradict each other."""
+
+    OTHER_TABLE = "the ledger remembers another table of this name, and this one holds rows"
+    SET_BACK = "the ledger remembers more than the journal beside the table"
+    CAME_ALONG = "the journal remembers a table of this name that is gone, and this one holds rows"
+    RENAMED = "files of this load were loaded into this table when it had another name"
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """A contradiction that only somebody can resolve who knows what was done to the table.
+
+    Attributes:
+        before: UUID of the table that is remembered; ``key``: by which the ledger knows it.
+        ids: of the splits that are in doubt, by that key; the marks of ranges among them.
+        error: says what was found, and what can be done.
+    """
+
+    doubt: Doubt
+    uuid: str
+    before: str
+    key: str
+    ids: frozenset[str]
+    error: LedgerError
+
+
+def find_contradiction(session: Session) -> Contradiction | None:
+    """Return how ledger, journal and target table contradict each other; None where they agree."""
+    table = session.first_target.table
+    if not table or not session.target.caps.remembers or session.options.replace:
+        return None
+    memory = remembered(session)
+    if not memory.uuid:
+        return None
+    if memory.unconfirmed:
+        return _set_back(session, memory)
+    landings = _landings(session)
+    if memory.known and memory.known != memory.uuid:
+        return _other_table(session, memory, landings)
+    return _came_along(session, memory, landings) or _renamed(session, memory, landings)
+
+
+def _landings(session: Session) -> list[Landings]:
+    journal = Journal(session.engine, session.first_target.database, "")
+    return journal.landings() if session.target.caps.journal and journal.there() else []
+
+
+def _rows(session: Session) -> int:
+    ((rows,),) = session.engine.ask(f"SELECT count() FROM {session.all_rows}")
+    return int(rows)
+
+
+def _rows_of(landings: Collection[Landings], uuid: str) -> int:
+    return sum(one.rows for one in landings if one.into == uuid)
+
+
+def _set_back(session: Session, memory: Memory) -> Contradiction:
+    landings, count = _landings(session), len(memory.unconfirmed)
+    journal = f"{session.first_target.database}.{JOURNAL}"
+    lost = f"{journal} does not know" if memory.journal is not None else f"{journal} is gone that"
+    assert session.ledger is not None  # noqa: S101 - it remembers what the journal does not
+    text = (
+        f"the ledger says that {units.counted(count, 'file')} are loaded into "
+        f"{session.table_text} which {lost} "
+        + ("of" if memory.journal is not None else "should say so")
+        + ": the server was set back to an earlier state, or somebody has changed the journal"
+        + _numbers(session, _rows(session), _rows_of(landings, memory.uuid))
+    )
+    hint = (
+        "Compare the numbers of rows, then run the same command with --loaded journal (the table "
+        "was set back as well: what the journal does not know is loaded), --loaded all (its rows "
+        "are there: the journal is told) or --loaded none (nothing of all loads is there)."
+    )
+    return Contradiction(
+        Doubt.SET_BACK, memory.uuid, memory.uuid, session.target_key, memory.unconfirmed,
+        LedgerError(text, hint=hint),
+    )  # fmt: skip
+
+
+def _other_table(
+    session: Session, memory: Memory, landings: Collection[Landings]
+) -> Contradiction | None:
+    """Return a contradiction where the table is a new one and holds rows of unknown origin."""
+    before = memory.known or ""
+    if not memory.ledger and not any(one.into == before for one in landings):
+        return None  # nothing was loaded into the old one
+    rows = _rows(session)
+    # Loads of others into the new table account for its rows.
+    if rows <= _rows_of(landings, memory.uuid):
+        return None
+    return _question(session, Doubt.OTHER_TABLE, memory.uuid, before, memory.ledger, rows, landings)
+
+
+def _came_along(
+    session: Session, memory: Memory, landings: Collection[Landings]
+) -> Contradiction | None:
+    """Return a contradiction where a journal was restored, and the table with a new UUID."""
+    if memory.known == memory.uuid or any(one.into == memory.uuid for one in landings):
+        return None
+    database = session.first_target.database
+    rows = session.engine.ask(
+        f"SELECT toString(uuid) FROM system.tables WHERE database = {quote(database)}"
+    )
+    there = {str(uuid) for (uuid,) in rows}
+    own = (database, session.first_target.table)
+    dead = [one for one in landings if one.into not in there]
+    for one in sorted(dead, key=lambda one: one.last, reverse=True):
+        if own in one.tables:
+            if count := _rows(session):
+                return _question(
+                    session, Doubt.CAME_ALONG, memory.uuid, one.into, frozenset(), count, landings
+                )
+            return None
+        # A table that was replaced has been loaded under the name of a shadow; a database may have
+        # been restored under another name.
+        for base, name in one.tables:
+            key = session.target_key if _is_staging(name) else target_key(base, name)
+            if _is_staging(name) or name == own[1]:
+                found = _overlap(session, memory, one.into, key)
+                if found and (count := _rows(session)):
+                    return _question(
+                        session, Doubt.CAME_ALONG, memory.uuid, one.into, found, count, landings,
+                        key,
+                    )  # fmt: skip
+    return None
+
+
+def _renamed(
+    session: Session, memory: Memory, landings: Collection[Landings]
+) -> Contradiction | None:
+    """Return a contradiction where files of this load came into this table under another name."""
+    for key in _other_keys(session, memory, landings):
+        found = _overlap(session, memory, memory.uuid, key)
+        if not found:
+            continue
+        old = ".".join(target_key_parts(key))
+        text = (
+            f"{units.counted(len(found), 'file')} of this load were loaded into this table when it "
+            f"was called {old}, and now it is {session.table_text}"
+        )
+        hint = (
+            "Rename it back; or run the same command with --loaded all (those files count as "
+            "loaded under the new name) or --loaded none (they are loaded again)."
+        )
+        return Contradiction(
+            Doubt.RENAMED, memory.uuid, memory.uuid, key, found, LedgerError(text, hint=hint)
+        )
+    return None
+
+
+def _other_keys(session: Session, memory: Memory, landings: Collection[Landings]) -> Iterator[str]:
+    """Yield the keys by which this very table was loaded under other names."""
+    own = (session.first_target.database, session.first_target.table)
+    keys: dict[str, None] = {}
+    for one in landings:
+        if one.into == memory.uuid and own not in one.tables:
+            keys |= {target_key(*name): None for name in one.tables if not _is_staging(name[1])}
+    if session.ledger is not None:
+        keys |= dict.fromkeys(session.ledger.keys_of(memory.uuid))
+    keys.pop(session.target_key, None)
+    yield from keys
+
+
+def _overlap(session: Session, memory: Memory, into: str, key: str) -> frozenset[str]:
+    """Return the ids, by another key, of what this load would load once more."""
+    landed = session.ledger.landed(key) if session.ledger is not None else set()
+    if session.target.caps.journal:
+        journal = Journal(session.engine, session.first_target.database, into)
+        old = journal.landed_ids()
+        landed |= old - journal.forgotten_ids(old)
+    if not landed:
+        return frozenset()
+    now, here = memory.landed, session.target_key
+    pairs = zip(session.listing.splits(key), session.listing.splits(here), strict=True)
+    return frozenset(
+        id_ for old_split, split in pairs for id_ in (old_split.id, f"~{old_split.id}")
+        if id_ in landed and split.id not in now
+    )  # fmt: skip
+
+
+def _is_staging(name: str) -> bool:
+    return name.startswith(STAGING_PREFIX)
+
+
+def _question(
+    session: Session, doubt: Doubt, uuid: str, before: str, ids: frozenset[str], rows: int,
+    landings: Collection[Landings], key: str = "",
+) -> Contradiction:  # fmt: skip
+    """Return the question whether the rows of a new table are those of earlier loads."""
+    known = _rows_of(landings, before)
+    text = (
+        f"{session.table_text} is not the table that was loaded before (its UUID was {before} and "
+        f"is {uuid}), and it holds rows: was it restored, or exchanged for a copy?"
+        + _numbers(session, rows, known)
+    )
+    journal = (
+        ", --loaded journal (it holds what the journal knows: the rest is loaded)" if known else ""
+    )
+    hint = (
+        "Compare the numbers of rows, then run the same command with --loaded all (it holds what "
+        f"earlier loads brought: only the rest is loaded){journal} or --loaded none (it does not: "
+        "all files are loaded into it)."
+    )
+    return Contradiction(
+        doubt, uuid, before, key or session.target_key, ids, LedgerError(text, hint=hint)
+    )
+
+
+def _numbers(session: Session, rows: int, journal: int) -> str:
+    """Say how many rows there are, and how many were loaded, for those who have to decide."""
+    key = session.target_key
+    ledger = session.ledger.landed_rows(key) if session.ledger is not None else 0
+    own = f", the loads in this ledger brought {ledger:,}" if ledger else ""
+    beside = f", those in the journal {journal:,}" if session.target.caps.journal else ""
+    return f" (the table holds {rows:,} rows{own}{beside})"

@@ -1,0 +1,154 @@
+"""What becomes of a contradiction between memory and table: an error, or what the user decides.
+
+``--loaded`` is the answer: ``all`` that ledger or journal remember counts as loaded, or only what
+the ``journal`` remembers, or ``none`` of it.
+"""
+
+from __future__ import annotations
+
+from rowfall.core import units
+from rowfall.core.errors import LedgerError, UsageError
+from rowfall.core.events import Note
+from rowfall.core.listing import MARK
+from rowfall.core.options import ALL, NONE
+from rowfall.ledger import Ledger, target_key_parts
+from rowfall.ledger.journal import Journal
+from rowfall.plan.memory import Contradiction, Doubt, find_contradiction, remembered
+from rowfall.plan.session import Session
+
+
+def resolve(session: Session, ledger: Ledger, load_id: str) -> None:
+    """Do what ``--loaded`` says about a contradiction between memory and target table.
+
+    Raises:
+        LedgerError: there is one, and nobody has said what is true; or it cannot be done.
+        UsageError: there is no journal that could know.
+    """
+    answer = session.options.loaded
+    found = find_contradiction(session)
+    if found is None:
+        _warn_of_lost_memory(session, ledger)
+        if answer is not None:
+            session.emit(Note("info", f"--loaded {answer} changes nothing: ledger, journal and "
+                                      "table agree"))  # fmt: skip
+        return
+    if answer is None:
+        raise found.error
+    doubts = _Doubts(session, ledger, load_id, found)
+    {
+        Doubt.SET_BACK: doubts.set_back,
+        Doubt.OTHER_TABLE: doubts.other_table,
+        Doubt.CAME_ALONG: doubts.came_along,
+        Doubt.RENAMED: doubts.renamed,
+    }[found.doubt](answer)
+
+
+def _warn_of_lost_memory(session: Session, ledger: Ledger) -> None:
+    """Warn of rows in a data folder whose ledger knows nothing of their table."""
+    if session.target.caps.journal:
+        return  # which knows
+    if ledger.table_uuid(session.target_key) is None:
+        ((rows,),) = session.engine.ask(f"SELECT count() FROM {session.all_rows}")
+        if rows:
+            session.emit(Note(
+                "warning",
+                f"{session.table_text} holds {units.counted(int(rows), 'row')} of which the ledger "
+                f"{ledger.path} knows nothing: if that was deleted or replaced, files which were "
+                "loaded before are loaded again",
+            ))  # fmt: skip
+
+
+class _Doubts:
+    """Answers to one contradiction."""
+
+    def __init__(
+        self, session: Session, ledger: Ledger, load_id: str, found: Contradiction
+    ) -> None:
+        self._session, self._ledger, self._load_id = session, ledger, load_id
+        self._found, self._key = found, session.target_key
+        self._journaled = session.target.caps.journal
+        database = session.first_target.database
+        self._journal = Journal(session.engine, database, found.uuid, load_id)
+
+    def set_back(self, answer: str) -> None:
+        """The ledger remembers more of this table than the journal."""
+        self._journal.create()
+        if answer == ALL:
+            self._tell_journal(self._found.ids)
+            return
+        if answer == NONE:
+            self._journal.forget_names(None)
+        gone = self._found.ids if answer != NONE else self._ledger.landed(self._key)
+        self._ledger.forget_splits(self._key, gone)
+        self._say_again(len(gone))
+
+    def other_table(self, answer: str) -> None:
+        """The ledger remembers another table, and this one holds rows."""
+        found = self._found
+        if answer != NONE:
+            self._carry_over(answer)
+        if answer == ALL:
+            if self._journaled:
+                before = Journal(self._session.engine, self._session.first_target.database,
+                                 found.before)  # fmt: skip
+                known = remembered(self._session).landed | before.forgotten_ids()
+                self._tell_journal(found.ids - known)
+            self._ledger.set_table(self._key, found.uuid, keep=True)
+        else:
+            self._say_again(self._ledger.set_table(self._key, found.uuid))
+
+    def came_along(self, answer: str) -> None:
+        """The journal remembers a table that is gone, and this one holds rows."""
+        if answer != NONE:
+            if self._found.key == self._key:
+                self._carry_over(answer)
+            else:
+                self._under_new_name()
+        self._ledger.set_table(self._key, self._found.uuid)
+
+    def renamed(self, answer: str) -> None:
+        """Files of this load came into the table when it had another name."""
+        if answer != NONE:
+            self._under_new_name()
+            return
+        if self._journaled:
+            database, table, *_ = target_key_parts(self._found.key)
+            self._journal.forget_names([(database, table)])
+        self._ledger.forget_splits(self._found.key, self._found.ids)
+
+    def _carry_over(self, answer: str) -> None:
+        if not self._journaled and answer != ALL:
+            raise UsageError(
+                f"--loaded {answer}: {self._session.target.text} has no journal",
+                hint="Say --loaded all or --loaded none.",
+            )
+        if self._journaled:
+            self._journal.create()
+            self._journal.carry_over(self._found.before)
+
+    def _tell_journal(self, ids: frozenset[str]) -> None:
+        """Write lines of the journal anew from what the ledger knows."""
+        for load_id, (rows, splits) in self._ledger.landed_by_load(self._key, ids).items():
+            self._journal.keep(load_id, splits, rows)
+
+    def _under_new_name(self) -> None:
+        """Record under the table's present name what was loaded under another one."""
+        session, found = self._session, self._found
+        if any(i.startswith(MARK) for i in found.ids):
+            raise LedgerError(
+                "some of these files were loaded in ranges, which are known by the old name only",
+                hint="Rename the table back, or load them again with --loaded none.",
+            )
+        listing = session.listing
+        pairs = zip(listing.splits(found.key), listing.splits(self._key), strict=True)
+        names = {old.id: new.id for old, new in pairs if old.id in found.ids}
+        if self._journaled:
+            self._journal.create()
+            self._journal.keep(self._load_id, list(names.values()), 0)
+        else:
+            self._ledger.rename_splits(found.key, self._key, names)
+
+    def _say_again(self, count: int) -> None:
+        again = units.counted(count, "file")
+        self._session.emit(Note("info", f"--loaded: {again} that the ledger knew count as not "
+                                        "loaded now"))  # fmt: skip
