@@ -89,9 +89,9 @@ def _warn_of_sizes(session: Session) -> None:
     if count:
         session.emit(Note(
             "warning",
-            f"the web server sends neither ETag nor Last-Modified for {units.counted(count, 'file')}"
-            ": one that changes and keeps its size counts as loaded, and a change while it is read "
-            "is not noticed",
+            "the web server sends neither ETag nor Last-Modified for "
+            f"{units.counted(count, 'file')}: one that changes and keeps its size counts as "
+            "loaded, and a change while it is read is not noticed",
         ))  # fmt: skip
 
 
@@ -108,18 +108,21 @@ def _by_other_paths(session: Session, known: Collection[str]) -> set[str]:
             return os.path.realpath(path)
         return os.path.join(folder(os.path.dirname(path)), os.path.basename(path))
 
-    first: dict[str, str] = {}
-    todo: list[tuple[Split, str]] = []
-    for split in listing.splits(key):
-        todo.append((split, real(split.uri)))
-    linked = any(path != split.uri for split, path in todo)
+    # By index: a million files must not be held as splits.
+    links = {i: path for i in range(len(listing)) if (path := real(name := listing.uri(i))) != name}
     landed = _landed_paths(session, real) if known else {}
-    if not linked and not any(path in landed for _, path in todo):
+    wanted = {*links.values(), *landed}
+    if not wanted:
         return set()
     found: dict[str, str] = {}
     ids: set[str] = set()
+    first: dict[str, str] = {}
     # A file by its own path comes before links to it.
-    for split, path in sorted(todo, key=lambda pair: pair[0].uri != pair[1]):
+    for index in sorted(range(len(listing)), key=lambda i: i in links):
+        path = links.get(index) or listing.uri(index)
+        if path not in wanted:
+            continue
+        split = listing.split(index, key)
         others = [n for n in dict.fromkeys((path, *landed.get(path, ()))) if n != split.uri]
         twin = next(
             (n for n in others if split_id(n, split.version, None, None, key) in known), None

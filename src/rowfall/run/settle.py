@@ -274,6 +274,8 @@ def _request_print(session: Session, sources: Sequence[str]) -> str:
     # A forced load is another one: it loads what the others have landed.
     text = json.dumps([sorted(sources), session.target_key, session.options.force])
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
 def _is_ahead(session: Session, ledger: Ledger, load_id: str) -> bool:
     """Tell whether the journal knows attempts of an unfinished load that its own ledger does not.
 
