@@ -183,9 +183,9 @@ def test_replace_is_no_question_and_keeps_it_until_its_end(lake: Lake) -> None:
     restore(lake, backup(lake))
     lake.shell.write("in/b.csv", "id,name\nbroken,b\n")
     lake.ends(1, *LOAD, "--replace", "--schema", "id Int64, name String")
-    lake.ends(3, *LOAD)
+    lake.ends(3, "load", "in/a.csv", "--table", "t")
     write(lake.shell, "b")
-    lake.ok(*LOAD, "--replace")
+    lake.ok(*LOAD, "--replace", "--schema", "id Int64, name String")
     lake.ok(*LOAD)
     assert lake.row(COUNT) == [200, 200]
 
