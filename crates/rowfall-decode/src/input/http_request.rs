@@ -5,8 +5,7 @@ use std::io::{self, Read};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ureq::config::RedirectAuthHeaders;
-use ureq::http::{HeaderMap, Response, StatusCode};
+use ureq::http::{HeaderMap, Response, StatusCode, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
@@ -16,6 +15,8 @@ use crate::spec::{Input, Secret};
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time to connect: a packet lost twice takes 3 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Redirects that are followed: browsers and curl allow 20 and 50, servers need one or two.
+const MAX_REDIRECTS: usize = 10;
 /// Connections kept open for their next request: all that a run uses on 32 cores.
 const MAX_IDLE_CONNECTIONS: usize = 256;
 
@@ -29,7 +30,9 @@ pub fn agent() -> Agent {
         .timeout_connect(Some(CONNECT_TIMEOUT))
         .timeout_recv_response(Some(READ_TIMEOUT))
         .timeout_per_read(Some(READ_TIMEOUT))
-        .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+        // Followed in `ObjectAddress::send`: the client would take headers to other ports of a host,
+        // and all but two to every host.
+        .max_redirects(0)
         .max_idle_connections(MAX_IDLE_CONNECTIONS)
         .max_idle_connections_per_host(MAX_IDLE_CONNECTIONS)
         .user_agent(concat!("rowfall-decode/", env!("CARGO_PKG_VERSION")))
@@ -100,14 +103,7 @@ impl ObjectAddress {
 
     /// Ask for the bytes `from..to`, or for the whole object.
     pub fn ask(&self, range: Option<(u64, u64)>) -> Result<Answer, RequestError> {
-        let mut request = self.agent.get(self.url.reveal()).header("Accept-Encoding", "identity");
-        for (name, value) in &self.headers {
-            request = request.header(name, value.reveal());
-        }
-        if let Some((from, to)) = range {
-            request = request.header("Range", format!("bytes={from}-{}", to - 1));
-        }
-        let answer = request.call().map_err(unanswered)?;
+        let answer = self.send(range)?;
         match answer.status().as_u16() {
             200 => {
                 let promised = number(answer.headers(), "content-length");
@@ -118,10 +114,36 @@ impl ObjectAddress {
             code @ (408 | 425 | 429 | 500 | 502 | 503 | 504) => {
                 Err(RequestError::Temporary(status_error(code)))
             }
-            // No such range: the object has become shorter.
-            416 => Err(RequestError::changed()),
+            // No such range: the object has become shorter. Or If-Match found another version.
+            412 | 416 => Err(RequestError::changed()),
             code => Err(RequestError::Permanent(status_error(code))),
         }
+    }
+
+    /// Send one request and follow redirects; no header of the object ever leaves its origin.
+    fn send(&self, range: Option<(u64, u64)>) -> Result<Response<Body>, RequestError> {
+        let mut url = self.url.reveal().to_owned();
+        let mut at_home = true;
+        for _ in 0..=MAX_REDIRECTS {
+            let mut request = self.agent.get(&url).header("Accept-Encoding", "identity");
+            for (name, value) in self.headers.iter().filter(|_| at_home) {
+                request = request.header(name, value.reveal());
+            }
+            if let Some((from, to)) = range {
+                request = request.header("Range", format!("bytes={from}-{}", to - 1));
+            }
+            let answer = request.call().map_err(unanswered)?;
+            if !matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+                return Ok(answer);
+            }
+            let location = answer.headers().get("location").and_then(|l| l.to_str().ok());
+            url = location
+                .and_then(|location| redirected(&url, location))
+                .ok_or_else(|| RequestError::broken("a redirect to nowhere"))?;
+            // Once it has left, it does not get them back: others decide where it goes.
+            at_home &= same_origin(self.url.reveal(), &url);
+        }
+        Err(RequestError::broken("one redirect after the other"))
     }
 
     fn range(&self, from: Option<u64>, answer: Response<Body>) -> Result<Answer, RequestError> {
@@ -150,6 +172,37 @@ impl ObjectAddress {
             Err(RequestError::changed())
         }
     }
+}
+
+/// The address that `location` means in an answer from `base`; None where that is no HTTP.
+fn redirected(base: &str, location: &str) -> Option<String> {
+    let scheme = if base.starts_with("https:") { "https:" } else { "http:" };
+    let authority = scheme.len() + 2;
+    let root = base[authority..].find(['/', '?', '#']).map_or(base.len(), |at| authority + at);
+    let path = base[root..].find(['?', '#']).map_or(base.len(), |at| root + at);
+    let folder = base[root..path].rfind('/').map_or(root, |at| root + at);
+    let location = location.split('#').next()?;
+    let url = match location {
+        absolute if absolute.contains("://") => absolute.to_owned(),
+        _ if location.starts_with("//") => format!("{scheme}{location}"),
+        _ if location.starts_with('/') => format!("{}{location}", &base[..root]),
+        _ if location.starts_with('?') => format!("{}{location}", &base[..path]),
+        "" => return None,
+        relative => format!("{}/{relative}", &base[..folder]),
+    };
+    let uri: Uri = url.parse().ok()?;
+    matches!(uri.scheme_str(), Some("http" | "https")).then_some(url)
+}
+
+/// True where scheme, host and port are the same.
+fn same_origin(one: &str, other: &str) -> bool {
+    let origin = |url: &str| {
+        let uri: Uri = url.parse().ok()?;
+        let scheme = uri.scheme_str()?.to_ascii_lowercase();
+        let port = uri.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
+        Some((scheme, uri.host()?.to_ascii_lowercase(), port))
+    };
+    origin(one).is_some() && origin(one) == origin(other)
 }
 
 /// True where both are known and not the same.
@@ -219,4 +272,34 @@ fn content_range(headers: &HeaderMap) -> Option<(u64, Option<u64>)> {
 
 fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{redirected, same_origin};
+
+    #[test]
+    fn redirects_lead_where_they_say() {
+        let base = "https://h:8443/a/b.csv?x=/1";
+        for (location, url) in [
+            ("http://other/c", Some("http://other/c")),
+            ("//other/c#end", Some("https://other/c")),
+            ("/c?y", Some("https://h:8443/c?y")),
+            ("?y=2", Some("https://h:8443/a/b.csv?y=2")),
+            ("c.csv", Some("https://h:8443/a/c.csv")),
+            ("", None),
+            ("ftp://other/c", None),
+        ] {
+            assert_eq!(redirected(base, location).as_deref(), url, "{location}");
+        }
+        assert_eq!(redirected("http://h", "/c").as_deref(), Some("http://h/c"));
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        assert!(same_origin("http://h/a", "http://H:80/b"));
+        for other in ["https://h/a", "http://h:81/a", "http://h.evil/a", "http://h@evil/a"] {
+            assert!(!same_origin("http://h/a", other), "{other}");
+        }
+    }
 }
