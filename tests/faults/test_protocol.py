@@ -37,7 +37,7 @@ from rowfall.engines.base import Asking
 from rowfall.ledger import Ledger, journal, leases, target_key
 from rowfall.ledger.journal import Journal
 from rowfall.plan.session import Writer
-from rowfall.publish import recover
+from rowfall.publish import fence, recover
 from rowfall.publish.receiver import Notes, Receiving, Revivals, TableWriter, open_receiver
 from rowfall.publish.recover import NodeRecovery, Recovery, follow_journal
 from rowfall.publish.target_tables import OwnTable
@@ -151,6 +151,9 @@ class Process:
             raise Killed
         if how == f"lost {side}":
             raise EngineError("the connection was lost", transient=True)
+
+    def runs(self, query_id: str) -> bool:
+        return False  # a statement of the fake ends within its turn
 
     def finished(self, query_id: str) -> bool | None:
         return self._world.fake.log.get(query_id)
@@ -288,7 +291,8 @@ class Crashes(RuleBasedStateMachine):
         self.patch.setattr(leases, "has_ended", world.dead)
         self.patch.setattr(time, "time", world.time)
         for module, name in (
-            (work_queue, "WAIT_SECONDS"), (recover, "POLL_SECONDS"), (journal, "PAUSE_SECONDS"),
+            (work_queue, "WAIT_SECONDS"), (recover, "POLL_SECONDS"), (fence, "POLL_SECONDS"),
+            (journal, "PAUSE_SECONDS"),
         ):  # fmt: skip
             self.patch.setattr(module, name, 0.0)
         self.patch.setattr(retry, "pause", lambda attempt: 0.0)

@@ -39,6 +39,8 @@ KILL_SECONDS = 60.0
 # While a lost statement still runs: soon at first, then as rarely as a person would look.
 PAUSE_FIRST, PAUSE_LAST = 0.3, 3.0
 
+# Asked under the id of another statement.
+_STILL_THERE = "SELECT 1"
 # Formats of rows put an exception into brackets and quotes of their own.
 _VERSION = re.compile(r" \(version [\d.]+.*\Z", re.DOTALL)
 
@@ -183,7 +185,7 @@ class StatementStatus:
             return False
         # A second statement with its id is refused as long as the first one runs.
         try:
-            self.ask("SELECT 1", query_id=query_id)
+            self.ask(_STILL_THERE, query_id=query_id)
         except RowfallError as error:
             if error.code == STATEMENT_RUNS:
                 return True
@@ -203,7 +205,7 @@ class StatementStatus:
                 if error.code != ACCESS_DENIED:
                     raise
                 # Every user may do this: put another statement in its place.
-                self.ask("SELECT 1", query_id=query_id, replace_running_query="1")
+                self.ask(_STILL_THERE, query_id=query_id, replace_running_query="1")
 
     def logged(self, query_ids: Sequence[str], days: int = 1) -> dict[str, Logged]:
         """Return how statements of the last ``days`` ended, as far as the log has them.
@@ -216,13 +218,24 @@ class StatementStatus:
         rows = self.ask(
             "SELECT query_id, read_rows, written_rows, read_bytes, query_duration_ms, "
             "memory_usage, ProfileEvents, exception_code, exception FROM system.query_log "
-            # The log is sorted by date; without this a large one is read from end to end.
-            f"WHERE event_date >= today() - {days} AND type != 'QueryStart' "
-            # Our own question in `runs` fails under the same id.
-            f"AND exception_code != {STATEMENT_RUNS} AND is_initial_query "
-            f"AND query_id IN ({names}) ORDER BY event_time_microseconds"
+            f"WHERE {_ended(days)} AND query_id IN ({names}) ORDER BY event_time_microseconds"
         )
         return {row[0]: _logged(row) for row in rows}
+
+    def succeeded(self, query_id: str, days: int) -> bool | None:
+        """Tell whether one of the statements with that id has succeeded; None: none has ended.
+
+        A statement whose connection was lost may have been sent again. If the first one arrives
+        after the second has succeeded, it fails: then the last line of the log is not the answer.
+
+        Raises:
+            RowfallError, Lost: see :meth:`logged`.
+        """
+        ((ended, succeeded),) = self.ask(
+            "SELECT count(), countIf(exception_code = 0) FROM system.query_log "
+            f"WHERE {_ended(days)} AND query_id = {quote(query_id)}"
+        )
+        return int(succeeded) > 0 if int(ended) else None
 
     def settle(
         self,
@@ -333,6 +346,17 @@ def cpu_seconds(events: Mapping[str, int]) -> float:
     """Return the user and system seconds that a statement's threads have used."""
     spent = events.get("UserTimeMicroseconds", 0) + events.get("SystemTimeMicroseconds", 0)
     return spent / 1e6
+
+
+def _ended(days: int) -> str:
+    """Return the condition for lines of the log about ends of statements of the last days."""
+    return (
+        # The log is sorted by date; without this a large one is read from end to end.
+        f"event_date >= today() - {days} AND type != 'QueryStart' AND is_initial_query "
+        # Our own question in `runs` comes under the same id: it fails as long as the statement
+        # runs, and succeeds later.
+        f"AND exception_code != {STATEMENT_RUNS} AND query != {quote(_STILL_THERE)}"
+    )
 
 
 def _logged(row: Sequence[Any]) -> Logged:

@@ -174,8 +174,14 @@ class Engine(Protocol):
     def resident(self) -> tuple[int, int]:
         """Return the bytes of memory that the engine's process holds now, and its highest."""
 
+    def runs(self, query_id: str) -> bool:
+        """Tell whether a statement runs that nobody waits for any more."""
+
     def finished(self, query_id: str) -> bool | None:
-        """Tell whether an ended statement succeeded, by the engine's log; None: not known."""
+        """Tell whether an ended statement succeeded, by the engine's log; None: not known.
+
+        Of several with that id, one success is enough.
+        """
 
     def revive(self) -> None:
         """Make the engine usable again after an error without a code: a new process, or a wait.

@@ -306,6 +306,10 @@ class Embedded(Asking):
         """Return the number of the child process; 0 where none was needed yet."""
         return self._process.process.pid if self._process else 0
 
+    def runs(self, query_id: str) -> bool:
+        """Return False: a statement that nobody waits for has ended with its process."""
+        return False
+
     def finished(self, query_id: str) -> bool | None:
         """Return None: a folder has no log that outlives its process."""
         return None

@@ -382,6 +382,15 @@ class Server(Asking):
         """End a running statement; returns when it has ended or was not there (60 s at most)."""
         self.status.kill(query_id)
 
+    def runs(self, query_id: str) -> bool:
+        """See :class:`rowfall.engines.base.Engine`."""
+        try:
+            return self.status.runs(query_id)
+        except Lost as lost:
+            raise EngineError(
+                f"the connection to {self._address} was lost ({lost.cause})", transient=True
+            ) from None
+
     def finished(self, query_id: str) -> bool | None:
         """Tell how a statement ended by ``system.query_log``, see :class:`Engine`.
 
@@ -389,8 +398,7 @@ class Server(Asking):
         """
         self.status.flush()
         with contextlib.suppress(RowfallError, Lost):  # the log is off or may not be read
-            entry = self.status.logged([query_id], LOGGED_DAYS).get(query_id)
-            return None if entry is None else not entry.code
+            return self.status.succeeded(query_id, LOGGED_DAYS)
         return None
 
     def revive(self) -> None:

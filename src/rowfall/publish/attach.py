@@ -23,6 +23,7 @@ from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED, UNKNOWN_TABLE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move, NoLeases
+from rowfall.publish.fence import publish_id
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.target_tables import OwnTable
 
@@ -394,11 +395,6 @@ class _Others:
     def added(self, move: Move) -> tuple[int, int]:
         """Return the least and the most rows that others have added to a move's partition."""
         return self.leases.added(self.attempt, move, self.node)
-
-
-def publish_id(attempt_id: str, pair: Pair) -> str:
-    """Return the query id of the statement that attaches one table of an attempt."""
-    return f"{attempt_id}_into_{pair.database}.{pair.table}"
 
 
 # --- replicated tables after an outage of Keeper --------------------------------------------------

@@ -7,11 +7,9 @@ to be done about each is :func:`rowfall.publish.protocol.after_crash`.
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from rowfall.cluster.open import OpenCluster
@@ -21,21 +19,17 @@ from rowfall.core.events import Listener, Note
 from rowfall.core.model import Pair, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine, table_uuid
-from rowfall.engines.codes import GONE, UNKNOWN_TABLE
+from rowfall.engines.codes import GONE
 from rowfall.ledger import Attempt, Ledger, Move, target_key_parts
 from rowfall.ledger.journal import Entry, Journal
 from rowfall.plan.session import Session
 from rowfall.publish.attach import Publisher, pairs_of
+from rowfall.publish.fence import MOST_WAIT, POLL_SECONDS, fence, wait_for
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.target_tables import OwnTable, TargetTables
 from rowfall.targets import staging
 from rowfall.targets.base import STAGING_PREFIX, Publish, Target
 
-# An ATTACH takes milliseconds a part; one that runs longer than this is stuck on a lock.
-MOST_WAIT = 120.0
-POLL_SECONDS = 0.2
-# A table that is being renamed is listed under one of its names; this often it is not missed.
-RENAME_TRIES = 5
 # States in the ledger of attempts that need their staging tables no more.
 _ENDED = ("published", "failed", "lost")
 
@@ -262,16 +256,9 @@ class NodeRecovery:
         )
         for (query_id,) in self._ask(f"SELECT query_id FROM system.processes WHERE {mine}"):
             if "_into_" in query_id:
-                self._wait_for(query_id)  # a publishing statement may finish
+                wait_for(self.engine, query_id)  # a publishing statement may finish
             else:
                 self.engine.kill(query_id)
-
-    def _wait_for(self, query_id: str) -> None:
-        deadline = time.monotonic() + MOST_WAIT
-        while self._ask(f"SELECT 1 FROM system.processes WHERE query_id = {quote(query_id)}"):
-            if time.monotonic() > deadline:
-                raise EngineError(f"the statement {query_id} of a stopped load does not end")
-            time.sleep(POLL_SECONDS)
 
     def publish(self, attempt: str, moves: Sequence[Move]) -> None:
         """Make visible what :meth:`fence` has put aside, as far as it is not."""
@@ -296,45 +283,10 @@ class NodeRecovery:
         """
         for name in self._views(entry.attempt):
             self._run(f"DROP TABLE IF EXISTS {sql.qualified(self._database, name)} SYNC")
-        moves = entry.moves_on(self.node)
-        names: dict[Pair, str] = {}
-        for pair in dict.fromkeys(m.pair for m in moves):
-            old = self._present_name(entry, pair)
-            names[pair] = f"{pair.staging}_x{secrets.token_hex(3)}"
-            self._run(
-                f"RENAME TABLE {sql.qualified(pair.database, old)} "
-                f"TO {sql.qualified(pair.database, names[pair])}"
-            )
-        for pair in names:
-            self._wait_for_attach(entry.attempt, pair.table)
-        return [replace(m, staging=names[m.pair]) for m in moves]
-
-    def _present_name(self, entry: Entry, pair: Pair) -> str:
-        """Return what a staging table is called now: others may have renamed it before."""
-        for _ in range(RENAME_TRIES):
-            found = self._ask(
-                f"SELECT name FROM system.tables WHERE database = {quote(pair.database)} AND "
-                f"match(name, {quote(f'^{re.escape(pair.staging)}(_x[0-9a-f]{{6}})?$')})"
-            )
-            if found:
-                return str(found[0][0])
-            if _has_landed(self._journal, entry.attempt):
-                raise EngineError("the attempt has been published meanwhile", code=UNKNOWN_TABLE)
-            time.sleep(POLL_SECONDS)
-        raise LedgerError(
-            f"the staging table {pair.database}.{pair.staging} of attempt {entry.attempt} with "
-            f"{entry.rows:,} loaded rows was dropped by somebody else",
-            hint="Check whether the target holds them; after rowfall forget the load's files are "
-            "loaded again.",
-        )
-
-    def _wait_for_attach(self, attempt: str, table: str) -> None:
-        for (query_id,) in self._ask(
-            "SELECT query_id FROM system.processes WHERE "
-            f"startsWith(query_id, {quote(attempt + '_into_')}) AND endsWith(query_id, "
-            f"{quote('.' + table)})"
-        ):
-            self._wait_for(query_id)
+        return fence(
+            self.engine, entry.attempt, entry.moves_on(self.node),
+            lambda: _has_landed(self._journal, entry.attempt),
+        )  # fmt: skip
 
     def _views(self, attempt: str) -> list[str]:
         """Return the names of the views that fill an attempt's staging tables."""

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from rowfall.core import retry, sql
-from rowfall.core.errors import LedgerError, RowfallError
+from rowfall.core.errors import LedgerError, RowfallError, TargetError
 from rowfall.core.model import Statement
-from rowfall.core.sqltext import SqlText
+from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.engines.codes import TABLE_EXISTS
 from rowfall.ledger import Ledger
 from rowfall.publish.attach import Publisher, Staged
+from rowfall.publish.fence import new_name, rename, renamed, wait_for
 from rowfall.publish.receiver import TableWriter
 from rowfall.publish.staging_tables import StagingTables
 from rowfall.publish.tables import CommittedParts
@@ -114,14 +115,22 @@ class Shadow:
     def swap(self) -> None:
         """Put the shadow in the target's place; the old table is dropped."""
         known = table_uuid(self._engine, self._database, self.name)
+        if not known:
+            raise TargetError(
+                f"the table {self._database}.{self.name} with the rows of this load was dropped by "
+                "somebody else",
+                hint="Run the same command again: it loads everything once more.",
+            )
+        # A stopped run may have sent the exchange.
+        again = SWAP in self._ledger.steps(self._load_id)
         self._ledger.set_table(self._key, known)
         self._ledger.step(self._load_id, SWAP, "started")
         for tries in range(retry.MOST_TRANSIENT + 1):
             try:
-                # Twice would bring the old rows back: what the first try did is looked up, where
-                # no other load that replaces the table can have changed it meanwhile.
-                if table_uuid(self._engine, self._database, self.name) == known:
-                    self._exchange()
+                name = self._put_aside(known) if again else self.name
+                # Not where it is in place, or where another load has replaced it since.
+                if name:
+                    self._exchange(name)
                 break
             except RowfallError as error:
                 made_meanwhile = error.code == TABLE_EXISTS
@@ -130,15 +139,47 @@ class Shadow:
                 time.sleep(retry.pause(tries))
                 if not error.code:
                     self._engine.revive()
+            again = True
         self._finish_swap(known)
 
-    def _exchange(self) -> None:
+    def _put_aside(self, known: str) -> str:
+        """Rename the shadow, so that an exchange that was sent before cannot be carried out.
+
+        Twice would bring the old rows back, and the new ones would be dropped with the shadow.
+
+        Returns:
+            Its new name; "" where it is not a shadow any more.
+        """
+        if not self._engine.shared:  # the embedded engine forgets a statement when it dies
+            return self._shadow_of(known)
+        if name := self._shadow_of(known):
+            rename(self._engine, self._database, name, new_name(self.name))
+            wait_for(self._engine, self._swap_id)
+        return self._shadow_of(known)
+
+    def _shadow_of(self, known: str) -> str:
+        """Return the name of a shadow with that UUID; "" where there is none."""
+        names = self._asks(
+            f"SELECT name FROM system.tables WHERE database = {quote(self._database)} AND "
+            f"match(name, {quote(renamed(self.name))})"
+        )
+        for (name,) in names:
+            if table_uuid(self._engine, self._database, str(name)) == known:
+                return str(name)
+        return ""
+
+    @property
+    def _swap_id(self) -> str:
+        """Query id of the statement that exchanges the tables."""
+        return f"{self._load_id}_swap"
+
+    def _exchange(self, name: str) -> None:
         target = sql.qualified(self._database, self._table)
-        shadow = sql.qualified(self._database, self.name)
+        shadow = sql.qualified(self._database, name)
+        text = f"RENAME TABLE {shadow} TO {target}"
         if self._target():
-            self._run(f"EXCHANGE TABLES {shadow} AND {target}")
-        else:
-            self._run(f"RENAME TABLE {shadow} TO {target}")
+            text = f"EXCHANGE TABLES {shadow} AND {target}"
+        self._engine.run(Statement(SqlText.of(text), query_id=self._swap_id))
 
     def _target(self) -> str:
         return table_uuid(self._engine, self._database, self._table)
@@ -169,6 +210,3 @@ class Shadow:
 
     def _asks(self, text: str) -> list[list[Any]]:
         return self._engine.ask(text)
-
-    def _run(self, text: str) -> None:
-        self._engine.run(Statement(SqlText.of(text)))

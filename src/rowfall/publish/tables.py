@@ -20,6 +20,7 @@ from rowfall.engines.codes import GONE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move, Ownership
 from rowfall.publish.attach import PUBLISH_LANE, Publisher, Staged
+from rowfall.publish.fence import fence
 from rowfall.publish.receiver import (
     Counted,
     CountError,
@@ -49,8 +50,8 @@ class CommittedParts:
     def attach(self, attempt: str, moves: Sequence[Move], at: TableWriter) -> None:
         """Attach an attempt's parts on one writer.
 
-        Engine and connection may be lost meanwhile: what the target has already is found out
-        before the next try.
+        Engine and connection may be lost meanwhile. Before the next try the statement that was sent
+        is made harmless, because it may still arrive, and what the target has is found out.
 
         Raises:
             RowfallError: it cannot be done now; the next run goes on.
@@ -60,6 +61,10 @@ class CommittedParts:
         for tries in range(retry.MOST_TRANSIENT + 1):
             try:
                 if tries:
+                    if engine.shared:  # the embedded engine forgets a statement when it dies
+                        moves = fence(
+                            engine, attempt, moves, partial(self._landed, attempt), PUBLISH_LANE
+                        )
                     moves = publisher.settle(attempt, moves, self.leases, at.writer.node)
                 publisher.publish(attempt, moves, at.own)
                 given.revivals.worked()
@@ -82,6 +87,9 @@ class CommittedParts:
         """
         if self.leases.ownership(attempt) is Ownership.TAKEN and self.recovery is not None:
             self.recovery.end([attempt])
+        return self._landed(attempt)
+
+    def _landed(self, attempt: str) -> bool:
         return self.leases.ownership(attempt) is Ownership.LANDED
 
 

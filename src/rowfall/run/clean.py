@@ -98,7 +98,8 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
         for left in (*found, *empty):
             there = opened.nodes[left.node]
             there.run(Statement(staging.drop(
-                left.database, left.name, view=_is_view(there, left), size=left.bytes
+                left.database, left.name, view=_is_view(there, left), size=left.bytes,
+                if_empty=left in empty,
             )))  # fmt: skip
         return [*found, *empty]
 

@@ -345,7 +345,7 @@ def _without_own_empty_table(session: Session, ledger: Ledger, load_id: str) -> 
         return session
     uuid = table_uuid(session.engine, database, table)
     for node, *name in drop_order(nodes, ledger, database, table, uuid):
-        nodes[node].run(Statement(staging.drop(*name)))
+        nodes[node].run(Statement(staging.drop(*name, if_empty=True)))
     if shards is None:
         return session
     return replace(session, shards=replace(shards, tables=shards.find_tables()))

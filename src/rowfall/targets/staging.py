@@ -274,13 +274,21 @@ def discard(ask: Ask, prefix: str, databases: Sequence[str] = ()) -> tuple[SqlTe
     return tuple(drop(*row[:2], view=bool(row[2]), size=row[3]) for row in rows)
 
 
-def drop(database: str, name: str, *, view: bool = False, size: int = 0) -> SqlText:
-    """Return the statement that drops a table or view and waits until its space is free."""
+def drop(
+    database: str, name: str, *, view: bool = False, size: int = 0, if_empty: bool = False
+) -> SqlText:
+    """Return the statement that drops a table or view and waits until its space is free.
+
+    Args:
+        if_empty: for tables whose name is used again: the statement may arrive late, when the next
+            table of that name has been loaded.
+    """
     kind = "VIEW" if view else "TABLE"
+    exists = "IF EXISTS IF EMPTY" if if_empty else "IF EXISTS"
     # Parts that the target has as well count fully against the guard of tables above 50 GB.
     # Profiles may forbid the setting, so it is sent only where it could matter.
     huge = " SETTINGS max_table_size_to_drop = 0" if size > 1 << 33 else ""
-    return SqlText.of(f"DROP {kind} IF EXISTS {sql.qualified(database, name)} SYNC{huge}")
+    return SqlText.of(f"DROP {kind} {exists} {sql.qualified(database, name)} SYNC{huge}")
 
 
 def _setting(item: str) -> tuple[str, str]:
