@@ -1,10 +1,13 @@
-"""A disk of a few megabytes that can be filled and emptied: a tmpfs, where mounting is allowed."""
+"""Disks of a few megabytes, where mounting is allowed: one that can be filled and emptied, and one
+that loses its power."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 from lab.process import ServiceError
@@ -66,3 +69,100 @@ class SmallDisk:
         if self.path.is_mount():
             # Lazy: a process that was just killed may hold a file for another moment.
             subprocess.run(["umount", "--lazy", str(self.path)], check=True)  # noqa: S607
+
+
+class PowerDisk:
+    """An ext4 file system on a loop device, which can lose its power.
+
+    Args:
+        image: what another disk held when its power was cut; made anew by default.
+        megabytes: its size; it takes what is in it.
+
+    Attributes:
+        path: where it is mounted.
+
+    Raises:
+        MountError: not root, no loop devices, or mounting is not allowed here.
+    """
+
+    def __init__(self, image: Path | None = None, megabytes: int = 1024) -> None:
+        # In memory, where it can be: the cuts are many, and nobody measures the disk.
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+        self._folder = Path(tempfile.mkdtemp(prefix="rowfall-power-", dir=memory))
+        self.image = self._folder / "image"
+        self.path = self._folder / "disk"
+        self.path.mkdir()
+        try:
+            if os.geteuid() != 0:
+                raise MountError("only root may mount a disk image")
+            if image is not None:
+                copy_image(image, self.image)
+            else:
+                with self.image.open("wb") as file:
+                    file.truncate(megabytes << 20)
+                # A small journal and few inodes: each cut is a copy of all of it.
+                _mounting("mkfs.ext4", "-q", "-m", "0", "-J", "size=4", "-N", "16384", "-E",
+                          "lazy_itable_init=0,lazy_journal_init=0", str(self.image))  # fmt: skip
+            # The kernel's own flushes would hide that nobody has asked for one.
+            _mounting("mount", "-o", "loop,commit=600", str(self.image), str(self.path))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self.path.is_mount():
+            # Lazy: a process that was just killed may hold a file for another moment.
+            subprocess.run(["umount", "--lazy", str(self.path)], check=True)  # noqa: S607
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def copy_image(image: Path, to: Path) -> str:
+    """Copy a disk image as it is, without flushing anything; what is empty stays empty.
+
+    What the file system has in memory only is not in it: that is what a power cut takes. Where
+    something is written to the disk meanwhile, it is copied again.
+
+    Returns:
+        A digest of what it holds.
+    """
+    while True:
+        digest = _copy(image, to)
+        if _copy(image, None) == digest:
+            return digest
+
+
+def _copy(image: Path, to: Path | None) -> str:
+    """Copy an image once, or only read it; return its digest."""
+    digest = hashlib.blake2b(digest_size=16)
+    with image.open("rb", buffering=0) as source, (to or Path(os.devnull)).open("wb") as copy:
+        size = os.fstat(source.fileno()).st_size
+        if to is not None:
+            copy.truncate(size)
+        start = 0
+        while start < size:
+            try:
+                start = os.lseek(source.fileno(), start, os.SEEK_DATA)
+            except OSError:  # nothing but a hole up to the end
+                break
+            end = os.lseek(source.fileno(), start, os.SEEK_HOLE)
+            while start < end:
+                piece = os.pread(source.fileno(), min(1 << 20, end - start), start)
+                digest.update(b"%d " % start)
+                digest.update(piece)
+                if to is not None:
+                    os.pwrite(copy.fileno(), piece, start)
+                start += len(piece)
+    return digest.hexdigest()
+
+
+def _mounting(*command: str) -> None:
+    """Run a command that a machine or a container may refuse."""
+    program = shutil.which(command[0], path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if program is None:
+        raise MountError(f"there is no {command[0]} here")
+    done = subprocess.run(
+        [program, *command[1:]],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise MountError(f"{command[0]} is not possible here: {done.stderr.strip()}")

@@ -38,6 +38,10 @@ _KEEP: Mapping[str, int] = {
     "non_replicated_deduplication_window": 0,
     # Rows of a queue would come in after the statement has ended.
     "async_insert": 0,
+    # A power cut breaks the parts of an attempt that was not committed; with more than 100 of them
+    # a table is not opened, and the embedded engine opens nothing then.
+    "max_suspicious_broken_parts": 1_000_000_000,
+    "max_suspicious_broken_parts_bytes": 1 << 60,
     # Without merges these limits only stand in the way; the table's own hold for what is attached.
     "parts_to_delay_insert": 1_000_000,
     "parts_to_throw_insert": 1_000_000,

@@ -1,0 +1,253 @@
+"""The machine loses its power: what was recorded is on its disk, and the same command goes on.
+
+The data folder is on an ext4 image. A cut is a copy of what its block device holds, without what
+the kernel has in memory only (``cutter.py``). Where no image can be mounted, the order of syncs and
+records is checked instead, which the gate does anywhere.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faults.conftest import Survived
+from lab.disk import MountError, PowerDisk, copy_image
+from rowfall.core import disk as core_disk
+from rowfall.core.model import Statement
+from rowfall.engines.embedded import Embedded
+from rowfall.ledger import Ledger
+
+CUTTER = Path(__file__).with_name("cutter.py")
+FILES, EACH = 4, 500
+ROWS = FILES * EACH
+# Each file is an attempt, and one is inserted while the one before is published.
+OPTIONS = ("--table", "t", "--attempt-bytes", "5KB", "--threads", "2", "--memory", "1GiB")
+KINDS = {
+    "plain": ("--build", "off", "--partition-by", "id % 3"),
+    # A table with more than 100 broken parts is not opened by default.
+    "many parts": ("--build", "off", "--partition-by", "id % 250"),
+    "--atomic": ("--partition-by", "id % 3", "--atomic"),
+    "--replace": ("--replace",),
+    "build": ("--build", "on"),
+    "views": ("--build", "off"),
+}
+SUMS = "count(), uniqExact(id), sum(id), countIf(name != concat('n', toString(id)))"
+EXACT = [str(n) for n in (ROWS, ROWS, ROWS * (ROWS - 1) // 2, 0)]
+LEFT = "(SELECT toString(groupArray(name)) FROM system.tables WHERE startsWith(name, '_rowfall_'))"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("power")
+    for number in range(FILES):
+        ids = range(number * EACH, (number + 1) * EACH)
+        (folder / f"{number}.csv").write_text("id,name\n" + "".join(f"{i},n{i}\n" for i in ids))
+    (folder / "old").mkdir()
+    (folder / "old" / "old.csv").write_text("id,name\n1000001,old\n")
+    return folder
+
+
+@pytest.fixture
+def power() -> Iterator[PowerDisk | None]:
+    """A disk that may lose its power; None where this machine lets nobody mount one."""
+    try:
+        disk = PowerDisk()
+    except MountError as error:
+        print(f"{error}: the order of syncs and records is checked instead")  # noqa: T201
+        yield None
+        return
+    try:
+        yield disk
+    finally:
+        disk.close()
+
+
+class Cuts:
+    """One load whose disk was copied at every step.
+
+    Args:
+        power: the disk.
+        folder: for the copies.
+    """
+
+    def __init__(
+        self, rowfall: Any, power: PowerDisk, source: Path, folder: Path, kind: str
+    ) -> None:
+        self._rowfall, self._kind = rowfall, kind
+        self._command = ("load", source / "*.csv", *OPTIONS, *KINDS[kind])
+        data = power.path / "data"
+        if kind == "--replace":
+            self._done("load", source / "old" / "old.csv", "--table", "t", "--to", data)
+        if kind == "views":
+            # Two tables get rows from one attempt.
+            data.mkdir()
+            self._done("query", "CREATE TABLE t (id UInt64, name String) ORDER BY id",
+                       "--write", "--to", data)  # fmt: skip
+            self._done("query", "CREATE TABLE ids (id UInt64) ORDER BY id",
+                       "--write", "--to", data)  # fmt: skip
+            self._done("query", "CREATE MATERIALIZED VIEW v TO ids AS SELECT id FROM t",
+                       "--write", "--to", data)  # fmt: skip
+        process = rowfall.start(
+            *self._command, "--to", data,
+            program=[sys.executable, str(CUTTER), str(power.image), str(folder)],
+        )  # fmt: skip
+        _, err = process.communicate(timeout=100)
+        assert process.returncode == 0, err
+        # Exit code 0: from here on everything is on the disk.
+        copy_image(power.image, folder / "999 end.img")
+        self.images = sorted(folder.glob("*.img"))
+        lines = (folder / "steps").read_text().splitlines()
+        self._steps = {int(line.split()[0]): line for line in lines}
+
+    def _done(self, *command: Any) -> None:
+        done = self._rowfall.inside(*command)
+        assert done.returncode == 0, done.stderr
+
+    def text(self, image: Path) -> str:
+        number, side = image.stem.split()
+        return f"{self._kind}: {side} {self._steps.get(int(number), 'of the load')}"
+
+    def after(self, step: str, at: int = 0) -> Path:
+        """The disk as it was right after a step; ``at``: the one of that kind that is meant."""
+        number = [n for n, text in self._steps.items() if text.endswith(step)][at]
+        # Copies that are equal are kept once.
+        return max(i for i in self.images if i.stem <= f"{number:03} after")
+
+    def survives(self, image: Path) -> None:
+        """Run the same command again on what was left; every row has to be there once."""
+        disk = PowerDisk(image)
+        try:
+            data = disk.path / "data"
+            done = self._rowfall.inside(*self._command, "--to", data)
+            assert done.returncode == 0, f"{self.text(image)}\n{done.stderr}"
+            found = self._rows("t", SUMS, data)
+            assert found == [*EXACT, "[]"], f"{self.text(image)}\n{found}\n{done.stderr}"
+            if self._kind == "views":
+                found = self._rows("ids", "count(), uniqExact(id), sum(id)", data)
+                assert found == [*EXACT[:3], "[]"], f"{self.text(image)}\n{found}\n{done.stderr}"
+        finally:
+            disk.close()
+
+    def _rows(self, table: str, sums: str, data: Path) -> list[str]:
+        out: subprocess.CompletedProcess[str] = self._rowfall.inside(
+            "query", f"SELECT {sums}, {LEFT} FROM {table}", "--format", "TSV", "--to", data
+        )
+        assert out.returncode == 0, out.stderr
+        return out.stdout.split()
+
+
+def test_what_is_recorded_survives_a_power_cut(
+    rowfall: Any, power: PowerDisk | None, source: Path, tmp_path: Path, survived: Survived,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """After exit code 0, and after each of the two records that later runs rely on."""
+    if power is None:
+        syncs_precede_records(rowfall, source, tmp_path, monkeypatch)
+        return
+    folder = tmp_path / "cuts"
+    folder.mkdir()
+    cuts = Cuts(rowfall, power, source, folder, "plain")
+    for image in (
+        cuts.images[-1],
+        cuts.after("ledger: attempt_loaded", 1),
+        cuts.after("ledger: attempt_published", 1),
+    ):
+        cuts.survives(image)
+        survived("power cut, embedded")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", KINDS)
+def test_power_cut_at_every_step(
+    rowfall: Any, power: PowerDisk | None, source: Path, tmp_path: Path, survived: Survived,
+    kind: str,
+) -> None:  # fmt: skip
+    if power is None:
+        pytest.skip("no disk image can be mounted; the gate has checked the order of syncs")
+    folder = tmp_path / "cuts"
+    folder.mkdir()
+    cuts = Cuts(rowfall, power, source, folder, kind)
+    wrong = []
+    for image in cuts.images:
+        try:
+            cuts.survives(image)
+            survived(f"power cut, embedded, {kind}")
+        except AssertionError as error:
+            wrong.append(str(error))
+    assert not wrong, f"{len(wrong)} of {len(cuts.images)} cuts:\n" + "\n---\n".join(wrong)
+
+
+# --- the order of syncs and records ---------------------------------------------------------------
+
+
+def syncs_precede_records(
+    rowfall: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    options: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Record what a load does; nothing may be recorded while its rows are not flushed."""
+    seen = recorded(rowfall, source, tmp_path, monkeypatch, options)
+    for number, (what, attempt) in enumerate(seen):
+        if what not in ("loaded", "published"):
+            continue
+        writes = "INSERT" if what == "loaded" else "ATTACH"
+        wrote = [n for n, (w, a) in enumerate(seen[:number]) if (w, a) == (writes, attempt)]
+        assert wrote, seen
+        assert ("sync", "") in seen[wrote[-1] : number], f"{what} {attempt}: {seen}"
+    assert sum(what == "published" for what, _ in seen) == FILES
+
+
+def recorded(
+    rowfall: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    options: Sequence[str],
+) -> list[tuple[str, str]]:  # fmt: skip
+    """What a load does, in its order: (INSERT, ATTACH, sync, loaded or published; attempt)."""
+    seen: list[tuple[str, str]] = []
+    run, sync = Embedded.run, core_disk.sync_file_system
+    loaded, published = Ledger.attempt_loaded, Ledger.attempt_published
+
+    def runs(self: Embedded, statement: Statement, **more: Any) -> Any:
+        outcome = run(self, statement, **more)
+        text = statement.sql.reveal()
+        for word, begin in (("INSERT", "INSERT INTO"), ("ATTACH", "ALTER TABLE `default`.`t` ATT")):
+            if text.startswith(begin):
+                seen.append((word, statement.query_id.partition("_into_")[0]))
+        return outcome
+
+    def syncs(folder: Path) -> None:
+        sync(folder)
+        seen.append(("sync", ""))
+
+    def records(name: str, record: Any) -> Any:
+        def recording(self: Ledger, attempt: str, *more: Any) -> None:
+            seen.append((name, attempt))
+            record(self, attempt, *more)
+
+        return recording
+
+    monkeypatch.setattr(Embedded, "run", runs)
+    monkeypatch.setattr(core_disk, "sync_file_system", syncs)
+    monkeypatch.setattr(Ledger, "attempt_loaded", records("loaded", loaded))
+    monkeypatch.setattr(Ledger, "attempt_published", records("published", published))
+    command = ("load", source / "*.csv", *OPTIONS, *KINDS["plain"], *options)
+    done = rowfall.inside(*command, "--to", tmp_path / "recorded")
+    assert done.returncode == 0, done.stderr
+    return seen
+
+
+def test_syncs_precede_records(
+    rowfall: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs_precede_records(rowfall, source, tmp_path, monkeypatch)
+
+
+def test_nothing_is_flushed_with_no_sync(
+    rowfall: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = recorded(rowfall, source, tmp_path, monkeypatch, ["--no-sync"])
+    assert ("sync", "") not in seen
