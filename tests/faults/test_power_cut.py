@@ -7,6 +7,7 @@ records is checked instead, which the gate does anywhere.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from faults.conftest import Survived
+from lab.clickhouse import ClickHouse
 from lab.disk import MountError, PowerDisk, copy_image
 from rowfall.core import disk as core_disk
 from rowfall.core.model import Statement
@@ -181,6 +183,56 @@ def test_power_cut_at_every_step(
         except AssertionError as error:
             wrong.append(str(error))
     assert not wrong, f"{len(wrong)} of {len(cuts.images)} cuts:\n" + "\n---\n".join(wrong)
+
+
+# --- a server -------------------------------------------------------------------------------------
+
+
+def test_a_server_loses_its_power(
+    rowfall: Any, power: PowerDisk | None, source: Path, survived: Survived
+) -> None:
+    """Twice, after exit code 0: the journal and the ledger say what the table holds."""
+    if power is None:
+        pytest.skip("no disk image can be mounted; test_a_server_is_flushed checks the order")
+    with ClickHouse(power=power) as server:
+        server.query("CREATE DATABASE d")
+        command = ("load", source / "*.csv", *OPTIONS, "--to", server.uri("d"))
+        done = rowfall.inside(*command)
+        assert done.returncode == 0, done.stderr
+        for _ in range(2):
+            server.lose_power()
+            server.start()
+            done = rowfall.inside(*command)
+            assert done.returncode == 0, done.stderr
+            assert server.query(f"SELECT {SUMS} FROM d.t").split() == EXACT
+            survived("power cut, server")
+
+
+def test_a_server_is_flushed(rowfall: Any, clickhouse: ClickHouse, source: Path) -> None:
+    """Before each COMMIT and each RECORD, and with each line of the journal, an older one too."""
+    database = f"flushed_{os.getpid()}"
+    clickhouse.query(f"CREATE DATABASE {database}")
+    to = clickhouse.uri(database)
+    done = rowfall.inside("load", source / "*.csv", *OPTIONS, "--to", to)
+    assert done.returncode == 0, done.stderr
+    clickhouse.query("SYSTEM FLUSH LOGS")
+    syncs = (
+        "SELECT countIf(query LIKE 'SYSTEM SYNC FILE%'), countIf(query LIKE '%ATTACH PARTITION%') "
+        "FROM system.query_log WHERE type = 'QueryFinish' AND current_database = "
+        f"'{database}' OR query LIKE 'SYSTEM SYNC FILE%'"
+    )
+    assert int(clickhouse.query(syncs).split()[0]) >= 2 * FILES
+    kept = f"SELECT engine_full FROM system.tables WHERE database = '{database}' AND name = "
+    kept += "'_rowfall_journal'"
+    assert "fsync_after_insert = 1, fsync_part_directory = 1" in clickhouse.query(kept)
+    clickhouse.query(
+        f"ALTER TABLE {database}._rowfall_journal RESET SETTING fsync_after_insert, "
+        "fsync_part_directory"
+    )
+    assert "fsync" not in clickhouse.query(kept)
+    done = rowfall.inside("load", source / "*.csv", *OPTIONS, "--to", to, "--no-sync")
+    assert done.returncode == 0, done.stderr
+    assert "fsync_after_insert = 1, fsync_part_directory = 1" in clickhouse.query(kept)
 
 
 # --- the order of syncs and records ---------------------------------------------------------------

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from lab.disk import SmallDisk
+from lab.disk import PowerDisk, SmallDisk
 from lab.process import Service, ServiceError, free_ports, reachable
 from lab.tls import certificate
 from rowfall.lab.cluster import ask
@@ -76,6 +76,7 @@ class ClickHouse(Service):
         tls: listen on :attr:`https_port` as well, with a certificate of its own.
         disk: megabytes of a file system of its own for the data (see :class:`SmallDisk`);
             at 200 and more the server itself fits.
+        power: the data is on this disk; :meth:`lose_power` cuts it.
 
     Attributes:
         http_port, tcp_port: on 127.0.0.1.
@@ -97,6 +98,7 @@ class ClickHouse(Service):
         join: ClickHouse | None = None,
         tls: bool = False,
         disk: int | None = None,
+        power: PowerDisk | None = None,
     ) -> None:
         self._binary = binary()
         super().__init__()
@@ -117,6 +119,12 @@ class ClickHouse(Service):
             self._settings.keeper = more[3] if join is None else join._settings.keeper
         if disk is not None:
             self._put_on(disk)
+        self._power = power
+        if power is not None:
+            self._settings.data = power.path / "data"
+            self._settings.data.mkdir(exist_ok=True)
+            self._own(power.path)
+            self._own(self._settings.data)
         self._config = self.folder / "config.xml"
         self._write_config()
 
@@ -150,6 +158,12 @@ class ClickHouse(Service):
             return self.query("SELECT 1") == "1\n"
         except ServiceError as error:  # Keeper needs a moment longer than the server
             raise OSError(str(error)) from None
+
+    def lose_power(self) -> None:
+        """End, and leave on the disk what it holds at this moment; :meth:`start` begins with it."""
+        assert self._power is not None
+        self.kill()
+        self._power.cut()
 
     def close(self) -> None:
         self.kill()

@@ -89,6 +89,7 @@ class PowerDisk:
         # In memory, where it can be: the cuts are many, and nobody measures the disk.
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
         self._folder = Path(tempfile.mkdtemp(prefix="rowfall-power-", dir=memory))
+        self._folder.chmod(0o711)  # services run as somebody else
         self.image = self._folder / "image"
         self.path = self._folder / "disk"
         self.path.mkdir()
@@ -109,11 +110,22 @@ class PowerDisk:
             self.close()
             raise
 
+    def cut(self) -> None:
+        """Forget what the block device does not hold. Nobody may use the disk meanwhile."""
+        held = self._folder / "held"
+        copy_image(self.image, held)
+        self._unmount()
+        held.replace(self.image)
+        _mounting("mount", "-o", "loop,commit=600", str(self.image), str(self.path))
+
     def close(self) -> None:
+        self._unmount()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _unmount(self) -> None:
         if self.path.is_mount():
             # Lazy: a process that was just killed may hold a file for another moment.
             subprocess.run(["umount", "--lazy", str(self.path)], check=True)  # noqa: S607
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def copy_image(image: Path, to: Path) -> str:

@@ -193,10 +193,13 @@ class Engine(Protocol):
     def abandon(self) -> None:
         """Abandon everything that runs, at once and without asking; what it did may stay."""
 
-    def sync(self) -> None:
+    def sync(self) -> str | None:
         """Flush to disk what statements have written: a power cut does not take it back then.
 
         Does nothing where the engine was opened without that (``--no-sync``).
+
+        Returns:
+            Why this user may not have it flushed; None where that was no matter.
 
         Raises:
             RowfallError: it could not be written.

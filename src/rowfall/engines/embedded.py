@@ -320,14 +320,14 @@ class Embedded(Asking):
             self._process.process.kill()
             self._process.process.wait()
 
-    def sync(self) -> None:
+    def sync(self) -> str | None:
         """Flush the file system of the data folder, see :class:`rowfall.engines.base.Engine`.
 
         Raises:
             TargetError: the disk is full, or broken.
         """
         if self.folder is None or not self._durable:
-            return
+            return None
         try:
             disk.sync_file_system(self.folder)
         except OSError as error:
@@ -335,6 +335,7 @@ class Embedded(Asking):
                 f"what was loaded cannot be flushed to the disk of {self.folder}: {error.strerror}",
                 hint="Check the disk, then run the same command again.",
             ) from None
+        return None
 
     def revive(self) -> None:
         """Start a new child on the same folder after the old one died."""

@@ -40,7 +40,7 @@ from rowfall.engines.base import (
     Settings,
     Tick,
 )
-from rowfall.engines.codes import READONLY
+from rowfall.engines.codes import ACCESS_DENIED, READONLY
 from rowfall.engines.server_facts import check_options, check_rights, read_facts
 
 # A finished statement answers at once; 30 s of silence means that the answer got stuck on the way.
@@ -51,6 +51,8 @@ BACK_SECONDS = 60.0
 LOGGED_DAYS = 30
 # Statements name every file of their attempt; the default of 256 KiB is too short for that.
 MAX_QUERY_SIZE = 64 << 20
+# Of nothing else: flushing waits for the disk.
+SYNC_LANE = 98
 
 
 class Server(Asking):
@@ -67,6 +69,7 @@ class Server(Asking):
             its part of the cores, and of the memory that is free there.
         through: another server that can reach this one by HTTP when this process cannot, see
             :mod:`rowfall.engines._relay`; ``host`` is then what the other one calls it.
+        durable: what was written is flushed when :meth:`sync` asks for it.
 
     Attributes:
         facts: as the planner wants them; ``settings`` are those this user may change.
@@ -101,6 +104,7 @@ class Server(Asking):
         threads: int | None = None,
         sharing: int = 1,
         through: Server | None = None,
+        durable: bool = True,
     ) -> None:
         self.silence, self.pause = SILENCE_SECONDS, POLL_SECONDS
         self._address = Address(host, port, tls, user, password)
@@ -118,6 +122,7 @@ class Server(Asking):
         self._running: dict[str, Progress] = {}
         self._highest = 0
         self._cpu = 0.0
+        self._durable = durable
         try:
             # A question that comes by way of another server is a GET, which makes 2 of a 0.
             relayed = isinstance(self._connections, Relay)
@@ -427,8 +432,22 @@ class Server(Asking):
         tables that are never published."""
         self._connections.close()
 
-    def sync(self) -> None:
-        """Do nothing: what is on the disk of a server is a matter of its settings."""
+    def sync(self) -> str | None:
+        """Flush every file system of the server's machine, see :class:`Engine`.
+
+        An ATTACH makes links and renames folders, which no setting of staging covers; those of the
+        target are its owner's. On a disk in an object store this flushes what is local of it.
+        """
+        if not self._durable:
+            return None
+        try:
+            self.run(Statement(SqlText.of("SYSTEM SYNC FILE CACHE")), lane=SYNC_LANE)
+        except RowfallError as error:
+            if error.code != ACCESS_DENIED:
+                raise
+            who = self._address.user or "default"
+            return f"{who!r} may not flush the disks of {self._address} (SYSTEM SYNC FILE CACHE)"
+        return None
 
     def resident(self) -> tuple[int, int]:
         """Return the bytes that our running statements hold on the server, and their highest.

@@ -27,12 +27,15 @@ from rowfall.core.listing import MARK, Split
 from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
+from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.ledger import leases
 from rowfall.ledger.leases import Lease, Move, Ownership
 
 TABLE = "_rowfall_journal"
 # A process of another machine that has written nothing for so long counts as dead.
 LEASE_SECONDS = 60
+# Settings of the table.
+_DURABLE = "fsync_after_insert = 1, fsync_part_directory = 1"
 QUIT = "quit"
 # In the names of attempts that only say what a table holds.
 KEPT = "kept"
@@ -168,12 +171,13 @@ class Journal:
         Raises:
             RowfallError: no right to; the server's message names it.
         """
-        # Blocks keep their numbers through merges only with enable_block_number_column.
+        # Blocks keep their numbers through merges only with enable_block_number_column. A line is
+        # on disk when it is written: rows whose commit was lost would be loaded twice.
         self._engine.run(Statement(SqlText.of(
             f"CREATE TABLE IF NOT EXISTS {self._name} (at DateTime64(3, 'UTC') DEFAULT now64(3), "
             "event LowCardinality(String), into UUID, owner String, attempt String, "
             "splits Array(String), rows UInt64, detail String) ENGINE = MergeTree "
-            "ORDER BY (into, attempt) SETTINGS enable_block_number_column = 1 "
+            f"ORDER BY (into, attempt) SETTINGS enable_block_number_column = 1, {_DURABLE} "
             "COMMENT 'rowfall: which files have landed here, and who is loading'"
         )), lane=JOURNAL_LANE)  # fmt: skip
 
@@ -517,6 +521,25 @@ class Journal:
             # Without a connection the lease runs out, and the commit will notice.
             with suppress(RowfallError):
                 self._append("alive", "")
+
+
+def make_durable(engine: Engine, database: str) -> None:
+    """Let the lines of a journal that an older version has made be flushed as they are written.
+
+    A user who may not change its settings leaves it as it is.
+    """
+    older = engine.ask(
+        f"SELECT 1 FROM system.tables WHERE database = {quote(database)} AND "
+        f"name = {quote(TABLE)} AND NOT position(engine_full, 'fsync_after_insert')"
+    )
+    if not older:
+        return
+    change = f"ALTER TABLE {sql.qualified(database, TABLE)} MODIFY SETTING {_DURABLE}"
+    try:
+        engine.run(Statement(SqlText.of(change)))
+    except RowfallError as error:
+        if error.code != ACCESS_DENIED:  # no load needs ALTER SETTINGS otherwise
+            raise
 
 
 def _no_ranges(other: Entry) -> None:

@@ -28,7 +28,7 @@ from rowfall.plan.facts import LoadFacts
 from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings
 from rowfall.plan.transport import choose_transport, sent_as
 from rowfall.schema import strict_reading
-from rowfall.targets.base import Target
+from rowfall.targets.base import Publish, Target
 from rowfall.targets.table import Table
 
 FOREGROUND = (
@@ -236,7 +236,12 @@ def _promise(facts: LoadFacts, options: Options) -> str:
         )
     if options.direct:
         return "none: rows go straight into the table, and a crash may lose or repeat them"
-    return facts.target.caps.promise
+    promise, publish = facts.target.caps.promise, facts.target.caps.publish
+    if publish not in (Publish.ATTACH, Publish.RENAME):
+        return promise
+    if options.no_sync:
+        return f"{promise}; but a power cut may take what counts as loaded (--no-sync)"
+    return f"{promise}; what counts as loaded is on disk and survives a power cut"
 
 
 def _ddl(facts: LoadFacts) -> str:

@@ -269,7 +269,10 @@ class TableReceiver:
             at.wait_for_room(share.moves, share.parts)
 
     def sync(self, delivered: Delivered) -> None:
-        on_all(lambda at: at.writer.engine.sync(), self._writers)
+        for why in on_all(lambda at: at.writer.engine.sync(), self._writers):
+            text = f"{why}: a power cut there may take rows that count as loaded"
+            if why and text not in self._given.notes.texts:
+                self._given.notes.add("warning", text)
 
     def commit(self, delivered: Delivered, counted: Counted) -> bool:
         moves = [move for share in counted.shares for move in share.moves]

@@ -21,6 +21,7 @@ from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.prestart import prestart
 from rowfall.ledger import Ledger
+from rowfall.ledger.journal import make_durable
 from rowfall.plan.memory import check_identity
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import COMPRESSIONS
@@ -73,6 +74,8 @@ def open_session(
             found = shards.writers if shards is not None else (Writer(0, "", server, target),)
             for writer in found:
                 _check_writer(writer, options, dry, may_lack_database=shards is not None)
+                if not dry:
+                    make_durable(writer.engine, writer.target.database)
         listing = source.listing()
         encoding = source.encoding(listing)
         folder = target.folder
@@ -131,7 +134,7 @@ def connect(
         at.host, at.port, tls=at.tls, user=at.user, password=at.password,
         options=at.options, threads=options.threads, database=database,
         memory=parse_size(options.memory) if options.memory else None, sharing=at.sharing,
-        through=through,
+        through=through, durable=not options.no_sync,
     )  # fmt: skip
 
 
