@@ -6,6 +6,7 @@ records that something is there flushes it first.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -61,7 +62,8 @@ def make_folder(folder: Path) -> None:
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for one in reversed(missing):
-        sync_folder(one.parent)
+        with contextlib.suppress(PermissionError):  # one that may be written and not be read
+            sync_folder(one.parent)
 
 
 def _sync(path: Path, flags: int) -> None:

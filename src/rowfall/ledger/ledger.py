@@ -18,6 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from rowfall.core import disk
 from rowfall.core.errors import LedgerError
 from rowfall.core.listing import Split
 from rowfall.ledger import leases
@@ -467,13 +468,14 @@ class Store:
         # Worker, publisher and main thread share the connection: transactions take turns.
         self._guard = threading.RLock()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(path.parent)
             # The publisher runs on a thread of its own; SQLite itself is in serialised mode.
             self._db = sqlite3.connect(
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
+            self._db.execute("PRAGMA fullfsync=ON")  # macOS: fsync alone stops at the drive's cache
             self._db.execute("PRAGMA foreign_keys=ON")
             self._prepare()
         except OSError as error:

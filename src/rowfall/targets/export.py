@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rowfall.core import formats, s3_access, sql, uri
+from rowfall.core import disk, formats, s3_access, sql, uri
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Schema
@@ -95,7 +95,7 @@ def open_export(text: str, table: str, options: Options, password: Secret | None
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(folder)
     except OSError as error:
         raise TargetError(
             f"cannot make the folder {folder}: {error.strerror}",
