@@ -13,7 +13,7 @@ FILTER, DISTRIBUTED = "filter", "distributed"
 """How rows get to the shard that a sharding key says, see :class:`rowfall.core.model.Plan`."""
 
 ALL, JOURNAL, NONE = "all", "journal", "none"
-"""What counts as loaded where ledger, journal and table contradict each other."""
+"""Answers of ``--loaded`` where ledger, journal and table contradict each other."""
 
 METHODS = ("local", FILTER, DISTRIBUTED)
 """All that may be asked for."""

@@ -1,4 +1,4 @@
-"""What ledger and journal remember of a table, and whether that can be true of the table there is.
+"""Compare what ledger and journal remember of a table with the table that is there.
 
 Both are only as good as the table that they tell of. A table that was restored, exchanged for a
 copy or renamed keeps its rows and loses its memory; a server that was set back has lost rows that
@@ -161,12 +161,11 @@ def _rows_of(landings: Collection[Landings], uuid: str) -> int:
 def _set_back(session: Session, memory: Memory) -> Contradiction:
     landings, count = _landings(session), len(memory.unconfirmed)
     journal = f"{session.first_target.database}.{JOURNAL}"
-    lost = f"{journal} does not know" if memory.journal is not None else f"{journal} is gone that"
-    assert session.ledger is not None  # noqa: S101 - it remembers what the journal does not
+    there = memory.journal is not None
     text = (
         f"the ledger says that {units.counted(count, 'file')} are loaded into "
-        f"{session.table_text} which {lost} "
-        + ("of" if memory.journal is not None else "should say so")
+        f"{session.table_text}, but the journal {journal} "
+        + ("does not know of them" if there else "is gone")
         + ": the server was set back to an earlier state, or somebody has changed the journal"
         + _numbers(session, _rows(session), _rows_of(landings, memory.uuid))
     )

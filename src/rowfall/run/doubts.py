@@ -1,4 +1,4 @@
-"""What becomes of a contradiction between memory and table: an error, or what the user decides.
+"""Stop at a contradiction between memory and table, or do what the user says about it.
 
 ``--loaded`` is the answer: ``all`` that ledger or journal remember counts as loaded, or only what
 the ``journal`` remembers, or ``none`` of it.
@@ -71,7 +71,7 @@ class _Doubts:
         self._journal = Journal(session.engine, database, found.uuid, load_id)
 
     def set_back(self, answer: str) -> None:
-        """The ledger remembers more of this table than the journal."""
+        """Answer where the ledger remembers more of this table than the journal."""
         self._journal.create()
         if answer == ALL:
             self._tell_journal(self._found.ids)
@@ -83,7 +83,7 @@ class _Doubts:
         self._say_again(len(gone))
 
     def other_table(self, answer: str) -> None:
-        """The ledger remembers another table, and this one holds rows."""
+        """Answer where the ledger remembers another table, and this one holds rows."""
         found = self._found
         if answer != NONE:
             self._carry_over(answer)
@@ -98,7 +98,7 @@ class _Doubts:
             self._say_again(self._ledger.set_table(self._key, found.uuid))
 
     def came_along(self, answer: str) -> None:
-        """The journal remembers a table that is gone, and this one holds rows."""
+        """Answer where the journal remembers a table that is gone, and this one holds rows."""
         if answer != NONE:
             if self._found.key == self._key:
                 self._carry_over(answer)
@@ -107,7 +107,7 @@ class _Doubts:
         self._ledger.set_table(self._key, self._found.uuid)
 
     def renamed(self, answer: str) -> None:
-        """Files of this load came into the table when it had another name."""
+        """Answer where files of this load came into the table when it had another name."""
         if answer != NONE:
             self._under_new_name()
             return
