@@ -38,7 +38,7 @@ $(STAMP):
 decoder: $(DECODER)  ## build rowfall-decode into .venv, where there is a Rust toolchain
 
 .venv/.decoder-%: $(STAMP)
-	@if command -v cargo >/dev/null; then \
+	@if cargo --version >/dev/null 2>&1; then \
 		PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pip install -q --no-deps --no-build-isolation \
 			--force-reinstall $(if $(findstring quick,$@),-C build-args="--profile quick") \
 			./$(CRATE) && rm -f .venv/.decoder-* && touch $@; \
