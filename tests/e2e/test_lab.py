@@ -247,6 +247,23 @@ def test_ctrl_c_twice(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not bench.pids()
 
 
+def test_a_server_is_up_before_the_kernel_shows_its_command_line(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is empty while the program is read from a slow disk: that is no server that has ended."""
+    (node,) = Lab.make(bench.folder, 1, 1).nodes
+    program = bench.folder / "clickhouse"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(cluster, "command_of", lambda _: "")
+    node.begin(program)
+    try:
+        assert node.pid is not None
+    finally:
+        node.end(signal.SIGKILL)
+    assert node.pid is None
+
+
 def test_one_command_at_a_time(bench: Bench) -> None:
     bench.up()
     with (bench.folder / "lock").open("w") as lock:

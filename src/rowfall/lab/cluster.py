@@ -304,8 +304,10 @@ class LabNode:
     @property
     def pid(self) -> int | None:
         """Return the number of the process, None when the server is down."""
-        if self._process is not None:
-            self._process.poll()  # a child that has ended would stay as a zombie
+        # A child is asked for itself: its command line stays empty until the kernel has read the
+        # program from the disk. A child that has ended would stay as a zombie.
+        if self._process is not None and self._process.poll() is None:
+            return self._process.pid
         try:
             pid = int(self._pid_file.read_text())
         except (FileNotFoundError, ValueError):
