@@ -185,7 +185,7 @@ def test_what_the_decoder_declines_the_engine_reads(shell: Shell) -> None:
         "load", "in/*.csv.gz", "--table", "t", "--schema", schema, "--order-by", "id", "--build",
         "on", "--json",
     ).document  # fmt: skip
-    assert any("read by the engine instead" in note for note in done["notes"])
+    assert any("the engine reads it instead" in note for note in done["notes"])
     assert done["rows"] == 20_002
     types = (
         "SELECT groupUniqArray(part_type::String) FROM system.parts WHERE active AND table = 't'"

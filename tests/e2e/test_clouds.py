@@ -100,7 +100,7 @@ def test_a_load(shell: Shell, cloud: Cloud, decoder: str) -> None:
     done = shell.ok(
         "load", cloud.source, "--table", "t", "--decoder", decoder, "--verify", env=cloud.env
     )
-    assert "read by the engine instead" not in done.talk
+    assert "the engine reads it instead" not in done.talk
     assert shell.row(COUNT) == EXACT
     again = shell.ok("load", cloud.source, "--table", "t", "--json", env=cloud.env).document
     assert again["rows"] == 0
@@ -128,7 +128,7 @@ def test_a_big_object_is_read_in_ranges(shell: Shell, cloud: Cloud) -> None:
         "load", f"{cloud.at}/big", "--table", "t", "--threads", "2", "--format", "CSV",
         "--schema", "id UInt32, n UInt64", "--decoder", "always", env=cloud.env,
     )  # fmt: skip
-    assert "read by the engine instead" not in done.talk
+    assert "the engine reads it instead" not in done.talk
     assert shell.row(COUNT) == [rows, rows * (rows + 1) // 2, rows]
 
 
@@ -341,7 +341,7 @@ def test_a_google_service_account(shell: Shell, google: Google, account: Path) -
         done = shell.ok(
             "load", f"gs://{name}/in/*.csv", "--table", wish, "--decoder", wish, env=env
         )
-        assert "read by the engine instead" not in done.talk
+        assert "the engine reads it instead" not in done.talk
         assert shell.row(f"SELECT sum(id) FROM {wish}") == [1]
     plan = shell.ok("plan", f"gs://{name}/in/*.csv", "--table", "x", "--decoder", "never", env=env)
     assert "HIDDEN" in plan.out

@@ -169,7 +169,7 @@ def test_nested_columns(shell: Shell, form: str) -> None:
     found = []
     for name in ("always", "never"):
         done = shell.ok("load", "in.data", *options, "--decoder", name, "--to", name)
-        assert "read by the engine instead" not in done.talk
+        assert "the engine reads it instead" not in done.talk
         sums = "sum(length(tags)), sum(cityHash64(id, tags, toString(counts), toString(points)))"
         found.append(shell.ok("query", f"SELECT count(), {sums} FROM t", "--to", name).out)
     assert found[0] == found[1]
@@ -198,7 +198,7 @@ def test_tuples_of_csv(shell: Shell, form: str, apart: str) -> None:
     wanted = shell.ok("query", f"{sums}({PAIRS_MADE.removesuffix('FORMAT ')})").out
     for name in ("always", "never"):
         done = shell.ok("load", "in.csv", *options, "--decoder", name, "--to", name)
-        assert "read by the engine instead" not in done.talk
+        assert "the engine reads it instead" not in done.talk
         assert shell.ok("query", f"{sums}t", "--to", name).out == wanted
         # Again, into the table that is there now.
         shell.ok("load", "in.csv", *options[:2], "--table", "t", "--decoder", name, "--to", name,
@@ -212,7 +212,7 @@ def test_a_cut_inside_of_quotes_is_found(shell: Shell) -> None:
     broken = "".join(f'{i},"{i:020}\n{i:030}\n{i:040}"\n' for i in range(30_000, 400_000))
     shell.write("in/big.csv", "id,name\n" + plain + broken)
     done = shell.ok("load", "in/big.csv", "--table", "t", "--schema", "id UInt32, name String")
-    assert "read by the engine instead" in done.talk
+    assert "the engine reads it instead" in done.talk
     found = shell.ok("query", "SELECT count(), sum(id), countIf(position(name, '\n') > 0) FROM t")
     assert found.out.split("\n")[1] == f"400000\t{400_000 * 399_999 // 2}\t370000"
 
@@ -221,7 +221,7 @@ def test_what_it_declines_the_engine_reads(shell: Shell) -> None:
     shell.write("in/a.csv", "id,name\n1,x\n2,y\n")
     shell.write("in/b.csv", "id,name\n+3,x\n4,y\n")  # a plus sign is the engine's business
     done = shell.ok("load", "in/*.csv", "--table", "t", "--schema", "id UInt8, name String")
-    assert "read by the engine instead" in done.talk
+    assert "the engine reads it instead" in done.talk
     assert shell.ok("query", "SELECT sum(id) FROM t").out == "sum(id)\n10\n"
 
 
@@ -385,7 +385,7 @@ def same_rows(shell: Shell, objects: list[bytes]) -> None:
 def test_objects_in_s3(shell: Shell, lake: Faulty, objects: list[bytes]) -> None:
     assert plan(shell, source(shell)) == ("rowfall-decode", "")
     done = shell.ok("load", source(shell), "--table", "t", *TYPES, "--decoder", "always")
-    assert "read by the engine instead" not in done.talk
+    assert "the engine reads it instead" not in done.talk
     same_rows(shell, objects)
     assert sum(map(by_decoder, lake.requests)) == OBJECTS
 
@@ -395,7 +395,7 @@ def test_files_on_a_web_server(shell: Shell, web: Web, objects: list[bytes]) -> 
         web.put(f"decode/{n} +é.csv.gz", body)
     url = web.url("decode/0 +é.csv.gz").replace("/0%20", "/{0..3}%20")
     done = shell.ok("load", url, "--table", "t", *TYPES, "--decoder", "always")
-    assert "read by the engine instead" not in done.talk
+    assert "the engine reads it instead" not in done.talk
     same_rows(shell, objects)
 
 
@@ -415,7 +415,7 @@ def test_a_web_server_without_ranges(shell: Shell, objects: list[bytes]) -> None
         )  # fmt: skip
         server.shutdown()
     assert len(body) > 16 << 20
-    assert "read by the engine instead" not in done.talk
+    assert "the engine reads it instead" not in done.talk
     assert shell.row("SELECT count(), sum(id), sum(n) FROM t") == [
         2_000_000, 1_999_999_000_000, 1_999_999_000_000 * 7919,
     ]  # fmt: skip
@@ -461,7 +461,7 @@ def test_a_web_server_with_users_and_redirects(shell: Shell, place: str) -> None
         assert (done.code, "answered 403" in done.talk) == (4, True)
         return
     assert done.code == 0, done.err
-    assert "read by the engine instead" not in done.talk
+    assert "the engine reads it instead" not in done.talk
     assert shell.row("SELECT count(), sum(id) FROM t") == [2, 3]
 
 
@@ -482,7 +482,7 @@ def test_a_store_that_stumbles(
 ) -> None:
     lake.script = first(3, fault, by_decoder)
     done = shell.ok("load", source(shell), "--table", "t", *TYPES)
-    assert "read by the engine instead" not in done.talk
+    assert "the engine reads it instead" not in done.talk
     same_rows(shell, objects)
     assert sum(map(by_decoder, lake.requests)) == OBJECTS + 3
 
@@ -502,7 +502,7 @@ def test_a_store_that_refuses_the_decoder(
     """The engine reads instead, and everything is there once."""
     lake.script = lambda request: fault if by_decoder(request) else None
     done = shell.ok("load", source(shell), "--table", "t", *TYPES)
-    assert "read by the engine instead" in done.talk
+    assert "the engine reads it instead" in done.talk
     assert "X-Amz" not in done.err
     assert "lab-secret" not in done.err
     same_rows(shell, objects)
@@ -568,7 +568,7 @@ def test_a_big_object_is_read_in_ranges(shell: Shell, lake: Faulty, s3: Seaweed)
         "load", f"s3://{shell.env['BUCKET']}/big/*", "--table", "t", "--threads", "2", "--verify",
         "--schema", "id UInt32, n UInt32",
     )  # fmt: skip
-    assert "read by the engine instead" not in done.talk
+    assert "the engine reads it instead" not in done.talk
     assert shell.row("SELECT count(), sum(id), sum(n), uniqExact(id) FROM t") == [
         rows, rows * (rows + 1) // 2, rows * (rows + 1) // 2, rows,
     ]  # fmt: skip
@@ -654,7 +654,7 @@ def test_a_cut_of_an_object_inside_of_quotes_is_found(
         "load", f"s3://{shell.env['BUCKET']}/big/*", "--table", "t", "--threads", "2",
         "--schema", "id UInt32, n String",
     )  # fmt: skip
-    assert "read by the engine instead" in done.talk
+    assert "the engine reads it instead" in done.talk
     assert shell.row("SELECT count(), sum(id), countIf(position(n, '\n') > 0) FROM t") == [
         rows, rows * (rows + 1) // 2, rows - 60_000,
     ]  # fmt: skip

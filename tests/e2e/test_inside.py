@@ -158,7 +158,7 @@ def test_what_it_declines_the_server_reads(
     schema = ("--schema", "id UInt32, name String")
     report = lake.load(source, "--table", "t", *schema, env=s3.env)
     assert lake.row(COUNT) == [ROWS + 1, (ROWS + 1) * (ROWS + 2) // 2, ROWS + 1]
-    assert "read by the engine instead" in report["notes"][0]
+    assert "the engine reads it instead" in report["notes"][0]
     s3.put(bucket, "in/5.csv", b"id,name\n7x,x\n")
     done = lake.ends(1, "load", source, "--table", "t", *schema, env=s3.env)
     assert 'in/5.csv line 2 column "id": "7x" does not fit UInt32' in done.talk

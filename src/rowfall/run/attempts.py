@@ -558,7 +558,7 @@ class AttemptRunner:
     def _read_by_engine(self, work: Work, error: DeclinedError) -> Sequence[Work]:
         """Let the engine, which has the last word, read what the decoder declined."""
         self._declined += 1
-        self._notes.add("info", f"{first_line(error)}: read by the engine instead")
+        self._notes.add("info", f"{first_line(error)}; the engine reads it instead")
         rest = [s for s in work.splits if s != error.split]
         if self._declined > retry.MOST_DECLINED or error.split is None or not rest:
             # The next ones would be declined, too.
