@@ -143,3 +143,53 @@ def test_the_drop_of_an_empty_table_that_arrives_when_its_successor_is_loaded(
     with pytest.raises(ServiceError, match="NOT_EMPTY"):
         clickhouse.query(late)
     assert holds(clickhouse, f"{database}.t") == EACH_ONCE
+
+
+class Replaced:
+    """Puts another table in the target's place before an ATTACH, and loses a request afterwards.
+
+    Attributes:
+        lost: the second request that takes a part back was lost.
+    """
+
+    def __init__(self, server: ClickHouse, create: str, table: str) -> None:
+        self._server, self._create, self._table = server, create, table
+        self._drops = 0
+        self._replaced = self.lost = False
+
+    def __call__(self, request: Request) -> Fault | None:
+        text = request.sql.lstrip()
+        if not self._replaced and text.startswith(f"ALTER TABLE {self._table} ATTACH"):
+            self._replaced = True
+            return Fault(before=self._replace)
+        if text.startswith(f"ALTER TABLE {self._table} DROP PART "):
+            self._drops += 1
+            if self._drops == 2:
+                self.lost = True
+                return Fault(reset="before")
+        return None
+
+    def _replace(self) -> None:
+        self._server.query(f"DROP TABLE {self._table} SYNC")
+        self._server.query(self._create)
+
+
+def test_parts_are_taken_back_from_a_new_table_though_a_request_is_lost(
+    rowfall: Cli, database: str, clickhouse: ClickHouse
+) -> None:
+    """Half of the parts are taken back: the other half is no evidence of what the table holds."""
+    table = f"`{database}`.`t`"
+    create = (f"CREATE TABLE {table} (k UInt64, name String) ENGINE = MergeTree "
+              "PARTITION BY k % 2 ORDER BY k")  # fmt: skip
+    clickhouse.query(create)
+    replaced = Replaced(clickhouse, create, table)
+    command = ("load", "rows.csv", "--table", "t", "--to")
+    with Faulty(clickhouse.http_port, replaced) as proxy:
+        done = rowfall.inside(*command, clickhouse.uri(database, port=proxy.port))
+        assert proxy.errors == []
+    assert replaced.lost, done.stderr
+    assert done.returncode == 5, done.stderr
+    assert holds(clickhouse, table) == "0\t0"
+    done = rowfall.inside(*command, clickhouse.uri(database))
+    assert done.returncode == 0, done.stderr
+    assert holds(clickhouse, table) == EACH_ONCE

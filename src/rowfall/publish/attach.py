@@ -23,7 +23,7 @@ from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED, UNKNOWN_TABLE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move, NoLeases
-from rowfall.publish.fence import publish_id
+from rowfall.publish.fence import publish_id, renamed
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.target_tables import OwnTable
 
@@ -176,6 +176,17 @@ class Publisher:
                 # The record of the attempt covers the last one.
                 self.engine.sync()
                 self.ledger.attached(attempt_id, pair.staging)
+        self.check_own(moves, own)
+
+    def check_own(self, moves: Sequence[Move], own: OwnTable | None) -> None:
+        """Take back what an attempt has brought into another table than its own.
+
+        Before evidence is collected, too: parts that another table has been given are no evidence,
+        and what is dropped from staging because of them cannot be found and taken back any more.
+
+        Raises:
+            TargetError: another table has taken the name.
+        """
         if own is None:
             return
         try:
@@ -191,10 +202,11 @@ class Publisher:
             LedgerError: some have been merged with rows of others.
         """
         for pair in dict.fromkeys(m.pair for m in moves):
+            # Somebody may have given staging another name, see :func:`renamed`.
             found = self._ask(
                 f"SELECT name, active FROM system.parts WHERE {_of(pair.database, pair.table)} AND "
-                "uuid IN (SELECT uuid FROM system.parts WHERE "
-                f"{_of(pair.database, pair.staging)} AND active AND rows > 0)"
+                f"uuid IN (SELECT uuid FROM system.parts WHERE database = {quote(pair.database)} "
+                f"AND match(table, {quote(renamed(pair.staging))}) AND active AND rows > 0)"
             )
             table = sql.qualified(pair.database, pair.table)
             for name, active in found:

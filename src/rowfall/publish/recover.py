@@ -262,6 +262,7 @@ class NodeRecovery:
 
     def publish(self, attempt: str, moves: Sequence[Move]) -> None:
         """Make visible what :meth:`fence` has put aside, as far as it is not."""
+        self._publisher.check_own(moves, self.own)
         settled = self._publisher.settle(attempt, moves, self._journal, self.node)
         self._publisher.publish(attempt, settled, self.own)
         self.engine.sync()

@@ -65,6 +65,7 @@ class CommittedParts:
                         moves = fence(
                             engine, attempt, moves, partial(self._landed, attempt), PUBLISH_LANE
                         )
+                    publisher.check_own(moves, at.own)
                     moves = publisher.settle(attempt, moves, self.leases, at.writer.node)
                 publisher.publish(attempt, moves, at.own)
                 given.revivals.worked()
