@@ -269,8 +269,10 @@ def _overlap(session: Session, memory: Memory, into: str, key: str) -> frozenset
     landed = session.ledger.landed(key) if session.ledger is not None else set()
     if session.target.caps.journal:
         journal = Journal(session.engine, session.first_target.database, into)
-        old = journal.landed_ids()
-        landed |= old - journal.forgotten_ids(old)
+        # A load that was killed before it made the journal may have written down the table.
+        old = journal.landed_ids() if journal.there() else set()
+        if old:
+            landed |= old - journal.forgotten_ids(old)
     if not landed:
         return frozenset()
     now, here = memory.landed, session.target_key
