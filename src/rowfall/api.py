@@ -20,7 +20,7 @@ from rowfall.core.model import Plan
 from rowfall.core.options import Options, restored
 from rowfall.core.results import Report, Verification
 from rowfall.run import history
-from rowfall.run.session import open_session, refusal, terminable
+from rowfall.run.session import GO_ON, open_session, refusal, terminable
 from rowfall.targets import open_target
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def load(
     """
     options, emit = options or Options(), one_at_a_time(on_event)
     with (
-        terminable(),
+        terminable(GO_ON),
         open_session(sources, to, table, options, emit, dry=False, password=password) as session,
     ):
         from rowfall.run.load import run_load  # 50 ms, in which the engine opens the folder

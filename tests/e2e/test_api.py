@@ -26,6 +26,9 @@ from rowfall.core.events import (
     Progressed,
     SplitFailed,
 )
+from rowfall.core.results import Report
+from rowfall.run import load
+from rowfall.run.attempts import AttemptRunner
 
 
 @pytest.fixture
@@ -172,6 +175,42 @@ def test_load_from_a_thread(data: str, tmp_path: Path) -> None:
             pool.map(lambda n: rowfall.load(f"in/f{n}.csv", to=f"{data}{n}", table="t"), (0, 1))
         )
     assert [r.rows for r in reports] == [10, 10]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
+@pytest.mark.parametrize("moment", ["the workers start", "the report is made"])
+def test_a_signal_is_an_interrupt_at_any_moment(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, number: signal.Signals
+) -> None:
+    write_files(tmp_path / "in", 2, 10)
+    start, make = AttemptRunner.start, load.make_report
+
+    def starting(runner: AttemptRunner) -> None:
+        start(runner)
+        signal.raise_signal(number)
+
+    def making(*given: Any) -> Report:
+        signal.raise_signal(number)
+        return make(*given)
+
+    heard: list[Event] = []
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with monkeypatch.context() as patched, pytest.raises(errors.Interrupted) as caught:
+            if moment == "the workers start":
+                patched.setattr(AttemptRunner, "start", starting)
+            else:
+                patched.setattr(load, "make_report", making)
+            rowfall.load("in/*.csv", to=data, table="t", on_event=heard.append)
+    finally:  # which the load leaves ignored: a process ends after that
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert "same command again" in (caught.value.hint or "")
+    if moment == "the workers start":
+        (ended,) = [event for event in heard if isinstance(event, LoadEnded)]
+        assert ended.outcome == rowfall.loads(to=data)[0].outcome == "interrupted"
+    assert rowfall.load("in/*.csv", to=data, table="t").outcome == "done"
+    assert ask("SELECT count(), uniqExact(id) FROM t", data) == [[20, 20]]
 
 
 PROGRAM = """

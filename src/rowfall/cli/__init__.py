@@ -6,9 +6,8 @@ import atexit
 import contextlib
 import gc
 import os
+import signal
 import sys
-
-from rowfall.engines.prestart import prestart_early
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,17 +18,29 @@ COMMANDS = (
     "load", "plan", "query", "status", "report", "verify", "resume", "forget", "clean", "scale",
     "install-decoder", "lab",
 )  # fmt: skip
+_INTERRUPTED = 130  # see rowfall.core.errors.Exit, which is not imported yet
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and end the process with a code of :class:`rowfall.core.errors.Exit`."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
     # Imports leave nothing to collect; looking for it every 700 objects is 5 % of their time.
     gc.set_threshold(50_000)
+    from rowfall.engines.prestart import prestart_early
+
     prestart_early(given)
     from rowfall.cli import app  # click takes 20 ms, in which the engine's process starts
 
-    code = app.run(given)
+    try:
+        if signal.getsignal(signal.SIGINT) is _leave:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = app.run(given)
+    except KeyboardInterrupt:  # before or after what app.run answers itself
+        code = _INTERRUPTED
+    # The work is done or given up, and its exit code is known.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError, ValueError):  # nobody listens
         sys.stdout.flush()
         sys.stderr.flush()
@@ -38,3 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # Everything is said and closed. The interpreter's own end would take 15 ms; and it would end
     # by SIGINT where a Ctrl-C was caught inside of an exec(), by which every dataclass is made.
     os._exit(code)
+
+
+def _leave(*_: object) -> NoReturn:
+    """End at a Ctrl-C during the first imports, when nothing has begun.
+
+    An exception would be a traceback, or be lost where an import calls back into Python.
+    """
+    os._exit(_INTERRUPTED)
+

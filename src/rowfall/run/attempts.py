@@ -28,6 +28,7 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Outcome, Plan, Schema, Setting
 from rowfall.core.options import FILTER
 from rowfall.core.results import Failure
+from rowfall.core.signals import undisturbed
 from rowfall.deliver.decode import DeclinedError
 from rowfall.deliver.delivery import Delivery, Order
 from rowfall.deliver.route import open_delivery
@@ -50,6 +51,7 @@ from rowfall.publish.receiver import (
     open_receiver,
 )
 from rowfall.run.prepare import Prepared
+from rowfall.run.session import GO_ON
 from rowfall.run.settle import LoadRun
 from rowfall.run.work_queue import Work, WorkQueue
 from rowfall.schema import strict_reading
@@ -237,10 +239,12 @@ def _run_all(runners: Sequence[AttemptRunner], queue: WorkQueue) -> None:
         RowfallError: target or ledger failed, or an engine cannot be kept alive.
     """
     with ExitStack() as stack:
-        for runner in runners:
-            runner.start()
-            stack.callback(runner.close)
         try:
+            # Of workers that are being started some would go on, and nobody would end them.
+            with undisturbed():
+                for runner in runners:
+                    runner.start()
+                    stack.callback(runner.close)
             while any(runner.works for runner in runners):
                 for runner in runners:
                     runner.wait(0.2)
@@ -255,7 +259,7 @@ def _run_all(runners: Sequence[AttemptRunner], queue: WorkQueue) -> None:
                 thread.start()
             for thread in ending:
                 thread.join()
-            raise Interrupted("interrupted", hint="Run the same command again to go on.") from None
+            raise Interrupted("interrupted", hint=GO_ON) from None
     if queue.fatal is not None:
         raise queue.fatal
 

@@ -48,11 +48,11 @@ def _stream(engine: Engine, statement: Statement, out_fd: int) -> None:
     try:
         with terminable():
             engine.run(statement, lane=1, out_fd=out_fd)
-    except KeyboardInterrupt:
+    except Interrupted:
         if engine.shared:  # the statement would go on without us
             engine.kill(statement.query_id)
         engine.abandon()
-        raise Interrupted("interrupted") from None
+        raise
     except RowfallError as error:
         if "Broken pipe" in error.message:
             # `rowfall query ... | head`: the reader has seen enough.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from rowfall.core.errors import TargetError, UsageError
+from rowfall.core.errors import Interrupted, TargetError, UsageError
 from rowfall.core.events import Listener
 from rowfall.core.masked import Secret
 from rowfall.core.options import ALL, FILTER, JOURNAL, METHODS, NONE, Options
@@ -37,6 +37,9 @@ _WAIT = re.compile(r"merges=[1-9]\d*|replicas")
 
 # Databases that an error names; some servers have thousands.
 MOST_NAMES = 8
+
+GO_ON = "Run the same command again to go on."
+"""The hint of a load that was interrupted."""
 
 
 @contextmanager
@@ -266,10 +269,13 @@ def _check_target(target: Target, options: Options) -> None:
 
 
 @contextmanager
-def terminable() -> Iterator[None]:
+def terminable(hint: str | None = None) -> Iterator[None]:
     """Treat SIGTERM as Ctrl-C, so that a load in a stopped container can be resumed.
 
     A second signal changes nothing: stopping takes two seconds at most and must not be cut short.
+
+    Raises:
+        Interrupted: one of them came, wherever the block was; with ``hint``.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -285,6 +291,8 @@ def terminable() -> Iterator[None]:
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted", hint=hint) from None
     finally:
         for number, handler in before.items():
             # The process ends after this; a late second signal must not change its exit code.

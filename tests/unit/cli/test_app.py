@@ -308,6 +308,36 @@ def test_a_closed_stdout_ends_quietly() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+INTERRUPTING = """
+import signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+from rowfall.cli import main
+main(["status"])
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["rowfall.engines.prestart", "subprocess", "rowfall.cli.app", "click", "rowfall.cli.status",
+     "rowfall.api"],
+)  # fmt: skip
+def test_ctrl_c_during_an_import_ends_quietly(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTING, module], env=os.environ | {"PYTHONPATH": str(SRC)},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == Exit.INTERRUPTED, done.stderr
+    assert done.stdout == ""
+    assert done.stderr in ("", "rowfall: interrupted\n")
+
+
 @pytest.mark.parametrize("closed", ["2>&-", ">&-"])
 def test_a_stream_closed_from_the_start_is_no_bug(closed: str, tmp_path: Path) -> None:
     line = f"{sys.executable} -m rowfall status --to {tmp_path}/none {closed}"
