@@ -196,12 +196,13 @@ def test_a_signal_is_an_interrupt_at_any_moment(
     heard: list[Event] = []
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with monkeypatch.context() as patched, pytest.raises(errors.Interrupted) as caught:
+        with monkeypatch.context() as patched:
             if moment == "the workers start":
                 patched.setattr(AttemptRunner, "start", starting)
             else:
                 patched.setattr(load, "make_report", making)
-            rowfall.load("in/*.csv", to=data, table="t", on_event=heard.append)
+            with pytest.raises(errors.Interrupted) as caught:
+                rowfall.load("in/*.csv", to=data, table="t", on_event=heard.append)
     finally:  # which the load leaves ignored: a process ends after that
         for each, handler in before.items():
             signal.signal(each, handler)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,25 @@ class Bench:
         return found
 
 
+def listening(pids: list[int]) -> set[tuple[str, int]]:
+    """Addresses and ports at which processes wait for connections."""
+    own, found = set(), set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed since
+                own.add(os.readlink(link))
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and f"socket:[{inode}]" in own:
+                address, _, port = local.partition(":")
+                # Words of 32 bits in the order of this machine.
+                words = [int(address[at : at + 8], 16) for at in range(0, len(address), 8)]
+                packed = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
+                found.add((socket.inet_ntop(family, packed), int(port, 16)))
+    return found
+
+
 @pytest.fixture
 def bench(shell: Shell) -> Iterator[Bench]:
     # Not below pytest's tmp_path: that is closed to the user whom servers of root run as.
@@ -103,6 +123,9 @@ def test_from_up_to_down(bench: Bench) -> None:
     assert document["to"] == load.split("'")[1]
     assert all(20e6 < x["memory_bytes"] < 500e6 for x in document["nodes"])
     assert sorted(x["pid"] for x in document["nodes"]) == sorted(bench.pids())
+    ports = listening(bench.pids())
+    assert len(ports) == 4 * 3 + 2  # HTTP, TCP, interserver; the Keeper's own, and its raft port
+    assert {address for address, _ in ports} == {"127.0.0.1"}
 
     assert "stopped 4 servers" in bench.ok("down").talk
     assert not bench.pids()
@@ -325,3 +348,19 @@ class TestWithoutServers:
         bench.folder.parent.chmod(0o700)
         done = bench.ends(2, "up")
         assert f"may not enter {bench.folder.parent} hint: Choose another folder" in done.talk
+
+
+def test_a_link_in_the_folder_of_a_server_is_not_followed(bench: Bench) -> None:
+    """That folder belongs to the user whom servers of root run as."""
+    precious = bench.folder.with_name("precious")
+    precious.write_text("kept")
+    lab = Lab.make(bench.folder, 1, 1)
+    (node,) = lab.nodes
+    node.config.folder.mkdir()
+    for name in ("config.new", "service.log"):
+        (node.config.folder / name).symlink_to(precious)
+    done = bench.ends(2, "up")
+    assert "service.log is a symbolic link" in done.talk
+    assert precious.read_text() == "kept"
+    assert precious.stat().st_uid == os.geteuid()
+    assert not bench.pids()

@@ -57,4 +57,3 @@ def _leave(*_: object) -> NoReturn:
     An exception would be a traceback, or be lost where an import calls back into Python.
     """
     os._exit(_INTERRUPTED)
-

@@ -1,4 +1,4 @@
-"""Put files on disk, so that a power cut does not take them back.
+"""Put files on disk so that a power cut does not take them back; open rowfall's own safely.
 
 The kernel keeps what was written in memory for up to 30 seconds, names of files included. Who
 records that something is there flushes it first.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import functools
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,13 +59,39 @@ def sync_folder(folder: Path) -> None:
     _sync(folder, os.O_RDONLY)
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder and those above it that are missing, and flush their names."""
+def make_folder(folder: Path, mode: int = 0o777) -> None:
+    """Make a folder and those above it that are missing, and flush their names.
+
+    Args:
+        mode: of the folder itself, less what the umask takes away.
+    """
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode, parents=True, exist_ok=True)
     for one in reversed(missing):
         with contextlib.suppress(PermissionError):  # one that may be written and not be read
             sync_folder(one.parent)
+
+
+def open_own(path: Path, flags: int) -> int:
+    """Open a file whose name others know, to write it; a new one is for this user alone.
+
+    A link in its place would have the file overwritten that it leads to, and a pipe or a device
+    would take what is written.
+
+    Raises:
+        OSError: it is no ordinary file, or cannot be opened.
+    """
+    try:
+        # Without O_NONBLOCK a pipe would be waited at.
+        opened = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, f"{path.name} is a symbolic link", str(path)) from None
+        raise
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.EINVAL, f"{path.name} is no ordinary file", str(path))
+    return opened
 
 
 def _sync(path: Path, flags: int) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
-from rowfall.core import sql
+from rowfall.core import environment, sql
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
@@ -131,10 +131,8 @@ class Decode:
         self._running: dict[str, _Child] = {}
         self._pipe_folder: Path | None = None
         if input_.target.folder is not None:
-            # Nobody else uses the folder: what is there, a killed run has left.
             self._pipe_folder = input_.target.folder / PIPES
-            shutil.rmtree(self._pipe_folder, ignore_errors=True)
-            self._pipe_folder.mkdir()
+            _make_anew(self._pipe_folder)
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         if not self._input.takes(order):
@@ -401,6 +399,7 @@ class _Child:
         self._process = subprocess.Popen(
             [program, "run", "--spec", "held"],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            env=environment.of_child(),
         )  # fmt: skip
         self._stdin = cast("IO[bytes]", self._process.stdin)
         self._written = (0, 0)
@@ -461,6 +460,25 @@ class _Child:
             self._stdin.close()
         self._listener.join()
         return code, self._last.decode(errors="replace").strip()
+
+
+def _make_anew(folder: Path) -> None:
+    """Make the folder of the pipes. Nobody else uses it: what is there, a killed run has left.
+
+    Raises:
+        TargetError: it cannot be made, or something else is in its place.
+    """
+    try:
+        # Never what a link leads to.
+        if folder.is_dir() and not folder.is_symlink():
+            shutil.rmtree(folder)
+        folder.mkdir(0o700)
+    except OSError as error:
+        what = f"{folder.name} is a symbolic link" if folder.is_symlink() else error.strerror
+        raise TargetError(
+            f"the folder {folder} cannot be made anew: {what}",
+            hint="rowfall needs that name for itself: remove what has it.",
+        ) from None
 
 
 def _release(child: _Child, outputs: list[str], done: threading.Event) -> None:

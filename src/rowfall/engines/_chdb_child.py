@@ -253,7 +253,7 @@ def main() -> None:
     try:
         if path:
             # Held until this process ends: see embedded.take_folder.
-            fcntl.lockf(os.open(os.path.join(path, lock), os.O_RDWR), fcntl.LOCK_EX)
+            fcntl.lockf(os.open(os.path.join(path, lock), os.O_RDWR | os.O_NOFOLLOW), fcntl.LOCK_EX)
         first = connect(path)
         version, timezone = value_of(first, "SELECT version(), timezone()").split("\t")
         # The temporary folder of a database in memory.

@@ -6,11 +6,13 @@ A data folder belongs to one rowfall at a time, and to the engine that this one 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import math
 import os
 import queue
+import stat
 import subprocess
 import threading
 import time
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from rowfall.core import disk
-from rowfall.core.errors import EngineError, TargetError
+from rowfall.core.errors import EngineError, TargetError, UsageError
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sql import settings_clause
@@ -412,14 +414,28 @@ def _ending(pid: int) -> bool:
 
 
 def take_folder(folder: Path) -> int:
-    """Create the folder, lock it for this process and return the lock's descriptor."""
+    """Create the folder, lock it for this process and return the lock's descriptor.
+
+    A new folder is for this user alone.
+
+    Raises:
+        UsageError: it is not to be trusted. TargetError: it cannot be written.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        why = distrust(folder.stat(), folder.absolute().parent.stat(), os.geteuid())
+        if why is not None:
+            raise UsageError(
+                f"the target folder {folder} belongs to another user, and {why}",
+                hint="Give a folder of your own with --to.",
+            )
+        lock = disk.open_own(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT)
     except OSError as error:
+        hint = "Give a folder that you may write to with --to."
+        if error.errno in (errno.ELOOP, errno.EINVAL):
+            hint = "Find out who has put it there, and remove it."
         raise TargetError(
-            f"cannot write to the target folder {folder}: {error.strerror}",
-            hint="Give a folder that you may write to with --to.",
+            f"cannot write to the target folder {folder}: {error.strerror}", hint=hint
         ) from None
     deadline = time.monotonic() + ORPHAN_SECONDS
     # The lock of the open file is rowfall's, the record lock is its engine's: it is held until
@@ -438,6 +454,24 @@ def take_folder(folder: Path) -> int:
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
     return lock
+
+
+def distrust(folder: os.stat_result, above: os.stat_result, user: int) -> str | None:
+    """Return why links in a folder may be those of strangers, as half a sentence, or None.
+
+    The engine writes wherever a link leads. The owner of a folder is trusted, for whom root may
+    load, and so is the group that the owner has let in.
+
+    Args:
+        above: the folder that it is in.
+    """
+    if folder.st_uid in (user, 0):
+        return None
+    if folder.st_mode & stat.S_IWOTH:
+        return "everybody may write into it"
+    if user == 0 and above.st_mode & stat.S_IWOTH:  # a user without rights could not write there
+        return "everybody may make one of that name"
+    return None
 
 
 def _lock_file(lock: int) -> bool:

@@ -9,6 +9,8 @@ import os
 import subprocess
 import sys
 
+from rowfall.core import environment
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +66,7 @@ def take(fds: Sequence[int]) -> Child:
 
 
 def _spawn(fds: Sequence[int]) -> Child:
+    path = os.pathsep.join(each for each in sys.path if each)
     # In memory: tempfile takes 8 ms to import. Lives as long as the child.
     stderr = os.fdopen(os.memfd_create("stderr"), "w+b")
     process = subprocess.Popen(
@@ -75,13 +78,6 @@ def _spawn(fds: Sequence[int]) -> Child:
         # A session of its own: Ctrl-C in the terminal reaches rowfall only, which then asks.
         start_new_session=True,
         pass_fds=tuple(fds),
-        env=_environment(),
+        env={**environment.of_child(), "PYTHONPATH": path},
     )
     return Child(process, stderr)
-
-
-def _environment() -> dict[str, str]:
-    # Object-store credentials reach the engine inside statements only; a child that inherits
-    # AWS_* would silently use them for sources that were asked to be anonymous.
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
-    return kept | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
+from rowfall.core import disk
+from rowfall.core.signals import undisturbed
 from rowfall.lab.config import ClusterConfig, Config
 from rowfall.lab.process import (
     LabError,
@@ -36,7 +38,6 @@ from rowfall.lab.process import (
     log_end,
     program,
     spawn,
-    undisturbed,
     wait_until,
 )
 
@@ -250,7 +251,7 @@ class Lab:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with (self.folder / "lock").open("w") as lock:
+        with os.fdopen(disk.open_own(self.folder / "lock", os.O_RDWR | os.O_CREAT)) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -357,7 +358,9 @@ class LabNode:
                 self.log,
                 {"CLICKHOUSE_WATCHDOG_ENABLE": "0"},  # one process, whose id is ours
             )
-            self._pid_file.write_text(f"{self._process.pid}\n")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            with os.fdopen(disk.open_own(self._pid_file, flags), "w") as file:
+                file.write(f"{self._process.pid}\n")
 
     def wait(self) -> None:
         """Wait until the server answers and reaches the Keeper.

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from rowfall.core import disk
 from rowfall.lab.process import give
 
 # The pools: a server starts a thread for each place in them at once. By default that is 690 threads
 # and 148 MB of its own; with these it is 85 and 95 MB (24.10, no tables). Each of the 16 threads
 # for asynchronous inserts asks for work 100 times a second: 2.2 % of a core, with one thread 0.4 %.
+# `listen_host` is not for the port by which Keepers vote: that is on all addresses without
+# `interserver_listen_host` (22.9 and newer).
 _CONFIG = """\
 <clickhouse>
   <listen_host>127.0.0.1</listen_host>
+  <interserver_listen_host>127.0.0.1</interserver_listen_host>
   <http_port>{http}</http_port>
   <tcp_port>{tcp}</tcp_port>
   <path>{data}/</path>
@@ -180,6 +185,9 @@ class Config:
     def write(self, path: Path) -> None:
         """Replace the file at once: the server reads it at any time."""
         new = path.with_suffix(".new")
-        new.write_text(self.text())
-        give(new)
+        new.unlink(missing_ok=True)  # of a run that was killed, or a link of the server's user
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(disk.open_own(new, flags), "w", encoding="utf-8") as file:
+            give(file.fileno())
+            file.write(self.text())
         new.rename(path)

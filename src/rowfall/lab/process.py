@@ -9,13 +9,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from rowfall.core import disk, environment
 from rowfall.core.errors import EngineError, Exit
 
 VARIABLE = "ROWFALL_CLICKHOUSE"
@@ -66,6 +66,7 @@ def clickhouse_version(binary: Path) -> str:
         done = subprocess.run(
             [binary, "server", "--version"],
             stdin=subprocess.DEVNULL,
+            env=environment.of_child(),
             capture_output=True,
             text=True,
             errors="replace",
@@ -113,8 +114,9 @@ def spawn(
         OSError: the program cannot be run.
     """
     root = os.geteuid() == 0
-    with log.open("ab") as output:
-        give(log)  # the service may open it itself
+    # In a folder that the service may write: what has this name may be a link of its making.
+    with os.fdopen(disk.open_own(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as output:
+        give(output.fileno())  # the service may open it itself
         return subprocess.Popen(
             [os.fspath(part) for part in command],
             cwd=folder,
@@ -129,33 +131,8 @@ def spawn(
         )
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Defer Ctrl-C and SIGTERM until the block is done.
-
-    A server that was started a moment before, and whose process id is not written down yet, would
-    outlive the command, and no other would find it. Python hands signals to the main thread alone;
-    in others there is nothing to put off.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = {
-        each: signal.signal(each, lambda number, _: came.append(number))
-        for each in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-        for number in came:
-            signal.raise_signal(number)
-
-
-def give(path: Path) -> None:
-    """Give ``path`` to the user that :func:`spawn` runs as."""
+def give(path: Path | int) -> None:
+    """Give a path, or an open file, to the user that :func:`spawn` runs as."""
     if os.geteuid() == 0:
         shutil.chown(path, _NOBODY, _NOGROUP)
 

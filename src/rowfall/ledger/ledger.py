@@ -8,10 +8,12 @@ cut would load rows twice; one commit costs about a millisecond and an attempt n
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -468,7 +470,8 @@ class Store:
         # Worker, publisher and main thread share the connection: transactions take turns.
         self._guard = threading.RLock()
         try:
-            disk.make_folder(path.parent)
+            disk.make_folder(path.parent, 0o700)
+            _make_file(path)
             # The publisher runs on a thread of its own; SQLite itself is in serialised mode.
             self._db = sqlite3.connect(
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -537,6 +540,24 @@ class Store:
         # not survive that its connection is closed under it.
         with self._guard:
             self._db.close()
+
+
+def _make_file(path: Path) -> None:
+    """Make an empty file for this user alone, where there is none; -wal and -shm get its mode.
+
+    Raises:
+        OSError: it cannot be made. LedgerError: another user has put a link in its place.
+    """
+    if not os.path.lexists(path):
+        with suppress(FileExistsError):
+            # Not opened: closing it would end what locks this process has on it (POSIX).
+            os.mknod(path, stat.S_IFREG | 0o600)
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode) and found.st_uid not in (os.geteuid(), 0):
+        raise LedgerError(
+            f"the ledger {path} is a symbolic link of another user",
+            hint="Find out who has put it there, and remove it.",
+        )
 
 
 def _explain(path: Path, error: sqlite3.Error) -> LedgerError:

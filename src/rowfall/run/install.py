@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from rowfall.core import disk
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.events import silent
 from rowfall.core.options import Options
@@ -113,8 +114,15 @@ def _copy(program: str, path: Path) -> None:
     """Copy the program, whole or not at all: a server may be running the one that is there."""
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
-        shutil.copyfile(program, new)
-        new.chmod(0o755)
+        new.unlink(missing_ok=True)
+        # The server's user may write there, and root may install: never through a link.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with (
+            open(program, "rb") as source,
+            os.fdopen(disk.open_own(new, flags), "wb") as copy,
+        ):
+            shutil.copyfileobj(source, copy)
+            os.fchmod(copy.fileno(), 0o755)
         new.replace(path)
     except OSError as error:
         new.unlink(missing_ok=True)

@@ -8,14 +8,15 @@ rows are written to the rejects file before it is published.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from rowfall.core import sql, uri
+from rowfall.core import disk, sql, uri
 from rowfall.core.errors import DataError, RowfallError, SourceError, TargetError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind, Plan, Schema
@@ -402,7 +403,7 @@ class BadRows:
             if path.exists():
                 with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as old:
                     kept = [x for x in old if _unescaped(x.split("\t", 1)[0]) not in own]
-            with path.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            with self._opened(path) as file:
                 file.writelines(kept or ["\t".join(COLUMNS) + "\n"])
                 for bad in found:
                     fields = (bad.uri, str(bad.line), bad.column, bad.reason, bad.text)
@@ -412,6 +413,16 @@ class BadRows:
                 f"cannot write the rejects file {path}: {error.strerror}",
                 hint="Give another place with --rejects.",
             ) from None
+
+    def _opened(self, path: Path) -> IO[str]:
+        """Open the rejects file, emptied; a new one is for this user alone, as it holds data."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        # Where --rejects leads, links and devices included, is for the user to say.
+        if self._options.rejects:
+            opened = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        else:
+            opened = disk.open_own(path, flags)
+        return open(opened, "w", encoding="utf-8", errors="surrogateescape", newline="\n")
 
     @property
     def _encoding(self) -> Encoding:

@@ -94,9 +94,28 @@ def embedded(folder: Path, database: str, table: str) -> Table:
 
 
 def open_folder(text: str, table: str, options: Options, password: Secret | None) -> Table:
-    """Return a table of the embedded engine in the data folder ``text``."""
+    """Return a table of the embedded engine in the data folder ``text``.
+
+    Raises:
+        UsageError: the engine would take the folder for another one, or the table for files.
+    """
     database, name = _names(table)
-    return embedded(Path(text.removeprefix("file://")).absolute(), database or "default", name)
+    folder = Path(text.removeprefix("file://")).absolute()
+    # What follows "?" is a parameter to chDB, so that the data would be in a folder without our
+    # lock; of braces it expects files of several names, and waits for them.
+    if odd := set(str(folder)) & set("?{}"):
+        raise UsageError(
+            f"the embedded engine takes no {' or '.join(sorted(odd))} in the path of a data "
+            f"folder: {folder}",
+            hint="Give another folder with --to.",
+        )
+    # In its default database a pattern or a path always exists, as a table of files.
+    if database in ("", "default") and (set(name) & set("*?") or name.startswith("/")):
+        raise UsageError(
+            f"the embedded engine takes {name} for files and not for a table",
+            hint="Give another name with --table.",
+        )
+    return embedded(folder, database or "default", name)
 
 
 def open_server(text: str, table: str, options: Options, password: Secret | None) -> Table:

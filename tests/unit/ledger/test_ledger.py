@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 from pathlib import Path
 
 import pytest
@@ -163,3 +165,18 @@ def test_one_of_two_processes_takes_an_unfinished_load_up(tmp_path: Path) -> Non
     assert not other.take_up(seen[1], "{}")
     ledger.close()
     other.close()
+
+
+def test_its_files_are_for_this_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        ledger = Ledger(tmp_path / "state" / "rowfall.ledger")
+        ledger.begin("a", "print", "src", "tgt", INTO, "{}")
+    finally:
+        os.umask(before)
+    found = {path.name: stat.S_IMODE(path.stat().st_mode) for path in ledger.path.parent.iterdir()}
+    assert found == dict.fromkeys(
+        ["rowfall.ledger", "rowfall.ledger-wal", "rowfall.ledger-shm"], 0o600
+    )
+    assert stat.S_IMODE(ledger.path.parent.stat().st_mode) == 0o700
+    ledger.close()
