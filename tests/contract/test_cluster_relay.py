@@ -158,7 +158,7 @@ def test_a_missing_right_is_named(reach: Reach, entry: Node, far: Node) -> None:
     with pytest.raises(TargetError, match=r"lacks the grant CREATE TABLE ON here\.denied"):
         run(relayed, "CREATE TABLE here.denied (a Int8) ENGINE = Memory")
     with pytest.raises(TargetError, match="lacks the grant"):
-        relayed.check_rights("here", "denied")
+        relayed.check_rights([("here", "denied")])
 
 
 def test_an_entry_that_may_not_send_statements(reach: Reach, entry: Node, far: Node) -> None:

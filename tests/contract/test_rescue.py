@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +16,10 @@ import pytest
 
 from contract.engines import run, text
 from lab.process import wait_until
-from rowfall.core.errors import LedgerError
+from rowfall.core.errors import LedgerError, TargetError
 from rowfall.core.events import silent
 from rowfall.core.listing import Split
+from rowfall.core.masked import Secret
 from rowfall.core.model import Pair
 from rowfall.engines.base import table_uuid
 from rowfall.engines.server import Server
@@ -217,3 +219,120 @@ def test_an_attempt_that_is_published_while_rows_are_counted(
     scene.merge()
     scene.rescue()
     assert scene.holds("a", "b", "c")
+
+
+# --- rights -------------------------------------------------------------------------------------
+
+# What docs/guides/servers.md grants, on the database and besides.
+RIGHTS = ("SELECT", "INSERT", "ALTER DELETE", "CREATE TABLE", "DROP TABLE")
+SYSTEM = ("parts", "merge_tree_settings", "processes")
+
+
+class Limited:
+    """Somebody with the rights of the guide and no others.
+
+    Attributes:
+        engine: the server as this user sees it.
+    """
+
+    def __init__(self, scene: Scene, admin: Server) -> None:
+        self._admin, self.name = admin, f"limited_{scene.database}"
+        replicated = text(admin, "SELECT count() FROM system.replicas WHERE database = "
+                          f"'{scene.database}'") == "1"  # fmt: skip
+        system = (*SYSTEM, "replicas") if replicated else SYSTEM
+        self.replicated = replicated
+        self.grants = [f"{right} ON {scene.database}.*" for right in RIGHTS]
+        self.grants += [f"SELECT ON system.{table}" for table in system]
+        run(admin, f"CREATE USER {self.name} IDENTIFIED BY 'pw'")
+        for grant in self.grants:
+            self.give(grant)
+        port = admin._address.port
+        self.engine = Server("127.0.0.1", port, user=self.name, password=Secret("pw"))
+
+    def give(self, grant: str) -> None:
+        run(self._admin, f"GRANT {grant} TO {self.name}")
+
+    def take(self, grant: str) -> None:
+        run(self._admin, f"REVOKE {grant} FROM {self.name}")
+
+
+@pytest.fixture
+def limited(scene: Scene) -> Iterator[Limited]:
+    found = Limited(scene, scene.server)
+    yield found
+    found.engine.close()
+
+
+@pytest.mark.parametrize("attached", [True, False])
+def test_the_rights_of_the_guide_end_a_dead_load(
+    scene: Scene, limited: Limited, attached: bool
+) -> None:
+    """Its fence renames, its parts are found and attached, the rest is dropped."""
+    scene.journals.clear()
+    admin, scene.server = scene.server, limited.engine
+    scene.publisher = Publisher(limited.engine, scene.ledger)
+    limited.engine.check_rights([(scene.database, "t")], replicated=limited.replicated)
+    scene.stage("a")
+    scene.stage("b")
+    scene.commit("a")
+    if attached:
+        scene.attach("a")
+    scene.rescue()  # b was not committed
+    scene.server = admin
+    assert scene.holds("a")
+
+
+def test_the_rights_of_the_guide_take_rows_back(scene: Scene, limited: Limited) -> None:
+    """Another table has taken the target's place: it loses what it was given."""
+    scene.stage("a")
+    scene.commit("a")
+    scene.attach("a")
+    (move,) = scene.journal("a").entries()[0].moves
+    Publisher(limited.engine, scene.ledger).take_back([move])
+    assert text(scene.server, f"SELECT count() FROM {scene.database}.t") == "50"
+
+
+def test_a_user_who_may_not_merge_attaches_small_parts(scene: Scene, limited: Limited) -> None:
+    scene.stage("a")
+    staging = "_rowfall_a_1"
+    run(scene.server, f"INSERT INTO {scene.database}.{staging} SELECT number FROM numbers(120)",
+        settings={"max_block_size": 1, "min_insert_block_size_rows": 1,
+                  "min_insert_block_size_bytes": 1, "max_threads": 1})  # fmt: skip
+    pair = Pair(scene.database, "t", staging)
+    found = Publisher(limited.engine, scene.ledger).staged([pair], 8.0)
+    assert (found.rows, found.parts) == (ROWS + 120, 122)
+
+
+def test_each_missing_right_is_named_with_the_grant_that_helps(
+    scene: Scene, limited: Limited
+) -> None:
+    tables = [(scene.database, "t")]
+    for grant in limited.grants:
+        limited.take(grant)
+        with pytest.raises(TargetError) as caught:
+            limited.engine.check_rights(tables, replicated=limited.replicated)
+        right = grant.partition(" ON ")[0]
+        found = re.search(rf"GRANT ({right} ON \S+) TO {limited.name}", caught.value.hint or "")
+        assert found, (grant, caught.value.hint)
+        limited.give(found[1])  # what the hint says is what helps
+        limited.engine.check_rights(tables, replicated=limited.replicated)
+
+
+def test_tables_behind_views_need_the_same_rights(scene: Scene, limited: Limited) -> None:
+    other = f"other_{scene.database}"
+    run(scene.server, f"CREATE DATABASE {other}")
+    with pytest.raises(TargetError) as caught:
+        limited.engine.check_rights([(scene.database, "t"), (other, "o")])
+    named = re.search(rf"GRANT (.+ ON {other}\.\*) TO", caught.value.hint or "")
+    assert named, caught.value.hint
+    assert set(named[1].partition(" ON ")[0].split(", ")) == set(RIGHTS)
+    limited.give(named[1])
+    limited.engine.check_rights([(scene.database, "t"), (other, "o")])
+    run(scene.server, f"DROP DATABASE {other} SYNC")
+
+
+def test_the_right_to_flush_disks(limited: Limited) -> None:
+    assert "SYSTEM SYNC FILE CACHE" in str(limited.engine.sync_refused())
+    limited.give("SYSTEM SYNC FILE CACHE ON *.*")
+    assert limited.engine.sync_refused() is None
+    assert limited.engine.sync() is None

@@ -14,7 +14,10 @@ _numbers = itertools.count()
 JOURNAL = "_rowfall_journal"
 # What the guide says that a user needs, on the database and besides.
 RIGHTS = "SELECT, INSERT, ALTER DELETE, CREATE TABLE, DROP TABLE"
-SYSTEM = ("SELECT ON system.parts", "SELECT ON system.merge_tree_settings")
+SYSTEM = (
+    "SELECT ON system.parts", "SELECT ON system.merge_tree_settings",
+    "SELECT ON system.processes",
+)  # fmt: skip
 
 
 class Lake:

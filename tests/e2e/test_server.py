@@ -352,6 +352,79 @@ def test_atomic_shows_all_or_nothing(lake: Lake, tmp_path: Path) -> None:
     assert (known["load_id"], known["outcome"]) == (report["load_id"], "done")
 
 
+def states_while(lake: Lake, *load: str) -> tuple[set[tuple[tuple[int, int], ...]], str]:
+    """What a reader sees of (partition, rows) in ``t`` during a load, and what its report says."""
+    seen: set[tuple[tuple[int, int], ...]] = set()
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            rows = lake.rows("SELECT p, count() FROM {db}.t GROUP BY p ORDER BY p")
+            seen.add(tuple((p, count) for p, count in rows))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        report = lake.load(*load)
+    finally:
+        done.set()
+        reader.join()
+    return seen, str(report["visibility"])
+
+
+REPLICATED = "ReplicatedMergeTree('/tables/{db}', 'r')"
+
+
+@pytest.mark.parametrize(
+    ("engine", "partition_by", "options"),
+    [
+        ("MergeTree", "p", ()), (REPLICATED, "tuple()", ()), (REPLICATED, "p", ()),
+        (REPLICATED, "tuple()", ("--atomic",)),
+    ],
+)  # fmt: skip
+def test_readers_see_what_the_plan_says(
+    lake: Lake, engine: str, partition_by: str, options: tuple[str, ...]
+) -> None:
+    lake.do(f"CREATE TABLE {{db}}.t (id UInt64, p UInt8) ENGINE = {engine} ORDER BY id "
+            f"PARTITION BY {partition_by}")  # fmt: skip
+    partitions, each = 50, 20
+    lake.shell.write("a.csv", csv([(i, i % partitions) for i in range(partitions * each)],
+                                  "id", "p"))  # fmt: skip
+    planned = lake.ok("plan", "a.csv", "--table", "t", *options, "--json").document
+    seen, said = states_while(lake, "a.csv", "--table", "t", *options)
+    assert said == planned["visibility"]
+    everything = tuple((p, each) for p in range(partitions))
+    if "partition by partition" in said:
+        assert (engine, partition_by) == (REPLICATED, "p")
+        assert {count for state in seen for _, count in state} <= {each}
+    else:
+        assert "in one moment" in said
+        assert seen <= {(), everything}
+    assert lake.rows("SELECT p, count() FROM {db}.t GROUP BY p ORDER BY p") == [
+        list(one) for one in everything
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_atomic_is_refused_where_keeper_commits_partitions(lake: Lake, exists: bool) -> None:
+    three_files(lake)
+    table = f"ENGINE = {REPLICATED} ORDER BY id PARTITION BY id"
+    options: tuple[str, ...] = (
+        "--engine", REPLICATED.format(db=lake.database), "--order-by", "id", "--partition-by", "id",
+        "--schema", "id UInt8, name String",
+    )  # fmt: skip
+    if exists:
+        lake.do(f"CREATE TABLE {{db}}.t (id UInt8, name String) {table}")
+        options = ()
+    for command in ("plan", "load"):
+        refused = lake.ends(2, command, "in/*.csv", "--table", "t", "--atomic", *options)
+        assert "Keeper commits one partition after the other" in refused.talk
+        assert "Leave out --atomic" in refused.talk.partition("hint: ")[2]
+    assert lake.tables() == ({"t"} if exists else set())
+    lake.ok("load", "in/*.csv", "--table", "t", *options)
+    assert lake.row("SELECT count(), sum(id) FROM {db}.t") == [3, 6]
+
+
 def test_wait_for_merges(lake: Lake) -> None:
     for number in range(6):
         lake.shell.write(f"f{number}.csv", rows(number, number + 1, *HEAD))

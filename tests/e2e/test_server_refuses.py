@@ -206,7 +206,7 @@ def test_a_missing_right_is_named_before_rows_are_read(
 def test_all_missing_rights_are_named_at_once(lake: Lake) -> None:
     user = account(lake, "ALTER DELETE", "DROP TABLE", *SYSTEM)
     done = lake.ends(5, "load", TEN, account=user)
-    for right in ("ALTER DELETE ON", "DROP TABLE ON", *SYSTEM):
+    for right in ("DROP TABLE, ALTER DELETE ON", *SYSTEM):
         assert right in done.talk.partition("hint: ")[2]
     lake.do(done.talk.partition("can run: ")[2])
     lake.ok("load", TEN, account=user)
@@ -221,6 +221,91 @@ def test_a_read_only_user(lake: Lake, level: int) -> None:
     assert f"the user '{user.user}' may only read" in done.talk
     assert f"its profile sets readonly = {level}" in done.talk
     assert lake.ok("query", "SELECT a FROM t", "--format", "TSV", account=user).out == "7\n"
+
+
+# Settings of a profile; exit code of a load of 1,000 rows, and what it says.
+PROFILES = {
+    "limit": ("limit = 100", 0, ""),
+    "fixed limit": ("limit = 100 READONLY", 5, "does not allow limit = 0"),
+    "offset": ("offset = 5", 0, ""),
+    "fixed offset": ("offset = 5 READONLY", 5, "sets offset"),
+    "cut": ("max_rows_to_read = 100, read_overflow_mode = 'break', max_block_size = 10", 0, ""),
+    "fixed cut": ("max_rows_to_read = 100, read_overflow_mode = 'break' READONLY", 5,
+                  "read_overflow_mode = break"),
+    "answers": ("max_result_rows = 2, result_overflow_mode = 'break', max_block_size = 1", 0, ""),
+    "nulls": ("join_use_nulls = 1", 0, ""),
+    "cache": ("use_query_cache = 1", 0, ""),
+    "no DDL": ("allow_ddl = 0", 5, "allow_ddl = 0"),
+    "threads": ("max_threads = 1 MAX 1, max_insert_threads = 1 MAX 1", 0, ""),
+    "memory": ("max_memory_usage = 1500000000 MAX 1500000000", 0, ""),
+    "blocks": ("max_partitions_per_insert_block = 100 MIN 1", 0, ""),
+    "asynchronous": ("async_insert = 1, wait_for_async_insert = 0 READONLY", 0, ""),
+    "fixed asynchronous": ("async_insert = 1 READONLY", 5, "async_insert = 1"),
+    "deduplication": ("insert_deduplicate = 1 READONLY", 0, ""),
+    "reading": ("date_time_overflow_behavior = 'saturate' READONLY", 5,
+                "date_time_overflow_behavior = throw"),
+    "same reading": ("date_time_overflow_behavior = 'throw' READONLY", 0, ""),
+    "old types": ("allow_suspicious_low_cardinality_types = 0 MAX 0", 0, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [
+    pytest.param(name, marks=[] if name in ("limit", "fixed limit", "threads", "reading", "no DDL")
+                 else [pytest.mark.long]) for name in PROFILES
+])  # fmt: skip
+def test_what_a_profile_allows(lake: Lake, case: str) -> None:
+    """What a load needs is sent; what may not be sent is named before anything is made."""
+    settings, code, says = PROFILES[case]
+    lake.shell.write("a.csv", csv([(i, i) for i in range(1000)], "a", "b"))
+    user = account(lake, settings=settings)
+    done = lake.ends(code, "load", "a.csv", "--table", "t", account=user)
+    assert says in done.talk
+    if code:
+        assert "hint: " in done.err
+        assert lake.tables() <= {"t", "_rowfall_journal"}
+    else:
+        assert lake.row("SELECT count(), uniqExact(a) FROM {db}.t") == [1000, 1000]
+        again = lake.ok("load", "a.csv", "--table", "t", "--json", account=user).document
+        assert (again["splits_landed"], again["splits_skipped"]) == (0, 1)
+
+
+def test_a_table_that_collapses_rows_under_a_profile_that_fixes_it(lake: Lake) -> None:
+    lake.do("CREATE TABLE {db}.t (a UInt64, b UInt64) ENGINE = ReplacingMergeTree ORDER BY b")
+    lake.shell.write("a.csv", csv([(i, i % 3) for i in range(9)], "a", "b"))
+    user = account(lake, settings="optimize_on_insert = 1 READONLY")
+    done = lake.ends(5, "load", "a.csv", "--table", "t", account=user)
+    assert "optimize_on_insert = 1 and does not allow" in done.talk
+    assert lake.row("SELECT count() FROM {db}.t") == [0]
+
+
+def test_a_setting_in_the_address_that_cuts_answers(lake: Lake) -> None:
+    lake.shell.write("a.csv", "a\n1\n")
+    done = lake.shell.ends(2, "load", "a.csv", "--to", f"{lake.to}?limit=5", "--table", "t")
+    assert "?limit=5 cannot be had for a load" in done.talk
+    lake.ok("load", "a.csv", "--table", "t")
+    rows = lake.shell.rows("SELECT number FROM numbers(9)", "--to", f"{lake.to}?limit=5")
+    assert len(rows) == 5, "a query is the user's own"
+
+
+def test_a_right_on_what_views_fill_is_missing(lake: Lake) -> None:
+    other = f"{lake.database}_behind"
+    lake.do(
+        f"CREATE DATABASE {other}",
+        "CREATE TABLE {db}.t (a UInt8) ENGINE = MergeTree ORDER BY a",
+        f"CREATE TABLE {other}.o (a UInt8) ENGINE = MergeTree ORDER BY a",
+        f"CREATE MATERIALIZED VIEW {{db}}.v TO {other}.o AS SELECT a FROM {{db}}.t",
+    )
+    lake.shell.write("a.csv", "a\n1\n")
+    user = account(lake)
+    lake.do(f"GRANT SELECT, INSERT, CREATE TABLE, DROP TABLE ON {other}.* TO {user.user}")
+    done = lake.ends(5, "load", "a.csv", "--table", "t", account=user)
+    grant = f"GRANT ALTER DELETE ON {other}.* TO {user.user}"
+    assert grant in done.talk.partition("hint: ")[2]
+    assert lake.tables() == {"t", "v"}
+    lake.do(grant)
+    lake.ok("load", "a.csv", "--table", "t", account=user)
+    assert lake.row(f"SELECT count() FROM {other}.o") == [1]
+    lake.do(f"DROP DATABASE {other} SYNC")
 
 
 def test_a_read_only_query(lake: Lake) -> None:

@@ -115,10 +115,13 @@ class Connection(Asking):
     def cpu_seconds(self) -> float:
         return 0.0
 
+    def sync_refused(self) -> None:
+        """Return None: this user may flush."""
+
     def check_writes(self) -> None:
         """Do nothing: this user may write."""
 
-    def check_rights(self, database: str, table: str) -> None:
+    def check_rights(self, tables: object, *, replicated: bool = False) -> None:
         """Do nothing: this user may do everything."""
 
     def abandon(self) -> None:

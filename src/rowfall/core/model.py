@@ -189,6 +189,54 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Constraint:
+    """Limits that the profile of a server's user puts on one setting.
+
+    Attributes:
+        value: what the setting is where it is not sent.
+        least, most: "" for no limit.
+        fixed: it may not be changed at all.
+    """
+
+    value: str
+    least: str = ""
+    most: str = ""
+    fixed: bool = False
+
+    def allows(self, value: str | int | float) -> bool:
+        """Tell whether the setting may be given this value; the one that it has is allowed."""
+        wanted = _number(value)
+        if str(value) == self.value or (wanted is not None and wanted == _number(self.value)):
+            return True
+        if self.fixed:
+            return False
+        least, most = _number(self.least), _number(self.most)
+        return wanted is None or (
+            (least is None or wanted >= least) and (most is None or wanted <= most)
+        )
+
+    def nearest(self, value: int) -> int:
+        """Return the value within the limits that is nearest to this one."""
+        least, most = _number(self.least), _number(self.most)
+        if least is not None:
+            value = max(value, int(least))
+        if most is not None:
+            value = min(value, int(most))
+        return value
+
+
+def _number(value: object) -> float | None:
+    """Return a setting's value as a number; None where it is a word."""
+    text = str(value).lower()
+    if text in ("true", "false"):
+        return float(text == "true")
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Facts about the machine that an engine runs on.
 
@@ -196,8 +244,9 @@ class Facts:
         version: the engine's version, e.g. ``26.9.2.1``.
         cores: usable CPU cores (affinity and cgroup quota respected).
         memory: bytes that a load may use altogether.
-        settings: every setting name the engine knows; unknown ones are not sent.
+        settings: every setting that the engine knows and that may be changed; others are not sent.
         timezone: what a DateTime without a zone of its own is in; "" when not known.
+        constraints: of settings that may not be set to any value.
     """
 
     version: str
@@ -205,6 +254,7 @@ class Facts:
     memory: int
     settings: frozenset[str] = frozenset()
     timezone: str = ""
+    constraints: Mapping[str, Constraint] = field(default_factory=dict)
 
     @property
     def release(self) -> tuple[int, ...]:
@@ -214,6 +264,11 @@ class Facts:
     def known(self, settings: Mapping[str, _V]) -> dict[str, _V]:
         """Return the settings that the engine knows; all where it did not say what it knows."""
         return {k: v for k, v in settings.items() if not self.settings or k in self.settings}
+
+    def allows(self, name: str, value: str | int | float) -> bool:
+        """Tell whether the user's profile lets a setting have this value."""
+        constraint = self.constraints.get(name)
+        return constraint is None or constraint.allows(value)
 
 
 def version_numbers(text: str) -> tuple[int, ...]:
@@ -346,6 +401,7 @@ class Plan:
         transport: how rows get into staging tables.
         views: materialized views that read the rows of the load, ``database.name``.
         promise: what the target guarantees after a crash, one sentence.
+        visibility: what readers see while rows become visible; "" where nobody reads them.
         encoding: format and compression, None for generators.
         ddl: CREATE TABLE as it will run, or "" when the table exists or there is none.
         groups: one per attempt, in the order they run.
@@ -376,3 +432,4 @@ class Plan:
     writers: tuple[PlannedWriter, ...]
     landed: int = 0
     views: tuple[str, ...] = ()
+    visibility: str = ""

@@ -73,6 +73,7 @@ class Report:
         settings: as sent.
         load_id, started (UTC, ISO 8601): which run.
         unit: what people call a split, ``file`` or ``range`` (some are ranges of files or rows).
+        visibility: what readers saw while rows became visible; "" where nobody reads them.
         shards: of a cluster; ``imbalance`` is how much more than the average the fullest of them
             has got, by bytes of the source.
     """
@@ -111,6 +112,7 @@ class Report:
     shards: tuple[ShardReport, ...] = ()
     imbalance: float = 0.0
     unit: str = "file"
+    visibility: str = ""
 
 
 @dataclass(frozen=True, slots=True)

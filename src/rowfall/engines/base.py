@@ -50,6 +50,7 @@ class ExistingTable:
     """A table as its engine describes it.
 
     Attributes:
+        engine: with its arguments, keys and settings.
         columns: (name, type, default_kind), in their order.
     """
 
@@ -57,6 +58,7 @@ class ExistingTable:
     engine: str
     sorting_key: str
     columns: tuple[tuple[str, str, str], ...]
+    partition_key: str = ""
 
 
 class NoAnswerError(EngineError):
@@ -163,10 +165,23 @@ class Engine(Protocol):
         """Tell whether the engine shares the CPU of this machine."""
 
     def check_writes(self) -> None:
-        """Raise TargetError for a user who may only read."""
+        """Check that the user may write, under a profile that loads can live with.
 
-    def check_rights(self, database: str, table: str) -> None:
-        """Raise TargetError for a user who may not stage rows beside a table and attach them."""
+        Raises:
+            TargetError: no.
+            UsageError: a setting that the user has given stands in the way.
+        """
+
+    def check_rights(self, tables: Sequence[tuple[str, str]], *, replicated: bool = False) -> None:
+        """Check that the user may do everything that a load, or the end of a dead one, does.
+
+        Args:
+            tables: (database, name) of those that get rows, whether they exist or not.
+            replicated: some of them are.
+
+        Raises:
+            TargetError: no; names everything that is missing.
+        """
 
     def kill(self, query_id: str) -> None:
         """End a running statement; returns when it has ended or was not there."""
@@ -205,6 +220,9 @@ class Engine(Protocol):
             RowfallError: it could not be written.
         """
 
+    def sync_refused(self) -> str | None:
+        """Return why :meth:`sync` cannot flush; None where it can, or need not. Flushes nothing."""
+
     def cpu_seconds(self) -> float:
         """Return the user and system seconds used so far, as far as they can be seen."""
 
@@ -228,15 +246,17 @@ class Asking:
         """See :meth:`Engine.existing_table`."""
         at = table_is(database, table)
         rows = self.ask(
-            "SELECT create_table_query, engine_full, sorting_key, "
+            "SELECT create_table_query, engine_full, sorting_key, partition_key, "
             "(SELECT groupArray((name, type, default_kind)) FROM (SELECT name, type, default_kind "
             f"FROM system.columns WHERE {at} ORDER BY position)) "
             f"FROM system.tables WHERE database = {quote(database)} AND name = {quote(table)}",
         )
         if not rows:
             return None
-        create, kind, key, columns = rows[0]
-        return ExistingTable(create, kind, key, tuple((n, t, default) for n, t, default in columns))
+        create, kind, key, partition_by, columns = rows[0]
+        return ExistingTable(
+            create, kind, key, tuple((n, t, default) for n, t, default in columns), partition_by
+        )
 
 
 def table_uuid(engine: Engine, database: str, table: str) -> str:

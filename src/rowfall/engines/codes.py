@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rowfall.core import sql
 from rowfall.core.errors import EngineError, RowfallError, SourceError, TargetError, UsageError
+from rowfall.core.sqltext import quote
 
 TABLE_EXISTS = 57
 UNKNOWN_TABLE = 60
@@ -21,6 +22,7 @@ STATEMENT_RUNS = 216  # another one with the same id
 TABLE_IS_DROPPED = 218
 MEMORY_LIMIT = 241
 QUERY_WAS_CANCELLED = 394
+SETTING_CONSTRAINT_VIOLATION = 452
 ACCESS_DENIED = 497
 AUTHENTICATION_FAILED = 516
 CLUSTER_DOES_NOT_EXIST = 701  # and: no port of the kind that getServerPort was asked for
@@ -124,7 +126,9 @@ _MEANINGS: dict[int, Meaning] = {
     ACCESS_DENIED: Meaning(
         TargetError, "Ask an administrator for the grant that the message names."
     ),
-    452: Meaning(TargetError, "The user's profile does not allow that value; choose another."),
+    SETTING_CONSTRAINT_VIOLATION: Meaning(
+        TargetError, "The user's profile does not allow that value; choose another."
+    ),
     201: Meaning(TargetError, "The user's quota is used up; load later or ask for more."),
     159: Meaning(TargetError, "Ask for a higher max_execution_time in the user's profile."),
     198: Meaning(SourceError, "The server cannot resolve that host name; check its spelling."),
@@ -192,9 +196,29 @@ def missing_rights(message: str) -> str | None:
 
 def denied(rights: str, user: str) -> TargetError:
     """Return the error for a user who lacks ``rights`` (``SELECT, INSERT ON db.*``)."""
-    name = user if _PLAIN.match(user) else sql.name(user)
     return TargetError(
         f"the user {user!r}{LACKS}{rights}",
-        hint=f"An administrator can run: GRANT {rights} TO {name}",
+        hint=f"An administrator can run: GRANT {rights} TO {_name(user)}",
         code=ACCESS_DENIED,
     )
+
+
+def forbidden(name: str, now: str, needed: str | int | float, user: str, why: str) -> TargetError:
+    """Return the error for a user whose profile does not allow a setting that a load needs.
+
+    Args:
+        now: what the setting is, "" where that is not known. ``why``: the load needs the other.
+    """
+    given = quote(needed) if isinstance(needed, str) else needed
+    has = f"sets {name} = {now} and " if now else ""
+    return TargetError(
+        f"the profile of {f'the user {user!r}' if user else 'the user'} {has}does not allow "
+        f"{name} = {needed}, {why}",
+        hint=f"An administrator can run: ALTER USER {_name(user) if user else '...'} SETTINGS "
+        f"{name} = {given}",
+        code=SETTING_CONSTRAINT_VIOLATION,
+    )
+
+
+def _name(user: str) -> str:
+    return user if _PLAIN.match(user) else sql.name(user)

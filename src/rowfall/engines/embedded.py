@@ -212,10 +212,13 @@ class Embedded(Asking):
         """True: it is a child of this process."""
         return True
 
+    def sync_refused(self) -> None:
+        """Return None: whoever writes files may flush them."""
+
     def check_writes(self) -> None:
         """Do nothing: the folder could be locked, so it can be written."""
 
-    def check_rights(self, database: str, table: str) -> None:
+    def check_rights(self, tables: Sequence[tuple[str, str]], *, replicated: bool = False) -> None:
         """Do nothing: the embedded engine has no users."""
 
     def _send(self, child: Child, request: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from rowfall.core.errors import EngineError, RowfallError, TargetError
+from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sqltext import SqlText, quote
@@ -40,8 +40,9 @@ from rowfall.engines.base import (
     Settings,
     Tick,
 )
-from rowfall.engines.codes import ACCESS_DENIED, READONLY
-from rowfall.engines.server_facts import check_options, check_rights, read_facts
+from rowfall.engines.codes import ACCESS_DENIED, READONLY, forbidden
+from rowfall.engines.profile import read_profile
+from rowfall.engines.server_facts import check_options, check_rights, may_sync, read_facts
 
 # A finished statement answers at once; 30 s of silence means that the answer got stuck on the way.
 SILENCE_SECONDS = 30.0
@@ -126,12 +127,16 @@ class Server(Asking):
         try:
             # A question that comes by way of another server is a GET, which makes 2 of a 0.
             relayed = isinstance(self._connections, Relay)
-            self.facts, readonly = read_facts(self.status, self._address, memory, threads, sharing)
+            self._options = dict(options or {})
+            self._profile = read_profile(self.status.ask, self._options)
+            self.status.own = {name: str(v) for name, v in self._profile.questions.items()}
+            self.facts, readonly = read_facts(
+                self.status, self._address, self._profile, memory, threads, sharing
+            )
             self.readonly = 0 if relayed and readonly == 2 else readonly
             if "log_queries" in self.facts.settings:
                 # Our own questions stay out of its log: two a second would drown everybody else's.
-                self.status.own = {"log_queries": "0"}
-            self._options = dict(options or {})
+                self.status.own["log_queries"] = "0"
             check_options(self.status, self._address, self._options)
         except Lost as lost:
             self.close()
@@ -196,6 +201,12 @@ class Server(Asking):
                 with self._guard:
                     self._running.pop(query_id, None)
 
+    def ask(
+        self, sql: str | SqlText, settings: Settings | None = None, *, lane: int = 0
+    ) -> list[list[Any]]:
+        """See :meth:`rowfall.engines.base.Engine`; the user's profile does not cut the answer."""
+        return super().ask(sql, {**self._profile.questions, **(settings or {})}, lane=lane)
+
     def probe(
         self, sql: str | SqlText, seconds: float, settings: Settings | None = None
     ) -> list[list[Any]]:
@@ -232,7 +243,9 @@ class Server(Asking):
         return name.partition(".")[0] == socket.gethostname().partition(".")[0]
 
     def _parameters(self, statement: Statement, query_id: str) -> dict[str, str]:
-        settings = {**self._options, **statement.settings}
+        # What has a format is a question, which may be the user's own: :meth:`ask` knows ours.
+        needed = {} if statement.format else self._profile.statements
+        settings = {**self._options, **needed, **statement.settings}
         parameters = {
             name: str(int(value)) if isinstance(value, bool) else str(value)
             for name, value in settings.items()
@@ -356,24 +369,49 @@ class Server(Asking):
             self._highest = max(self._highest, peak)
 
     def check_writes(self) -> None:
-        """Raise TargetError for a user whose profile sets ``readonly``."""
+        """Check that the user's profile allows loads.
+
+        Raises:
+            TargetError: it sets ``readonly``, or another setting that no load can have so.
+        """
         if self.readonly:
             raise self._may_only_read(f"its profile sets readonly = {self.readonly}")
+        for setting in self._profile.refused:
+            if setting.given:
+                raise UsageError(
+                    f"?{setting.name}={setting.value} cannot be had for a load, which needs "
+                    f"{setting.name} = {setting.needed}",
+                    hint="Leave it out of --to.",
+                )
+            raise forbidden(
+                setting.name, setting.value, setting.needed, self._user,
+                f"which a load needs on {self._address}",
+            )  # fmt: skip
 
-    def check_rights(self, database: str, table: str) -> None:
-        """Check that this user may load into ``database.table`` by way of staging tables.
+    def check_rights(self, tables: Sequence[tuple[str, str]], *, replicated: bool = False) -> None:
+        """Check that this user may do everything that a load, or the end of a dead one, does.
 
         Raises:
             TargetError: no; names everything that is missing.
         """
         try:
-            check_rights(self.status.ask, self._address.user or "default", database, table)
+            check_rights(self.status.ask, self._user, tables, replicated=replicated)
         except Lost as lost:
             raise no_clickhouse(str(self._address), lost.cause) from None
 
+    def sync_refused(self) -> str | None:
+        """See :class:`rowfall.engines.base.Engine`."""
+        if not self._durable or may_sync(self.status.ask):
+            return None
+        return self._may_not_sync()
+
+    @property
+    def _user(self) -> str:
+        return self._address.user or "default"
+
     def _may_only_read(self, why: str) -> TargetError:
         return TargetError(
-            f"the user {self._address.user or 'default'!r} may only read on {self._address}: {why}",
+            f"the user {self._user!r} may only read on {self._address}: {why}",
             hint="Give a user whose profile does not set readonly.",
             code=READONLY,
         )
@@ -445,9 +483,12 @@ class Server(Asking):
         except RowfallError as error:
             if error.code != ACCESS_DENIED:
                 raise
-            who = self._address.user or "default"
-            return f"{who!r} may not flush the disks of {self._address} (SYSTEM SYNC FILE CACHE)"
+            return self._may_not_sync()
         return None
+
+    def _may_not_sync(self) -> str:
+        what = f"flush the disks of {self._address} (SYSTEM SYNC FILE CACHE)"
+        return f"{self._user!r} may not {what}"
 
     def resident(self) -> tuple[int, int]:
         """Return the bytes that our running statements hold on the server, and their highest.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core import sql
@@ -16,6 +16,7 @@ from rowfall.engines.codes import ACCESS_DENIED, LACKS, denied
 if TYPE_CHECKING:  # http.client takes 20 ms that loads into a folder save
     from rowfall.engines._http import Address
     from rowfall.engines._status import StatementStatus
+    from rowfall.engines.profile import Profile
 
 # The release from which everything used here behaves as tested.
 OLDEST = (24, 8)
@@ -30,8 +31,11 @@ UNION ALL
 SELECT intDiv(toInt64(value), {sharing}) FROM system.asynchronous_metrics
 WHERE metric = 'OSMemoryAvailable'"""
 
-# Tables that a load reads and that need a grant on a server with guarded system tables.
-SYSTEM_TABLES = ("parts", "merge_tree_settings")
+# Tables that a load reads and that need a grant on a server with guarded system tables; the last
+# one tells what a dead load still runs.
+SYSTEM_TABLES = ("parts", "merge_tree_settings", "processes")
+# What replicas and Keeper say of a replicated table, whose outages leave questions.
+REPLICATED_TABLES = ("replicas",)
 # What a load needs in the database of its table; CREATE implies CREATE TABLE, and so on.
 NEEDED: Mapping[str, tuple[str, ...]] = {
     "SELECT": (),
@@ -40,7 +44,8 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "CREATE TABLE": ("CREATE",),
     "DROP TABLE": ("DROP",),
 }
-_GRANTED = re.compile(r"GRANT (.+) ON (\S+) TO ")
+_GRANTED = re.compile(r"(GRANT|REVOKE) (.+) ON (\S+) (?:TO|FROM) ")
+_SYNC = frozenset({"SYSTEM SYNC FILE CACHE", "SYSTEM", "ALL"})
 
 
 def usable_memory(limits: Iterable[int], cores: int) -> int:
@@ -51,12 +56,14 @@ def usable_memory(limits: Iterable[int], cores: int) -> int:
 
 
 def read_facts(
-    status: StatementStatus, address: Address, memory: int | None, threads: int | None, sharing: int
-) -> tuple[Facts, int]:
+    status: StatementStatus, address: Address, profile: Profile, memory: int | None,
+    threads: int | None, sharing: int,
+) -> tuple[Facts, int]:  # fmt: skip
     """Return the facts for the planner, and the user's ``readonly`` setting.
 
     Args:
         status: asks the server at ``address``.
+        profile: of the user there.
         memory: bytes a load may use there; default half of what the server has left.
         threads: override of the cores it may use.
         sharing: servers that load at the same time on its machine, itself among them.
@@ -65,10 +72,17 @@ def read_facts(
         TargetError: it is too old.
         Lost: it cannot be reached.
     """
-    row = status.ask(
+    rows = status.ask(
         "SELECT version(), getSetting('max_threads'), getSetting('readonly'), "
         "getSetting('max_memory_usage'), getSetting('max_memory_usage_for_user'), timezone()"
-    )[0]
+    )
+    if not rows:
+        raise TargetError(
+            f"the server at {address} answers a question with nothing: the profile of the user "
+            "sets offset or a filter",
+            hint="Give a user without it.",
+        )
+    row = rows[0]
     version, cores = str(row[0]), threads or max(1, int(row[1]) // sharing)
     if version_numbers(version) < OLDEST:
         raise TargetError(
@@ -79,11 +93,11 @@ def read_facts(
     left = _MEMORY_LEFT.format(sharing=sharing)
     with contextlib.suppress(RowfallError):  # an ordinary user may not read all of it
         limits += [int(limit) for (limit,) in status.ask(left)]
-    changeable = frozenset(
-        name for (name,) in status.ask("SELECT name FROM system.settings WHERE NOT readonly")
-    )
     usable = memory or usable_memory(limits, cores)
-    return Facts(version, cores, usable, changeable, str(row[5])), int(row[2])
+    facts = Facts(
+        version, cores, usable, profile.changeable, str(row[5]), profile.constraints
+    )  # fmt: skip
+    return facts, int(row[2])
 
 
 def check_options(status: StatementStatus, address: Address, options: Mapping[str, str]) -> None:
@@ -116,21 +130,25 @@ def check_options(status: StatementStatus, address: Address, options: Mapping[st
         ) from None
 
 
-def check_rights(ask: Ask, user: str, database: str, table: str) -> None:
-    """Check that a load may stage rows beside ``database.table`` and attach them to it.
+def check_rights(
+    ask: Ask, user: str, tables: Sequence[tuple[str, str]], *, replicated: bool = False
+) -> None:
+    """Check that a load may stage rows beside some tables and attach them, and end dead loads.
 
-    No server before 24.11 can be asked about a right. But every server checks rights before it
-    looks for the table: a statement about a table that does not exist tells, and changes nothing.
+    Those rename, drop and attach as well. No server before 24.11 can be asked about a right. But
+    every server checks rights before it looks for the table: a statement about a table that does
+    not exist tells, and changes nothing.
 
     Args:
         ask: raises the error of :func:`rowfall.engines.codes.denied`.
+        tables: (database, name) of each; ``replicated``: some of them are.
 
     Raises:
         TargetError: it may not; names all rights that are missing.
     """
     missing: dict[str, list[str]] = {}
-    whole = f"{database}.*"
-    for rights, on in _missing(ask, database, table):
+    for rights, on in _missing(ask, tables, replicated=replicated):
+        whole = f"{on.rpartition('.')[0]}.*"
         known = [*missing.get(on, ()), *missing.get(whole, ())]
         if new := [right for right in rights if right not in known]:
             missing.setdefault(on, []).extend(new)
@@ -139,13 +157,39 @@ def check_rights(ask: Ask, user: str, database: str, table: str) -> None:
         raise denied(everything, user)
 
 
-def _missing(ask: Ask, database: str, table: str) -> Iterator[tuple[list[str], str]]:
-    probes = [f"SELECT 1 FROM system.{table} LIMIT 0" for table in SYSTEM_TABLES]
-    if not _settled((row[0] for row in ask("SHOW GRANTS")), database):
+def may_sync(ask: Ask) -> bool:
+    """Tell whether the user may flush the disks of the server's machine.
+
+    Nothing is flushed to find out: that may take seconds.
+    """
+    try:
+        lines = [str(row[0]) for row in ask("SHOW GRANTS FINAL")]
+    except RowfallError:
+        return True  # roles cannot be looked into: the first attempt says it
+    held = False
+    for line in lines:
+        found = _GRANTED.match(line)
+        if found and found[3] == "*.*" and not _SYNC.isdisjoint(found[2].split(", ")):
+            held = found[1] == "GRANT"
+    return held
+
+
+def _missing(
+    ask: Ask, tables: Sequence[tuple[str, str]], *, replicated: bool
+) -> Iterator[tuple[list[str], str]]:
+    system = (*SYSTEM_TABLES, *(REPLICATED_TABLES if replicated else ()))
+    probes = [f"SELECT 1 FROM system.{name} LIMIT 0" for name in system]
+    grants = [str(row[0]) for row in ask("SHOW GRANTS")]
+    for database, table in tables:
+        if _settled(grants, database):
+            continue
         probe = sql.qualified(database, "_rowfall_probe")
         probes += [
             f"CREATE TABLE {probe} (x UInt8) ENGINE = None",
+            # Of several tables a server names what the first one lacks, so each right is asked for.
             f"RENAME TABLE {probe} TO {sql.qualified(database, '_rowfall_probe_1')}",
+            f"ALTER TABLE {probe} ATTACH PARTITION tuple()",
+            f"ALTER TABLE {probe} DROP PART 'all_0_0_0'",
             f"ALTER TABLE {sql.qualified(database, table)} ATTACH PARTITION ALL FROM {probe}",
         ]
     for text in probes:
@@ -166,8 +210,8 @@ def _settled(grants: Iterable[str], database: str) -> bool:
         if line.startswith("REVOKE"):
             return False
         found = _GRANTED.match(line)
-        if found and found[2] in ("*.*", f"{database}.*", f"{sql.name(database)}.*"):
-            held.update(found[1].split(", "))
+        if found and found[3] in ("*.*", f"{database}.*", f"{sql.name(database)}.*"):
+            held.update(found[2].split(", "))
     if "ALL" in held:
         return True
     return all(held & {right, *wider} for right, wider in NEEDED.items())

@@ -26,6 +26,7 @@ class WriterFacts:
         near: it is known to share the CPU of this machine.
         rate: bytes per second that the network to it carries, None where that is not known.
         exact_floats: its reader of text takes floats exactly.
+        sync_refused: why what is recorded cannot be flushed to its disk; None where it can.
     """
 
     engine: Facts
@@ -37,6 +38,7 @@ class WriterFacts:
     near: bool = False
     rate: float | None = None
     exact_floats: bool = True
+    sync_refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,34 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
+class FilledTable:
+    """A table that gets rows of the load: the target, or one behind its views.
+
+    Attributes:
+        name: ``database.table``.
+        engine: its name without arguments.
+        partitioned: it has a partition key.
+    """
+
+    name: str
+    engine: str
+    partitioned: bool
+
+    @property
+    def replicated(self) -> bool:
+        return self.engine.startswith("Replicated")
+
+    @property
+    def merge_tree(self) -> bool:
+        return self.engine.endswith("MergeTree")
+
+    @property
+    def collapses(self) -> bool:
+        """True when it unites rows of equal keys."""
+        return self.merge_tree and self.engine not in ("MergeTree", "ReplicatedMergeTree")
+
+
+@dataclass(frozen=True, slots=True)
 class TargetFacts:
     """Where rows go on each writer.
 
@@ -68,12 +98,16 @@ class TargetFacts:
         existing: None where it is made by the load.
         views: materialized views that read what is inserted, ``database.name``.
         ddl: statements that make the tables of a cluster; "" where there is nothing to make.
+        filled: the target's own table, then those behind its views; () where there is no table.
+        replicas: on a cluster, shards have further replicas of it.
     """
 
     name: str = ""
     existing: ExistingTable | None = None
     views: tuple[str, ...] = ()
     ddl: str = ""
+    filled: tuple[FilledTable, ...] = ()
+    replicas: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from rowfall.core.model import (
     BUILD,
     ENGINE,
     PUSH,
-    Facts,
     Forecast,
     Group,
     Plan,
@@ -25,8 +24,9 @@ from rowfall.core.model import (
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.plan import attempts, balance, statements
 from rowfall.plan.facts import LoadFacts
-from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings
+from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings, not_allowed
 from rowfall.plan.transport import choose_transport, sent_as
+from rowfall.plan.visibility import check_atomic, visibility
 from rowfall.schema import strict_reading
 from rowfall.targets.base import Publish, Target
 from rowfall.targets.table import Table
@@ -46,9 +46,12 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
 
     Raises:
         UsageError: options that contradict each other, the source or the target.
-        TargetError: rows have to be sent from here to a server that takes none.
+        TargetError: rows have to be sent from here to a server that takes none; or the profile of
+            its user does not allow what the load needs.
     """
+    check_atomic(facts, options)
     transport = choose_transport(facts, options)
+    _check_profiles(facts, transport)
     facts = replace(facts, schema=_schema_as_read(facts, options))
     todo = facts.todo
     work = [
@@ -78,7 +81,27 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
         writers=_planned(facts, transport, work),
         landed=len(facts.landed),
         views=facts.table.views,
+        visibility=visibility(facts, transport, options),
     )
+
+
+def _check_profiles(facts: LoadFacts, transport: Transport) -> None:
+    """Check that no user's profile forbids a setting that this table cannot be loaded without.
+
+    Raises:
+        TargetError: one does.
+    """
+    needed: dict[str, int] = {}
+    if any(table.collapses for table in facts.table.filled):
+        needed["optimize_on_insert"] = 0  # else rows are gone before they are counted
+    if facts.table.views:
+        needed["materialized_views_ignore_errors"] = 0
+    if transport.sharding.value == DISTRIBUTED:
+        needed |= {setting.name: int(setting.value) for setting in FOREGROUND}
+    for writer in facts.writers:
+        for name, value in needed.items():
+            if not writer.engine.allows(name, value):
+                raise not_allowed(writer.engine, name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +172,10 @@ def _plan_writer(
     sharing = max(lanes, transport.streams)
     if sharing > 1:
         # Lanes and streams share the machine: each statement gets its part of cores and memory.
-        share = Facts(
-            engine.version,
-            max(1, engine.cores // sharing),
-            ENGINE_BASE + max(0, engine.memory - ENGINE_BASE) // sharing,
-            engine.settings,
+        share = replace(
+            engine,
+            cores=max(1, engine.cores // sharing),
+            memory=ENGINE_BASE + max(0, engine.memory - ENGINE_BASE) // sharing,
         )
     shape = Shape(
         files=max((len(g.indexes) for g in groups), default=1),
@@ -239,8 +261,10 @@ def _promise(facts: LoadFacts, options: Options) -> str:
     promise, publish = facts.target.caps.promise, facts.target.caps.publish
     if publish not in (Publish.ATTACH, Publish.RENAME):
         return promise
-    if options.no_sync:
-        return f"{promise}; but a power cut may take what counts as loaded (--no-sync)"
+    unsure = [writer.sync_refused for writer in facts.writers if writer.sync_refused]
+    if options.no_sync or unsure:
+        why = "--no-sync" if options.no_sync else unsure[0]
+        return f"{promise}; but a power cut may take what counts as loaded ({why})"
     return f"{promise}; what counts as loaded is on disk and survives a power cut"
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rowfall.core.errors import UsageError
+from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.model import Column, Encoding, Facts, Kind, Setting
 from rowfall.core.units import counted
 from rowfall.core.units import memory as bytes_text
+from rowfall.engines.codes import forbidden
 from rowfall.schema.strict_reading import reader_settings
 
 # Resident before the first row: the engine's code and its caches (measured 270-330 MB, chDB 26.9).
@@ -95,6 +96,7 @@ def compute_settings(
 
     Raises:
         UsageError: memory too small, or a chosen setting that this engine does not know.
+        TargetError: the user's profile forbids a setting that decides how rows are read.
     """
     if facts.memory < LEAST_MEMORY:
         raise UsageError(
@@ -103,15 +105,46 @@ def compute_settings(
         )
     reading = reader_settings(shape.encoding, shape.columns) if shape.encoding is not None else ()
     settings = [*_threads(facts, shape), *_blocks(facts, shape), *_fixed(), *reading]
-    known = [s for s in settings if not facts.settings or s.name in facts.settings]
+    needed = _NEEDED | {setting.name for setting in reading}
+    allowed = (
+        _allowed(facts, setting, needed=setting.name in needed)
+        for setting in settings
+        if setting.name not in chosen
+    )
+    known = [
+        s for s in allowed
+        if s is not None and (not facts.settings or s.name in facts.settings)
+    ]  # fmt: skip
     for name in chosen:
         if facts.settings and name not in facts.settings:
             raise UsageError(
                 f"the engine ({facts.version}) has no setting {name!r}",
                 hint="List them: rowfall query 'SELECT name, description FROM system.settings'.",
             )
-    kept = [s for s in known if s.name not in chosen]
-    return (*kept, *(Setting(n, v, "given with --set") for n, v in chosen.items()))
+    return (*known, *(Setting(n, v, "given with --set") for n, v in chosen.items()))
+
+
+def _allowed(facts: Facts, setting: Setting, *, needed: bool) -> Setting | None:
+    """Return a setting as the user's profile allows it; None where it is left to the profile.
+
+    Raises:
+        TargetError: it may not be left to the profile.
+    """
+    if facts.allows(setting.name, setting.value):
+        return setting
+    if needed:
+        raise not_allowed(facts, setting.name, setting.value)
+    constraint = facts.constraints[setting.name]
+    if constraint.fixed or setting.routine or not isinstance(setting.value, int):
+        return None
+    near = constraint.nearest(setting.value)
+    return replace(setting, value=near, reason="the nearest value that the user's profile allows")
+
+
+def not_allowed(facts: Facts, name: str, value: str | int | float) -> TargetError:
+    """Return the error of a load that needs a setting which the user's profile forbids."""
+    why = "without which rows would be read or stored otherwise"
+    return forbidden(name, facts.constraints[name].value, value, "", why)
 
 
 def insert_threads(facts: Facts, shape: Shape) -> int:
@@ -332,6 +365,18 @@ def _fixed() -> list[Setting]:
         )
     ]
 
+
+# Of those, what decides which rows come in.
+_NEEDED = frozenset({
+    "engine_file_skip_empty_files",
+    "s3_skip_empty_files",
+    "engine_url_skip_empty_files",
+    "s3_ignore_file_doesnt_exist",
+    "http_skip_not_found_url_for_globs",
+    "prefer_column_name_to_alias",
+    # Rows that are sent would come into staging after it was counted.
+    "async_insert",
+})  # fmt: skip
 
 _LOWERED: dict[str, Callable[[int], int]] = {
     "min_insert_block_size_rows": lambda rows: max(8_192, rows // 4),

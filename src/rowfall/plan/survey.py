@@ -23,6 +23,7 @@ from rowfall.engines.codes import DATA_CODES
 from rowfall.engines.embedded import usable_cores
 from rowfall.plan import attempts, cutting, decoder, memory, transport
 from rowfall.plan.facts import (
+    FilledTable,
     LoadFacts,
     Reach,
     ShardingFacts,
@@ -39,6 +40,8 @@ from rowfall.sources.base import Addressed
 from rowfall.targets import views
 from rowfall.targets.base import Publish
 
+# Partition keys that make no partitions.
+UNPARTITIONED = ("", "tuple()")
 # What a Distributed table takes for a key when it inserts (StorageDistributed::createSelector).
 _INTEGER = re.compile(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
 
@@ -66,6 +69,7 @@ def survey(session: Session, known: Collection[str] | None = None, table: str = 
     if known is None:
         known = landed_ids(session)
     known = {*known, *landed_under_other_names(session, known)}
+    found = _ask_views(session, schema)
     facts = LoadFacts(
         source=session.source,
         target=session.target,
@@ -74,7 +78,12 @@ def survey(session: Session, known: Collection[str] | None = None, table: str = 
         schema=schema,
         writers=_ask_writers(session, encoding),
         table=TargetFacts(
-            session.first_target.table, listed, _ask_views(session, schema), _ddl(session, schema)
+            session.first_target.table,
+            listed,
+            found.names if found else (),
+            _ddl(session, schema),
+            _filled(session, listed, schema, found),
+            session.shards is not None and session.shards.cluster.replicated,
         ),
         reach=reached,
         sharding=_ask_sharding(session, schema),
@@ -192,7 +201,7 @@ def _ask_writers(session: Session, encoding: Encoding | None) -> tuple[WriterFac
         exact = not (server and text) or _reads_exactly(writer)
         return WriterFacts(
             engine.facts, engine.kind, writer.shard, writer.node, engine.rows_refused,
-            exact_floats=exact,
+            exact_floats=exact, sync_refused=engine.sync_refused(),
         )  # fmt: skip
 
     return tuple(map(one, session.writers))
@@ -263,13 +272,46 @@ def _columns(session: Session, table: ExistingTable | None) -> list[list[Any]] |
     return [list(column) for column in table.columns] or None if table else None
 
 
-def _ask_views(session: Session, schema: Schema) -> tuple[str, ...]:
+def _ask_views(session: Session, schema: Schema) -> views.Views | None:
     """Ask for the materialized views that read what is inserted."""
     attaches = session.target.caps.publish is Publish.ATTACH
     if not attaches or not schema.exists or session.options.direct:
-        return ()
+        return None
     target = session.first_target
-    return views.discover(session.engine.ask, target.database, target.table).names
+    return views.discover(session.engine.ask, target.database, target.table)
+
+
+def _filled(
+    session: Session, listed: ExistingTable | None, schema: Schema, found: views.Views | None
+) -> tuple[FilledTable, ...]:
+    """Return the tables that get rows, as they are or as they will be made."""
+    target = session.first_target
+    if not target.table:
+        return ()
+    engine, partition_by = schema.engine, schema.partition_by
+    shards = session.shards
+    if shards is not None and shards.tables.like is not None:
+        engine, partition_by = shards.tables.engine.name, shards.tables.like.partition_by
+    elif shards is not None and (session.options.replicated or shards.cluster.replicated):
+        engine = f"Replicated{engine.removeprefix('Replicated')}"
+    elif listed is not None:
+        engine, partition_by = listed.engine, listed.partition_key
+    own = FilledTable(
+        f"{target.database}.{target.table}", _engine_name(engine), partition_by not in UNPARTITIONED
+    )
+    behind = found.tables if found else ()
+    return own, *(
+        FilledTable(
+            f"{t.database}.{t.table}", t.engine,
+            t.partitioned and "PARTITION BY tuple()" not in t.engine_full,
+        )
+        for t in behind
+    )  # fmt: skip
+
+
+def _engine_name(text: str) -> str:
+    """Return the name in front of an engine's arguments."""
+    return "".join(re.findall(r"\A\s*(\w+)", text))
 
 
 def _ddl(session: Session, schema: Schema) -> str:

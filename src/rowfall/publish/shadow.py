@@ -1,7 +1,8 @@
 """A load that becomes visible as a whole: rows gather in a shadow table until the end.
 
 ``--atomic`` attaches the shadow's parts to the target in one statement, which MergeTree commits
-under one lock. ``--replace`` exchanges the two tables. Either way readers see nothing or all.
+under one lock (a replicated table one partition after the other: the planner refuses those with
+partitions). ``--replace`` exchanges the two tables. Either way readers see nothing or all.
 """
 
 from __future__ import annotations

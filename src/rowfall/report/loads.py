@@ -92,7 +92,12 @@ def _where(report: Report) -> list[tuple[str, str]]:
     if report.retries:
         words.append("1 retry" if report.retries == 1 else f"{units.exact(report.retries)} retries")
     into = f"{report.table} in {report.target}" if report.table else report.target
-    return [("source", report.source), ("target", into), (f"{report.unit}s", ", ".join(words))]
+    return [
+        ("source", report.source),
+        ("target", into),
+        (f"{report.unit}s", ", ".join(words)),
+        ("visible", report.visibility),
+    ]
 
 
 def _numbers(report: Report) -> RenderableType:

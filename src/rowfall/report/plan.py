@@ -46,6 +46,7 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         "delivery": transport.delivery.value,
         "placement": plan.placement,
         "promise": plan.promise,
+        "visibility": plan.visibility,
         "encoding": None if plan.encoding is None else asdict(plan.encoding),
         "schema": asdict(plan.schema),
         "ddl": plan.ddl,
@@ -200,6 +201,7 @@ def _target(plan: Plan) -> RenderableType:
             *([("by key", transport.sharding.reason)] if by_key else []),
             *([("views", ", ".join(plan.views))] if plan.views else []),
             ("promise", plan.promise),
+            ("visible", plan.visibility),
         ]
     )
 

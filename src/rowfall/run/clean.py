@@ -51,6 +51,11 @@ class _Opened:
     journal: bool
     shards: OpenCluster | None = None
 
+    def check_writes(self) -> None:
+        """See :meth:`rowfall.engines.base.Engine.check_writes`."""
+        for engine in self.nodes.values():
+            engine.check_writes()
+
 
 @dataclass(frozen=True, slots=True)
 class _Loads:
@@ -83,6 +88,7 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
         ]
         if dry:
             return [*found, *_empty_tables(opened, loads.alive)]
+        opened.check_writes()
         if not opened.journal:
             end_open_attempts(engine, ledger, target, emit)
         for database, uuid, table in journals:
@@ -131,6 +137,7 @@ def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
 def forget_load(target: Target, load_id: str) -> int:
     """Forget what a load has loaded; see :func:`rowfall.api.forget`."""
     with _opened(target) as opened:
+        opened.check_writes()
         if opened.journal:
             local = (target.database, target.table)
             if opened.shards is not None:

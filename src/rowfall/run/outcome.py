@@ -84,6 +84,7 @@ def make_report(
         table=session.table_text,
         started=load.begun,
         unit=plan.listing.unit,
+        visibility=plan.visibility,
         splits=len(plan.listing),
         splits_landed=counts.landed,
         splits_skipped=plan.landed + counts.elsewhere,

@@ -140,7 +140,8 @@ def _table_writer(
     session, engine = tables.session, writer.engine
     settings: Mapping[str, int] = {}
     if session.engine.ddl_settings:
-        settings = staging.allowances(session.engine.facts.settings)
+        facts = session.engine.facts
+        settings = staging.allowances(name for name in facts.settings if facts.allows(name, 1))
     staged = _staging_tables(settled, tables, writer)
     if session.options.atomic and load.shadow is not None:
         staged = replace(staged, shadow=load.shadow.name)

@@ -26,7 +26,7 @@ from rowfall.plan.memory import check_identity
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import COMPRESSIONS
 from rowfall.sources import open_source
-from rowfall.targets import default_table, open_target, staging
+from rowfall.targets import default_table, open_target, staging, views
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
 
@@ -161,9 +161,12 @@ def _check_writer(
         engine.check_writes()
     database = target.database
     names = [str(name) for (name,) in asks("SELECT name FROM system.databases ORDER BY name")]
-    if database not in names and may_lack_database:
+    lacks = database not in names
+    if lacks and may_lack_database:
+        if not dry and not options.direct:
+            engine.check_rights([(database, target.table)])
         return
-    if database not in names:
+    if lacks:
         shown = [n for n in names if n.lower() not in ("system", "information_schema")]
         raise TargetError(
             f"the server has no database {database!r} that this user may see",
@@ -175,8 +178,15 @@ def _check_writer(
         from rowfall.cluster.alone import check_alone  # 10 ms that other loads save
 
         check_alone(asks, target.text, database, target.table)
-    if not dry and not options.direct and (facts is None or facts.publish_kind == "attach"):
-        engine.check_rights(database, target.table)
+    if not dry and not options.direct and (facts is None or facts.publish_kind != "direct"):
+        # The tables that views fill are staged and attached as well.
+        viewed = facts is not None and bool(facts.views) and not options.replace
+        behind = views.discover(asks, database, target.table).tables if viewed else ()
+        filled = [table for table in (facts, *behind) if table is not None]
+        engine.check_rights(
+            [(database, target.table), *((table.database, table.table) for table in behind)],
+            replicated=any(table.replicated for table in filled),
+        )
 
 
 def _some(names: Sequence[str]) -> str:
@@ -257,7 +267,7 @@ def _check_target(target: Target, options: Options) -> None:
             if getattr(options, name):
                 raise UsageError(
                     f"--{name} needs a single table, and each shard of a cluster has its own",
-                    hint="Without it each file becomes visible as a whole, on its shard.",
+                    hint="Leave it out: rowfall plan says what readers then see.",
                 )
     if not target.table:
         for name in ("atomic", "direct", "wait"):

@@ -27,8 +27,8 @@ HTTP_PORT, HTTPS_PORT = 8123, 8443
 # Tried in this order; the second is what clickhouse-client knows, too.
 PASSWORD_VARIABLES = ("ROWFALL_PASSWORD", "CLICKHOUSE_PASSWORD")
 PROMISE = (
-    "exactly once: rows are staged, counted, then attached all at once; a re-run after a crash "
-    "loads only what is missing"
+    "exactly once: rows are staged and counted, then attached; a re-run after a crash loads only "
+    "what is missing"
 )
 
 

@@ -9,9 +9,11 @@ import pytest
 
 from rowfall.engines._http import Address
 from rowfall.engines._status import StatementStatus
-from rowfall.engines.server_facts import MEMORY_PER_CORE, read_facts
+from rowfall.engines.profile import Profile
+from rowfall.engines.server_facts import MEMORY_PER_CORE, may_sync, read_facts
 
 LIMIT, FREE = 40 << 30, 64 << 30
+AT = Address("h", 8123, False, "u", None)
 
 
 class Machine:
@@ -23,8 +25,6 @@ class Machine:
     def ask(self, text: str) -> list[list[Any]]:
         if "version()" in text:
             return [["24.10.2.80", 16, 0, 0, 0, "UTC"]]
-        if "system.settings" in text:
-            return [["max_threads"]]
         part = re.search(r"intDiv\(toInt64\(value\), (\d+)\)", text)
         assert part
         answers = {"limit": LIMIT, "free": FREE // int(part[1])}
@@ -42,17 +42,30 @@ class Machine:
 )
 def test_servers_of_one_machine_share_it(sharing: int, cores: int, memory: int) -> None:
     status = cast("StatementStatus", Machine("limit", "free"))
-    facts, readonly = read_facts(status, Address("h", 8123, False, "u", None), None, None, sharing)
+    facts, readonly = read_facts(status, AT, Profile(), None, None, sharing)
     assert (facts.cores, facts.memory, readonly) == (cores, memory, 0)
 
 
 def test_what_was_asked_for_is_not_shared() -> None:
     status = cast("StatementStatus", Machine("limit", "free"))
-    facts, _ = read_facts(status, Address("h", 8123, False, "u", None), 5 << 30, 12, 4)
+    facts, _ = read_facts(status, AT, Profile(), 5 << 30, 12, 4)
     assert (facts.cores, facts.memory) == (12, 5 << 30)
 
 
 def test_where_nothing_can_be_read_memory_follows_the_cores() -> None:
     status = cast("StatementStatus", Machine())
-    facts, _ = read_facts(status, Address("h", 8123, False, "u", None), None, None, 2)
+    facts, _ = read_facts(status, AT, Profile(), None, None, 2)
     assert facts.memory == 8 * MEMORY_PER_CORE
+
+
+@pytest.mark.parametrize(
+    ("grants", "may"),
+    [
+        (["GRANT SELECT ON d.* TO u"], False),
+        (["GRANT SELECT ON *.* TO u", "GRANT SYSTEM SYNC FILE CACHE ON *.* TO u"], True),
+        (["GRANT SELECT, SYSTEM, dictGet ON *.* TO u WITH GRANT OPTION"], True),
+        (["GRANT ALL ON *.* TO u", "REVOKE SYSTEM SYNC FILE CACHE ON *.* FROM u"], False),
+    ],
+)
+def test_the_right_to_flush_disks_is_read_from_the_grants(grants: list[str], may: bool) -> None:
+    assert may_sync(lambda text: [[line] for line in grants]) == may
