@@ -201,17 +201,24 @@ def report(load_id: str, *, to: str | None = None) -> Report:
 def forget(load_id: str, *, to: str | None = None, password: Secret | None = None) -> int:
     """Make what a load has loaded count as not loaded; its rows stay where they are.
 
+    Args:
+        load_id: of the load, or of an attempt of it whose rows are staged and cannot become
+            visible (``LOAD_7``): these rows are dropped.
+
     Returns:
         The number of files and ranges that the same command would load again.
 
     Raises:
         UsageError: no such load.
     """
+    load_id, _, number = load_id.partition("_")
     known = report(load_id, to=to)
     asked = history.request(known.load_id, to)
-    from rowfall.run.clean import forget_load
+    from rowfall.run.clean import forget_attempt, forget_load
 
     target = open_target(to or asked["to"], asked["table"] or "any", Options(), password)
+    if number:
+        return forget_attempt(target, f"{known.load_id}_{number}")
     return forget_load(target, known.load_id)
 
 

@@ -365,6 +365,7 @@ STATEMENTS: list[tuple[str, Callable[..., Found]]] = [
     (rf"SELECT name, toString\(uuid\), partition_id, rows FROM system\.parts WHERE {_OF} AND "
      r"active AND rows > 0", _left),
     # The tables are not replicated.
+    (r"SELECT latest_fail_reason FROM system\.mutations WHERE .*", _nothing),
     (r"SELECT is_readonly OR is_session_expired, replica_path FROM system\.replicas WHERE .*",
      _nothing),
     (r"SELECT toString\(uuid\), active, toUnixTimestamp\(remove_time\) > 0, partition_id, "

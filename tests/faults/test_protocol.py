@@ -234,7 +234,9 @@ def _runner(
         projected=lambda rows, prefix: 0,
         pairs=lambda place: (Pair("d", TARGET, place),), fixed=lambda place: (), keeps=True,
         direct=False, databases=("d",), read=lambda rows, place: rows[place], views=(), settings={},
+        definitions=(),
     )  # fmt: skip
+    tables.now = lambda ask: tables
     target: Any = nothing(
         server=None,
         caps=nothing(publish=Publish.ATTACH), database="d", table=TARGET,

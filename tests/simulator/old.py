@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import rowfall.publish.attach
 import rowfall.publish.tables
 
 
@@ -17,8 +18,16 @@ def _moves_as_they_are(engine: Any, attempt: str, moves: Any, *_: Any) -> Any:
     return moves
 
 
+def _not_altered(*_: Any) -> bool:
+    return False
+
+
 REPLACED: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
     "retry without rename": [(rowfall.publish.tables, "fence", _moves_as_they_are)],
+    "staging as it was": [
+        (rowfall.publish.attach, "alter_alike", _not_altered),
+        (rowfall.publish.tables, "alter_alike", _not_altered),
+    ],
 }
 """By name: module or class, attribute, and what it was."""
 

@@ -18,6 +18,7 @@ from rowfall.engines.codes import TABLE_EXISTS, UNKNOWN_TABLE, translate
 from simulator import selects
 
 NO_UUID = "00000000-0000-0000-0000-000000000000"
+DUPLICATE_COLUMN = 15
 INCOMPATIBLE_COLUMNS = 122
 NO_SUCH_DATA_PART = 232
 TABLE_NOT_EMPTY = 705
@@ -50,6 +51,7 @@ class Table:
     engine_full: str = "MergeTree PARTITION BY p ORDER BY k SETTINGS index_granularity = 8192"
     columns: tuple[str, ...] = ("p", "k")
     select: str = ""
+    comment: str = ""
     parts: list[Row] = field(default_factory=list)
     lines: list[Row] | None = None
     fills: tuple[str, str] = ("", "")
@@ -339,6 +341,7 @@ def _tables(server: Server) -> list[Row]:
             "data_paths": [f"/store/{table.uuid[:3]}/{table.uuid}/"], "total_bytes": 1,
             "total_rows": sum(p["rows"] for p in table.active()), "is_temporary": 0,
             "metadata_modification_time": 0, "has_own_data": int(not table.select),
+            "comment": table.comment,
         })  # fmt: skip
     return found
 
@@ -418,9 +421,12 @@ def _create_as(
     if exists and (database, name) in server.tables:
         return
     like = server.table(source_database, source)
-    engine_full = full or like.engine_full
+    engine_full, _, comment = (full or like.engine_full).partition(" COMMENT ")
     engine = engine_full.split(" ")[0].split("(")[0]
-    server.add(Table(database, name, server.uuid(), engine, engine_full, like.columns))
+    server.add(Table(
+        database, name, server.uuid(), engine, engine_full, like.columns,
+        comment=selects.unescape(comment[1:-1]),
+    ))  # fmt: skip
 
 
 def _create(
@@ -520,9 +526,12 @@ def _optimize(server: Server, most: Any, database: str, name: str) -> None:
         server.merge(table, partition, 1)
 
 
-def _add_column(server: Server, most: Any, database: str, name: str, column: str) -> None:
+def _add_columns(server: Server, most: Any, database: str, name: str, commands: str) -> None:
     table = server.table(database, name)
-    table.columns = (*table.columns, column)
+    added = re.findall(r"ADD COLUMN `?(\w+)`?", commands)
+    if known := set(added) & set(table.columns):
+        raise refusal(DUPLICATE_COLUMN, f"Cannot add column {min(known)}: it already exists")
+    table.columns = (*table.columns, *added)
 
 
 def _modify_setting(server: Server, most: Any, database: str, name: str, settings: str) -> None:
@@ -551,7 +560,7 @@ _SHAPES: list[tuple[str, Callable[..., Any]]] = [
     (rf"ALTER TABLE {_AT} DROP PART '(.*)'", _drop_part),
     (rf"ALTER TABLE {_AT} (DETACH|DROP) PARTITION ID '(.*)'", _drop_partition),
     (rf"ALTER TABLE {_AT} ATTACH PARTITION ID '(.*)'", _attach_partition),
-    (rf"ALTER TABLE {_AT} ADD COLUMN `?(\w+)`? .*", _add_column),
+    (rf"ALTER TABLE {_AT} (ADD COLUMN .*)", _add_columns),
     (rf"ALTER TABLE {_AT} MODIFY SETTING (.*)", _modify_setting),
     (rf"TRUNCATE TABLE (IF EXISTS )?{_AT}.*", _truncate),
     (rf"OPTIMIZE TABLE {_AT} FINAL", _optimize),

@@ -37,6 +37,7 @@ _FORGETS = ("kill", "merge", "outdated parts cleared", "log lost", "pause")
 FOCUS: Mapping[str, Sequence[str]] = {
     "views": _FORGETS,
     "evidence": (*_FORGETS, "server killed", "lost answer"),
+    "zombies": ("pause", "merge", "outdated parts cleared"),
     "people move parts": (*_FORGETS, "DETACH and ATTACH"),
     "people add columns": ("kill", "pause", "ADD COLUMN"),
     "people set back": ("kill", "BACKUP and RESTORE"),

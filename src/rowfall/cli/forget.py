@@ -17,13 +17,15 @@ def forget(output: Output, load_id: str, to: str | None, password: Secret | None
     """Forget what a load has loaded, to load it again.
 
     LOAD is the id of a load, its first digits, or 'last'. Rows in the table stay where they are.
+    LOAD_N is one attempt, whose rows are staged and cannot become visible: they are dropped.
     """
     from rowfall import api
     from rowfall.core import units
 
-    unit = api.report(load_id, to=to).unit
+    unit = api.report(load_id.partition("_")[0], to=to).unit
     splits = api.forget(load_id, to=to, password=password)
     if output.json:
         output.document({"rowfall_forget": 1, "load": load_id, "splits": splits})
     else:
-        output.talk(f"{units.counted(splits, unit)} will be loaded again; no row was deleted")
+        what = "its staged rows were dropped" if "_" in load_id else "no row was deleted"
+        output.talk(f"{units.counted(splits, unit)} will be loaded again; {what}")

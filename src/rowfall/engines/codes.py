@@ -12,9 +12,11 @@ from rowfall.core import sql
 from rowfall.core.errors import EngineError, RowfallError, SourceError, TargetError, UsageError
 from rowfall.core.sqltext import quote
 
+BAD_ARGUMENTS = 36
 TABLE_EXISTS = 57
 UNKNOWN_TABLE = 60
 RECEIVED_ERROR_FROM_HTTP = 86
+TABLES_DIFFER = 122  # INCOMPATIBLE_COLUMNS
 TIMEOUT_EXCEEDED = 159
 READONLY = 164  # "this user may not change anything"
 NETWORK_ERROR = 210
@@ -29,6 +31,8 @@ CLUSTER_DOES_NOT_EXIST = 701  # and: no port of the kind that getServerPort was 
 
 # The second comes where the table went while the statement waited for its lock.
 GONE = frozenset({UNKNOWN_TABLE, TABLE_IS_DROPPED})
+# Of ATTACH PARTITION ... FROM: the columns differ; or the keys, indices or projections do.
+NOT_ALIKE = frozenset({TABLES_DIFFER, BAD_ARGUMENTS})
 
 # Errors about the user and the password.
 REFUSED_USER = frozenset({192, 193, 194, AUTHENTICATION_FAILED})

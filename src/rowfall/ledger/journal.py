@@ -111,6 +111,11 @@ class Entry:
         return not self.landed and bool(self.released or (self.expired and not self.binding))
 
     @property
+    def over(self) -> bool:
+        """True when nothing is to be done about the attempt any more."""
+        return bool(self.landed or self.ended or self.forgotten)
+
+    @property
     def dead(self) -> bool:
         """True when the attempt's owner has ended, or has been silent for longer than a lease."""
         here = self.owner.startswith(f"{leases.this_process()} ") and self.owner not in RUNNING
@@ -158,6 +163,7 @@ class Journal:
         self._owner = f"{leases.this_process()} {load_id} {secrets.token_hex(4)}"
         self._salt = salt
         self._held: set[str] = set()
+        self._announced = False
         self._stop = threading.Event()
         self._beat: threading.Thread | None = None
 
@@ -182,6 +188,12 @@ class Journal:
         )), lane=JOURNAL_LANE)  # fmt: skip
 
     # --- leases -------------------------------------------------------------------------------
+
+    def announce(self) -> None:
+        """Record that this load lives, before it makes a table that outlives an attempt."""
+        RUNNING.add(self._owner)
+        self._announced = True
+        self._append("alive", "")
 
     def lease(self, attempt: str, splits: Sequence[Split], nodes: str = "") -> Lease:
         """Lease splits. Only a lease that is ``whole`` may be used; release any other.
@@ -216,7 +228,7 @@ class Journal:
             )
         landed: set[str] = set()
         busy: set[str] = set()
-        lost = []
+        lost: dict[str, set[str]] = {}
         for other in entries.values():
             if other.forgotten or other.ended:
                 continue
@@ -230,12 +242,16 @@ class Journal:
                 if other.binding or at < mine.splits[own]
             }  # fmt: skip
             if held and other.dead:
-                lost.append(other.attempt)
+                lost[other.attempt] = held
             else:
                 busy |= held
         strip = len(self._salt)
-        back = [frozenset(i[: len(i) - strip] for i in found) for found in (landed, busy - landed)]
-        return Lease(back[0], back[1], tuple(lost))
+
+        def back(ids: set[str]) -> frozenset[str]:
+            return frozenset(i[: len(i) - strip] for i in ids)
+
+        of_lost = {name: back(held) for name, held in lost.items()}
+        return Lease(back(landed), back(busy - landed), tuple(lost), of_lost)
 
     def counting(self, attempt: str) -> None:
         """Record that what the target holds is counted next, with what has landed before."""
@@ -296,6 +312,10 @@ class Journal:
         self._append("expire", attempt)
         return self._entries(attempts=[attempt])[attempt]
 
+    def forget_attempt(self, attempt: str) -> None:
+        """Make a committed attempt hold nothing any more, whose rows nobody can publish."""
+        self._append("forget", attempt)
+
     def forget(self, load_id: str) -> int:
         """Make what a load has landed count as not landed. Returns the number of attempts."""
         found = [e.attempt for e in self.entries() if e.attempt.startswith(f"{load_id}_")]
@@ -344,6 +364,28 @@ class Journal:
     def entries(self) -> list[Entry]:
         """Return every attempt into this table, without its splits."""
         return list(self._entries().values())
+
+    def loads(self) -> dict[str, bool]:
+        """Return the loads into any table of the database, each with whether its process lives."""
+        rows = self._ask(
+            f"SELECT owner, countIf(event = '{QUIT}'), dateDiff('millisecond', "
+            f"argMax(at, _block_number), now64(3)) / 1000 FROM {self._name} GROUP BY owner"
+        )
+        found: dict[str, bool] = {}
+        for owner, quits, idle in rows:
+            load_id = str(owner).split(" ")[-2]
+            alive = not Entry("", str(owner), idle=idle, quit=bool(quits)).dead
+            found[load_id] = alive or found.get(load_id, False)
+        return found
+
+    def tables_of(self, loads: Collection[str]) -> list[str]:
+        """Return the UUIDs of the tables that attempts of some loads are for."""
+        names = ", ".join(map(quote, loads))
+        rows = self._ask(
+            f"SELECT DISTINCT toString(into) FROM {self._name} WHERE event = 'claim' AND "
+            f"splitByChar('_', attempt)[1] IN ({names})"
+        )
+        return [str(uuid) for (uuid,) in rows]
 
     def attempts_of(self, load_id: str) -> list[str]:
         """Return the attempts of a load into any table, without what was only kept."""
@@ -505,7 +547,7 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         RUNNING.discard(self._owner)
-        if self._held:
+        if self._held or self._announced:
             # Others may have at once what this load still holds. They find out by themselves
             # when this does not get through.
             last = threading.Thread(target=self._quit, name="quit", daemon=True)

@@ -7,8 +7,8 @@ needs none.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -94,11 +94,13 @@ class Lease:
         landed: ids that another process has loaded.
         busy: ids that a living process holds.
         lost: attempts of dead processes that hold some of the others: expire them, ask again.
+        of_lost: the ids that each of these holds.
     """
 
     landed: frozenset[str] = frozenset()
     busy: frozenset[str] = frozenset()
     lost: tuple[str, ...] = ()
+    of_lost: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:

@@ -405,6 +405,11 @@ class Ledger:
         rows = self._store.rows("SELECT count(*) FROM attempt WHERE load_id = ?", load_id)
         return int(str(rows[0][0]))
 
+    def split_names(self, attempt_id: str) -> list[str]:
+        """Return the files and ranges of an attempt."""
+        rows = self._store.rows("SELECT uri FROM split WHERE attempt_id = ?", attempt_id)
+        return [str(name) for (name,) in rows]
+
     def attempts_into(self, staging: str) -> int:
         """Return how many attempts have written to one staging table or file."""
         rows = self._store.rows("SELECT count(*) FROM attempt WHERE staging = ?", staging)

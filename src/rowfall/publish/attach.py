@@ -21,9 +21,10 @@ from rowfall.core.errors import EngineError, LedgerError, RowfallError, TargetEr
 from rowfall.core.model import Ask, Column, Pair, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
-from rowfall.engines.codes import ACCESS_DENIED, UNKNOWN_TABLE
+from rowfall.engines.codes import ACCESS_DENIED, NOT_ALIKE, UNKNOWN_TABLE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move, NoLeases
+from rowfall.publish.altered import AlteredTableError, alter_alike, wait_for_mutations
 from rowfall.publish.fence import publish_id, renamed
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.target_tables import OwnTable
@@ -39,6 +40,8 @@ KEEP_ROWS = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
 # A session with Keeper is made anew some seconds after Keeper is back, and what the replica lacks
 # is fetched at once where another one has it. Longer than this is an outage: the next run goes on.
 KEEPER_SECONDS = 60.0
+# A table that is altered again while staging is altered like it is compared once more.
+MOST_ALTERED = 3
 POLL_SECONDS = 0.5
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 
@@ -163,7 +166,10 @@ class Publisher:
         )
         return int(rows), int(total or 0)
 
-    def publish(self, attempt_id: str, moves: Sequence[Move], own: OwnTable | None = None) -> None:
+    def publish(
+        self, attempt_id: str, moves: Sequence[Move], own: OwnTable | None = None,
+        leases: Leases | None = None, node: str = "",
+    ) -> None:  # fmt: skip
         """Attach every pending table of an attempt.
 
         After an error nobody knows whether a table was attached: call :meth:`settle` first.
@@ -171,16 +177,23 @@ class Publisher:
         Args:
             own: the table that the attempt was loaded for. The server knows tables by their names
                 only, so it is checked afterwards, and what another table was given is taken back.
+            leases, node: see :meth:`settle`.
 
         Raises:
             TargetError: another table has taken the name.
+            AlteredTableError: a table was altered so that the staged rows do not fit it.
         """
         pairs = pairs_of(moves)
+        others = _Others(leases or NoLeases(), attempt_id, node)
         for pair in pairs:
-            target = sql.qualified(pair.database, pair.table)
-            staging = sql.qualified(pair.database, pair.staging)
-            statement = f"ALTER TABLE {target} ATTACH PARTITION ALL FROM {staging}"
-            self._run(statement, publish_id(attempt_id, pair))
+            try:
+                self._attach(attempt_id, pair, moves, own, others)
+            except AlteredTableError as error:
+                error.hint = (
+                    f"{error.hint} Or give the rows of this attempt up, so that their files are "
+                    f"loaded again: rowfall forget {attempt_id}."
+                )
+                raise
             if pair != pairs[-1]:
                 # The record of the attempt covers the last one.
                 self.engine.sync()
@@ -203,6 +216,43 @@ class Publisher:
         except TargetError:
             self.take_back(moves)
             raise
+
+    def _attach(
+        self, attempt_id: str, pair: Pair, moves: Sequence[Move], own: OwnTable | None,
+        others: _Others,
+    ) -> None:  # fmt: skip
+        """Attach one table, after it was altered like its target where somebody has altered that.
+
+        Raises:
+            AlteredTableError: it cannot be altered alike.
+            TargetError: another table has taken the name.
+        """
+        target = sql.qualified(pair.database, pair.table)
+        staging = sql.qualified(pair.database, pair.staging)
+        statement = f"ALTER TABLE {target} ATTACH PARTITION ALL FROM {staging}"
+        query_id = publish_id(attempt_id, pair)
+        for left in reversed(range(MOST_ALTERED)):
+            try:
+                self._run(statement, query_id)
+                return
+            except RowfallError as error:
+                if error.code not in NOT_ALIKE:
+                    raise
+                refused = error
+            self.check_own(moves, own)
+            # A replicated table compares before each partition, so it may have taken some. Parts
+            # that are altered get other UUIDs: what has arrived has to be dropped before.
+            self.engine.sync()
+            if not self._settle_pair(query_id, pair, [m for m in moves if m.pair == pair], others):
+                return
+            if not left:
+                raise AlteredTableError(
+                    f"the rows in {pair.database}.{pair.staging} do not fit {pair.database}."
+                    f"{pair.table}, which was altered: {refused.message}",
+                    code=refused.code,
+                    hint=f"Alter {staging} in the same way, then run the same command again.",
+                )
+            alter_alike(self.engine, pair, self.lane)
 
     def take_back(self, moves: Sequence[Move]) -> None:
         """Drop the parts that staging still holds from the tables that they were attached to.
@@ -260,6 +310,7 @@ class Publisher:
         self, query_id: str, pair: Pair, moves: Sequence[Move], others: _Others
     ) -> bool:
         """Drop from staging what the target has; return True when something is left to attach."""
+        wait_for_mutations(self.engine, pair, self.lane)
         left = self._ask(
             "SELECT name, toString(uuid), partition_id, rows FROM system.parts "
             f"WHERE {_of(pair.database, pair.staging)} AND active AND rows > 0"

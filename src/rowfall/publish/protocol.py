@@ -28,7 +28,8 @@ class Step(IntEnum):
     CHECK_SOURCE = 5
     """Check that the objects are still those that were listed."""
     COUNT = 6
-    """Compare the staged rows with those that were read; note what the target holds."""
+    """Alter staging like a target that was altered meanwhile; compare the staged rows with those
+    that were read; note what the target holds."""
     SYNC_STAGED = 7
     """Flush staging to disk: a commit binds the next run to publish what staging holds."""
     COMMIT = 8
@@ -101,6 +102,7 @@ class Evidence(Enum):
     SOME_PARTS = "some parts of staging are in the target"
     ALL_PARTS = "all parts of staging are in the target"
     UNDECIDED = "uuids, block numbers, the log and row counts do not decide it"
+    UNFIT = "what is missing cannot be altered like the target, which somebody has altered"
     STAGING_GONE = "somebody else has dropped staging"
     TARGET_GONE = "the target is not the table any more that the attempt was loaded for"
     OVERWRITES = "the target is a file or an object, which another attempt writes again as a whole"
@@ -115,6 +117,7 @@ class Action(Enum):
     ATTACH_REST = "drop from staging the parts that the target has, then attach the others"
     RECORD = "sync, write down that it is published, drop staging"
     DROP = "drop staging if it is there"
+    KEEP = "leave staging as it is, warn, and go on with everything else"
     STOP = "leave both tables as they are and tell the user"
 
 
@@ -124,6 +127,8 @@ _COMMITTED = {
     Evidence.ALL_PARTS: Action.RECORD,
     Evidence.UNDECIDED: Action.STOP,
     Evidence.STAGING_GONE: Action.STOP,
+    # Its files stay taken; other attempts and other loads do not wait for it.
+    Evidence.UNFIT: Action.KEEP,
     # A new table gets all files again, so it must not get these rows, too.
     Evidence.TARGET_GONE: Action.DISCARD,
     Evidence.OVERWRITES: Action.DISCARD,

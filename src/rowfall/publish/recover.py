@@ -7,6 +7,7 @@ to be done about each is :func:`rowfall.publish.protocol.after_crash`.
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 
 from rowfall.cluster.open import OpenCluster
 from rowfall.core import sql
-from rowfall.core.errors import EngineError, LedgerError, TargetError
+from rowfall.core.errors import EngineError, LedgerError, TargetError, UsageError
 from rowfall.core.events import Listener, Note
 from rowfall.core.model import Pair, Statement
 from rowfall.core.sqltext import SqlText, quote
@@ -23,15 +24,25 @@ from rowfall.engines.codes import GONE
 from rowfall.ledger import Attempt, Ledger, Move, target_key_parts
 from rowfall.ledger.journal import Entry, Journal
 from rowfall.plan.session import Session
+from rowfall.publish.altered import AlteredTableError
 from rowfall.publish.attach import Publisher, pairs_of
 from rowfall.publish.fence import MOST_WAIT, POLL_SECONDS, fence, wait_for
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.target_tables import OwnTable, TargetTables
 from rowfall.targets import staging
-from rowfall.targets.base import STAGING_PREFIX, Publish, Target
+from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX, Publish, Target
 
 # States in the ledger of attempts that need their staging tables no more.
 _ENDED = ("published", "failed", "lost")
+_WHOLE = re.compile(rf"(?<={SHADOW_SUFFIX})\d+\Z")
+
+
+def staging_of(attempt: str) -> str:
+    """Return what the names of an attempt's staging tables begin with.
+
+    One that makes a gathered load visible has its shadow, whatever its number.
+    """
+    return STAGING_PREFIX + _WHOLE.sub("", attempt)
 
 
 def staged_attempts(engine: Engine) -> set[str]:
@@ -52,19 +63,28 @@ def _discard(engine: Engine, prefix: str) -> None:
 # --- a target of this process alone ---------------------------------------------------------------
 
 
-def end_open_attempts(engine: Engine, ledger: Ledger, target: Target, emit: Listener) -> None:
+def end_open_attempts(
+    engine: Engine, ledger: Ledger, target: Target, emit: Listener
+) -> dict[str, AlteredTableError]:
     """End every open attempt of a target that only this process uses.
 
     The engine was restarted since (it ends with rowfall), so no statement of them still runs. What
     a finished attempt left, because rowfall was killed before the drop, is dropped as well.
 
+    Returns:
+        The attempts that are kept as they are, each with the reason.
+
     Raises:
         LedgerError: ledger and target contradict each other.
     """
+    kept: dict[str, AlteredTableError] = {}
     attaches = target.caps.publish is Publish.ATTACH
     for attempt in ledger.open_attempts():
         if _action(engine, ledger, attempt, target.caps.publish) is not Action.DISCARD:
-            _publish_rest(engine, ledger, attempt, emit)
+            try:
+                _publish_rest(engine, ledger, attempt, emit)
+            except AlteredTableError as error:
+                _keep(attempt.id, error, kept, emit)
             continue
         dropped = attempt.state == "loaded" and attaches
         if dropped or (attaches and not attempt.gathers):
@@ -75,6 +95,18 @@ def end_open_attempts(engine: Engine, ledger: Ledger, target: Target, emit: List
         for attempt_id in staged_attempts(engine):
             if ledger.attempt_state(attempt_id) in _ENDED:
                 _discard(engine, f"{STAGING_PREFIX}{attempt_id}")
+    return kept
+
+
+def _keep(
+    attempt: str, error: AlteredTableError, kept: dict[str, AlteredTableError], emit: Listener
+) -> None:
+    """Leave a committed attempt as it is that cannot become visible; warn of it once."""
+    if after_crash(Recorded.COMMITTED, Evidence.UNFIT) is not Action.KEEP:
+        raise error
+    if attempt not in kept:
+        emit(Note("warning", f"{error.message}. {error.hint}"))
+    kept[attempt] = error
 
 
 def _action(engine: Engine, ledger: Ledger, attempt: Attempt, publish: Publish) -> Action:
@@ -157,6 +189,49 @@ def _publish_rest(engine: Engine, ledger: Ledger, attempt: Attempt, emit: Listen
     emit(Note("info", f"published {attempt.rows or 0:,} rows that a stopped run had loaded"))
 
 
+def give_up_alone(engine: Engine, ledger: Ledger, attempt_id: str) -> None:
+    """Drop the rows of a committed attempt in a folder, so that its splits can be loaded again.
+
+    Raises:
+        UsageError: there is no such attempt.
+        LedgerError: some of its rows are visible.
+    """
+    found = [a for a in ledger.open_attempts() if a.id == attempt_id and a.state == "loaded"]
+    if not found:
+        raise _nothing_to_give_up(attempt_id)
+    publisher, moves = Publisher(engine, ledger), ledger.moves(attempt_id)
+    _check_hidden(publisher, moves, publisher.settle(attempt_id, moves))
+    ledger.attempt_ended(attempt_id, "lost", "given up by the user")
+    _discard(engine, found[0].staging)
+
+
+def _nothing_to_give_up(attempt: str) -> UsageError:
+    return UsageError(
+        f"there is no attempt {attempt} of a dead load whose rows are staged and not visible",
+        hint="To load again what a load has made visible, forget the load.",
+    )
+
+
+def _check_hidden(publisher: Publisher, moves: Sequence[Move], settled: Sequence[Move]) -> None:
+    """Check that nothing of an attempt is visible.
+
+    Args:
+        settled: by :meth:`Publisher.settle`.
+
+    Raises:
+        LedgerError: something is.
+    """
+    pairs = pairs_of(settled)
+    left = publisher.staged(pairs, 0.0, [pair.staging for pair in pairs])
+    rows, hidden = sum(m.rows for m in moves), sum(m.rows for m in left.moves)
+    if rows != hidden:
+        raise LedgerError(
+            f"{rows - hidden:,} of the {rows:,} rows of this attempt are visible already",
+            hint="To load its files again would double them. Alter staging by hand, as the load "
+            "says, or delete these rows from the table and forget the whole load.",
+        )
+
+
 # --- a target shared with other processes ---------------------------------------------------------
 
 
@@ -169,11 +244,12 @@ def follow_journal(ledger: Ledger, journal: Journal, key: str) -> None:
     mine = [a for a in ledger.open_attempts() if a.target_key == key]
     if not mine:
         return
-    landed = {e.attempt for e in journal.entries() if e.landed and not e.forgotten}
+    found = {e.attempt: e for e in journal.entries()}
     for attempt in mine:
-        if attempt.id in landed:
+        entry = found.get(attempt.id, Entry(attempt.id, ""))
+        if entry.landed and not entry.forgotten:
             ledger.attempt_published(attempt.id, key)
-        else:
+        elif _recorded(entry) is not Recorded.COMMITTED:  # else it is kept, see Recovery
             ledger.attempt_ended(attempt.id, "lost", "rowfall or the server was stopped")
 
 
@@ -264,13 +340,26 @@ class NodeRecovery:
         """Make visible what :meth:`fence` has put aside, as far as it is not."""
         self._publisher.check_own(moves, self.own)
         settled = self._publisher.settle(attempt, moves, self._journal, self.node)
-        self._publisher.publish(attempt, settled, self.own)
+        self._publisher.publish(attempt, settled, self.own, self._journal, self.node)
         self.engine.sync()
 
-    def drop(self, moves: Sequence[Move]) -> None:
-        """Drop the staging tables that :meth:`fence` has put aside."""
+    def drop(self, moves: Sequence[Move], *, there: bool = False) -> None:
+        """Drop the staging tables that :meth:`fence` has put aside.
+
+        Args:
+            there: see :func:`rowfall.targets.staging.drop`.
+        """
         for database, name in dict.fromkeys((m.database, m.staging) for m in moves):
-            self.engine.run(Statement(staging.drop(database, name)))
+            self.engine.run(Statement(staging.drop(database, name, there=there)))
+
+    def check_hidden(self, attempt: str, moves: Sequence[Move]) -> None:
+        """Check that nothing is visible of what :meth:`fence` has put aside.
+
+        Raises:
+            LedgerError: something is.
+        """
+        settled = self._publisher.settle(attempt, moves, self._journal, self.node)
+        _check_hidden(self._publisher, moves, settled)
 
     def fence(self, entry: Entry) -> list[Move]:
         """Rename the staging tables of an attempt; return its moves under the new names.
@@ -303,6 +392,10 @@ class NodeRecovery:
         """Drop everything that an attempt has staged here."""
         _discard(self.engine, f"{STAGING_PREFIX}{attempt}")
 
+    def discard_shown(self, attempt: str) -> None:
+        """Drop what is left of an attempt that has landed: of a gathered load, its shadow."""
+        _discard(self.engine, staging_of(attempt))
+
     def _ask(self, text: str) -> list[list[Any]]:
         return self.engine.ask(text)
 
@@ -318,6 +411,10 @@ class Recovery:
     Args:
         nodes: those that load.
         shards: the cluster that they are of; attempts may have staged on other nodes of it.
+
+    Attributes:
+        kept: committed attempts that cannot become visible, because their table was altered, each
+            with the reason. They stay as they are; nobody may load their splits.
     """
 
     def __init__(
@@ -327,6 +424,7 @@ class Recovery:
         self._first = nodes[0]
         self._nodes = {one.node: one for one in nodes}
         self._shards = shards
+        self.kept: dict[str, AlteredTableError] = {}
 
     def end_all(self) -> None:
         """End every attempt of a dead process.
@@ -355,7 +453,10 @@ class Recovery:
             recovery.table_gone()
 
     def end(self, attempts: Sequence[str]) -> None:
-        """End named attempts: publish what was committed, drop what was not."""
+        """End named attempts: publish what was committed, drop what was not.
+
+        Those that cannot become visible come into :attr:`kept`.
+        """
         for attempt in attempts:
             entry = self._journal.expire(attempt)
             if not _is_open(entry) and not entry.expired:
@@ -369,10 +470,43 @@ class Recovery:
             for one in there:
                 one.kill(attempt)
             if publishes:
-                self._publish_committed(entry, there)
+                try:
+                    self._publish_committed(entry, there)
+                except AlteredTableError as error:
+                    _keep(attempt, error, self.kept, self._first.emit)
+                    continue
             # A load that finds another node of it drops what is there.
             for one in there:
-                one.discard(attempt)
+                if publishes:
+                    one.discard_shown(attempt)
+                else:
+                    one.discard(attempt)
+
+    def give_up(self, attempt: str) -> None:
+        """Drop the rows of a committed attempt, so that its splits can be loaded again.
+
+        Raises:
+            UsageError: there is no such attempt of a dead process.
+            LedgerError: some of its rows are visible.
+            EngineError: another process goes on with it at this moment (codes.GONE).
+        """
+        entry = next((e for e in self._journal.entries() if e.attempt == attempt), None)
+        if entry is None or not entry.dead or _recorded(entry) is not Recorded.COMMITTED:
+            raise _nothing_to_give_up(attempt)
+        found = {node: self._on(node) for node in entry.nodes}
+        _check_there(entry, [node for node, one in found.items() if one is None])
+        there = [one for one in found.values() if one is not None]
+        for one in there:
+            one.kill(attempt)
+        fenced = [(one, one.fence(entry)) for one in there]
+        for one, moves in fenced:
+            one.check_hidden(attempt, moves)
+        # Whoever else wants to publish them renames them first: then this fails.
+        for one, moves in fenced:
+            one.drop(moves, there=True)
+        self._journal.forget_attempt(attempt)
+        for one in there:
+            one.discard_shown(attempt)
 
     def _on(self, name: str) -> NodeRecovery | None:
         """Return the recovery of a node; None where no such node answers.

@@ -18,6 +18,7 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.engines.codes import TABLE_EXISTS
 from rowfall.ledger import Ledger
+from rowfall.publish.altered import AlteredTableError, alter_alike
 from rowfall.publish.attach import Publisher, Staged
 from rowfall.publish.fence import new_name, rename, renamed, wait_for
 from rowfall.publish.receiver import TableWriter
@@ -54,18 +55,36 @@ class Shadow:
     def create(self, tables: StagingTables, settings: Mapping[str, int]) -> None:
         """Make the shadows of the target and of the tables behind its views.
 
+        Those that are there are altered like their tables.
+
         Args:
             settings: for CREATE TABLE.
+
+        Raises:
+            AlteredTableError: what has been gathered cannot follow its table.
         """
         if table_uuid(self._engine, self._database, self.name):
+            self._follow(tables)
             return
         self.drop()
         # The target's own comes last: where it is, the others are.
         for statement in (
-            *tables.views.create_tables(self.name),
-            *staging.clone(tables.facts, self.name),
+            *tables.views.create_tables(self.name, gathers=True),
+            *staging.clone(tables.facts, self.name, gathers=True),
         ):
             self._engine.run(Statement(statement, settings))
+
+    def _follow(self, tables: StagingTables) -> None:
+        """Alter what has been gathered like its tables, if somebody has altered these."""
+        try:
+            for pair in tables.gathered():
+                alter_alike(self._engine, pair)
+        except AlteredTableError as error:
+            error.hint = (
+                f"{error.hint} Or run rowfall clean, which drops what this load has gathered, and "
+                "then the same command again."
+            )
+            raise
 
     def publish(self, attempt: str, at: TableWriter, committed: CommittedParts) -> Staged:
         """Make everything in the shadows visible, as the work of ``attempt``.
@@ -76,10 +95,17 @@ class Shadow:
 
         Raises:
             LedgerError: another process has ended the lease.
+            AlteredTableError: what has been gathered cannot follow its table.
         """
         leases = committed.leases
         pairs = at.staging.gathered()
         leases.counting(attempt)
+        try:
+            self._follow(at.staging)
+        except AlteredTableError as error:
+            leases.release(attempt)
+            self._ledger.attempt_ended(attempt, "failed", error.message)
+            raise
         # Merging all that was gathered would cost more than to attach its parts.
         staged = Publisher(self._engine, self._ledger).staged(
             pairs, 0.0, [p.staging for p in pairs]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rowfall.core.model import Pair
+from rowfall.core.errors import TargetError
+from rowfall.core.model import Ask, Pair
 from rowfall.core.sqltext import SqlText
 from rowfall.targets import staging
 from rowfall.targets.staging import TableFacts
@@ -33,6 +34,30 @@ class StagingTables:
     def direct(self) -> bool:
         """Tell whether rows go straight into the table, wished or for want of parts to attach."""
         return self.straight or self.facts.publish_kind == "direct"
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """Return the definitions of the target and of the tables behind its views."""
+        return tuple(table.create_query for table in (self.facts, *self.views.tables))
+
+    def now(self, ask: Ask) -> StagingTables:
+        """Return them as their tables are defined now: somebody may have altered these.
+
+        Raises:
+            TargetError: the shadow is gone.
+        """
+        tables = (self.facts, *self.views.tables)
+        shadow = (self.facts.database, self.shadow)
+        names = [(t.database, t.table) for t in tables]
+        found = staging.lookup(ask, [*names, shadow] if self.shadow else names)
+        if self.shadow and shadow not in found:
+            raise TargetError(
+                f"the rows that this load had gathered in {'.'.join(shadow)} are gone: another "
+                "rowfall has loaded some of these files meanwhile, or somebody has dropped it",
+                hint="Run the same command again: it loads what is missing.",
+            )
+        facts, *behind = (found.get(name, t) for name, t in zip(names, tables, strict=True))
+        return replace(self, facts=facts, views=replace(self.views, tables=tuple(behind)))
 
     def read(self, rows: Mapping[str, int], prefix: str) -> int | None:
         """Return the rows that the engine says it has read when an attempt is complete.

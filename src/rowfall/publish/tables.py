@@ -7,7 +7,7 @@ copy from one another, it is staged on all writers together: one commit covers a
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -19,6 +19,7 @@ from rowfall.engines.base import on_all
 from rowfall.engines.codes import GONE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move, Ownership
+from rowfall.publish.altered import AlteredTableError, alter_alike
 from rowfall.publish.attach import PUBLISH_LANE, Publisher, Staged
 from rowfall.publish.fence import fence
 from rowfall.publish.receiver import (
@@ -30,6 +31,7 @@ from rowfall.publish.receiver import (
     first_line,
 )
 from rowfall.publish.recover import Recovery
+from rowfall.publish.staging_tables import StagingTables
 from rowfall.targets import staging
 
 _Found = TypeVar("_Found")
@@ -67,7 +69,7 @@ class CommittedParts:
                         )
                     publisher.check_own(moves, at.own)
                     moves = publisher.settle(attempt, moves, self.leases, at.writer.node)
-                publisher.publish(attempt, moves, at.own)
+                publisher.publish(attempt, moves, at.own, self.leases, at.writer.node)
                 given.revivals.worked()
                 return
             except RowfallError as error:
@@ -106,6 +108,10 @@ class TableReceiver:
         # Where the cluster writes to each replica of a shard, they hold the same rows.
         shards = [at.writer.shard for at in self._writers]
         self._first = [shards.index(shard) for shard in shards]
+        # Of each writer as they are known to be defined; and as they were when an attempt was
+        # staged, by the name of its staging table.
+        self._tables = [at.staging for at in self._writers]
+        self._staged: dict[str, Sequence[StagingTables]] = {}
 
     @property
     def unstaged(self) -> bool:
@@ -118,17 +124,22 @@ class TableReceiver:
         return self._own.staging.settings
 
     def stage(self, staging: str, lane: int) -> None:
-        def one(at: TableWriter) -> None:
-            for statement in at.staging.stage(staging):
+        tables = self._staged[staging] = tuple(self._tables)
+
+        def one(number: int) -> None:
+            at = self._writers[number]
+            for statement in tables[number].stage(staging):
                 at.writer.engine.run(
                     Statement(statement, at.settings),
                     # On ``lane`` an attempt of another writer may be running.
                     lane=PUBLISH_LANE if self._together else lane,
                 )
 
-        on_all(one, self._writers)
+        on_all(one, range(len(self._writers)))
 
     def discard(self, staging: str) -> None:
+        self._staged.pop(staging, None)
+
         def one(at: TableWriter) -> None:
             try:
                 _drop(at, staging)
@@ -144,7 +155,8 @@ class TableReceiver:
 
     def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
         self._given.leases.counting(delivered.attempt)
-        shares = on_all(lambda at: self._share(at, delivered), self._writers)
+        on_all(partial(self._follow, delivered.staging), range(len(self._writers)))
+        shares = on_all(partial(self._share, delivered), range(len(self._writers)))
         check = self._check_together if self._together else self._check_alone
         checked = check(delivered, shares)
         hashes = self._checksum(delivered) if checksum else None
@@ -157,19 +169,51 @@ class TableReceiver:
             hashes,
         )
 
-    def _share(self, at: TableWriter, delivered: Delivered) -> Staged:
+    def _follow(self, staging: str, number: int) -> None:
+        """Alter what is staged on one writer like its tables, if somebody has altered these.
+
+        Raises:
+            AlteredTableError: it cannot follow; another attempt is staged as the tables are now.
+            TargetError: the shadow is gone.
+        """
+        at, then = self._writers[number], self._staged[staging][number]
+        engine = at.writer.engine
+        if self.unstaged or not engine.shared:
+            return  # of a folder only this process can alter the tables
+        now = then.now(partial(engine.ask, lane=PUBLISH_LANE))
+        if now.definitions == then.definitions:
+            return
+        self._tables[number] = now
+        try:
+            for pair in now.pairs(staging):
+                alter_alike(engine, pair, PUBLISH_LANE)
+        except AlteredTableError as error:
+            raise AlteredTableError(
+                error.message, hint=error.hint, transient=True, code=error.code
+            ) from None
+
+    def _projected(self, staging: str, rows: Mapping[str, int]) -> Collection[int]:
+        """Return how many rows projections may have read; see :meth:`StagingTables.projected`.
+
+        Staging was made like its table at that moment, which may have been altered just before.
+        """
+        own = self._given.own
+        return {t.projected(rows, staging) for t in (self._staged[staging][own], self._tables[own])}
+
+    def _share(self, delivered: Delivered, number: int) -> Staged:
         """Count what one writer has got."""
-        pairs, fixed = at.staging.pairs(delivered.staging), at.staging.fixed(delivered.staging)
+        at, tables = self._writers[number], self._tables[number]
+        pairs, fixed = tables.pairs(delivered.staging), tables.fixed(delivered.staging)
         row_bytes = self._given.plan.schema.row_bytes
         staged = _publisher(at, self._given.ledger).staged(pairs, row_bytes, fixed)
         moves, rows = staged.moves, staged.rows
         if self._together:
             moves = tuple(replace(move, node=at.writer.node) for move in moves)
-        elif not at.staging.keeps:
+        elif not tables.keeps:
             # A Null table keeps nothing to count, and a Log holds other rows as well.
-            outcome, views = delivered.outcome, at.staging.views.views
+            outcome, views = delivered.outcome, tables.views.views
             rows = outcome.rows_read // (1 + sum(view.source < 0 for view in views))
-            if at.staging.straight and at.staging.facts.projections:
+            if tables.straight and tables.facts.projections:
                 rows = outcome.rows_written  # servers may count what projections read
         return replace(staged, rows=rows, moves=moves)
 
@@ -213,7 +257,7 @@ class TableReceiver:
         if delivered.skips_bad_rows:
             # With views bad rows were read, too: only their finder can count them.
             read = (expected or share.rows) if tables.views else outcome.rows_written
-        along = self._counted_along(delivered, tables.projected(staged, delivered.staging))
+        along = self._counted_along(delivered, self._projected(delivered.staging, staged))
         if expected is not None and read - expected not in along:
             raise CountError(
                 f"{read:,} rows were read and {expected:,} were stored", transient=True
@@ -241,27 +285,27 @@ class TableReceiver:
         again = tables.read(staged, delivered.staging)
         read = delivered.outcome.rows_read - ((again or own.rows) - own.rows)
         # A shard that gets rows from another does not tell it what it reads for projections.
-        projected = tables.projected(staged, delivered.staging)
+        projected = self._projected(delivered.staging, staged)
         if read - rows not in self._counted_along(delivered, projected):
             raise CountError(
                 f"{read:,} rows were read and {rows:,} were stored on all shards", transient=True
             )
         return True
 
-    def _counted_along(self, delivered: Delivered, projected: int) -> frozenset[int]:
+    def _counted_along(self, delivered: Delivered, projected: Collection[int]) -> frozenset[int]:
         """Return how many rows an attempt may have read besides those of its files.
 
         Servers before 25.1 skip objects that are missing; there the statement counts the objects
         itself, and that reads one row each (sources/_relation.py).
 
         Args:
-            projected: see :meth:`StagingTables.projected`.
+            projected: see :meth:`_projected`.
         """
         if not self._own.writer.engine.shared:
             return frozenset((0,))
         pulls = self._given.plan.transport.delivery.value == PULL
         objects = (0, len(delivered.splits)) if pulls else (0,)
-        return frozenset(more + again for more in objects for again in (0, projected))
+        return frozenset(more + again for more in objects for again in (0, *projected))
 
     # --- publishing ---------------------------------------------------------------------------
 

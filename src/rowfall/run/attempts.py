@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 
@@ -34,7 +34,7 @@ from rowfall.deliver.delivery import Delivery, Order
 from rowfall.deliver.route import open_delivery
 from rowfall.deliver.watch import TotalProgress, Watch
 from rowfall.engines.codes import DATA_CODES, GONE, MEMORY_LIMIT, QUERY_WAS_CANCELLED
-from rowfall.ledger.leases import Ownership
+from rowfall.ledger.leases import Lease, Ownership
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.settings import lower
@@ -393,6 +393,7 @@ class AttemptRunner:
         self._ledger.attempt_ended(attempt.id, "lost", "other processes hold some of its files")
         if lease.lost and self._given.recovery is not None:
             self._given.recovery.end(lease.lost)
+            work = self._without_kept(work, lease, self._given.recovery.kept)
         landed = [s for s in work.splits if s.id in lease.landed]
         if landed:
             self._ledger.landed_elsewhere(self._load_id, (s.id for s in landed))
@@ -404,6 +405,18 @@ class AttemptRunner:
         if free:
             self.queue.again(self._writer.number, replace(work, splits=free))
         return False
+
+    def _without_kept(self, work: Work, lease: Lease, kept: Mapping[str, RowfallError]) -> Work:
+        """Record that splits fail whose rows are staged and cannot become visible.
+
+        Nobody may load them again: these rows may become visible later.
+
+        Returns:
+            The others.
+        """
+        why = {i: error for name, error in kept.items() for i in lease.of_lost.get(name, ())}
+        self._fail([(split, why[split.id]) for split in work.splits if split.id in why])
+        return replace(work, splits=[split for split in work.splits if split.id not in why])
 
     def _announce(self, attempt: _Attempt) -> None:
         """Emit that an attempt begins, and make sure that its files have the columns of the load.
@@ -602,11 +615,7 @@ class AttemptRunner:
     def _without(self, work: Work, errors: Sequence[tuple[Split, RowfallError]]) -> Sequence[Work]:
         """Record failed splits; return the others of the group."""
         bad = {split.id for split, _ in errors}
-        for split, error in errors:
-            message = shown(error.message)
-            self._ledger.split_failed(self._load_id, split.id, message, error.hint)
-            self._add(Counts(failures=(Failure(split.name, message, error.hint),)))
-            self._emit(SplitFailed(split.name, message, error.hint))
+        self._fail(errors)
         failed = len(self.counts.failures)
         if failed >= retry.HOPELESS and self.queue.give_up():
             self._notes.add(
@@ -615,6 +624,14 @@ class AttemptRunner:
             return []
         rest = [s for s in work.splits if s.id not in bad]
         return [replace(work, splits=rest)] if rest else []
+
+    def _fail(self, errors: Sequence[tuple[Split, RowfallError]]) -> None:
+        """Record failed splits."""
+        for split, error in errors:
+            message = shown(error.message)
+            self._ledger.split_failed(self._load_id, split.id, message, error.hint)
+            self._add(Counts(failures=(Failure(split.name, message, error.hint),)))
+            self._emit(SplitFailed(split.name, message, error.hint))
 
     def _lost(self, attempt: _Attempt) -> None:
         """Load the splits of an attempt again whose lease was ended before its commit."""

@@ -24,6 +24,8 @@ from rowfall.publish.recover import (
     Recovery,
     end_open_attempts,
     follow_journal,
+    give_up_alone,
+    staging_of,
 )
 from rowfall.run.session import connect, shards_of
 from rowfall.run.settle import drop_order, is_own_and_empty, made_tables
@@ -89,16 +91,21 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
         if dry:
             return [*found, *_empty_tables(opened, loads.alive)]
         opened.check_writes()
+        kept: set[str] = set()
         if not opened.journal:
-            end_open_attempts(engine, ledger, target, emit)
+            kept.update(end_open_attempts(engine, ledger, target, emit))
         for database, uuid, table in journals:
             journal = Journal(engine, database, uuid)
             if table:
-                Recovery(journal, [
+                recovery = Recovery(journal, [
                     NodeRecovery(there, ledger, journal, database, emit, node)
                     for node, there in opened.nodes.items()
-                ]).end_all()  # fmt: skip
+                ])  # fmt: skip
+                recovery.end_all()
+                kept.update(recovery.kept)
                 follow_journal(ledger, journal, target_key(database, table))
+        # Rows that a load has committed are dropped only when they are visible.
+        found = [left for left in found if not _is_of(left, kept)]
         # Only now: what was published has come into its table.
         empty = list(_empty_tables(opened, loads.alive))
         for left in (*found, *empty):
@@ -119,6 +126,10 @@ def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
         # One that gathers makes its shadow before it takes a lease.
         running = row.state == "running" and row.owner != leases.this_process()
         (alive if running and not leases.has_ended(row.owner) else known).add(row.id)
+    for database in {database for database, *_ in journals}:
+        # One that gathers lives between its attempts, too.
+        for load_id, lives in Journal(opened.engine, database, "").loads().items():
+            (alive if lives else known).add(load_id)
     for database, uuid, _ in journals:
         for entry in Journal(opened.engine, database, uuid).entries():
             load_id = entry.attempt.split("_")[0]
@@ -152,6 +163,29 @@ def forget_load(target: Target, load_id: str) -> int:
                 if journal.there():
                     journal.forget(load_id)
         return opened.ledger.forget(load_id)
+
+
+def forget_attempt(target: Target, attempt: str) -> int:
+    """Give up an attempt whose rows cannot become visible; see :func:`rowfall.api.forget`."""
+    with _opened(target) as opened:
+        engine, ledger = opened.engine, opened.ledger
+        splits = len(ledger.split_names(attempt))
+        if not opened.journal:
+            give_up_alone(engine, ledger, attempt)
+            return splits
+        for database, uuid, _ in _journals(engine):
+            journal = Journal(engine, database, uuid)
+            if any(entry.attempt == attempt for entry in journal.entries()):
+                Recovery(journal, [
+                    NodeRecovery(there, ledger, journal, database, silent, node)
+                    for node, there in opened.nodes.items()
+                ]).give_up(attempt)  # fmt: skip
+                break
+        else:
+            raise UsageError(f"no journal of {target.text} knows an attempt {attempt}")
+        if ledger.attempt_state(attempt):
+            ledger.attempt_ended(attempt, "lost", "given up by the user")
+        return splits
 
 
 @contextmanager
@@ -230,8 +264,8 @@ def _empty_tables(opened: _Opened, alive: Collection[str]) -> Iterator[Leftover]
 
 def _is_of(left: Leftover, attempts: Collection[str]) -> bool:
     """Tell whether a table is one of these attempts'."""
-    rest = left.name.removeprefix(STAGING_PREFIX)
-    return any(rest == attempt or rest.startswith(f"{attempt}_") for attempt in attempts)
+    prefixes = {staging_of(attempt) for attempt in attempts}
+    return any(left.name == one or left.name.startswith(f"{one}_") for one in prefixes)
 
 
 def _is_view(engine: Engine, left: Leftover) -> bool:

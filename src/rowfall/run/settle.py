@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets as random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,17 +29,21 @@ from rowfall.ledger.journal import Journal
 from rowfall.plan.memory import check_identity
 from rowfall.plan.session import Session
 from rowfall.plan.survey import landed_ids
+from rowfall.publish.altered import AlteredTableError
 from rowfall.publish.recover import (
     end_open_attempts,
     follow_journal,
     open_journal,
     open_recovery,
+    staging_of,
 )
-from rowfall.publish.shadow import Shadow
+from rowfall.publish.shadow import Shadow, shadow_name
 from rowfall.publish.target_tables import OwnTable, TargetTables
 from rowfall.run.doubts import resolve
 from rowfall.targets import staging, views
 
+# After the name of a file of which a part was loaded.
+_RANGE = re.compile(r"\[\d+:\d+\]\Z")
 # Loads that this process runs now: another thread's load is not an unfinished one.
 _ACTIVE: set[str] = set()
 MADE, OVER = "made", "over"
@@ -114,10 +119,13 @@ def settle(session: Session, load: LoadRun) -> Settled:
     Raises:
         LedgerError: ledger or journal and target contradict each other.
         TargetError: a shard has lost its table, or holds rows and does not answer.
+        AlteredTableError: rows of this load are staged, and cannot become visible; see
+            :attr:`rowfall.publish.recover.Recovery.kept`.
     """
     ledger, shadow = load.ledger, load.shadow
     if not session.target.caps.journal:
-        end_open_attempts(session.engine, ledger, session.target, session.emit)
+        kept = end_open_attempts(session.engine, ledger, session.target, session.emit)
+        _refuse_kept(session, ledger, kept)
     table = session.first_target.table
     if not table:
         return Settled(session, table, _known(session, load, replaced=False), replaced=False)
@@ -137,6 +145,7 @@ def settle(session: Session, load: LoadRun) -> Settled:
             shadow.drop()  # made like a table that is gone
         # Only now: the target's journal may say that the shadow's rows are there.
         shadow.drop_foreign()
+        _drop_superseded(session, load, shadow)
         _settle_table(session, load, load.key, shadow.name)
         _drop_shadow_that_was_set_back(session, ledger, load, shadow)
     return Settled(session, table, _known(session, load, replaced=replaced), replaced)
@@ -178,7 +187,11 @@ def _settle_table(session: Session, load: LoadRun, key: str, name: str) -> bool:
             first = session.writers[0]
             # The journal's UUID is that of the first node's table.
             own = OwnTable(first.engine, first.target.database, name, uuid, tables.text(first))
-            open_recovery(tables, journal, own).end_all()
+            recovery = open_recovery(tables, journal, own)
+            recovery.end_all()
+            for attempt, error in recovery.kept.items():
+                if staging_of(attempt) == shadow_name(load.id):
+                    raise error  # everything that this load has gathered
             follow_journal(ledger, journal, key)
     known = ledger.table_uuid(key)
     of_target = key == session.target_key
@@ -199,6 +212,37 @@ def _settle_table(session: Session, load: LoadRun, key: str, name: str) -> bool:
                          f"loading {units.counted(forgotten, 'split')} again")
         )  # fmt: skip
     return bool(known)
+
+
+def _refuse_kept(session: Session, ledger: Ledger, kept: Mapping[str, AlteredTableError]) -> None:
+    """Raise why an attempt was kept whose files this load would load once more.
+
+    On a shared target their leases say so, and only they fail.
+    """
+    if not kept or session.options.force or session.options.replace:
+        return
+    files = {split.name for split in session.listing.splits(session.target_key)}
+    for attempt in ledger.open_attempts():
+        keys = (attempt.target_key, target_key_parts(attempt.target_key)[0])
+        if attempt.id in kept and session.target_key in keys:
+            names = {_RANGE.sub("", name) for name in ledger.split_names(attempt.id)}
+            if names & files:
+                raise kept[attempt.id]
+
+
+def _drop_superseded(session: Session, load: LoadRun, shadow: Shadow) -> None:
+    """Drop a shadow that may never become visible: others have loaded some of its files."""
+    if not session.options.atomic or session.options.force:
+        return
+    gathered = load.ledger.landed(load.key)
+    if gathered and (taken := gathered & landed_ids(session)):
+        shadow.drop()
+        session.emit(Note(
+            "warning",
+            f"{units.counted(len(taken), 'file')} that this load had gathered were loaded into "
+            f"{session.table_text} by another load meanwhile: what was gathered is dropped, and "
+            "the other files are loaded again",
+        ))  # fmt: skip
 
 
 def _drop_shadow_that_was_set_back(

@@ -58,6 +58,8 @@ _FAMILY = re.compile(
     r"Coalescing)?MergeTree)\Z"
 )
 _PROJECTION = re.compile(r"PROJECTION\s+(?:`(?:[^`\\]|\\.|``)*`|\w+)\s*\(\s*(?:SELECT|WITH)\b")
+# Comment of a shadow, before the name of the table that it gathers rows for.
+_GATHERS = "rowfall gathers rows for "
 _DIRECT = frozenset({"Memory", "Log", "TinyLog", "StripeLog"})
 _HINTS: Mapping[str, str] = {
     "Distributed": "Name its cluster: --to 'clickhouse://host:8123/database?cluster=NAME'. Each "
@@ -199,8 +201,11 @@ def lookup(ask: Ask, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], 
     return found
 
 
-def clone(table: TableFacts, staging: str) -> tuple[SqlText, ...]:
+def clone(table: TableFacts, staging: str, *, gathers: bool = False) -> tuple[SqlText, ...]:
     """Return the statements that make the empty table ``staging`` in the table's database.
+
+    Args:
+        gathers: it is a shadow; see :func:`gathers_for`.
 
     Raises:
         TargetError: the table cannot be staged.
@@ -211,6 +216,7 @@ def clone(table: TableFacts, staging: str) -> tuple[SqlText, ...]:
             f"{table.database}.{table.table} cannot be staged: {table.engine} tables have no parts"
         )
     create = f"CREATE TABLE {at} AS {table.qualified}"
+    comment = f" COMMENT {quote(_GATHERS + table.qualified)}" if gathers else ""
     if table.publish_kind == "null":
         return (SqlText.of(create),)
     if HIDDEN in table.engine_full:  # the keys of a disk: only the server can copy them
@@ -221,8 +227,19 @@ def clone(table: TableFacts, staging: str) -> tuple[SqlText, ...]:
                 hint="Name the disk in the server's configuration, not in the table's settings.",
             )
         kept = ", ".join(f"{name} = {value}" for name, value in _KEEP.items())
-        return SqlText.of(create), SqlText.of(f"ALTER TABLE {at} MODIFY SETTING {kept}")
-    return (SqlText.of(f"{create} ENGINE = {plain_engine(table)}"),)
+        return SqlText.of(create + comment), SqlText.of(f"ALTER TABLE {at} MODIFY SETTING {kept}")
+    return (SqlText.of(f"{create} ENGINE = {plain_engine(table)}{comment}"),)
+
+
+def gathers_for(comment: str) -> str:
+    """Return the name of the table that a shadow with this comment gathers for; "" for others.
+
+    It is in the shadow's database. A shadow that is to replace its table is like no other one.
+    """
+    if not comment.startswith(_GATHERS):
+        return ""
+    words = tokens(comment.removeprefix(_GATHERS))
+    return identifier(words[2]) or "" if len(words) == 3 else ""
 
 
 def allowances(known: Iterable[str]) -> dict[str, int]:
@@ -279,20 +296,22 @@ def discard(ask: Ask, prefix: str, databases: Sequence[str] = ()) -> tuple[SqlTe
 
 
 def drop(
-    database: str, name: str, *, view: bool = False, size: int = 0, if_empty: bool = False
-) -> SqlText:
+    database: str, name: str, *, view: bool = False, size: int = 0, if_empty: bool = False,
+    there: bool = False,
+) -> SqlText:  # fmt: skip
     """Return the statement that drops a table or view and waits until its space is free.
 
     Args:
         if_empty: for tables whose name is used again: the statement may arrive late, when the next
             table of that name has been loaded.
+        there: that there is none is an error: somebody else has renamed it.
     """
     kind = "VIEW" if view else "TABLE"
-    exists = "IF EXISTS IF EMPTY" if if_empty else "IF EXISTS"
+    exists = "IF EXISTS IF EMPTY " if if_empty else "" if there else "IF EXISTS "
     # Parts that the target has as well count fully against the guard of tables above 50 GB.
     # Profiles may forbid the setting, so it is sent only where it could matter.
     huge = " SETTINGS max_table_size_to_drop = 0" if size > 1 << 33 else ""
-    return SqlText.of(f"DROP {kind} {exists} {sql.qualified(database, name)} SYNC{huge}")
+    return SqlText.of(f"DROP {kind} {exists}{sql.qualified(database, name)} SYNC{huge}")
 
 
 def _setting(item: str) -> tuple[str, str]:

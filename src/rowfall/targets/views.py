@@ -100,9 +100,12 @@ class Views:
             "parallel_view_processing": 1,
         }
 
-    def create_tables(self, prefix: str) -> tuple[SqlText, ...]:
-        """Return the statements that make the staging tables of the views' tables."""
-        made = (clone(table, _staging_name(prefix, k)) for k, table in enumerate(self.tables))
+    def create_tables(self, prefix: str, *, gathers: bool = False) -> tuple[SqlText, ...]:
+        """Return the statements that make the staging tables of the views' tables, or shadows."""
+        made = (
+            clone(table, _staging_name(prefix, k), gathers=gathers)
+            for k, table in enumerate(self.tables)
+        )
         return tuple(statement for statements in made for statement in statements)
 
     def create(self, prefix: str, staging: str) -> tuple[SqlText, ...]:

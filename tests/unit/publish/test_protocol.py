@@ -73,6 +73,10 @@ def test_committed_rows_are_only_discarded_where_nothing_is_lost() -> None:
     assert discards == {Evidence.TARGET_GONE, Evidence.OVERWRITES}
 
 
+def test_rows_that_cannot_follow_their_table_are_kept() -> None:
+    assert after_crash(Recorded.COMMITTED, Evidence.UNFIT) is Action.KEEP
+
+
 @dataclass
 class Attempt:
     """One attempt: what was recorded of it, and the parts that its staging holds (None: gone)."""
