@@ -1,7 +1,8 @@
-"""What the processes that rowfall starts know of its environment."""
+"""What the processes that rowfall starts know of its secrets, and show of its data."""
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,12 @@ def test_the_decoder_gets_no_secret(tmp_path: Path) -> None:
     found = (tmp_path / "decoder.env").read_text()
     assert "s3cret-value" not in found
     assert "PATH=" in found
+
+
+def test_what_an_engine_in_memory_writes_is_for_its_user_alone() -> None:
+    engine = Embedded(None, memory=1 << 30)
+    try:
+        ((path,),) = engine.ask("SELECT path FROM system.disks WHERE name = 'default'")
+        assert stat.S_IMODE(Path(path).stat().st_mode) == 0o700
+    finally:
+        engine.close()

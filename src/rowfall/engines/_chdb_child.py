@@ -259,6 +259,8 @@ def main() -> None:
         # The temporary folder of a database in memory.
         disk = "SELECT path FROM system.disks WHERE name = 'default'"
         scratch = "" if path else value_of(first, disk)
+        if scratch:
+            os.chmod(scratch, 0o700)  # what does not fit into memory is written there
     except Exception as error:
         answers.send({"id": 0, "error": str(error)})
         os._exit(1)
