@@ -283,6 +283,15 @@ def _totals(fake: Fake, name: str) -> Found:
     return iter([[rows, len(parts), rows, len({p.partition for p in parts})]])
 
 
+def _rows(fake: Fake, name: str) -> Found:
+    return iter([[sum(len(p.rows) for p in _listed(fake, name) if p.active)]])
+
+
+def _missing(fake: Fake, staging: str, target: str) -> Found:
+    there = {p.uuid for p in _listed(fake, target)}
+    return iter([[sum(p.active and p.uuid not in there for p in _listed(fake, staging))]])
+
+
 def _moves(fake: Fake, staging: str, target: str) -> Found:
     for partition in PARTITIONS:
         own = [p for p in _listed(fake, staging) if p.active and p.partition == partition]
@@ -359,6 +368,9 @@ STATEMENTS: list[tuple[str, Callable[..., Found]]] = [
     (r"ALTER TABLE `d`\.`(\w+)` DROP PART '(\w+)'", _drop_part),
     (r"SELECT sum\(rows\), count\(\), sum\(bytes_on_disk\), uniqExact\(partition_id\) FROM "
      rf"system\.parts WHERE {_OF} AND active AND rows > 0", _totals),
+    (rf"SELECT sum\(rows\) FROM system\.parts WHERE {_OF} AND active", _rows),
+    (rf"SELECT count\(\) FROM system\.parts WHERE {_OF} AND active AND rows > 0 AND uuid NOT IN "
+     rf"\(SELECT uuid FROM system\.parts WHERE {_OF}\)", _missing),
     (rf"SELECT s\.partition_id, .* FROM system\.parts WHERE {_OF} AND active AND rows > 0 GROUP BY "
      rf"partition_id\) s LEFT JOIN .* FROM system\.parts WHERE {_OF} GROUP BY partition_id\) t "
      r"USING partition_id ORDER BY partition_id", _moves),

@@ -19,6 +19,7 @@ import pytest
 from faults.conftest import Survived
 from lab.clickhouse import ClickHouse
 from lab.disk import MountError, PowerDisk, copy_image
+from lab.faulty import Fault, Faulty, Request
 from rowfall.core import disk as core_disk
 from rowfall.core.model import Statement
 from rowfall.engines.embedded import Embedded
@@ -233,6 +234,40 @@ def test_a_server_is_flushed(rowfall: Any, clickhouse: ClickHouse, source: Path)
     done = rowfall.inside("load", source / "*.csv", *OPTIONS, "--to", to, "--no-sync")
     assert done.returncode == 0, done.stderr
     assert "fsync_after_insert = 1, fsync_part_directory = 1" in clickhouse.query(kept)
+
+
+@pytest.mark.parametrize(("number", "lost"), [(1, "_rowfall_%"), (2, "t")])
+def test_a_server_was_without_power_before_a_sync(
+    rowfall: Any, clickhouse: ClickHouse, source: Path, number: int, lost: str
+) -> None:
+    """What a load has written is gone, and no request fails: then it is not recorded."""
+    database = f"without_power_{os.getpid()}_{number}"
+    clickhouse.query(f"CREATE DATABASE {database}")
+    syncs = 0
+
+    def lose() -> None:
+        names = clickhouse.query(
+            f"SELECT name FROM system.tables WHERE database = '{database}' AND name LIKE '{lost}' "
+            "AND name != '_rowfall_journal'"
+        )
+        for name in names.split():
+            clickhouse.query(f"TRUNCATE TABLE {database}.{name}")
+
+    def script(request: Request) -> Fault | None:
+        nonlocal syncs
+        syncs += request.sql.startswith("SYSTEM SYNC FILE CACHE")
+        ours = syncs == number and request.sql.startswith("SYSTEM SYNC FILE CACHE")
+        return Fault(before=lose) if ours else None
+
+    command = ("load", min(source.glob("*.csv")), "--table", "t", "--to")
+    with Faulty(clickhouse.http_port, script) as proxy:
+        done = rowfall.inside(*command, clickhouse.uri(database, port=proxy.port))
+    assert done.returncode == 6, done.stderr
+    assert "without power" in done.stderr
+    done = rowfall.inside(*command, clickhouse.uri(database))
+    assert done.returncode == 0, done.stderr
+    counts = clickhouse.query(f"SELECT count(), uniqExact(id) FROM {database}.t")
+    assert counts.split() == [str(EACH)] * 2
 
 
 # --- the order of syncs and records ---------------------------------------------------------------

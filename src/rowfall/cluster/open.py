@@ -17,7 +17,15 @@ from typing import Any
 from rowfall.cluster.ddl import Ddl, create_statements, run_on_cluster
 from rowfall.cluster.sharding_keys import RAND, ShardingKey, is_free, read_sharding_key
 from rowfall.cluster.tables import Tables, find_tables
-from rowfall.cluster.topology import SERVER_UUID, Cluster, Node, discover, on_nodes, server_uuids
+from rowfall.cluster.topology import (
+    SERVER_UUID,
+    Cluster,
+    Node,
+    check_order,
+    discover,
+    on_nodes,
+    server_uuids,
+)
 from rowfall.core import sql
 from rowfall.core.errors import LedgerError, RowfallError, TargetError, UsageError
 from rowfall.core.events import Listener, Note
@@ -250,6 +258,7 @@ def open_cluster(
         )
         for number, node in enumerate(chosen)
     )  # fmt: skip
+    check_order(asks, cluster)
     return OpenCluster(cluster, entry, tables, writers, connect)
 
 

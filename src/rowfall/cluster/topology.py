@@ -208,6 +208,23 @@ def _shape(asks: Ask, name: str) -> list[list[Any]]:
     return rows
 
 
+def check_order(asks: Ask, cluster: Cluster) -> None:
+    """Check that nobody has changed the list of nodes since the cluster was discovered.
+
+    What nodes answer is told apart by their places in it, and a server reads it again by itself.
+
+    Raises:
+        TargetError: somebody has.
+    """
+    now = [tuple(row[:4]) for row in _shape(asks, cluster.name)]
+    if now != [(node.shard, node.replica, node.host, node.port) for node in cluster.nodes]:
+        raise TargetError(
+            f"the nodes of the cluster {cluster.name!r} were changed in the configuration just now",
+            hint="Run the same command again.",
+            transient=True,
+        )
+
+
 def on_nodes(name: str, select: str) -> str:
     """Return a SELECT of ``_shard_num`` and the rows of ``select`` on each node that answers.
 

@@ -401,8 +401,15 @@ class Ledger:
             )
 
     def attempts(self, load_id: str) -> int:
-        """Return how many attempts a load has made: the number of the next one."""
-        rows = self._store.rows("SELECT count(*) FROM attempt WHERE load_id = ?", load_id)
+        """Return the number of the last attempt of a load, which is in its name; 0: there is none.
+
+        Of two that began at once, only the later one may have been written down.
+        """
+        number = "CAST(ltrim(substr(id, length(load_id) + 2), 'whole') AS INTEGER)"
+        rows = self._store.rows(
+            f"SELECT coalesce(max({number}), 0) FROM attempt WHERE load_id = ?",
+            load_id,
+        )
         return int(str(rows[0][0]))
 
     def split_names(self, attempt_id: str) -> list[str]:
@@ -441,6 +448,14 @@ class Ledger:
             attempt_id,
         )
         return [Move(*row) for row in rows]
+
+    def given_up_rows(self, key: str) -> int:
+        """Return the rows of attempts that were committed and have not been published."""
+        rows = self._store.rows(
+            "SELECT coalesce(sum(rows), 0) FROM attempt WHERE into_table = ? AND state = 'lost'",
+            key,
+        )
+        return int(str(rows[0][0]))
 
     def landed_rows(self, key: str) -> int:
         """Return the rows of all published attempts whose splits count as landed."""

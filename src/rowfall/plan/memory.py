@@ -185,13 +185,37 @@ def _other_table(
 ) -> Contradiction | None:
     """Return a contradiction where the table is a new one and holds rows of unknown origin."""
     before = memory.known or ""
-    if not memory.ledger and not any(one.into == before for one in landings):
+    staged = _given_up(session, before)
+    if not memory.ledger and not staged and not any(one.into == before for one in landings):
         return None  # nothing was loaded into the old one
     rows = _rows(session)
     # Loads of others into the new table account for its rows.
     if rows <= _rows_of(landings, memory.uuid):
         return None
-    return _question(session, Doubt.OTHER_TABLE, memory.uuid, before, memory.ledger, rows, landings)
+    found = _question(
+        session, Doubt.OTHER_TABLE, memory.uuid, before, memory.ledger, rows, landings
+    )
+    if staged:
+        found.error.message += (
+            f"; a stopped load was about to make {staged:,} more rows visible in the old one, and "
+            "this one may hold them or not"
+        )
+    return found
+
+
+def _given_up(session: Session, before: str) -> int:
+    """Return the rows that were committed for a table, and of which nobody says that they landed.
+
+    Whoever has copied the table may have copied them.
+    """
+    rows = 0
+    if session.ledger is not None:
+        rows = session.ledger.given_up_rows(session.target_key)
+    journal = Journal(session.engine, session.first_target.database, before)
+    if session.target.caps.journal and journal.there():
+        entries = journal.entries()
+        rows = sum(e.rows for e in entries if e.binding and not e.landed and not e.forgotten)
+    return rows
 
 
 def _came_along(

@@ -278,6 +278,54 @@ class Publisher:
                     hint="Drop it and make it again, then run the same command again.",
                 )
 
+    def check_staged(self, moves: Sequence[Move]) -> None:
+        """Check, after a sync, that staging holds what was counted.
+
+        A server that was without power between INSERT and sync has lost it, and no error tells.
+
+        Raises:
+            EngineError: rows are missing.
+        """
+        for pair in pairs_of(moves):
+            ((rows,),) = self._ask(
+                "SELECT sum(rows) FROM system.parts WHERE "
+                f"{_of(pair.database, pair.staging)} AND active"
+            )
+            counted = sum(m.rows for m in moves if m.pair == pair)
+            if rows != counted:
+                raise EngineError(
+                    f"{pair.database}.{pair.staging} holds {rows:,} of the {counted:,} rows that "
+                    "were counted: was the server's machine without power?",
+                    hint="Run the same command again.",
+                    transient=True,
+                )
+
+    def check_attached(
+        self, attempt_id: str, moves: Sequence[Move], leases: Leases | None = None, node: str = ""
+    ) -> None:
+        """Check, after a sync, that what was attached is still there; see :meth:`check_staged`.
+
+        Args:
+            leases, node: see :meth:`settle`.
+
+        Raises:
+            EngineError: some of it is not.
+        """
+        for pair in pairs_of(moves):
+            ((missing,),) = self._ask(
+                "SELECT count() FROM system.parts WHERE "
+                f"{_of(pair.database, pair.staging)} AND active AND rows > 0 AND uuid NOT IN "
+                f"(SELECT uuid FROM system.parts WHERE {_of(pair.database, pair.table)})"
+            )
+            # Where outdated parts are not kept for long, they may have been merged.
+            if missing and pair in pairs_of(self.settle(attempt_id, moves, leases, node)):
+                raise EngineError(
+                    f"{pair.database}.{pair.table} has lost parts that were attached: was the "
+                    "server's machine without power?",
+                    hint="Run the same command again: it attaches them again.",
+                    transient=True,
+                )
+
     def settle(
         self, attempt_id: str, moves: Sequence[Move], leases: Leases | None = None, node: str = ""
     ) -> list[Move]:

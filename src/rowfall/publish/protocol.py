@@ -31,13 +31,17 @@ class Step(IntEnum):
     """Alter staging like a target that was altered meanwhile; compare the staged rows with those
     that were read; note what the target holds."""
     SYNC_STAGED = 7
-    """Flush staging to disk: a commit binds the next run to publish what staging holds."""
+    """Flush staging to disk: a commit binds the next run to publish what staging holds.
+
+    A server may have been without power since the INSERT, so staging is counted once more."""
     COMMIT = 8
     """Write into journal and ledger that the rows can only be published from now on."""
     PUBLISH = 9
     """Make the staged rows visible: one ATTACH for each table."""
     SYNC_TARGET = 10
-    """Flush the target to disk: once it is recorded, nobody loads these splits again."""
+    """Flush the target to disk: once it is recorded, nobody loads these splits again.
+
+    A server may have been without power since the ATTACH, so its parts are looked for."""
     RECORD = 11
     """Write into journal and ledger that the rows are visible and the splits are loaded."""
     DROP = 12

@@ -342,6 +342,7 @@ class NodeRecovery:
         settled = self._publisher.settle(attempt, moves, self._journal, self.node)
         self._publisher.publish(attempt, settled, self.own, self._journal, self.node)
         self.engine.sync()
+        self._publisher.check_attached(attempt, settled, self._journal, self.node)
 
     def drop(self, moves: Sequence[Move], *, there: bool = False) -> None:
         """Drop the staging tables that :meth:`fence` has put aside.

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rowfall.core import retry, sql
-from rowfall.core.errors import LedgerError, RowfallError, TargetError
+from rowfall.core.errors import EngineError, LedgerError, RowfallError, TargetError
 from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine, table_uuid
@@ -120,8 +120,9 @@ class Shadow:
                 transient=True,
             )
         self._ledger.attempt_loaded(attempt, staged.rows, staged.moves)
-        committed.attach(attempt, staged.moves, at)
+        moves = committed.attach(attempt, staged.moves, at)
         self._engine.sync()
+        committed.check(attempt, moves, at)
         leases.landed(attempt)
         self._ledger.attempt_published(attempt, self._target_key)
         self.drop()
@@ -213,6 +214,13 @@ class Shadow:
 
     def _finish_swap(self, uuid: str) -> None:
         self._engine.sync()  # before the old table is gone, and the ledger knows the new one
+        if self._shadow_of(uuid):
+            raise EngineError(
+                f"{self._database}.{self._table} is the old table again: was the machine of the "
+                "server without power?",
+                hint="Run the same command again: it puts the new table into its place.",
+                transient=True,
+            )
         self.drop()
         self._ledger.swapped(self._key, self._target_key, uuid)
         self._ledger.step(self._load_id, SWAP, "done")

@@ -49,18 +49,22 @@ class CommittedParts:
     leases: Leases
     recovery: Recovery | None
 
-    def attach(self, attempt: str, moves: Sequence[Move], at: TableWriter) -> None:
+    def attach(self, attempt: str, moves: Sequence[Move], at: TableWriter) -> Sequence[Move]:
         """Attach an attempt's parts on one writer.
 
         Engine and connection may be lost meanwhile. Before the next try the statement that was sent
         is made harmless, because it may still arrive, and what the target has is found out.
+
+        Returns:
+            The moves with the present names of their staging tables; () where others went on.
 
         Raises:
             RowfallError: it cannot be done now; the next run goes on.
         """
         given, engine = self.given, at.writer.engine
         publisher = Publisher(engine, given.ledger, PUBLISH_LANE)
-        for tries in range(retry.MOST_TRANSIENT + 1):
+        tries = 0
+        while True:
             try:
                 if tries:
                     if engine.shared:  # the embedded engine forgets a statement when it dies
@@ -71,16 +75,27 @@ class CommittedParts:
                     moves = publisher.settle(attempt, moves, self.leases, at.writer.node)
                 publisher.publish(attempt, moves, at.own, self.leases, at.writer.node)
                 given.revivals.worked()
-                return
+                return moves
             except RowfallError as error:
                 if error.code in GONE and self._published_by_others(attempt):
-                    return
+                    return ()
                 last = tries == retry.MOST_TRANSIENT or given.stopped.is_set()
                 if not error.transient or last:
                     raise
                 given.notes.add("warning", f"{first_line(error)}; going on")
                 time.sleep(retry.pause(tries))
                 given.revivals.revive(error, engine)
+            tries += 1
+
+    def check(self, attempt: str, moves: Sequence[Move], at: TableWriter) -> None:
+        """Check, after a sync, that what was attached is still there.
+
+        Raises:
+            EngineError: it is not; the next run goes on.
+        """
+        if at.writer.engine.shared:  # without power this process would have ended, too
+            publisher = Publisher(at.writer.engine, self.given.ledger, PUBLISH_LANE)
+            publisher.check_attached(attempt, moves, self.leases, at.writer.node)
 
     def _published_by_others(self, attempt: str) -> bool:
         """Tell whether the attempt is visible although its staging tables have got other names.
@@ -112,6 +127,8 @@ class TableReceiver:
         # staged, by the name of its staging table.
         self._tables = [at.staging for at in self._writers]
         self._staged: dict[str, Sequence[StagingTables]] = {}
+        # Moves of attempts that are attached and not recorded, one for each writer.
+        self._attached: dict[str, Sequence[Sequence[Move]]] = {}
 
     @property
     def unstaged(self) -> bool:
@@ -320,6 +337,9 @@ class TableReceiver:
                 self._given.notes.add("warning", text)
 
     def commit(self, delivered: Delivered, counted: Counted) -> bool:
+        for at, share in zip(self._writers, counted.shares, strict=True):
+            if at.writer.engine.shared:
+                _publisher(at, self._given.ledger).check_staged(share.moves)
         moves = [move for share in counted.shares for move in share.moves]
         if not self._given.leases.commit(delivered.attempt, counted.rows, moves):
             return False
@@ -329,13 +349,16 @@ class TableReceiver:
         return True
 
     def publish(self, delivered: Delivered, counted: Counted) -> int:
-        def one(pair: tuple[TableWriter, Staged]) -> None:
-            self._committed.attach(delivered.attempt, pair[1].moves, pair[0])
+        def one(pair: tuple[TableWriter, Staged]) -> Sequence[Move]:
+            return self._committed.attach(delivered.attempt, pair[1].moves, pair[0])
 
-        on_all(one, list(zip(self._writers, counted.shares, strict=True)))
+        attached = on_all(one, list(zip(self._writers, counted.shares, strict=True)))
+        self._attached[delivered.attempt] = attached
         return 0
 
     def record(self, delivered: Delivered) -> None:
+        for at, moves in zip(self._writers, self._attached.pop(delivered.attempt), strict=True):
+            self._committed.check(delivered.attempt, moves, at)
         self._given.leases.landed(delivered.attempt)
         self._given.ledger.attempt_published(delivered.attempt, self._given.key)
 

@@ -180,3 +180,23 @@ def test_its_files_are_for_this_user_alone(tmp_path: Path) -> None:
     )
     assert stat.S_IMODE(ledger.path.parent.stat().st_mode) == 0o700
     ledger.close()
+
+
+def test_numbers_of_attempts_go_on_after_the_last_one(ledger: Ledger) -> None:
+    """Of two that began at once, a crash may have come before the first was written down."""
+    assert ledger.attempts("a") == 0
+    ledger.attempt_started("a_2", "a", "st2", INTO, [split(1)])
+    assert ledger.attempts("a") == 2
+    ledger.attempt_started("a_whole13", "a", "st", INTO, [split(2)])
+    assert ledger.attempts("a") == 13
+    assert ledger.attempts("other") == 0
+
+
+def test_rows_that_were_committed_and_given_up(ledger: Ledger) -> None:
+    for number in (1, 2):
+        ledger.attempt_started(f"a_{number}", "a", f"st{number}", INTO, [split(number)])
+    assert ledger.given_up_rows(INTO) == 0
+    ledger.attempt_loaded("a_1", 30, [])
+    for number in (1, 2):
+        ledger.attempt_ended(f"a_{number}", "lost", "the target table was dropped")
+    assert ledger.given_up_rows(INTO) == 30
