@@ -74,6 +74,7 @@ def test_a_seed_repeats_a_run() -> None:
 OLD = {
     "no sync": ("power", range(200), "missing"),
     "last line of the log": ("zombies", range(3_000), "doubled"),
+    "dead loads leave their shadows": ("atomic", range(400), "left over"),
     "staging as it was": ("people add columns", range(400), "does not help"),
 }
 """Behaviours that are put back one by one: the kind of search, its seeds, and what is found."""

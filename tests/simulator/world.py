@@ -40,6 +40,7 @@ FOCUS: Mapping[str, Sequence[str]] = {
     "zombies": ("pause", "merge", "outdated parts cleared"),
     "people move parts": (*_FORGETS, "DETACH and ATTACH"),
     "people add columns": ("kill", "pause", "ADD COLUMN"),
+    "atomic": ("kill", "pause", "merge", "lost answer"),
     "people set back": ("kill", "BACKUP and RESTORE"),
     "people rebuild": ("kill", "EXCHANGE with a copy"),
     "late": ("late request", "late answer", "pause", "merge"),
@@ -81,7 +82,7 @@ class World:
         spared: what does not happen: the code is known to fail there.
         focus: a name in :data:`FOCUS`; "" for any.
         sources: by table, what is loaded into it; ``holds``: what must be in it in the end.
-        group: files of an attempt.
+        group: files of an attempt. ``atomic``: each load becomes visible as a whole.
         shared: the target is a server; otherwise a data folder.
         enabled: faults of this seed, and how often one happens at a request.
         calm: nothing happens any more.
@@ -119,6 +120,7 @@ class World:
         draw = self.scheduler.random
         focus = self.focus or draw.choice([*FOCUS, *[""] * 6])
         self.shared = draw.random() < 0.75 if focus != "views" else True
+        self.atomic = focus == "atomic"
         self.group = draw.choice((1, 1, 2))
         for number in range(draw.choice((1, 2, 2, 3))):
             self.server.contents[f"s{number}"] = [
@@ -178,7 +180,8 @@ class World:
         Args:
             after: another process, which it waits for: a data folder has one user at a time.
         """
-        process = Process(f"p{len(self.processes)}", home, self.sources[table], table)
+        name = f"p{len(self.processes)}"
+        process = Process(name, home, self.sources[table], table, self.atomic)
         self.processes.append(process)
 
         def life() -> None:

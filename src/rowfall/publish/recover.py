@@ -313,9 +313,11 @@ class NodeRecovery:
         there = staged_attempts(self.engine)
         for entry in entries:
             staged = entry.attempt in there
-            if self.node not in entry.nodes or not entry.dead or entry.landed:
+            if self.node not in entry.nodes or not entry.dead:
                 continue
-            if not (staged or entry.binding):
+            if entry.landed and staged:
+                self.discard(entry.attempt)
+            if entry.landed or not (staged or entry.binding):
                 continue
             self.kill(entry.attempt)
             # Killed before it could see that another table had taken the place of this one.

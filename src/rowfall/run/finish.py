@@ -9,19 +9,24 @@ from typing import Any
 
 from rowfall.cluster.open import OpenCluster
 from rowfall.cluster.topology import on_nodes
-from rowfall.core import sql
+from rowfall.core import sql, units
 from rowfall.core.errors import LedgerError, RowfallError
 from rowfall.core.events import Listener, Note
+from rowfall.core.listing import Split
 from rowfall.core.model import Plan
+from rowfall.ledger.leases import Lease
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session
+from rowfall.publish.leftovers import end_dead_loads
 from rowfall.publish.merges import Merges, Waited
-from rowfall.publish.receiver import Notes
+from rowfall.publish.receiver import Notes, first_line
 from rowfall.publish.shadow import Shadow
 from rowfall.publish.tables import CommittedParts
 from rowfall.run.attempts import Done, cause, receiving
 from rowfall.run.prepare import Prepared
 from rowfall.run.settle import LoadRun, Settled
+from rowfall.run.work_queue import WAIT_SECONDS
+from rowfall.targets.base import Publish
 
 # A replica that has fetched nothing for so long waits for something that does not come by itself.
 STUCK_SECONDS = 60.0
@@ -60,10 +65,22 @@ def finish(settled: Settled, load: LoadRun, plan: Plan, prepared: Prepared, done
                     load.shadow.swap()
             else:
                 _show_gathered(session, load, load.shadow, plan, prepared, notes)
+        _end_dead_loads(session, load, prepared)
         waited = _wait(session)
     except RowfallError as error:
         problem = cause(error, prepared)
     return Finished(tuple(notes.texts), waited, problem)
+
+
+def _end_dead_loads(session: Session, load: LoadRun, prepared: Prepared) -> None:
+    """End what dead loads have left beside the target; where that fails, the next load does it."""
+    if session.target.caps.publish is not Publish.ATTACH or session.options.replace:
+        return
+    try:
+        end_dead_loads(prepared.tables, load.id)
+    except RowfallError as error:
+        text = f"what dead loads have left could not be removed: {first_line(error)}"
+        session.emit(Note("warning", text))
 
 
 def _show_gathered(
@@ -74,30 +91,82 @@ def _show_gathered(
     Raises:
         LedgerError: another process has loaded some of it meanwhile.
     """
-    ledger = load.ledger
-    gathered = ledger.landed(load.key)
+    gathered = load.ledger.landed(load.key)
     if not gathered:
         shadow.drop()  # a stopped run had made everything visible
         return
     splits = [s for s in plan.listing.splits(session.target_key) if s.id in gathered]
-    attempt = f"{load.id}_whole{ledger.attempts(load.id) + 1}"
-    # Before the lease: after a crash the next run's attempt must have another name.
-    ledger.attempt_started(attempt, load.id, shadow.name, session.target_key, splits)
-    lease = prepared.whole.lease(attempt, splits)
-    if not lease.whole:
-        prepared.whole.release(attempt)
-        ledger.attempt_ended(attempt, "lost", "other processes hold some of its files")
-        raise LedgerError(
-            f"{len(lease.landed) + len(lease.busy) or 'some'} of these files were loaded into "
-            f"{session.table_text} by another rowfall meanwhile, so nothing was made visible",
-            hint="rowfall clean drops what this load has gathered; then run it again.",
-        )
+    attempt, lease = _lease_gathered(session, load, shadow, prepared, splits)
+    if lease.landed:
+        _give_up_gathered(session, load, shadow, splits, lease, notes)
+        return
     (at,) = prepared.writers
     at.own.check()
     given = receiving(session, load, plan, prepared, at.writer, notes)
     committed = CommittedParts(given, prepared.whole, prepared.whole_recovery)
     staged = shadow.publish(attempt, at, committed)
     at.wait_for_room(staged.moves, staged.parts)
+
+
+def _lease_gathered(
+    session: Session, load: LoadRun, shadow: Shadow, prepared: Prepared, splits: Sequence[Split]
+) -> tuple[str, Lease]:
+    """Lease everything that was gathered, as one attempt; return its id, too.
+
+    Whoever holds some of it is waited for: what was gathered becomes visible, or was in vain.
+
+    Raises:
+        AlteredTableError: some of it is staged by a dead process, and cannot become visible.
+    """
+    ledger, recovery, told = load.ledger, prepared.whole_recovery, False
+    while True:
+        attempt = f"{load.id}_whole{ledger.attempts(load.id) + 1}"
+        # Before the lease: after a crash the next run's attempt must have another name.
+        ledger.attempt_started(attempt, load.id, shadow.name, session.target_key, splits)
+        lease = prepared.whole.lease(attempt, splits)
+        if lease.whole:
+            return attempt, lease
+        prepared.whole.release(attempt)
+        ledger.attempt_ended(attempt, "lost", "other processes hold some of its files")
+        if lease.landed:
+            return attempt, lease
+        if lease.lost and recovery is not None:
+            recovery.end(lease.lost)
+            for name in lease.lost:
+                if name in recovery.kept:
+                    raise recovery.kept[name]
+        if lease.busy:
+            if not told:
+                files = units.counted(len(lease.busy), "file")
+                session.emit(
+                    Note("info", f"waiting for another rowfall that loads {files} of these")
+                )
+            told = True
+            time.sleep(WAIT_SECONDS)
+
+
+def _give_up_gathered(
+    session: Session, load: LoadRun, shadow: Shadow, splits: Sequence[Split], lease: Lease,
+    notes: Notes,
+) -> None:  # fmt: skip
+    """Drop what was gathered: another load has made some of these files visible.
+
+    Raises:
+        LedgerError: not all of them.
+    """
+    shadow.drop()
+    load.ledger.set_table(load.key, "")
+    load.ledger.landed_elsewhere(load.id, lease.landed)
+    text = (
+        f"{units.counted(len(lease.landed), 'file')} of this load were loaded into "
+        f"{session.table_text} by another rowfall meanwhile, so what was gathered is dropped"
+    )
+    if len(lease.landed) == len(splits):
+        notes.add("warning", text)
+        return
+    raise LedgerError(
+        text, hint="Run the same command again: it loads the other files.", transient=True
+    )
 
 
 def _wait(session: Session) -> Waited | None:

@@ -78,10 +78,12 @@ def prepare(settled: Settled, load: LoadRun, facts: LoadFacts, plan: Plan) -> Pr
             tables = tables.remembered()
             if not plan.schema.exists:
                 remember_made(ledger, load.id, tables.first, session.shards)
+        whole = _announce(load, tables)
         writers = tuple(_table_writer(settled, load, tables, writer) for writer in session.writers)
         prepared = _open_leases(
-            settled, load, Prepared(tables, writers, together=facts.sharding is not None)
-        )
+            settled, load,
+            Prepared(tables, writers, whole=whole, together=facts.sharding is not None),
+        )  # fmt: skip
     _check_files(session, plan)
     todo = (i for g in plan.groups for i in g.indexes)
     ledger.add_splits(load.id, plan.listing.splits(session.target_key, todo))
@@ -179,6 +181,20 @@ def _staging_tables(settled: Settled, tables: TargetTables, writer: Writer) -> S
     return StagingTables(facts, found)
 
 
+def _announce(load: LoadRun, tables: TargetTables) -> Leases:
+    """Return the leases of the target of a load that gathers, in whose journal it is known now.
+
+    Its shadow outlives its attempts: others can tell by the journal whether it is still used.
+    """
+    session = tables.session
+    if not (session.options.atomic and session.target.caps.journal):
+        return NoLeases()
+    journal = open_journal(session, tables.first, load.id, load.salt)
+    journal.create()
+    journal.announce()
+    return journal
+
+
 def _open_leases(settled: Settled, load: LoadRun, prepared: Prepared) -> Prepared:
     """Record which table the rows gather in, and open the journals of a shared target."""
     session, tables = settled.session, prepared.tables
@@ -192,10 +208,9 @@ def _open_leases(settled: Settled, load: LoadRun, prepared: Prepared) -> Prepare
     journal = open_journal(session, uuid, load.id, load.salt)
     journal.create()
     prepared = replace(prepared, leases=journal, recovery=open_recovery(tables, journal))
-    if not session.options.atomic:
+    if not isinstance(prepared.whole, Journal):
         return prepared
-    whole = open_journal(session, tables.first, load.id, load.salt)
-    return replace(prepared, whole=whole, whole_recovery=open_recovery(tables, whole))
+    return replace(prepared, whole_recovery=open_recovery(tables, prepared.whole))
 
 
 def _check_files(session: Session, plan: Plan) -> None:

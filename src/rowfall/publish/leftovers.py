@@ -1,0 +1,122 @@
+"""Drop what dead loads have left that gather their rows in a shadow (``--atomic``).
+
+Only the same command goes on with a shadow, and perhaps nobody repeats it. Where another load has
+brought some of these files into the table since, what was gathered can never become visible, since
+that would double them. What was staged for a shadow is in a journal that no other load reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from rowfall.core.listing import MARK
+from rowfall.core.model import Statement
+from rowfall.core.sqltext import quote
+from rowfall.ledger import leases, target_key
+from rowfall.ledger.journal import TABLE as JOURNAL
+from rowfall.publish.recover import open_journal, open_recovery
+from rowfall.publish.target_tables import OwnTable, TargetTables
+from rowfall.targets import staging
+from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX
+
+# Under its first name, or under one that a recovery has given to it.
+_SHADOW = re.compile(rf"{STAGING_PREFIX}([^_]+){SHADOW_SUFFIX}(_x[0-9a-f]{{6}})?\Z")
+
+
+def end_dead_loads(tables: TargetTables, load_id: str) -> None:
+    """End what dead loads have begun beside the target, and drop shadows that nobody can use.
+
+    Args:
+        tables: the target's, with their UUIDs. ``load_id``: of the load that asks.
+    """
+    session = tables.session
+    rows = session.engine.ask(
+        "SELECT name, toString(uuid), comment FROM system.tables WHERE "
+        f"database = {quote(session.first_target.database)} AND "
+        f"startsWith(name, {quote(STAGING_PREFIX)})"
+    )
+    own = f"{STAGING_PREFIX}{load_id}_"
+    found = {
+        str(name): (str(uuid), str(comment)) for name, uuid, comment in rows
+        if name != JOURNAL and not name.startswith(own)
+    }  # fmt: skip
+    if not found:
+        return
+    if session.target.caps.journal:
+        _of_journal(tables, found)
+    else:
+        _of_ledger(tables, found)
+
+
+def _of_journal(tables: TargetTables, found: Mapping[str, tuple[str, str]]) -> None:
+    """End dead loads of all machines.
+
+    Args:
+        found: UUID and comment of each table that another load has made, by name.
+    """
+    session = tables.session
+    database, table = session.first_target.database, session.first_target.table
+    journal = open_journal(session, tables.first)
+    known = journal.loads()
+    dead = {load for name in found if known.get(load := _load_of(name)) is False}
+    if not dead:
+        return
+    names = {uuid: name for name, (uuid, _) in found.items()}
+    for uuid in journal.tables_of(dead):
+        if uuid == tables.first:
+            continue  # ended when this load began
+        other, name = open_journal(session, uuid), names.get(uuid)
+        if name is not None:
+            own = OwnTable(session.engine, database, name, uuid, f"{database}.{name}")
+            open_recovery(tables, other, own).end_all()
+        elif not _is_there(tables, uuid):
+            open_recovery(tables, other).table_gone()
+    landed = _files(journal.landed_ids())
+    kept = {e.attempt.split("_")[0] for e in journal.entries() if e.binding and not e.over}
+    for name, (uuid, comment) in found.items():
+        load = _load_of(name)
+        shadow = _SHADOW.match(name) and staging.gathers_for(comment) == table
+        if not shadow or load not in dead or load in kept:
+            continue
+        gathered = _files(open_journal(session, uuid).landed_ids())
+        if not gathered or gathered & landed:
+            _drop(tables, load)
+
+
+def _of_ledger(tables: TargetTables, found: Mapping[str, tuple[str, str]]) -> None:
+    """Drop shadows in a data folder, which only this ledger knows."""
+    session, ledger = tables.session, tables.ledger
+    landed = _files(ledger.landed(session.target_key))
+    shadows = {_load_of(name) for name in found if _SHADOW.match(name)}
+    for row in ledger.loads("WHERE into_table = ?", session.target_key):
+        if row.id not in shadows or (row.state == "running" and not leases.has_ended(row.owner)):
+            continue
+        key = target_key(session.target_key, row.id)
+        gathered = _files(ledger.landed(key))
+        if not gathered or gathered & landed:
+            _drop(tables, row.id)
+            ledger.set_table(key, "")
+
+
+def _load_of(name: str) -> str:
+    return name.removeprefix(STAGING_PREFIX).split("_")[0]
+
+
+def _files(ids: set[str]) -> set[str]:
+    """Return the ids of files and ranges; a mark of ranges counts as its file."""
+    return {i.removeprefix(MARK) for i in ids}
+
+
+def _is_there(tables: TargetTables, uuid: str) -> bool:
+    session = tables.session
+    return bool(session.engine.ask(
+        f"SELECT 1 FROM system.tables WHERE database = {quote(session.first_target.database)} AND "
+        f"toString(uuid) = {quote(uuid)}"
+    ))  # fmt: skip
+
+
+def _drop(tables: TargetTables, load: str) -> None:
+    engine = tables.session.engine
+    for statement in staging.discard(engine.ask, f"{STAGING_PREFIX}{load}{SHADOW_SUFFIX}"):
+        engine.run(Statement(statement))
