@@ -65,6 +65,10 @@ class SourceError(RowfallError):
     exit = Exit.SOURCE
 
 
+class ObjectChangedError(SourceError):
+    """An object was not the version that was listed when it was read; it may have changed back."""
+
+
 class TargetError(RowfallError):
     """The target refuses: not writable, other columns, no right, disk full."""
 

@@ -14,6 +14,8 @@ from rowfall.core.model import Column, Schema
 from rowfall.core.sqltext import SqlText, quote
 
 _SETTING_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+CHANGED = "rowfall: the object changed while it was read"
+"""What a condition of a source raises inside the engine, which met another version of an object."""
 
 
 def name(identifier: str) -> str:

@@ -210,6 +210,19 @@ def secret_values(text: str) -> tuple[Secret, ...]:
     return tuple(Secret(value) for value in dict.fromkeys(found) if value)
 
 
+def origin(url: str) -> tuple[str, str, int | None]:
+    """Return scheme, host and port of a URL: what is secret is sent to no other."""
+    try:
+        parts = urlsplit(url)
+        scheme, port = parts.scheme.lower(), parts.port
+    except ValueError:  # a port that is no number
+        return "", url, None
+    default = {"http": 80, "https": 443}.get(scheme)
+    # Readers of URLs differ in what is the host where a user is in it, so that is none asked for.
+    host = url if "@" in parts.netloc else (parts.hostname or "").lower()
+    return scheme, host, default if port is None else port
+
+
 def encode(path: str, safe: str = "/") -> str:
     """Percent-encode everything but letters, digits, ``-._~`` and ``safe``."""
     return quote(path, safe=safe)

@@ -196,7 +196,10 @@ def connect(path: str) -> Any:
     config = os.path.join(os.path.dirname(__file__), "embedded.xml")
     connection = engine().connect(f"{path or ':memory:'}?config-file={config}")
     # A statement names every file of its attempt; the default of 256 KiB is too short for that.
-    connection.query("SET max_query_size = 67108864", "Null")
+    # What a statement is given for one server must not follow a redirect to another.
+    connection.query(
+        "SET max_query_size = 67108864, s3_max_redirects = 0, max_http_get_redirects = 0", "Null"
+    )
     return connection
 
 

@@ -9,7 +9,14 @@ import re
 from dataclasses import dataclass
 
 from rowfall.core import sql
-from rowfall.core.errors import EngineError, RowfallError, SourceError, TargetError, UsageError
+from rowfall.core.errors import (
+    EngineError,
+    ObjectChangedError,
+    RowfallError,
+    SourceError,
+    TargetError,
+    UsageError,
+)
 from rowfall.core.sqltext import quote
 
 BAD_ARGUMENTS = 36
@@ -24,8 +31,10 @@ STATEMENT_RUNS = 216  # another one with the same id
 TABLE_IS_DROPPED = 218
 MEMORY_LIMIT = 241
 QUERY_WAS_CANCELLED = 394
+THROW_IF = 395  # our own guards
 SETTING_CONSTRAINT_VIOLATION = 452
 ACCESS_DENIED = 497
+S3_ERROR = 499
 AUTHENTICATION_FAILED = 516
 CLUSTER_DOES_NOT_EXIST = 701  # and: no port of the kind that getServerPort was asked for
 
@@ -72,7 +81,7 @@ DATA_CODES = frozenset(
         349,  # CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
         354,  # ZLIB_INFLATE_FAILED
         376,  # CANNOT_PARSE_UUID
-        395,  # FUNCTION_THROW_IF_VALUE_IS_NON_ZERO: our own guards
+        THROW_IF,
         407,  # DECIMAL_OVERFLOW
         441,  # CANNOT_PARSE_DOMAIN_VALUE
         467,  # CANNOT_PARSE_BOOL
@@ -106,7 +115,7 @@ _MEANINGS: dict[int, Meaning] = {
     ),
     209: Meaning(EngineError, "The source or network timed out; run again.", transient=True),
     NETWORK_ERROR: Meaning(EngineError, "The network failed; run again.", transient=True),
-    499: Meaning(SourceError, "Check bucket, key and credentials.", transient=True),
+    S3_ERROR: Meaning(SourceError, "Check bucket, key and credentials.", transient=True),
     86: Meaning(SourceError, "Open the URL by hand to see the server's answer.", transient=True),
     107: Meaning(SourceError, "A file was removed after it was listed; run again."),
     243: Meaning(TargetError, "Free some space and run the same command again."),
@@ -165,6 +174,13 @@ _EXPECTED = re.compile(r"\. Expected one of: .*(?= \(SYNTAX_ERROR\))", re.DOTALL
 _TRAILER = re.compile(r"\s*\(version [\d.]+[^)]*\)\s*$")
 # errno 28 arrives inside several codes (75, 76, 1001 std::exception): text is the only sign.
 _NO_SPACE = re.compile(r"No space left on device|errno: 28\b|NOT_ENOUGH_SPACE")
+# Another version of an object than the one that was asked for, as web servers and stores say it.
+_PRECONDITION = re.compile(
+    r"HTTP (?:response|status) code: '?412\b|Precondition ?Failed|pre-conditions you specified",
+    re.IGNORECASE,
+)
+_INNER_CODE = re.compile(r"Code: (\d+)\. DB::")
+_CHANGED_IN_S3 = "(S3_OBJECT_CHANGED_DURING_READ)"  # the engine compares ETags since 26.7
 
 
 def translate(text: str) -> RowfallError:
@@ -177,8 +193,33 @@ def translate(text: str) -> RowfallError:
     message = _SCOPE.sub("", message) + (f" {name[0]}" if name and "In scope" in message else "")
     if _NO_SPACE.search(text):
         code = 243
+    raised = _raised(message)
+    if _is_about_version(code, raised) or message.endswith(_CHANGED_IN_S3):
+        said = "" if code == THROW_IF else f" ({raised})"
+        return ObjectChangedError(
+            f"an object changed while it was read{said}",
+            hint="Run the same command again when nothing writes to it.",
+            transient=True,
+            # Not that of a value which does not fit, as the condition of a source would have it.
+            code=RECEIVED_ERROR_FROM_HTTP,
+        )
     meaning = _MEANINGS.get(code, Meaning(EngineError, None))
     return meaning.error(message, hint=meaning.hint, transient=meaning.transient, code=code)
+
+
+def _raised(message: str) -> str:
+    """Return what an exception says without what was being done, which may quote data and SQL."""
+    return re.split(": [Ww]hile executing", message, maxsplit=1)[0]
+
+
+def _is_about_version(code: int, raised: str) -> bool:
+    """Tell whether an error says that an object is not the version that was asked for."""
+    if code == THROW_IF:
+        return sql.CHANGED in raised
+    # The readers of some formats wrap the error of a request into one of their own.
+    codes = {code, *map(int, _INNER_CODE.findall(raised))}
+    asked = not codes.isdisjoint((RECEIVED_ERROR_FROM_HTTP, S3_ERROR))
+    return asked and _PRECONDITION.search(raised) is not None
 
 
 # --- rights that are missing --------------------------------------------------------------------

@@ -52,6 +52,8 @@ BACK_SECONDS = 60.0
 LOGGED_DAYS = 30
 # Statements name every file of their attempt; the default of 256 KiB is too short for that.
 MAX_QUERY_SIZE = 64 << 20
+# What a statement is given for one server (keys, a password) must not follow a redirect to another.
+NO_REDIRECTS: Settings = {"max_http_get_redirects": 0, "s3_max_redirects": 0}
 # Of nothing else: flushing waits for the disk.
 SYNC_LANE = 98
 
@@ -137,6 +139,8 @@ class Server(Asking):
             if "log_queries" in self.facts.settings:
                 # Our own questions stay out of its log: two a second would drown everybody else's.
                 self.status.own["log_queries"] = "0"
+            # A user who may change nothing cannot send them.
+            self._fixed = {k: v for k, v in NO_REDIRECTS.items() if k in self.facts.settings}
             check_options(self.status, self._address, self._options)
         except Lost as lost:
             self.close()
@@ -212,7 +216,8 @@ class Server(Asking):
     ) -> list[list[Any]]:
         """See :class:`rowfall.engines.base.Engine`."""
         query_id = f"rowfall-probe-{uuid.uuid4()}"
-        known = {k: str(v) for k, v in self.facts.known(settings or {}).items()}
+        wanted = self._fixed | self.facts.known(dict(settings or {}))
+        known = {k: str(v) for k, v in wanted.items()}
         text = SqlText.of(sql).reveal()
         try:
             return self.status.ask(text, timeout=seconds, tries=1, query_id=query_id, **known)
@@ -245,7 +250,7 @@ class Server(Asking):
     def _parameters(self, statement: Statement, query_id: str) -> dict[str, str]:
         # What has a format is a question, which may be the user's own: :meth:`ask` knows ours.
         needed = {} if statement.format else self._profile.statements
-        settings = {**self._options, **needed, **statement.settings}
+        settings = {**self._fixed, **self._options, **needed, **statement.settings}
         parameters = {
             name: str(int(value)) if isinstance(value, bool) else str(value)
             for name, value in settings.items()

@@ -223,6 +223,10 @@ def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
 
 def _advice(facts: LoadFacts, parts: int) -> tuple[str, ...]:
     advice = _about_zones(facts)
+    if facts.unpinned:
+        advice.append(
+            f"{facts.unpinned}: one that changes meanwhile, and changes back, is not noticed."
+        )
     partitions = facts.schema.partitions
     if partitions > 100:
         advice.append(

@@ -136,6 +136,7 @@ class LoadFacts:
         reach: what servers can read of the source; None where the embedded engine stores the rows.
         sharding: None where any row may be stored by any writer.
         ranges: which large files are cut, and why others are not.
+        unpinned: why an engine may read objects in another version than the one listed, or "".
         remote: the source is read over the network.
         cores_here: usable CPU cores of this machine.
         program: path of rowfall-decode on this machine, None where it is not installed.
@@ -152,6 +153,7 @@ class LoadFacts:
     reach: Reach | None = None
     sharding: ShardingFacts | None = None
     ranges: tuple[str, ...] = ()
+    unpinned: str = ""
     remote: bool = False
     cores_here: int = 1
     program: str | None = None

@@ -16,7 +16,7 @@ from rowfall.core import sql
 from rowfall.core.errors import DataError, RowfallError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing
-from rowfall.core.model import PUSH, Encoding, Kind, Schema, Statement
+from rowfall.core.model import ENGINE, PUSH, Choice, Encoding, Kind, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES
@@ -36,7 +36,7 @@ from rowfall.plan.reach import decoder_refused, network_rate, reach, source_read
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.schema import data_errors, inference
-from rowfall.sources.base import Addressed
+from rowfall.sources.base import Addressed, Pinned, any_version
 from rowfall.targets import views
 from rowfall.targets.base import Publish
 
@@ -95,6 +95,7 @@ def survey(session: Session, known: Collection[str] | None = None, table: str = 
     delivery, parser = transport.choose_reading(facts, options)
     if delivery.value == PUSH:
         facts = _ask_links(session, facts)
+    facts = replace(facts, unpinned=_ask_versions(facts, delivery, parser))
     cut = cutting.cut(session, facts, parser, known)
     facts = replace(facts, listing=cut.listing, ranges=cut.notes)
     return replace(facts, landed=_landed(session, facts, known))
@@ -152,6 +153,15 @@ def _warn_of_new_versions(session: Session, listing: Listing, landed: set[int]) 
                 "the rows of the new version are added, the old ones stay",
             )
         )
+
+
+def _ask_versions(facts: LoadFacts, delivery: Choice, parser: Choice) -> str:
+    """Return why an engine may read objects in another version than the one listed, or ""."""
+    pulled = facts.reach is not None and delivery.value != PUSH
+    source = facts.reach.source if facts.reach and pulled else facts.source
+    if parser.value != ENGINE or not isinstance(source, Pinned):
+        return ""
+    return source.unpinned(facts.listing, facts.encoding) or ""
 
 
 # --- engines -------------------------------------------------------------------------------------
@@ -373,6 +383,8 @@ def _ask_schema(
 ) -> tuple[Encoding | None, Schema]:
     """Return encoding and columns: of the existing table, of the generator, or of the data."""
     engine, source = source_reader(session, reached)
+    # One that changes while it is looked at fails alone, in its attempt.
+    source = any_version(source)
 
     def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
         return engine.ask(text, settings)

@@ -19,6 +19,7 @@ from rowfall.core.errors import (
     DataError,
     EngineError,
     Interrupted,
+    ObjectChangedError,
     RowfallError,
     SourceError,
     TargetError,
@@ -530,8 +531,11 @@ class AttemptRunner:
             return
         if isinstance(error, SourceError) or error.code in DATA_CODES:
             # Half of a file that is being written reads like bad data.
-            changed = self._source.changed(work.splits)
-            error = ChangedError(changed) if changed else error
+            try:
+                changed = self._source.changed(work.splits)
+                error = ChangedError(changed) if changed else error
+            except SourceError as cause:  # what a pipe has met, or the store is away
+                error = cause
         self._receiver.discard(attempt.staging)
         self._leases.release(attempt.id)
         self._ledger.attempt_ended(attempt.id, "failed", shown(error.message))
@@ -552,6 +556,8 @@ class AttemptRunner:
             return self._read_by_engine(work, error)
         if isinstance(error, ChangedError):
             return self._without(work, [(s, _changed(s, what)) for s, what in error.changed])
+        if isinstance(error, ObjectChangedError) and work.tries >= retry.MOST_TRANSIENT:
+            return self._halves(work, error)  # it says which object only to people
         if error.code == MEMORY_LIMIT and work.lowered < retry.MOST_LOWERED:
             self._notes.add(
                 "warning",

@@ -14,14 +14,17 @@ says ``replayable = False``, or makes its splits of offsets, which can be read a
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.sqltext import SqlText
+
+_Source = TypeVar("_Source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +36,16 @@ class Reader:
         exact: ``s3('{a,b}')`` asks for each key, so a missing one is an error (ClickHouse 25.1).
             Before, the bucket was listed, and what was not there was left out without a word.
         arrays: ``file(['a', 'b'])`` is possible.
+        etags: s3() compares the ETag of each answer with the one it has read of the object first
+            (ClickHouse 26.7).
+        headers: url() shows the headers of the answer (ClickHouse 24.9).
     """
 
     bz2: bool = False
     exact: bool = True
     arrays: bool = True
+    etags: bool = True
+    headers: bool = True
 
 
 EMBEDDED = Reader()
@@ -110,6 +118,29 @@ class Ranged(Protocol):
         Raises:
             SourceError: it cannot be read.
         """
+
+
+@runtime_checkable
+class Pinned(Protocol):
+    """A source that reads the versions of its objects that were listed, and no others.
+
+    Where an object is another one when it is read, reading it fails. :func:`any_version` gives a
+    copy that takes any.
+    """
+
+    pinned: bool
+
+    def unpinned(self, listing: Listing, encoding: Encoding | None) -> str | None:
+        """Return the reason why an engine may read another version unseen; None: it cannot."""
+
+
+def any_version(source: _Source) -> _Source:
+    """Return a source that reads objects as they are now: for samples and questions."""
+    if not isinstance(source, Pinned):
+        return source
+    found = copy.copy(source)
+    found.pinned = False
+    return found
 
 
 class Source(Protocol):

@@ -16,15 +16,16 @@ What the engine does with names was found out by trying (chDB 26.9):
 from __future__ import annotations
 
 import os
+import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rowfall.core import formats
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind
-from rowfall.core.sql import literal, name
+from rowfall.core.sql import CHANGED, literal, name
 from rowfall.core.sqltext import SqlText
 from rowfall.sources.base import Probe
 
@@ -229,6 +230,119 @@ def secrets_of(*values: Secret | None) -> tuple[Secret, ...]:
     return tuple(value for value in values if value)
 
 
+# --- one version of an object --------------------------------------------------------------------
+
+APART = 4
+"""Objects of one statement that are each read by a call of their own, to send its ETag with it.
+
+All calls of a statement have their readers open at once, with buffers of their own.
+"""
+OTHER_ETAG = '"rowfall-asks-whether-this-is-refused"'
+"""The ETag of no object: a server that answers a request for it does not look at If-Match."""
+# Bytes of a Parquet file that is read with one request: all of it is in memory then.
+_IN_MEMORY = 64 << 20
+# What object_stores.version_of gives without an ETag. Those of S3 may end with a number of parts,
+# which has five digits at most.
+_TIMED = re.compile(r"\d+-\d{6,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Makes an engine read one version of an object and no other, or raise.
+
+    Attributes:
+        etag: sent as ``If-Match`` with every request; "" for none.
+        where: a condition on the rows, which raises; "" for none.
+        settings: that the condition needs.
+        weak: another version may be read unseen, or several mixed.
+    """
+
+    etag: str = ""
+    where: str = ""
+    settings: tuple[str, ...] = ()
+    weak: bool = False
+
+
+NO_PIN = Pin()
+# The engine takes 412 for a busy server and asks 10 times, in 33 s: that many times it is 0.7 s.
+_TRIES = "http_max_tries = 4"
+
+
+def etag_of(version: str) -> str:
+    """Return the ETag that the version of a stored object stands for; "" where it is none."""
+    made = not version or version.startswith("W/") or _TIMED.fullmatch(version)
+    return "" if made else f'"{version}"'
+
+
+def bare(etag: str) -> str:
+    """Return an ETag without its quotes, and without the mark of a weak one."""
+    return etag.removeprefix("W/").strip('"')
+
+
+def if_match(etag: str) -> str:
+    """Return the argument of a table function that sends ``If-Match`` with every request."""
+    return f", headers('If-Match' = {literal(etag)})"
+
+
+def pin_by_request(etag: str) -> Pin:
+    """Return the pin of an object that is asked for by its ETag from a web server."""
+    return Pin(etag, settings=(_TRIES,))
+
+
+def pin_by_etags(etags: Iterable[str], *, weak: bool) -> Pin:
+    """Return the pin of objects in S3 whose ETags the engine shows."""
+    return Pin(where=_one_of(_bare_sql("_etag"), map(bare, etags)), weak=weak)
+
+
+def pin_by_answers(
+    facts: Mapping[str, tuple[str, str, int | None]], encoding: Encoding | None
+) -> dict[str, Pin]:
+    """Return the pins of files whose web server does not look at ``If-Match``, by their names.
+
+    The rows have to come from one answer, whose headers the engine shows. What is read in many
+    requests is read in one, as far as it may be held in memory; larger files are not pinned.
+
+    Args:
+        facts: by name: ETag, Last-Modified ("" for none), and size.
+    """
+    seeks = encoding is not None and encoding.kind is Kind.TYPED
+    alike: dict[tuple[str, bool], dict[str, str]] = {}
+    for each, (etag, modified, size) in facts.items():
+        header = "etag" if etag else "last-modified"
+        if etag or modified:
+            whole = seeks and size is not None and size <= _IN_MEMORY
+            alike.setdefault((header, whole), {})[each] = bare(etag) or modified
+    found: dict[str, Pin] = {}
+    for (header, whole), wanted in alike.items():
+        value = (
+            f"arrayFirst((v, k) -> lower(k) = '{header}', mapValues(_headers), mapKeys(_headers))"
+        )
+        if header == "etag":
+            value = _bare_sql(value)
+        # A connection that breaks is an error: who asks for the rest does not compare its ETag.
+        settings = ["max_download_threads = 1", "http_max_tries = 1"]
+        if whole:
+            settings.append("input_format_allow_seeks = 0")
+        where = _one_of(value, wanted.values())
+        pin = Pin(where=where, settings=tuple(settings), weak=seeks and not whole)
+        found |= dict.fromkeys(wanted, pin)
+    return found
+
+
+def _bare_sql(value: str) -> str:
+    return f"replaceRegexpAll({value}, '^W/|\"', '')"
+
+
+def _one_of(value: str, wanted: Iterable[str]) -> str:
+    """Return the condition that raises where a value is known and is none of these.
+
+    Looked at once for each block that is read: all rows of a block are of one object.
+    """
+    known = ", ".join(map(literal, sorted({"", *wanted})))
+    test = f"throwIf({value} NOT IN ({known}), {literal(CHANGED)})"
+    return f"if(rowNumberInBlock() = 0, {test}, 0) = 0"
+
+
 # --- web servers, and stores whose objects have an address ---------------------------------------
 
 
@@ -237,34 +351,56 @@ def path_of(uri: str) -> str:
     return uri.partition("?")[0] if uri.startswith(("http://", "https://")) else uri
 
 
+@dataclass(frozen=True, slots=True)
+class UrlObject:
+    """One object as an engine is asked to read it from a web server.
+
+    Attributes:
+        url: encoded so that it holds nothing the engine takes for a pattern.
+        hidden: the URL holds a secret.
+        signature: the Authorization header, for this origin only.
+        redirects: it may lead to another address.
+    """
+
+    url: str
+    hidden: bool = False
+    signature: Secret | None = None
+    redirects: bool = False
+    pin: Pin = NO_PIN
+
+
 def url_functions(
-    addresses: Mapping[str, str], hidden: Set[str], encoding: Encoding | None, structure: str,
-    signature: Secret | None = None, *, redirects: bool = False,
-) -> list[TableFunction]:  # fmt: skip
+    objects: Mapping[str, UrlObject], encoding: Encoding | None, structure: str
+) -> list[TableFunction]:
     """Return ``url(...)`` of these objects; a missing one makes the engine raise.
 
     Args:
-        addresses: name -> URL, encoded so that it holds nothing the engine takes for a pattern.
-        hidden: names whose URL holds a secret.
-        signature: the Authorization header.
-        redirects: some addresses lead to others.
+        objects: by their names.
     """
-    return [
-        TableFunction(
-            _url_function(
-                [addresses[name] for name in names], not hidden.isdisjoint(names), packed,
-                structure, signature,
-            ),
-            settings=_url_settings(len(names), redirects),
-        )
-        for names, packed in _readable_together(list(addresses), encoding)
-    ]  # fmt: skip
+    together: dict[object, list[str]] = {}
+    for each, given in objects.items():
+        # Headers are sent to all addresses of a call.
+        together.setdefault((given.pin, given.signature, given.redirects), []).append(each)
+    functions = []
+    for names in together.values():
+        first = objects[names[0]]
+        for group, packed in _readable_together(names, encoding):
+            urls = [objects[each].url for each in group]
+            hidden = any(objects[each].hidden for each in group)
+            functions.append(TableFunction(
+                _url_function(urls, hidden, packed, structure, first),
+                where=first.pin.where, settings=_url_settings(len(group), first),
+            ))  # fmt: skip
+    return functions
 
 
-def _url_settings(count: int, redirects: bool) -> str:
+def _url_settings(count: int, given: UrlObject) -> str:
     """Return the settings to follow redirects, to miss no file, and to take many at once."""
-    found = []
-    if redirects:
+    found = list(given.pin.settings)
+    if given.signature:
+        # The engine would send the password to whatever address it is led to.
+        found.append("max_http_get_redirects = 0")
+    elif given.redirects:
         found.append(f"max_http_get_redirects = {_REDIRECTS}")
     if count > 1:
         found.append("http_skip_not_found_url_for_globs = 0")
@@ -285,13 +421,16 @@ def url_probe(function: TableFunction, size: int | None, head: bytes) -> Probe:
 
 
 def _url_function(
-    urls: Sequence[str], hidden: bool, encoding: Encoding | None, structure: str,
-    signature: Secret | None,
-) -> SqlText:  # fmt: skip
+    urls: Sequence[str], hidden: bool, encoding: Encoding | None, structure: str, given: UrlObject
+) -> SqlText:
     address = urls[0] if len(urls) == 1 else braces(urls)
     tail: list[str | Secret] = [last_arguments(encoding, structure)]
-    if signature:
-        tail += [", headers('Authorization' = ", signature, ")"]
+    matched = f"'If-Match' = {literal(given.pin.etag)}" if given.pin.etag else ""
+    if given.signature:
+        more = f", {matched})" if matched else ")"
+        tail += [", headers('Authorization' = ", given.signature, more]
+    elif matched:
+        tail.append(f", headers({matched})")
     first = Secret(address) if hidden else literal(address)
     return SqlText.of("url(", first, *tail, ")")
 

@@ -6,37 +6,60 @@ import base64
 import contextlib
 import http.client
 import ssl
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
 from rowfall.core import uri
 from rowfall.core.errors import SourceError, UsageError
-from rowfall.core.listing import Split
+from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.sources import completeness, from_clause, globs, pipes
-from rowfall.sources.base import HttpAddress, Probe
-from rowfall.sources.objects import REQUESTS, ObjectSource
+from rowfall.sources.base import HttpAddress, Probe, any_version
+from rowfall.sources.objects import (
+    READS_PARTS,
+    REQUESTS,
+    ObjectSource,
+    changed_while_read,
+    largest,
+)
 
 _TIMEOUT = 9.0  # seconds
 _UNVERSIONED = "unversioned"
+# Where a redirect leads may be good for minutes only: it is asked for again after this.
+_LEADS_SECONDS = 60.0
 # Everything a URL may hold except "{", "}", "|", "," and "*", which the engine takes as patterns.
 _SAFE = "%/:?#[]@!$&'()+;=~"
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """Facts about a file: its bytes, what changes with it, and where redirects led."""
+    """Facts about a file: its bytes, what changes with it, and where redirects led.
+
+    Attributes:
+        etag, modified: the headers; "" where the server sends none.
+    """
 
     size: int | None
     version: str
     final: str
+    etag: str = ""
+    modified: str = ""
+
+    def differ(self, other: _Facts) -> bool:
+        """Tell whether both are known to be of different versions."""
+        if self.etag and other.etag:
+            return from_clause.bare(self.etag) != from_clause.bare(other.etag)
+        pairs = ((self.size, other.size), (self.modified, other.modified))
+        return any(one and two and one != two for one, two in pairs)
 
 
 class Http(ObjectSource):
@@ -55,6 +78,11 @@ class Http(ObjectSource):
         self._urls: dict[str, str] = {}
         # Where redirects lead; may hold signatures that expire, so it is used for samples only.
         self._final: dict[str, str] = {}
+        # With a password, no engine may follow redirects: where they lead, and since when.
+        self._leads: dict[str, tuple[str, float]] = {}
+        self._listed: dict[str, _Facts] = {}
+        # Origin -> it refuses a request for another ETag.
+        self._checking: dict[tuple[str, str, int | None], bool] = {}
 
     def _found(self) -> Iterator[tuple[str, str, int | None]]:
         """Give all files; ``version`` is ETag, or size and Last-Modified, or ``unversioned``."""
@@ -66,29 +94,99 @@ class Http(ObjectSource):
         with ThreadPoolExecutor(REQUESTS) as pool:
             answers = pool.map(self._facts, (self._urls[name] for name in names))
             for name, facts in zip(names, answers, strict=True):
+                self._listed[name] = facts
                 if facts.final != self._urls[name]:
-                    self._final[name] = self._same_host(name, facts.final)
+                    self._final[name] = facts.final
                 yield name, facts.version, facts.size
 
     def _functions(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> list[from_clause.TableFunction]:
-        urls = {split.uri: self._url(split) for split in splits}
-        if not structure:
+        if self._signature:
+            with ThreadPoolExecutor(REQUESTS) as pool:
+                list(pool.map(self._lead, splits))  # many at a time
+        pins = self._pins(splits, encoding) if structure and self.pinned else {}
+        objects = {
+            split.uri: self._object(split, structure, pins.get(split.uri, from_clause.NO_PIN))
+            for split in splits
+        }
+        return from_clause.url_functions(objects, encoding, structure)
+
+    def _object(self, split: Split, structure: str, pin: from_clause.Pin) -> from_clause.UrlObject:
+        """Return what an engine is asked to read for an object."""
+        name, home, signature = split.uri, self._url(split), self._signature
+        url = home
+        if signature:
+            url = self._lead(split)
+            # The password stays at home, and where a redirect leads elsewhere none is needed.
+            signature = signature if uri.origin(url) == uri.origin(home) else None
+        elif not structure:
             # The engine ignores the settings of a subselect while it looks for the structure.
-            urls |= {name: self._final[name] for name in urls if name in self._final}
-        hidden = {name for name, url in urls.items() if name != url}
-        return from_clause.url_functions(
-            urls, hidden, encoding, structure, self._signature, redirects=bool(self._final)
-        )
+            url = self._final.get(name, home)
+        redirects = name in self._final or url != home
+        return from_clause.UrlObject(url, url != name, signature, redirects, pin)
+
+    def _pins(
+        self, splits: Sequence[Split], encoding: Encoding | None
+    ) -> dict[str, from_clause.Pin]:
+        """Return what makes an engine read the versions that were listed, by the objects' names."""
+        known = {s.uri: self._listed[s.uri] for s in splits if s.uri in self._listed}
+        pins: dict[str, from_clause.Pin] = {}
+        if len(splits) <= from_clause.APART:
+            pins = {
+                name: from_clause.pin_by_request(facts.etag)
+                for name, facts in known.items()
+                if facts.etag.startswith('"') and self._checks_etags(self._urls[name])
+            }
+        if self.reader.headers:
+            others = {name: facts for name, facts in known.items() if name not in pins}
+            pins |= from_clause.pin_by_answers(
+                {n: (facts.etag, facts.modified, facts.size) for n, facts in others.items()},
+                encoding,
+            )
+        return pins
+
+    def unpinned(self, listing: Listing, encoding: Encoding | None) -> str | None:
+        """See :class:`rowfall.sources.base.Pinned`."""
+        splits = largest(listing)
+        pins = self._pins(splits, encoding)
+        for split in splits:
+            facts = self._listed.get(split.uri)
+            pin = pins.get(split.uri)
+            # Those without both headers have a warning of their own.
+            if facts and (facts.etag or facts.modified) and (pin is None or pin.weak):
+                return READS_PARTS
+        return None
+
+    def _checks_etags(self, url: str) -> bool:
+        """Ask a server once whether it refuses a request for another version (If-Match)."""
+        origin = uri.origin(url)
+        if origin not in self._checking:
+            headers = {"Range": "bytes=0-0", "If-Match": from_clause.OTHER_ETAG}
+            try:
+                with _network_errors(url), _answer(url, self._signature, "GET", headers):
+                    self._checking[origin] = False
+            except HTTPError as error:
+                error.close()
+                self._checking[origin] = error.code == 412
+        return self._checking[origin]
+
+    def _lead(self, split: Split) -> str:
+        """Return the address that a GET is led to."""
+        url = self._url(split)
+        known = self._leads.get(split.uri)
+        if known is None or time.monotonic() - known[1] > _LEADS_SECONDS:
+            with _all_errors(url), _answer(url, self._signature, "GET", _FIRST_BYTE) as answer:
+                known = self._leads[split.uri] = _led_to(answer), time.monotonic()
+        return known[0]
 
     def probe(self, split: Split) -> Probe:
         """Ask for size and first bytes: in another network an address may be another server's."""
         length = min(from_clause.HEAD, split.size or 1)
         head = b""
         with contextlib.suppress(_NoRangesError):
-            head = _range(self._url(split), self._signature, 0, length)
-        (function,) = self._functions([split], *from_clause.head_columns(length))
+            head = self._read(split, 0, length)
+        (function,) = any_version(self)._functions([split], *from_clause.head_columns(length))
         return from_clause.url_probe(function, split.size, head)
 
     def addresses(self, splits: Sequence[Split]) -> list[HttpAddress]:
@@ -97,9 +195,17 @@ class Http(ObjectSource):
 
     def part(self, split: Split, start: int, length: int) -> bytes:
         try:
-            return _range(self._url(split), self._signature, start, length)
+            return self._read(split, start, length)
         except _NoRangesError:
             return b""
+
+    def _read(self, split: Split, start: int, length: int) -> bytes:
+        """Return a part of the version that was listed, see :func:`_range`."""
+        return _range(self._url(split), self._signature, self._of(split), start, length)
+
+    def _of(self, split: Split) -> _Facts | None:
+        """Return what an answer about an object is compared with; None: nothing."""
+        return self._listed.get(split.uri) if self.pinned else None
 
     def _problem(self, split: Split) -> str | None:
         url = self._url(split)
@@ -108,7 +214,7 @@ class Http(ObjectSource):
             if now.version != split.version:
                 return f"changed from {split.version} to {now.version}"
             return self._pipes.broken(split.name) or completeness.check_remote(
-                partial(_range, url, self._signature),
+                partial(self._read, split),
                 now.size,
                 completeness.compression_of(self._path(split.uri), self._options),
             )
@@ -120,7 +226,7 @@ class Http(ObjectSource):
             return error.message.removeprefix(f"cannot read {split.uri}: ")
 
     def _opener(self, split: Split) -> pipes.Opener:
-        return partial(_pieces, self._url(split), self._signature)
+        return partial(_pieces, self._url(split), self._signature, self._of(split))
 
     def _url(self, split: Split) -> str:
         return self._urls.get(split.uri, split.uri)
@@ -128,20 +234,6 @@ class Http(ObjectSource):
     def _path(self, name: str) -> str:
         """Return the path of a URL as people write it."""
         return unquote(urlsplit(name).path)
-
-    def _same_host(self, name: str, final: str) -> str:
-        """Return ``final``.
-
-        Raises:
-            SourceError: the engine would carry the user's password to another host there.
-        """
-        if self._signature and urlsplit(final).netloc != urlsplit(self._urls[name]).netloc:
-            raise SourceError(
-                f"cannot read {name}: it redirects to {urlsplit(final).netloc}, and the password "
-                "must not go there",
-                hint="Load from the address it leads to, or without user and password.",
-            )
-        return final
 
     def _facts(self, url: str) -> _Facts:
         """Return size and version by HEAD, or by reading one byte where HEAD is not allowed."""
@@ -152,7 +244,7 @@ class Http(ObjectSource):
             if error.code == 404:
                 raise _status_error(url, error) from None
         try:
-            return self._ask(url, "GET", {"Range": "bytes=0-0"})
+            return self._ask(url, "GET", _FIRST_BYTE)
         except HTTPError as error:
             error.close()
             if error.code == 416:  # no first byte: the file is empty
@@ -164,6 +256,9 @@ class Http(ObjectSource):
             return _read_facts(url, answer)
 
 
+_FIRST_BYTE = {"Range": "bytes=0-0"}
+
+
 class _NoRangesError(Exception):
     """The server sends whole files only."""
 
@@ -171,22 +266,59 @@ class _NoRangesError(Exception):
 def _answer(
     url: str, signature: Secret | None, method: str, headers: Mapping[str, str]
 ) -> http.client.HTTPResponse:
+    # Servers that compress on the way change the ETag.
     asked = {"Accept-Encoding": "identity", **headers}
     request = Request(url, method=method, headers=asked)  # noqa: S310 - http(s) by registry
     if signature:
-        # Unredirected: a redirect to another host must not receive the password.
         request.add_unredirected_header("Authorization", signature.reveal())
-    answer: http.client.HTTPResponse = urlopen(request, timeout=_TIMEOUT)  # noqa: S310
+    answer: http.client.HTTPResponse = _opener().open(request, timeout=_TIMEOUT)
     return answer
 
 
-def _pieces(url: str, signature: Secret | None) -> Iterator[bytes]:
-    """Give a whole file in pieces.
+class _Redirects(HTTPRedirectHandler):
+    """Follows redirects; the password goes no further than its origin (scheme, host, port)."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> Request | None:  # fmt: skip
+        if not newurl.lower().startswith(("http://", "https://")):
+            raise URLError(f"it redirects to {newurl.partition(':')[0]}, which is not HTTP")
+        new = super().redirect_request(req, fp, code, msg, headers, newurl)
+        signature = req.unredirected_hdrs.get("Authorization")
+        # Once it has left, it does not get it back: others decide where it goes.
+        if new is not None and signature and uri.origin(req.full_url) == uri.origin(newurl):
+            new.add_unredirected_header("Authorization", signature)
+        return new
+
+
+@cache
+def _opener() -> OpenerDirector:
+    return build_opener(_Redirects)
+
+
+def _check(url: str, listed: _Facts | None, answer: http.client.HTTPResponse) -> None:
+    """Check that an answer is about the version that was listed.
 
     Raises:
+        ObjectChangedError: it is about another one.
+    """
+    if listed is not None and listed.differ(_read_facts(url, answer)):
+        raise changed_while_read(uri.mask(url))
+
+
+def _pieces(url: str, signature: Secret | None, listed: _Facts | None = None) -> Iterator[bytes]:
+    """Give a whole file in pieces.
+
+    Args:
+        listed: what it was when it was listed; None where any version will do.
+
+    Raises:
+        ObjectChangedError: it has changed.
         SourceError: the server refuses, or the connection breaks.
     """
     with _all_errors(url), _answer(url, signature, "GET", {}) as answer:
+        _check(url, listed, answer)
         left = int(answer.headers.get("Content-Length") or -1)
         while chunk := answer.read(pipes.CHUNK):
             left -= len(chunk)
@@ -199,15 +331,19 @@ def _pieces(url: str, signature: Secret | None) -> Iterator[bytes]:
         )
 
 
-def _range(url: str, signature: Secret | None, start: int, length: int) -> bytes:
+def _range(
+    url: str, signature: Secret | None, listed: _Facts | None, start: int, length: int
+) -> bytes:
     """Return a part of a file.
 
     Raises:
+        ObjectChangedError: it is not the version that was ``listed``.
         _NoRangesError: this server cannot.
         SourceError: as :func:`_pieces`.
     """
     span = f"bytes={start}-{start + length - 1}"
     with _all_errors(url), _answer(url, signature, "GET", {"Range": span}) as answer:
+        _check(url, listed, answer)
         given = answer.headers.get("Content-Range") or ""
         if answer.status != 206 or not given.startswith(f"bytes {start}-"):
             raise _NoRangesError
@@ -220,10 +356,14 @@ def _read_facts(url: str, answer: http.client.HTTPResponse) -> _Facts:
     size = int(text) if text.isdigit() else None
     etag, modified = answer.headers.get("ETag"), answer.headers.get("Last-Modified")
     if etag:
-        version = etag.removeprefix("W/").strip('"')
+        version = from_clause.bare(etag)
     else:
         version = f"{size}-{modified}" if size is not None or modified else _UNVERSIONED
-    return _Facts(size, version, quote(answer.url, safe=_SAFE))
+    return _Facts(size, version, _led_to(answer), etag or "", modified or "")
+
+
+def _led_to(answer: http.client.HTTPResponse) -> str:
+    return quote(answer.url, safe=_SAFE)
 
 
 def has_validator(version: str) -> bool:

@@ -17,13 +17,19 @@ from typing import Any, ClassVar, NamedTuple
 
 from rowfall.core import units, uri
 from rowfall.core.errors import RowfallError, SourceError, UsageError
-from rowfall.core.listing import Split
+from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.sources import completeness, from_clause, globs, pipes
-from rowfall.sources.base import HttpAddress, Probe
-from rowfall.sources.objects import ObjectSource, with_data
+from rowfall.sources.base import HttpAddress, Probe, any_version
+from rowfall.sources.objects import (
+    READS_PARTS,
+    ObjectSource,
+    changed_while_read,
+    largest,
+    with_data,
+)
 
 _CHUNK = 1000  # keys per answer: S3 gives no more
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -47,6 +53,10 @@ PATIENCE: dict[str, Any] = {
 # An attempt is 20 s of work, but one object of 5 TB at 100 MB/s is 14 hours. S3 allows a week.
 SIGNED = timedelta(days=1)
 """How long a signed address is good."""
+
+
+class PreconditionFailed(Exception):  # noqa: N818 - what HTTP calls it
+    """The object has another ETag than the one that was asked for."""
 
 
 class StoredObject(NamedTuple):
@@ -76,6 +86,7 @@ class Bucket(ABC):
         self.name, self.where = name, where
         self.uri = f"{scheme}://{name}"
         self._opened: Any = None
+        self._refuses: bool | None = None
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Give the objects whose key starts with ``prefix``, in the order of the service.
@@ -112,30 +123,75 @@ class Bucket(ABC):
             raise self._source_error(error, f"read {self.uri}/{key}") from error
         return _object(meta, key)
 
-    def read(self, key: str, start: int, length: int) -> bytes:
+    def read(self, key: str, start: int, length: int, version: str = "") -> bytes:
         """Return ``length`` bytes of an object, fewer where it ends.
 
+        Args:
+            version: that it was listed with; "" takes any.
+
         Raises:
+            ObjectChangedError: it is another version.
             SourceError: as :meth:`list`, or the object is gone.
         """
+        etag = from_clause.etag_of(version)
+        try:
+            data, found = self._get(key, start, length, etag)
+        except PreconditionFailed:
+            raise changed_while_read(f"{self.uri}/{key}") from None
+        # Stores that do not look at If-Match, and those without ETags.
+        if version and found != version and bool(etag) == bool(from_clause.etag_of(found)):
+            raise changed_while_read(f"{self.uri}/{key}")
+        return data
+
+    def refuses_other_versions(self, key: str) -> bool:
+        """Ask once whether the store looks at ``If-Match``; ``key`` is one of its objects.
+
+        Raises:
+            SourceError: as :meth:`read`.
+        """
+        if self._refuses is None:
+            try:
+                self._get(key, 0, 1, from_clause.OTHER_ETAG)
+                self._refuses = False
+            except PreconditionFailed:
+                self._refuses = True
+        return self._refuses
+
+    def _get(self, key: str, start: int, length: int, etag: str) -> tuple[bytes, str]:
+        """Return bytes of an object, and which version of it they are of.
+
+        Raises:
+            PreconditionFailed: it has another ETag.
+            SourceError: as :meth:`read`.
+        """
+        from obstore.exceptions import PreconditionError
+
+        wanted: dict[str, Any] = {"range": (start, start + length)}
+        if etag:
+            wanted["if_match"] = etag
         try:
             try:
-                return bytes(self._store().get_range(key, start=start, length=length))
+                got = self._store().get(key, options=wanted)
+                return bytes(got.bytes()), _object(got.meta, key).version
             except ValueError:  # as in head
-                return self._read_any_key(key, start, length)
+                return self._get_any_key(key, start, length, etag)
+        except PreconditionError:
+            raise PreconditionFailed from None
+        except (RowfallError, PreconditionFailed):
+            raise
         except FileNotFoundError as error:
             raise SourceError(f"cannot read {self.uri}/{key}: it is gone") from error
         except Exception as error:
             raise self._source_error(error, f"read {self.uri}/{key}") from error
 
-    def pieces(self, key: str, size: int) -> Iterator[bytes]:
+    def pieces(self, key: str, size: int, version: str = "") -> Iterator[bytes]:
         """Give a whole object in ranges: no connection stays open while nobody takes its bytes.
 
         Raises:
             SourceError: as :meth:`read`.
         """
         for start in range(0, size, _PIECE):
-            yield self.read(key, start, min(_PIECE, size - start))
+            yield self.read(key, start, min(_PIECE, size - start), version)
 
     def _list(self, prefix: str) -> Iterator[StoredObject]:
         # obstore lists folders only; inside the folder, start right before the wanted names.
@@ -201,7 +257,7 @@ class Bucket(ABC):
     def _head_any_key(self, key: str) -> StoredObject | None:
         raise self._refused(f"read {self.uri}/{key}")
 
-    def _read_any_key(self, key: str, start: int, length: int) -> bytes:
+    def _get_any_key(self, key: str, start: int, length: int, etag: str) -> tuple[bytes, str]:
         raise self._refused(f"read {self.uri}/{key}")
 
     def _refused(self, what: str) -> SourceError:
@@ -281,7 +337,8 @@ class StoreSource(ObjectSource):
         bucket, key = self._bucket_and_key(split.uri)
         # There is no range of no bytes.
         length = min(length, (split.size or 0) - start)
-        return self._bucket(bucket).read(key, start, length) if length > 0 else b""
+        version = split.version if self.pinned else ""
+        return self._bucket(bucket).read(key, start, length, version) if length > 0 else b""
 
     def _problem(self, split: Split) -> str | None:
         bucket, key = self._bucket_and_key(split.uri)
@@ -292,13 +349,16 @@ class StoreSource(ObjectSource):
         if now.version != split.version:
             return f"changed from {split.version} to {now.version} (ETag)"
         return self._pipes.broken(split.name) or completeness.check_remote(
-            partial(opened.read, key), now.size, completeness.compression_of(key, self._options)
+            partial(opened.read, key, version=split.version),
+            now.size,
+            completeness.compression_of(key, self._options),
         )
 
     def _opener(self, split: Split) -> pipes.Opener:
         bucket, key = self._bucket_and_key(split.uri)
         # The size is known: listings of objects hold it.
-        return partial(self._bucket(bucket).pieces, key, split.size or 0)
+        version = split.version if self.pinned else ""
+        return partial(self._bucket(bucket).pieces, key, split.size or 0, version)
 
     def _bucket_and_key(self, text: str) -> tuple[str, str]:
         """Return bucket and key of ``scheme://bucket/key``; the key is taken letter by letter."""
@@ -306,6 +366,11 @@ class StoreSource(ObjectSource):
         if not bucket or globs.has_meta(bucket) or "@" in bucket or ":" in bucket:
             raise UsageError(f"{uri.mask(text)!r} names no bucket", hint=self.how_to_name)
         return bucket, key
+
+    def _refuses_others(self, split: Split) -> bool:
+        """Tell whether a request for another version of an object is refused (If-Match)."""
+        bucket, key = self._bucket_and_key(split.uri)
+        return self._bucket(bucket).refuses_other_versions(key)
 
     def _bucket(self, name: str) -> Bucket:
         if name not in self._buckets:
@@ -403,12 +468,38 @@ class UrlStoreSource(StoreSource):
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> list[from_clause.TableFunction]:
         addresses = self.addresses(splits)
-        urls = {s.uri: a.url.reveal() for s, a in zip(splits, addresses, strict=True)}
-        hidden = set(urls) if self._signs else set()
-        return from_clause.url_functions(urls, hidden, encoding, structure)
+        pins = self._pins(splits, encoding) if structure and self.pinned else {}
+        objects = {
+            split.uri: from_clause.UrlObject(
+                address.url.reveal(), self._signs, pin=pins.get(split.uri, from_clause.NO_PIN)
+            )
+            for split, address in zip(splits, addresses, strict=True)
+        }
+        return from_clause.url_functions(objects, encoding, structure)
+
+    def _pins(
+        self, splits: Sequence[Split], encoding: Encoding | None
+    ) -> dict[str, from_clause.Pin]:
+        """Return what makes an engine read the versions that were listed, by the objects' names."""
+        etags = {
+            split.uri: etag for split in splits if (etag := from_clause.etag_of(split.version))
+        }
+        if len(splits) <= from_clause.APART and all(map(self._refuses_others, splits)):
+            return {name: from_clause.pin_by_request(etag) for name, etag in etags.items()}
+        if not self.reader.headers:
+            return {}
+        facts = {s.uri: (etags.get(s.uri, ""), "", s.size) for s in splits}
+        return from_clause.pin_by_answers(facts, encoding)
+
+    def unpinned(self, listing: Listing, encoding: Encoding | None) -> str | None:
+        """See :class:`rowfall.sources.base.Pinned`."""
+        splits = largest(listing)
+        pins = self._pins(splits, encoding)
+        weak = len(pins) < len(splits) or any(pin.weak for pin in pins.values())
+        return READS_PARTS if weak else None
 
     def probe(self, split: Split) -> Probe:
         """Ask for size and first bytes: in another network an address may be another store's."""
         length = min(from_clause.HEAD, split.size or 1)
-        (function,) = self._functions([split], *from_clause.head_columns(length))
+        (function,) = any_version(self)._functions([split], *from_clause.head_columns(length))
         return from_clause.url_probe(function, split.size, self.part(split, 0, length))

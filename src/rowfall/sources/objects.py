@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from heapq import nlargest
 from typing import ClassVar, TypeVar
 
 from rowfall.core import formats
-from rowfall.core.errors import SourceError
+from rowfall.core.errors import ObjectChangedError, SourceError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
@@ -18,6 +19,8 @@ from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import EMBEDDED, Reader
 
 REQUESTS = 32  # at a time, each of one object
+READS_PARTS = "The engine reads parts of large files here, and cannot ask for one version of them"
+"""Said where a mixture of versions is possible, see :meth:`ObjectSource.unpinned`."""
 _Found = TypeVar("_Found")
 
 
@@ -29,6 +32,7 @@ class ObjectSource(ABC):
 
     Attributes:
         kind: what its objects are called in messages.
+        pinned: see :class:`rowfall.sources.base.Pinned`.
     """
 
     kind: ClassVar[str] = "files"
@@ -37,6 +41,7 @@ class ObjectSource(ABC):
     fds: tuple[int, ...] = ()
     made: Schema | None = None
     reader: Reader = EMBEDDED
+    pinned = True
 
     def __init__(self, text: str, options: Options) -> None:
         self.text = text
@@ -61,7 +66,8 @@ class ObjectSource(ABC):
     ) -> list[from_clause.TableFunction]:
         """Return table functions that read these whole objects, one for a single object.
 
-        A missing object makes the engine raise.
+        A missing object makes the engine raise; where :attr:`pinned` and with a structure, another
+        version of it, too, as far as that can be had.
         """
 
     @abstractmethod
@@ -92,6 +98,10 @@ class ObjectSource(ABC):
             )
         return listing
 
+    def unpinned(self, listing: Listing, encoding: Encoding | None) -> str | None:
+        """See :class:`rowfall.sources.base.Pinned`."""
+        return None
+
     def encoding(self, listing: Listing) -> Encoding:
         names = [self._path(listing.uri(index)) for index in range(len(listing))]
         return pipes.check_bz2(formats.detect(names, self._options), names)
@@ -108,7 +118,8 @@ class ObjectSource(ABC):
         functions = self._functions(whole, encoding, structure) if whole else []
         for split, where in from_clause.row_ranges(rest, encoding):
             (function,) = self._functions([split], encoding, structure)
-            functions.append(replace(function, where=where))
+            both = " AND ".join(filter(None, (function.where, where)))
+            functions.append(replace(function, where=both))
         if ranges:
             functions.append(self._pipes.function(ranges, encoding, structure, packed=False))
         if packed:
@@ -140,3 +151,20 @@ def with_data(
             others += 1
     if not some:
         raise nothing(others)
+
+
+def largest(listing: Listing) -> list[Split]:
+    """Return the largest objects, one more than are read apart."""
+    indexes = nlargest(
+        from_clause.APART + 1, range(len(listing)), key=lambda index: listing.size(index) or 0
+    )
+    return [listing.split(index, "") for index in indexes]
+
+
+def changed_while_read(name: str) -> ObjectChangedError:
+    """Return the error about an object that is another version than the one that was listed."""
+    return ObjectChangedError(
+        f"cannot read {name}: it changed while it was read",
+        hint="Run the same command again when nothing writes to it.",
+        transient=True,
+    )

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 
 from rowfall.core import uri
 from rowfall.core.errors import RowfallError
-from rowfall.core.listing import Split
+from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
@@ -17,16 +17,18 @@ from rowfall.core.s3_access import Access, Keys, base_url, resolve, signature
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause
-from rowfall.sources.base import HttpAddress, Probe
+from rowfall.sources.base import HttpAddress, Probe, any_version
 from rowfall.sources.from_clause import TableFunction
 from rowfall.sources.object_stores import (
     PATIENCE,
     SIGNED,
     Bucket,
+    PreconditionFailed,
     StoredObject,
     StoreSource,
     version_of,
 )  # fmt: skip
+from rowfall.sources.objects import largest
 
 _GLOB = frozenset("*?{}")  # no way to quote them for the engine
 _IN_BRACES = frozenset(",^")  # letters outside braces only; 24.10 takes ^ for a regular expression
@@ -54,30 +56,63 @@ class S3(StoreSource):
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> list[TableFunction]:
         access = self._access()
-        groups: dict[str, list[str]] = {}
+        # A header is sent for all keys of a call.
+        groups: dict[tuple[str, from_clause.Pin], list[str]] = {}
+        pins = self._pins(splits) if structure and self.pinned else {}
         for split in splits:
             bucket, key = self._bucket_and_key(split.uri)
-            groups.setdefault(bucket, []).append(key)
+            pin = pins.get(split.uri, from_clause.NO_PIN)
+            groups.setdefault((bucket, pin), []).append(key)
         tail = from_clause.last_arguments(encoding, structure)
         census = from_clause.last_arguments(from_clause.ONE, from_clause.ONE_COLUMN)
         keys = access.keys()
         functions: list[TableFunction] = []
-        for bucket, names in groups.items():
+        for (bucket, pin), names in groups.items():
             for path, only, count in _paths(names):
                 url = literal(base_url(access, bucket) + path)
+                pinned = tail + (from_clause.if_match(pin.etag) if pin.etag else "")
                 text, counted = (
-                    SqlText.of("s3(", url, *signature(keys), f"{end})") for end in (tail, census)
+                    SqlText.of("s3(", url, *signature(keys), f"{end})") for end in (pinned, census)
                 )
                 pattern = only is not None or count > 1  # a single key raises by itself
                 functions.append(TableFunction(
                     text, None if only is None else f"{bucket}/{only}",
-                    counted if pattern and not self.reader.exact else None, count,
+                    counted if pattern and not self.reader.exact else None, count, pin.where,
                 ))  # fmt: skip
         return functions
 
+    def _pins(self, splits: Sequence[Split]) -> dict[str, from_clause.Pin]:
+        """Return what makes an engine read the versions that were listed, by the objects' names.
+
+        An object that is alone is asked for by its ETag. Of many the engine compares the ETag that
+        it has listed with each answer's; before 26.7 it did not, so there few are asked for, too.
+        """
+        etags = {
+            split.uri: etag for split in splits if (etag := from_clause.etag_of(split.version))
+        }
+        # For a name that is only a pattern the bucket is listed, which is no request for a version.
+        apart = [s for s in splits if s.uri in etags and not _GLOB & set(s.uri)]
+        few = len(splits) <= (1 if self.reader.etags else from_clause.APART)
+        pins = {}
+        if few and apart and self._refuses_others(apart[0]):
+            pins = {split.uri: from_clause.Pin(etags[split.uri]) for split in apart}
+        others = [name for name in etags if name not in pins]
+        if others:
+            shown = (etags[name] for name in others)
+            pin = from_clause.pin_by_etags(shown, weak=not self.reader.etags)
+            pins |= dict.fromkeys(others, pin)
+        return pins
+
+    def unpinned(self, listing: Listing, encoding: Encoding | None) -> str | None:
+        """See :class:`rowfall.sources.base.Pinned`."""
+        if any(pin.weak for pin in self._pins(largest(listing)).values()):
+            return "A server before 26.7 looks at the ETag of S3 objects only before it reads them"
+        return None
+
     def probe(self, split: Split) -> Probe:
         """Ask for size and ETag: another service may have the same bucket and key."""
-        (function,) = self._functions([split], from_clause.ONE, from_clause.ONE_COLUMN)
+        asking = any_version(self)
+        (function,) = asking._functions([split], from_clause.ONE, from_clause.ONE_COLUMN)
         columns = "toString(_size), replaceAll(_etag, '\"', '')"
         wanted = (("size", str(split.size)), ("ETag", split.version))
         return Probe(from_clause.probe_query(function, columns), wanted)
@@ -225,10 +260,19 @@ class S3Bucket(Bucket):
         size = item["ContentLength"]
         return StoredObject(key, size, version_of(item.get("ETag"), size, item["LastModified"]))
 
-    def _read_any_key(self, key: str, start: int, length: int) -> bytes:
+    def _get_any_key(self, key: str, start: int, length: int, etag: str) -> tuple[bytes, str]:
+        from botocore.exceptions import ClientError
+
         span = f"bytes={start}-{start + length - 1}"
-        answer = self._botocore().get_object(Bucket=self.name, Key=key, Range=span)
-        return bytes(answer["Body"].read())
+        wanted = {"IfMatch": etag} if etag else {}
+        try:
+            got = self._botocore().get_object(Bucket=self.name, Key=key, Range=span, **wanted)
+        except ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 412:
+                raise PreconditionFailed from None
+            raise
+        size = int(got["ContentRange"].rpartition("/")[2])
+        return bytes(got["Body"].read()), version_of(got.get("ETag"), size, got["LastModified"])
 
     def _secrets(self) -> tuple[Secret | None, ...]:
         with suppress(RowfallError):

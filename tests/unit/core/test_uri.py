@@ -132,3 +132,14 @@ def test_signatures_in_foreign_text_are_masked(address: str) -> None:
         assert "SECRET" not in shown
         assert "[HIDDEN]" in shown
     assert redact("a?design=1&signal=2&sign=3") == "a?design=1&signal=2&sign=3"
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["https://h/a", "http://h:81/a", "http://h.evil/a", "http://h@evil/", "http://evil\\@h/",
+     "http://x@h/", "http://h:x/"],
+)  # fmt: skip
+def test_an_origin_is_scheme_host_and_port(other: str) -> None:
+    assert uri.origin("http://h/a") == uri.origin("HTTP://H:80/b?c")
+    assert uri.origin("https://h/a") == uri.origin("https://h:443/")
+    assert uri.origin("http://h/a") != uri.origin(other)

@@ -162,7 +162,11 @@ impl ObjectAddress {
         let tag: Option<String> = text("etag");
         let etag = tag.map(|tag| tag.trim_start_matches("W/").trim_matches('"').to_owned());
         let now = ObjectVersion { etag, modified: text("last-modified"), size };
-        if differ(&now.etag, &self.version) || differ(&now.size, &self.size) {
+        // Of a web server that sends no ETag the listing has noted size and time.
+        let timed = self.version.clone().filter(|version| version.ends_with(" GMT"));
+        let made = now.size.zip(now.modified.as_ref()).map(|(size, at)| format!("{size}-{at}"));
+        let other_time = now.etag.is_none() && differ(&made, &timed);
+        if differ(&now.etag, &self.version) || differ(&now.size, &self.size) || other_time {
             return Err(RequestError::changed());
         }
         let mut first_seen = self.first_seen.lock().expect("no thread panics");

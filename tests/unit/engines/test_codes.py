@@ -1,0 +1,46 @@
+"""What errors of an engine mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowfall.core.errors import ObjectChangedError
+from rowfall.core.sql import CHANGED
+from rowfall.engines.codes import DATA_CODES, translate
+
+QUOTED = f"FUNCTION throwIf(x :: 1, '{CHANGED}' :: 2) -> throwIf() UInt8 : 3"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Code: 86. DB::HTTPException: Received error from remote server http://h/a.csv. HTTP "
+        "status code: 412 'Precondition Failed', body length: 0 bytes: while reading",
+        "Code: 499. DB::Exception: Failed to get object info: No response body.. HTTP response "
+        "code: 412: while reading b/a.parquet. (S3_ERROR)",
+        "Code: 499. DB::Exception: At least one of the pre-conditions you specified did not hold "
+        "(S3_ERROR)",
+        f"Code: 395. DB::Exception: {CHANGED}: while executing '{QUOTED}'. (FUNCTION_THROW_IF)",
+        "Code: 1000. DB::Exception: b/k changed (S3_OBJECT_CHANGED_DURING_READ) (version 26.9)",
+    ],
+)
+def test_another_version_of_an_object(text: str) -> None:
+    error = translate(text)
+    assert isinstance(error, ObjectChangedError)
+    assert error.transient
+    assert error.code
+    assert error.code not in DATA_CODES
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Code: 86. DB::HTTPException: Received error from remote server http://h/412. HTTP "
+        "status code: 404 'Not Found'",
+        f"Code: 395. DB::Exception: rowfall: a value does not fit: while executing '{QUOTED}'",
+        f"Code: 241. DB::Exception: memory limit: In scope SELECT throwIf(1, '{CHANGED}'). (X)",
+        "Code: 27. DB::Exception: Cannot parse input: expected ',' before: 'Precondition Failed'",
+    ],
+)
+def test_other_errors_that_quote_the_same_words(text: str) -> None:
+    assert not isinstance(translate(text), ObjectChangedError)
