@@ -39,6 +39,7 @@ class Reader:
         etags: s3() compares the ETag of each answer with the one it has read of the object first
             (ClickHouse 26.7).
         headers: url() shows the headers of the answer (ClickHouse 24.9).
+        whole: url() reads Parquet with one request where it is told to.
     """
 
     bz2: bool = False
@@ -46,6 +47,7 @@ class Reader:
     arrays: bool = True
     etags: bool = True
     headers: bool = True
+    whole: bool = False
 
 
 EMBEDDED = Reader()

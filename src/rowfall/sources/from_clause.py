@@ -27,7 +27,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sql import CHANGED, literal, name
 from rowfall.core.sqltext import SqlText
-from rowfall.sources.base import Probe
+from rowfall.sources.base import Probe, Reader
 
 _WILD = str.maketrans("*{}", "???")
 ONE = Encoding("One", "none", Kind.TYPED)
@@ -39,6 +39,7 @@ PARQUET = "Parquet"
 _FIXED = 256
 _MANY = 8  # beyond it, what the paths have in common is written once
 _REDIRECTS = 10
+_FIRST = re.compile(r"`(?:[^`\\]|\\.)*`")
 _RANGE = ".."  # the engine takes it for {1..9} wherever it stands inside braces
 _EXPANDED = 1000  # names in braces that the engine accepts by default
 
@@ -53,6 +54,7 @@ class TableFunction:
         census: the same objects in format One, where the engine leaves out what is missing.
         objects: how many rows the census has to give.
         where: the condition on its rows; "" for all.
+        check: an expression that raises where rows are of another version; "" for none.
         settings: the clause `` SETTINGS ...`` that only it needs, or "".
     """
 
@@ -61,12 +63,17 @@ class TableFunction:
     census: SqlText | None = None
     objects: int = 1
     where: str = ""
+    check: str = ""
     settings: str = ""
 
     @property
     def plain(self) -> bool:
         """True where the call needs no subselect."""
-        return self.path is None and self.census is None and not (self.where or self.settings)
+        return (
+            self.path is None
+            and self.census is None
+            and not (self.where or self.check or self.settings)
+        )
 
 
 def whole_files(splits: Sequence[Split], encoding: Encoding | None) -> list[Split]:
@@ -155,6 +162,11 @@ def _narrowed(function: TableFunction, structure: str) -> SqlText:
     With an empty structure only the data's own columns are selected, for DESCRIBE.
     """
     columns = "*, _path, _file" if structure else "*"
+    if function.check and (first := _FIRST.match(structure)):
+        # Beside a value that is needed anyway: in a WHERE the reader of Parquet would look for the
+        # virtual columns in the file (26.9).
+        checked = f"tupleElement(({first[0]}, {function.check}), 1)"
+        columns = f"* REPLACE ({checked} AS {first[0]}), _path, _file"
     named = "" if function.path is None else f"_path = {literal(function.path)}"
     only = " AND ".join(filter(None, (named, function.where)))
     tests: list[str | SqlText] = [f" WHERE {only}" if only else ""]
@@ -252,13 +264,13 @@ class Pin:
 
     Attributes:
         etag: sent as ``If-Match`` with every request; "" for none.
-        where: a condition on the rows, which raises; "" for none.
-        settings: that the condition needs.
+        check: an expression that raises; "" for none.
+        settings: that the expression needs.
         weak: another version may be read unseen, or several mixed.
     """
 
     etag: str = ""
-    where: str = ""
+    check: str = ""
     settings: tuple[str, ...] = ()
     weak: bool = False
 
@@ -291,16 +303,16 @@ def pin_by_request(etag: str) -> Pin:
 
 def pin_by_etags(etags: Iterable[str], *, weak: bool) -> Pin:
     """Return the pin of objects in S3 whose ETags the engine shows."""
-    return Pin(where=_one_of(_bare_sql("_etag"), map(bare, etags)), weak=weak)
+    return Pin(check=_one_of(_bare_sql("_etag"), map(bare, etags)), weak=weak)
 
 
 def pin_by_answers(
-    facts: Mapping[str, tuple[str, str, int | None]], encoding: Encoding | None
+    facts: Mapping[str, tuple[str, str, int | None]], encoding: Encoding | None, reader: Reader
 ) -> dict[str, Pin]:
     """Return the pins of files whose web server does not look at ``If-Match``, by their names.
 
     The rows have to come from one answer, whose headers the engine shows. What is read in many
-    requests is read in one, as far as it may be held in memory; larger files are not pinned.
+    requests is read in one, as far as the engine does that and it may be held in memory.
 
     Args:
         facts: by name: ETag, Last-Modified ("" for none), and size.
@@ -323,8 +335,10 @@ def pin_by_answers(
         settings = ["max_download_threads = 1", "http_max_tries = 1"]
         if whole:
             settings.append("input_format_allow_seeks = 0")
-        where = _one_of(value, wanted.values())
-        pin = Pin(where=where, settings=tuple(settings), weak=seeks and not whole)
+        check = _one_of(value, wanted.values())
+        pin = Pin(
+            check=check, settings=tuple(settings), weak=seeks and not (whole and reader.whole)
+        )
         found |= dict.fromkeys(wanted, pin)
     return found
 
@@ -334,13 +348,13 @@ def _bare_sql(value: str) -> str:
 
 
 def _one_of(value: str, wanted: Iterable[str]) -> str:
-    """Return the condition that raises where a value is known and is none of these.
+    """Return the expression that raises where a value is known and is none of these.
 
     Looked at once for each block that is read: all rows of a block are of one object.
     """
     known = ", ".join(map(literal, sorted({"", *wanted})))
     test = f"throwIf({value} NOT IN ({known}), {literal(CHANGED)})"
-    return f"if(rowNumberInBlock() = 0, {test}, 0) = 0"
+    return f"if(rowNumberInBlock() = 0, {test}, 0)"
 
 
 # --- web servers, and stores whose objects have an address ---------------------------------------
@@ -389,7 +403,7 @@ def url_functions(
             hidden = any(objects[each].hidden for each in group)
             functions.append(TableFunction(
                 _url_function(urls, hidden, packed, structure, first),
-                where=first.pin.where, settings=_url_settings(len(group), first),
+                check=first.pin.check, settings=_url_settings(len(group), first),
             ))  # fmt: skip
     return functions
 

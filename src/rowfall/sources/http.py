@@ -143,6 +143,7 @@ class Http(ObjectSource):
             pins |= from_clause.pin_by_answers(
                 {n: (facts.etag, facts.modified, facts.size) for n, facts in others.items()},
                 encoding,
+                self.reader,
             )
         return pins
 

@@ -489,7 +489,7 @@ class UrlStoreSource(StoreSource):
         if not self.reader.headers:
             return {}
         facts = {s.uri: (etags.get(s.uri, ""), "", s.size) for s in splits}
-        return from_clause.pin_by_answers(facts, encoding)
+        return from_clause.pin_by_answers(facts, encoding, self.reader)
 
     def unpinned(self, listing: Listing, encoding: Encoding | None) -> str | None:
         """See :class:`rowfall.sources.base.Pinned`."""

@@ -118,8 +118,7 @@ class ObjectSource(ABC):
         functions = self._functions(whole, encoding, structure) if whole else []
         for split, where in from_clause.row_ranges(rest, encoding):
             (function,) = self._functions([split], encoding, structure)
-            both = " AND ".join(filter(None, (function.where, where)))
-            functions.append(replace(function, where=both))
+            functions.append(replace(function, where=where))
         if ranges:
             functions.append(self._pipes.function(ranges, encoding, structure, packed=False))
         if packed:

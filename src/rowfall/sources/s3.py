@@ -77,7 +77,7 @@ class S3(StoreSource):
                 pattern = only is not None or count > 1  # a single key raises by itself
                 functions.append(TableFunction(
                     text, None if only is None else f"{bucket}/{only}",
-                    counted if pattern and not self.reader.exact else None, count, pin.where,
+                    counted if pattern and not self.reader.exact else None, count, check=pin.check,
                 ))  # fmt: skip
         return functions
 
