@@ -378,8 +378,10 @@ REPLICATED = "ReplicatedMergeTree('/tables/{db}', 'r')"
 @pytest.mark.parametrize(
     ("engine", "partition_by", "options"),
     [
-        ("MergeTree", "p", ()), (REPLICATED, "tuple()", ()), (REPLICATED, "p", ()),
+        (REPLICATED, "p", ()),
         (REPLICATED, "tuple()", ("--atomic",)),
+        pytest.param(REPLICATED, "tuple()", (), marks=pytest.mark.long),
+        pytest.param("MergeTree", "p", (), marks=pytest.mark.long),
     ],
 )  # fmt: skip
 def test_readers_see_what_the_plan_says(
@@ -405,7 +407,7 @@ def test_readers_see_what_the_plan_says(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("exists", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_atomic_is_refused_where_keeper_commits_partitions(lake: Lake, exists: bool) -> None:
     three_files(lake)
     table = f"ENGINE = {REPLICATED} ORDER BY id PARTITION BY id"

@@ -250,7 +250,7 @@ PROFILES = {
 
 
 @pytest.mark.parametrize("case", [
-    pytest.param(name, marks=[] if name in ("limit", "fixed limit", "threads", "reading", "no DDL")
+    pytest.param(name, marks=[] if name in ("nulls", "fixed limit", "threads", "reading")
                  else [pytest.mark.long]) for name in PROFILES
 ])  # fmt: skip
 def test_what_a_profile_allows(lake: Lake, case: str) -> None:

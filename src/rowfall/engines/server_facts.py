@@ -181,11 +181,12 @@ def _missing(
     probes = [f"SELECT 1 FROM system.{name} LIMIT 0" for name in system]
     grants = [str(row[0]) for row in ask("SHOW GRANTS")]
     for database, table in tables:
+        probe = sql.qualified(database, "_rowfall_probe")
         if _settled(grants, database):
             continue
-        probe = sql.qualified(database, "_rowfall_probe")
         probes += [
-            f"CREATE TABLE {probe} (x UInt8) ENGINE = None",
+            # There is no such column. Some servers ask for a grant on the engine as well.
+            f"CREATE TABLE {probe} (x UInt8) ENGINE = MergeTree ORDER BY y",
             # Of several tables a server names what the first one lacks, so each right is asked for.
             f"RENAME TABLE {probe} TO {sql.qualified(database, '_rowfall_probe_1')}",
             f"ALTER TABLE {probe} ATTACH PARTITION tuple()",
@@ -196,7 +197,7 @@ def _missing(
         try:
             ask(text)
         except RowfallError as error:
-            # Anything else is as it should be: there is no such table or engine.
+            # Anything else is as it should be: there is no such table or column.
             _, refusal, rights = error.message.partition(LACKS)
             if error.code == ACCESS_DENIED and refusal:
                 names, _, on = rights.rpartition(" ON ")
