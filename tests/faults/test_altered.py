@@ -138,7 +138,8 @@ def test_a_key_grows_during_a_load(scene: Scene, before: str) -> None:
                                    "ADD COLUMN c UInt8, DROP COLUMN d"])  # fmt: skip
 @pytest.mark.parametrize("before", [STAGE, COUNT, COMMIT, ATTACH])
 def test_other_changes_during_a_load(scene: Scene, before: str, alter: str) -> None:
-    scene.do("DROP TABLE {db}.t SYNC; CREATE TABLE {db}.t (k UInt64, name String, d UInt8) "
+    scene.do("DROP TABLE {db}.t SYNC; CREATE TABLE {db}.t (k UInt64, name String, d UInt8 "
+             "DEFAULT 1) "
              "ENGINE = MergeTree ORDER BY tuple()")  # fmt: skip
     scene.alter_before(before, f"ALTER TABLE {{db}}.t {alter}")
     done = scene.load()

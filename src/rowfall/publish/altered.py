@@ -186,17 +186,19 @@ def _check_values(
 def _cannot(pair: Pair, why: str, statement: str = "") -> AlteredTableError:
     """Return the error of rows that cannot be made visible because their table was altered."""
     own = sql.qualified(pair.database, pair.staging)
-    by_hand = (
+    remedy = (
         f"Let somebody who may do it run {statement}"
         if statement
-        else f"Alter {own} by hand, so that it has the columns, indices and sorting key of "
-        f"{pair.database}.{pair.table}"
+        else f"Alter {pair.database}.{pair.table} back, or {own} by hand, so that both have the "
+        "same columns, indices and sorting key"
     )
+    for rest in (". Note: ", ": while executing "):  # it names our own statement
+        why = why.partition(rest)[0]
     return AlteredTableError(
         f"{pair.database}.{pair.table} was altered after rows were staged for it, and the rows in "
         f"{pair.database}.{pair.staging} cannot follow: {why}",
         code=TABLES_DIFFER,
-        hint=f"{by_hand}. Then run the same command again.",
+        hint=f"{remedy}. Then run the same command again.",
     )
 
 
