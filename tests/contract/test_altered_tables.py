@@ -99,7 +99,8 @@ class Table:
 
     def publish(self) -> None:
         moves = self.publisher.staged([self.pair], 0.0, [self.pair.staging]).moves
-        self.publisher.publish("a_1", moves)
+        # Each staging table is another attempt: a_1, a_2, a_whole.
+        self.publisher.publish(f"a{self.pair.staging.removeprefix('_rowfall_x')}", moves)
 
     def rows(self, shows: str) -> list[str]:
         found = text(self.engine, f"SELECT {shows} FROM {self.pair.database}.{self.pair.table} "

@@ -41,6 +41,10 @@ _numbers = itertools.count()
 _UNKNOWN = re.compile(r"sum\(bytes_on_disk\)|ifNull\(total_bytes, 0\)|, dateDiff\(.*?/ 1000 ?")
 
 
+# Values of rows, types of columns, and what depends on files and clocks are other ones here.
+_UNCOMPARED = ("cityHash64(", "is_in_sorting_key", ", path FROM", "modification_time >=")
+
+
 class Both:
     """A real engine and the model: statements go to both, answers are compared.
 
@@ -91,6 +95,8 @@ class Both:
     def ask(self, sql: str | SqlText, settings: Any = None, *, lane: int = 0) -> list[list[Any]]:
         text = sql if isinstance(sql, str) else sql.reveal()
         real = self.engine.ask(text, settings, lane=lane)
+        if any(word in text for word in _UNCOMPARED):
+            return real
         known = _UNKNOWN.sub(lambda m: "" if m[0].startswith(",") else "0", text)
         found = self.model.carry_out(self._translated(known))
         mine = real if known == text else self.engine.ask(known, settings, lane=lane)

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ from rowfall.engines.server import Server
 from rowfall.ledger import Ledger, leases
 from rowfall.ledger.journal import Journal
 from rowfall.publish.attach import Publisher
+from rowfall.publish.evidence import Partition, Search
 from rowfall.publish.recover import NodeRecovery, Recovery
 from rowfall.targets.staging import clone, facts
 
@@ -206,13 +208,14 @@ def test_an_attempt_that_is_published_while_rows_are_counted(
     scene.commit("a")
     scene.publish("b")
     scene.merge()
-    count = Publisher._gained
+    listed, calls = Search._partitions, itertools.count(1)
 
-    def gained(*arguments: object) -> tuple[int, str]:
-        scene.publish("c")
-        return count(*arguments)  # type: ignore[arg-type]
+    def counted(*arguments: Any) -> dict[str, Partition]:
+        if next(calls) == 2:  # the first time it only looks whether there is anything to count
+            scene.publish("c")
+        return listed(*arguments)
 
-    monkeypatch.setattr(Publisher, "_gained", gained)
+    monkeypatch.setattr(Search, "_partitions", counted)
     with pytest.raises(LedgerError, match="200 rows were added"):
         scene.rescue()
     monkeypatch.undo()

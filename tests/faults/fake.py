@@ -13,10 +13,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
+from zlib import crc32
 
 from rowfall.core.errors import EngineError
 from rowfall.engines.codes import UNKNOWN_TABLE
-from rowfall.publish.attach import NO_UUID
+from rowfall.publish.evidence import NO_UUID
 
 TARGET, TARGET_UUID = "t", "11111111-1111-1111-1111-111111111111"
 JOURNAL = "_rowfall_journal"
@@ -166,6 +167,8 @@ def _entries(fake: Fake, asked: str | None, chosen: str) -> Found:
             for line in fake.journal
             if line.event == "claim" and set(wanted) & set(line.splits)
         }
+    elif "position(detail, " in chosen:
+        names = {line.attempt for line in fake.journal if line.event == "commit"}
     elif chosen == "1":
         names = {line.attempt for line in fake.journal}
     else:
@@ -316,25 +319,47 @@ def _arrived(fake: Fake, name: str, uuids: str) -> Found:
     )
 
 
-def _hiding(fake: Fake, own: str, name: str, partition: str, highest: str) -> Found:
+def _partitions(fake: Fake, name: str, partitions: str) -> Found:
+    for p in _listed(fake, name):
+        if p.partition in _words(partitions):
+            yield [p.partition, p.name, p.first, p.last, int(p.active), len(p.rows), p.level,
+                   p.first, p.uuid, "MergeTree"]  # fmt: skip
+
+
+def _none(fake: Fake, *_: str) -> Found:
+    return iter([[0]])
+
+
+def _columns(fake: Fake) -> Found:
+    return iter([["k", "String", 1], ["p", "String", 0]])
+
+
+def _sorting_key(fake: Fake) -> Found:
+    return iter([["k"]])
+
+
+def _hash(row: Row) -> int:
+    return crc32(repr(row).encode())
+
+
+def _sample(fake: Fake, name: str, partition: str, parts: str, step: str) -> Found:
     for part in _listed(fake, name):
-        if part.partition == partition and part.last > int(highest):
-            yield [part.first, part.last, int(part.active), int(part.merged),
-                   int(part.uuid in _words(own))]  # fmt: skip
+        if part.active and part.partition == partition and part.name in _words(parts):
+            yield from ([_hash(row)] for row in part.rows[:: int(step)])
 
 
-def _gained(fake: Fake, highest: str, name: str, partition: str) -> Found:
-    parts = [p for p in _listed(fake, name) if p.partition == partition]
-    foreign = [p for p in parts if p.last > int(highest) and p.uuid == NO_UUID and not p.level]
-    now = sum(len(p.rows) for p in parts if p.active)
-    return iter([[sum(len(p.rows) for p in foreign), now, "MergeTree"]])
+def _found(fake: Fake, name: str, partition: str, hashes: str, without: str | None) -> Found:
+    rows = {
+        _hash(row) for part in _listed(fake, name) for row in part.rows
+        if part.active and part.partition == partition and part.name not in _words(without or "")
+    }  # fmt: skip
+    return iter([[len(rows & set(map(int, hashes.split(", "))))]])
 
 
 _J = r"`d`\.`_rowfall_journal`"
 _INTO = rf"into = toUUID\('{TARGET_UUID}'\)"
-_PLAIN = r"\(level = 0 AND data_version = min_block_number\)"
+_HASH = r"cityHash64\(`k`, `p`\)"
 _OF = r"database = 'd' AND table = '(\w+)'"
-_NO = rf"toString\(uuid\) = '{NO_UUID}'"
 
 STATEMENTS: list[tuple[str, Callable[..., Found]]] = [
     (rf"CREATE TABLE IF NOT EXISTS {_J} \(.*", _nothing),
@@ -343,13 +368,16 @@ STATEMENTS: list[tuple[str, Callable[..., Found]]] = [
     (r"(?:WITH \[(.*?)\] AS asked )?SELECT event, attempt, owner, _block_number, rows, detail, "
      rf"(?:\[\]|arrayIntersect\(splits, asked\)), dateDiff\('millisecond', "
      rf"argMax\(at, _block_number\) OVER \(PARTITION BY owner\), now64\(3\)\) / 1000 "
-     rf"FROM {_J} WHERE {_INTO} AND "
+     rf"FROM {_J} WHERE (?:{_INTO}|\({_INTO} OR into IN "
+     r"\(SELECT uuid FROM system\.tables\)\)) AND "
      r"\((.*) OR event IN \('alive', 'quit'\)\) ORDER BY _block_number", _entries),
     (rf"SELECT DISTINCT arrayJoin\(splits\) FROM {_J} WHERE {_INTO} AND event = 'claim' AND "
      rf"attempt IN \(SELECT attempt FROM {_J} WHERE {_INTO} AND event = '(\w+)'.*\)", _ids),
     (rf"SELECT count\(\) FROM {_J} WHERE {_INTO} AND attempt = '(\w+)' AND event = '(\w+)'"
      r"(?: AND has\(splits, '(\w+)'\))?", _written),
     (rf"SELECT count\(\) FROM system\.tables WHERE database = 'd' AND name = '{JOURNAL}'", _there),
+    (rf"SELECT database FROM system\.tables WHERE name = '{JOURNAL}' AND database != 'd'",
+     _nothing),
     (r"SELECT query_id FROM system\.processes WHERE .*", _nothing),
     (r"SELECT DISTINCT name FROM system\.tables WHERE startsWith\(name, '_rowfall_'\)",
      _own_tables),
@@ -383,13 +411,20 @@ STATEMENTS: list[tuple[str, Callable[..., Found]]] = [
     (r"SELECT toString\(uuid\), active, toUnixTimestamp\(remove_time\) > 0, partition_id, "
      rf"min_block_number, max_block_number FROM system\.parts WHERE {_OF} AND toString\(uuid\) IN "
      r"\((.*)\)", _arrived),
-    (rf"SELECT min_block_number, max_block_number, active, {_NO} AND NOT {_PLAIN}, "
-     r"toString\(uuid\) IN \((.*?)\) FROM "
-     rf"system\.parts WHERE {_OF} AND partition_id = '(\w+)' AND max_block_number > (-?\d+)",
-     _hiding),
-    (rf"SELECT sumIf\(rows, max_block_number > (-?\d+) AND {_NO} AND level = 0 AND data_version = "
-     r"min_block_number\), sumIf\(rows, active\), any\(engine\) FROM system\.parts WHERE "
-     rf"{_OF} AND partition_id = '(\w+)'", _gained),
+    (r"SELECT partition_id, name, min_block_number, max_block_number, active, rows, level, "
+     rf"data_version, toString\(uuid\), engine FROM system\.parts WHERE {_OF} AND "
+     r"partition_id IN \((.*)\)", _partitions),
+    # Nobody detaches, moves or mutates anything.
+    (r"SELECT partition_id, name, max_block_number FROM system\.detached_parts WHERE .*", _nothing),
+    (r"SELECT (?:DISTINCT )?partition_id, database, table FROM system\.parts WHERE .*", _nothing),
+    (r"SELECT count\(\) FROM system\.mutations WHERE .*", _none),
+    (r"SELECT name, type, max\(is_in_sorting_key\) FROM system\.columns WHERE .*", _columns),
+    (r"SELECT sorting_key FROM system\.tables WHERE .*", _sorting_key),
+    (rf"SELECT {_HASH} FROM `d`\.`(\w+)` WHERE _partition_id = '(\w+)' AND _part IN \((.*?)\) AND "
+     r"_part_offset % (\d+) = 0 LIMIT \d+", _sample),
+    (rf"SELECT uniqExact\({_HASH}\) FROM `d`\.`(\w+)` WHERE _partition_id = '(\w+)' AND {_HASH} IN "
+     rf"\(([\d, ]+)\) AND \(k\) IN \(SELECT k FROM .*? AND {_HASH} IN \([\d, ]+\)\)"
+     r"(?: AND _part NOT IN \((.*)\))?", _found),
 ]  # fmt: skip
 
 

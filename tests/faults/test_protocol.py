@@ -155,7 +155,7 @@ class Process:
     def runs(self, query_id: str) -> bool:
         return False  # a statement of the fake ends within its turn
 
-    def finished(self, query_id: str) -> bool | None:
+    def finished(self, query_id: str, *, since_start: bool = False) -> bool | None:
         return self._world.fake.log.get(query_id)
 
     def revive(self) -> None:

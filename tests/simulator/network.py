@@ -80,13 +80,15 @@ class Connection(Asking):
     def lost(self) -> EngineError:
         return EngineError("the connection was lost", transient=True)
 
-    def finished(self, query_id: str) -> bool | None:
+    def finished(self, query_id: str, *, since_start: bool = False) -> bool | None:
         self.world.before(self.process, self.server, "finished")
         ends = self.server.log.get(query_id)
-        if not ends:
+        if not ends or not self.shared:
+            return None  # a data folder has no log that outlives its process
+        if since_start and self.server.log_runs.get(query_id) != self.server.uptime:
             return None
         # Two processes may send a statement of the same id: one success is enough.
-        return ends[-1] if "last line of the log" in self.world.old else any(ends)
+        return any(ends)
 
     def runs(self, query_id: str) -> bool:
         self.world.before(self.process, self.server, "runs")

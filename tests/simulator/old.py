@@ -1,7 +1,7 @@
 """Behaviours of earlier versions, put back one by one to see whether the simulator finds them.
 
-What is a matter of the model (``no sync``, ``last line of the log``) is asked for where it belongs;
-here are those that replace functions of rowfall.
+What is a matter of the model (``no sync``) is asked for where it belongs; here are those that
+replace functions of rowfall.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import rowfall.publish.attach
+import rowfall.publish.evidence
 import rowfall.publish.tables
 import rowfall.run.finish
+from rowfall.publish.protocol import Evidence, Traces
 
 
 def _moves_as_they_are(engine: Any, attempt: str, moves: Any, *_: Any) -> Any:
@@ -23,6 +25,12 @@ def _nothing(*_: Any) -> bool:
     return False
 
 
+def _judge_by_counts(traces: Traces) -> Evidence:
+    if not traces.hidden or traces.counted is False:
+        return Evidence.NO_PARTS
+    return Evidence.ALL_PARTS if traces.counted else Evidence.UNDECIDED
+
+
 REPLACED: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
     "retry without rename": [(rowfall.publish.tables, "fence", _moves_as_they_are)],
     "staging as it was": [
@@ -30,6 +38,7 @@ REPLACED: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
         (rowfall.publish.tables, "alter_alike", _nothing),
     ],
     "dead loads leave their shadows": [(rowfall.run.finish, "end_dead_loads", _nothing)],
+    "row counts alone": [(rowfall.publish.evidence, "judge", _judge_by_counts)],
 }
 """By name: module or class, attribute, and what it was."""
 

@@ -49,11 +49,14 @@ def _(world: World, process: Process | None, server: Server, text: str) -> None:
     if table is None or partition is None:
         return
     if world.scheduler.random.random() < 0.7:
-        server.merge(table, partition)
+        # OPTIMIZE FINAL writes a single part again, too: it loses its UUID.
+        server.merge(table, partition, world.scheduler.random.choice((1, 2)))
     if world.scheduler.random.random() < 0.7:
         server.clear()
     _say(world, f"DETACH and ATTACH of partition {partition}")
     server.carry_out(f"ALTER TABLE `d`.`t` DETACH PARTITION ID '{partition}'")
+    if process is None and world.scheduler.random.random() < 0.3:
+        server.restart()  # block numbers begin again after the highest that is left
     server.carry_out(f"ALTER TABLE `d`.`t` ATTACH PARTITION ID '{partition}'")
     server.sync()
 

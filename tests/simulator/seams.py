@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import rowfall.run.load  # noqa: F401 - everything that a load uses is there before it is changed
+from rowfall.core import disk
 from rowfall.ledger import leases
 from rowfall.ledger.ledger import Store
 
@@ -189,6 +190,8 @@ def installed() -> Iterator[None]:
         _here().after_record(what)
 
     put(Store, "change", change_here)
+    put(disk, "changed_at", lambda path: _here().server.changed_at(str(path)))
+    put(disk, "is_past", lambda moment: True)
     put(leases, "this_process", lambda: _here().this_process())
     put(leases, "has_ended", lambda text: _here().has_ended(text))
     try:

@@ -104,6 +104,7 @@ class Server:
     Attributes:
         contents: of each split, its rows.
         log: ``system.query_log``: whether ended statements succeeded, by their id, in their order.
+        log_runs: ``uptime`` at the last success of each.
         running: statements that nobody waits for any more: carried out later, or never.
         clock: the server's, in seconds.
         blocks: an INSERT cuts its rows into blocks, each of which becomes parts of its own.
@@ -115,6 +116,8 @@ class Server:
     running: list[Running] = field(default_factory=list)
     clock: float = 1_000.0
     uuids: int = 0
+    ticks: int = 0
+    log_runs: dict[str, int] = field(default_factory=dict)
     uptime: int = 0
     blocks: bool = False
 
@@ -129,6 +132,16 @@ class Server:
     def uuid(self) -> str:
         self.uuids += 1
         return f"{self.uuids:08x}-0000-4000-8000-000000000000"
+
+    def tick(self) -> int:
+        """Return the time of a change to a file; each has one of its own."""
+        self.ticks += 1
+        return self.ticks
+
+    def changed_at(self, path: str) -> int:
+        """Return when a file of a part was changed or linked last; 0 where there is none."""
+        folder = path.rpartition("/")[0] + "/"
+        return next((p["_changed"] for p in _parts(self) if p["path"] == folder), 0)
 
     def add(self, table: Table) -> None:
         if table.at in self.tables:
@@ -151,7 +164,9 @@ class Server:
             "active": 1, "min_block_number": first, "max_block_number": last, "level": level,
             "data_version": first, "bytes_on_disk": len(rows), "remove_time": 0,
             "name": f"{partition}_{first}_{last}_{level}", "modification_time": self.clock,
+            "path": f"/data/{table.uuid}/{partition}_{first}_{last}_{level}/",
             "_rows": rows, "_synced": table.setting("fsync_after_insert") == "1",
+            "_changed": self.tick(),
         }  # fmt: skip
         table.parts.append(made)
         return made
@@ -180,6 +195,7 @@ class Server:
             raise refusal(INCOMPATIBLE_COLUMNS, "Tables have different structure")
         order = sorted(staging.active(), key=lambda p: (p["partition_id"], p["min_block_number"]))
         for part in order[:most]:
+            part["_changed"] = self.tick()  # its files are linked
             if part["rows"]:
                 self.part(target, part["partition_id"], part["_rows"], uuid=part["uuid"],
                           level=part["level"])  # fmt: skip
@@ -281,6 +297,7 @@ class Server:
             raise
         if query_id and most is None:
             self.log.setdefault(query_id, []).append(True)
+            self.log_runs[query_id] = self.uptime
         return found or []
 
     # --- what SELECTs see ---------------------------------------------------------------------
@@ -301,7 +318,12 @@ class Server:
         found = self.table(database, table)
         if found.lines is not None:
             return found.lines
-        return [{"_row": row} for row in found.visible()]
+        return [
+            {**dict.fromkeys(found.columns, ""), "_row": row, "k": f"{row[0]} {row[2]}",
+             "p": row[1], "_part": part["name"],
+             "_partition_id": part["partition_id"], "_part_offset": number}
+            for part in found.active() for number, row in enumerate(part["_rows"])
+        ]  # fmt: skip
 
 
 def _load_covered(table: Table) -> None:
@@ -357,7 +379,7 @@ def _create_query(table: Table) -> str:
 def _columns(server: Server) -> list[Row]:
     return [
         {"database": t.database, "table": t.name, "name": c, "type": "String", "position": n,
-         "default_kind": ""}
+         "default_kind": "", "is_in_sorting_key": int(c == "k")}
         for t in server.tables.values() for n, c in enumerate(t.columns, 1)
     ]  # fmt: skip
 
@@ -495,7 +517,7 @@ def _drop_partition(
     table = server.table(database, name)
     found = [p for p in table.active() if p["partition_id"] == partition]
     if what == "DETACH":
-        table.detached += [dict(p) for p in found if p["rows"]]
+        table.detached += [{**p, "modification_time": server.clock} for p in found if p["rows"]]
     server.empty(table, partition, found)
 
 

@@ -12,6 +12,7 @@ import errno
 import functools
 import os
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,3 +101,30 @@ def _sync(path: Path, flags: int) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def changed_at(path: Path) -> int:
+    """Return when a file was changed, linked or unlinked last, in ns; 0 where that is not known."""
+    try:
+        return os.stat(path).st_ctime_ns
+    except OSError:
+        return 0
+
+
+def is_past(moment: int) -> bool:
+    """Wait for at most some steps of the kernel's clock, until it is later than ``moment``.
+
+    Files get the time of its last step, 1 to 10 ms ago: what changes from then on has a later one.
+
+    Args:
+        moment: in ns.
+
+    Returns:
+        False where it is still not: somebody has set the clock back.
+    """
+    clock = getattr(time, "CLOCK_REALTIME_COARSE", time.CLOCK_REALTIME)
+    for _ in range(20):
+        if time.clock_gettime_ns(clock) > moment:
+            return True
+        time.sleep(0.002)
+    return False

@@ -157,6 +157,35 @@ def insert(into: SqlText, columns: Iterable[Column], rows: SqlText) -> SqlText:
     return SqlText.of("INSERT INTO ", into, f" ({names})\n", rows)
 
 
+def checksum(columns: Sequence[Column]) -> str:
+    """Return SQL for (rows, sum of a hash over ``columns``).
+
+    The sum wraps at 2^64 on both sides alike; duplicates change it, order does not.
+    """
+    return f"count(), sum({row_hash(columns)})"
+
+
+def row_hash(columns: Sequence[Column]) -> str:
+    """Return SQL for a 64-bit hash of one row.
+
+    Every version hashes plain values alike; NULLs and nested values are spelled out, because a
+    NULL would make the whole hash NULL, and 24.10 refuses tuples that hold one.
+    """
+    values = []
+    for column in columns:
+        x = name(column.name)
+        if column.type.startswith(("Nullable(", "LowCardinality(Nullable(")):
+            values += [
+                f"isNull({x})",
+                f"ifNull({x}, defaultValueOfArgumentType(assumeNotNull({x})))",
+            ]
+        elif "(" in column.type and column.type.startswith(("Array", "Map", "Tuple", "Nested")):
+            values.append(f"toString({x})")
+        else:
+            values.append(x)
+    return f"cityHash64({', '.join(values)})"
+
+
 # --- SQL as tokens, of text that the engine has formatted ----------------------------------------
 
 _OPEN, _CLOSE, _QUOTES = frozenset("([{"), frozenset(")]}"), frozenset("'`\"")

@@ -222,18 +222,23 @@ class StatementStatus:
         )
         return {row[0]: _logged(row) for row in rows}
 
-    def succeeded(self, query_id: str, days: int) -> bool | None:
+    def succeeded(self, query_id: str, days: int, *, since_start: bool = False) -> bool | None:
         """Tell whether one of the statements with that id has succeeded; None: none has ended.
 
         A statement whose connection was lost may have been sent again. If the first one arrives
         after the second has succeeded, it fails: then the last line of the log is not the answer.
 
+        Args:
+            since_start: only of those that ended after the server was started.
+
         Raises:
             RowfallError, Lost: see :meth:`logged`.
         """
+        # uptime() counts whole seconds: the start may be taken for one second later than it was.
+        started = " AND event_time_microseconds >= now64(6) - uptime()" if since_start else ""
         ((ended, succeeded),) = self.ask(
             "SELECT count(), countIf(exception_code = 0) FROM system.query_log "
-            f"WHERE {_ended(days)} AND query_id = {quote(query_id)}"
+            f"WHERE {_ended(days)} AND query_id = {quote(query_id)}{started}"
         )
         return int(succeeded) > 0 if int(ended) else None
 

@@ -192,10 +192,14 @@ class Engine(Protocol):
     def runs(self, query_id: str) -> bool:
         """Tell whether a statement runs that nobody waits for any more."""
 
-    def finished(self, query_id: str) -> bool | None:
+    def finished(self, query_id: str, *, since_start: bool = False) -> bool | None:
         """Tell whether an ended statement succeeded, by the engine's log; None: not known.
 
         Of several with that id, one success is enough.
+
+        Args:
+            since_start: ask only for those that ended after the engine was started: what it did
+                before, a power cut may have taken back.
         """
 
     def revive(self) -> None:

@@ -315,7 +315,7 @@ class Embedded(Asking):
         """Return False: a statement that nobody waits for has ended with its process."""
         return False
 
-    def finished(self, query_id: str) -> bool | None:
+    def finished(self, query_id: str, *, since_start: bool = False) -> bool | None:
         """Return None: a folder has no log that outlives its process."""
         return None
 

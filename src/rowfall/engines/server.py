@@ -439,14 +439,14 @@ class Server(Asking):
                 f"the connection to {self._address} was lost ({lost.cause})", transient=True
             ) from None
 
-    def finished(self, query_id: str) -> bool | None:
+    def finished(self, query_id: str, *, since_start: bool = False) -> bool | None:
         """Tell how a statement ended by ``system.query_log``, see :class:`Engine`.
 
         Where the logs may not be flushed, a statement of the last seconds counts as unknown.
         """
         self.status.flush()
         with contextlib.suppress(RowfallError, Lost):  # the log is off or may not be read
-            return self.status.succeeded(query_id, LOGGED_DAYS)
+            return self.status.succeeded(query_id, LOGGED_DAYS, since_start=since_start)
         return None
 
     def revive(self) -> None:

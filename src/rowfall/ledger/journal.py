@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowfall.core import sql
@@ -78,6 +78,7 @@ class Entry:
         splits: those that were asked about, each with the block of the line that claims it.
         idle: seconds since its owner's last line, by the server's clock.
         quit: its owner has ended and said so.
+        seen: of other databases, the last line of their journals when the count was made.
     """
 
     attempt: str
@@ -95,6 +96,7 @@ class Entry:
     nodes: tuple[str, ...] = ("",)
     splits: dict[str, int] = field(default_factory=dict)
     quit: bool = False
+    seen: dict[str, int] = field(default_factory=dict)
 
     def moves_on(self, node: str) -> tuple[Move, ...]:
         """Return the moves on one of its nodes."""
@@ -254,8 +256,16 @@ class Journal:
         return Lease(back(landed), back(busy - landed), tuple(lost), of_lost)
 
     def counting(self, attempt: str) -> None:
-        """Record that what the target holds is counted next, with what has landed before."""
-        self._append("count", attempt)
+        """Record that what the target holds is counted next, with what has landed before.
+
+        Lines of other journals have an order of their own: the last one of each is recorded.
+        """
+        seen = {}
+        for database in self._other_journals():
+            with suppress(RowfallError):  # one that may not be read tells nothing later, either
+                name = sql.qualified(database, TABLE)
+                seen[database] = self._ask(f"SELECT max(_block_number) FROM {name}")[0][0]
+        self._append("count", attempt, detail=json.dumps(seen) if seen else "")
 
     def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool:
         """Record the rows and moves of an attempt: the point of no return.
@@ -289,12 +299,26 @@ class Journal:
         """Return the least and the most rows that others have added to the partition of a move
         since this attempt counted it.
 
+        Others are all that any journal of this server knows: loads into another table may fill this
+        one through views.
+
         Args:
             node: which of the attempt's nodes is meant.
         """
-        entries = self._entries()
-        mine = entries.pop(attempt)
-        return added(mine, entries.values(), move, node or mine.nodes[0], self._shard_of)
+        mine = self._entries(attempts=[attempt])[attempt]
+        others = self._entries(naming=move.table)
+        others.pop(attempt, None)
+        found = list(others.values())
+        for database in self._other_journals():
+            seen = mine.seen.get(database, 0)
+            try:
+                entries = self._entries(naming=move.table, database=database).values()
+            except RowfallError as error:
+                if error.transient:
+                    raise
+                continue  # not for this user to read: a sample of the rows has to do
+            found += [_unordered(e) for e in entries if e.binding and not 0 < e.landed <= seen]
+        return added(mine, found, move, node or mine.nodes[0], self._shard_of)
 
     def ownership(self, attempt: str) -> Ownership:
         """Return what others have done with an attempt."""
@@ -446,21 +470,46 @@ class Journal:
         )
         return {str(i) for (i,) in rows} - set(self.landed_ids() if landed is None else landed)
 
+    def _other_journals(self) -> list[str]:
+        """Return the other databases of the server that have a journal."""
+        rows = self._ask(
+            f"SELECT database FROM system.tables WHERE name = {quote(TABLE)} AND "
+            f"database != {quote(self._database)}"
+        )
+        return [str(database) for (database,) in rows]
+
     def _entries(
-        self, *, touching: Collection[str] = (), attempts: Collection[str] = ()
-    ) -> dict[str, Entry]:
-        """Return attempts into this table: all, those that claim some splits, or named ones."""
+        self, *, touching: Collection[str] = (), attempts: Collection[str] = (), naming: str = "",
+        database: str = "",
+    ) -> dict[str, Entry]:  # fmt: skip
+        """Return attempts into this table: all, those that claim some splits, or named ones.
+
+        Args:
+            naming: in place of these, attempts into any table that bring rows into one of this
+                name.
+            database: of another journal.
+        """
+        journal = sql.qualified(database or self._database, TABLE)
         into = f"into = toUUID({quote(self._target_uuid)})"
         hits = "[]"
         if touching:
             # A constant array would be folded into every row; WITH keeps it once.
             hits = "arrayIntersect(splits, asked)"
             chosen = (
-                f"attempt IN (SELECT attempt FROM {self._name} WHERE {into} AND event = 'claim' "
+                f"attempt IN (SELECT attempt FROM {journal} WHERE {into} AND event = 'claim' "
                 "AND hasAny(splits, asked))"
             )
         elif attempts:
             chosen = f"attempt IN ({', '.join(map(quote, attempts))})"
+        elif naming:
+            # What was never published into a table that is gone stays so. Of a cluster the tables
+            # may have other UUIDs on other nodes.
+            alive = f"({into} OR into IN (SELECT uuid FROM system.tables))"
+            into = "1" if self._shard_of else alive
+            chosen = (
+                f"attempt IN (SELECT attempt FROM {journal} WHERE event = 'commit' AND "
+                f"position(detail, {quote(json.dumps(naming))}) > 0)"
+            )
         else:
             chosen = "1"
         asked = ", ".join(map(quote, touching))
@@ -471,7 +520,7 @@ class Journal:
             # older lines of a living owner lie in the future.
             f"{hits}, dateDiff('millisecond', argMax(at, _block_number) OVER (PARTITION BY owner), "
             "now64(3)) / 1000 "
-            f"FROM {self._name} WHERE {into} AND ({chosen} OR event IN ('alive', 'quit')) "
+            f"FROM {journal} WHERE {into} AND ({chosen} OR event IN ('alive', 'quit')) "
             "ORDER BY _block_number"
         )
         return read_entries(rows)
@@ -619,6 +668,8 @@ def read_entries(rows: Iterable[Sequence[Any]]) -> dict[str, Entry]:
             entry.nodes = tuple(detail.split(","))
             for split in splits:
                 entry.splits.setdefault(split, int(block))
+        elif event == "count":
+            entry.seen = entry.seen or json.loads(detail or "{}")
         elif event == "commit":
             entry.rows = int(count)
             entry.moves = tuple(Move(*move) for move in json.loads(detail))
@@ -626,6 +677,14 @@ def read_entries(rows: Iterable[Sequence[Any]]) -> dict[str, Entry]:
         entry.idle = idle.get(entry.owner, 0.0)
         entry.quit = entry.owner in quit
     return found
+
+
+def _unordered(entry: Entry) -> Entry:
+    """Return a binding entry of another journal, whose lines have no order with those of this one.
+
+    Its rows may have come after the count; that they did only their blocks can say.
+    """
+    return replace(entry, committed=1, expired=0, landed=(1 << 63) * bool(entry.landed))
 
 
 def added(

@@ -69,6 +69,8 @@ class Move:
         rows_before: what the partition held when the attempt was counted.
         highest_block: number of the last block that the partition held then.
         node: of a cluster, the one that holds both tables, where the attempt stages on several.
+        staged_at: where the files are to be seen from here, the time (ns) of the last change to
+            those in staging: a part that is attached has a later one. 0: not known.
     """
 
     database: str
@@ -80,6 +82,7 @@ class Move:
     highest_block: int
     state: str = "pending"
     node: str = ""
+    staged_at: int = 0
 
     @property
     def pair(self) -> Pair:

@@ -29,6 +29,8 @@ from rowfall.targets.base import SHADOW_SUFFIX
 
 # 2: publishing by ATTACH, owners of loads.
 VERSION = 2
+# Stands in schema.sql before what later versions have added, each with IF NOT EXISTS.
+_ADDED = "-- ADDED since then: made in older ledgers when they are opened.\n"
 # Another process writes for milliseconds; longer means that it hangs inside a transaction.
 BUSY_SECONDS = 10.0
 
@@ -314,6 +316,13 @@ class Ledger:
                     for m in moves
                 ),
             )  # fmt: skip
+            db.executemany(
+                "INSERT INTO staged_files VALUES (?, ?, ?, ?)",
+                (
+                    (attempt_id, m.staging, m.partition_id, m.staged_at)
+                    for m in moves if m.staged_at
+                ),
+            )  # fmt: skip
 
     def attached(self, attempt_id: str, staging: str) -> None:
         """Record that all parts of one staging table are in its target."""
@@ -444,7 +453,9 @@ class Ledger:
     def moves(self, attempt_id: str) -> list[Move]:
         rows = self._store.rows(
             "SELECT database, table_name, staging, partition_id, rows, rows_before, "
-            "highest_block, state FROM move WHERE attempt_id = ? ORDER BY staging, partition_id",
+            "highest_block, state, '', coalesce(changed_at, 0) FROM move "
+            "LEFT JOIN staged_files USING (attempt_id, staging, partition_id) "
+            "WHERE attempt_id = ? ORDER BY staging, partition_id",
             attempt_id,
         )
         return [Move(*row) for row in rows]
@@ -510,8 +521,10 @@ class Store:
             raise _explain(path, error) from None
 
     def _prepare(self) -> None:
+        schema = files("rowfall.ledger").joinpath("schema.sql").read_text()
         (found,) = self._db.execute("PRAGMA user_version").fetchone()
         if found == VERSION:
+            self._db.executescript(schema.partition(_ADDED)[2])
             return
         if found:
             age = "a newer" if found > VERSION else "an older"
@@ -520,7 +533,6 @@ class Store:
                 f"one knows {VERSION})",
                 hint="Use that version, or another target.",
             )
-        schema = files("rowfall.ledger").joinpath("schema.sql").read_text()
         try:
             self._db.executescript(
                 f"BEGIN IMMEDIATE;{schema};PRAGMA user_version={VERSION};COMMIT;"

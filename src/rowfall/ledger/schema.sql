@@ -79,3 +79,15 @@ CREATE TABLE move (
     state         TEXT NOT NULL CHECK (state IN ('pending', 'attached')),
     PRIMARY KEY (attempt_id, staging, partition_id)
 ) STRICT, WITHOUT ROWID;
+
+-- ADDED since then: made in older ledgers when they are opened.
+
+-- When the files of a staged partition were changed last before their commit (ns), where they are
+-- to be seen.
+CREATE TABLE IF NOT EXISTS staged_files (
+    attempt_id   TEXT NOT NULL REFERENCES attempt,
+    staging      TEXT NOT NULL,
+    partition_id TEXT NOT NULL,
+    changed_at   INTEGER NOT NULL,
+    PRIMARY KEY (attempt_id, staging, partition_id)
+) STRICT, WITHOUT ROWID;

@@ -10,21 +10,20 @@ a second load of equal rows for a repetition of the first.
 
 from __future__ import annotations
 
-import time
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rowfall.core import sql
+from rowfall.core import disk, sql
 from rowfall.core.errors import EngineError, LedgerError, RowfallError, TargetError
-from rowfall.core.model import Ask, Column, Pair, Statement
+from rowfall.core.model import Column, Pair, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
-from rowfall.engines.codes import ACCESS_DENIED, NOT_ALIKE, UNKNOWN_TABLE
+from rowfall.engines.codes import ACCESS_DENIED, NOT_ALIKE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move, NoLeases
 from rowfall.publish.altered import AlteredTableError, alter_alike, wait_for_mutations
+from rowfall.publish.evidence import Search, StagedPart, change_times, check_staging
 from rowfall.publish.fence import publish_id, renamed
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.target_tables import OwnTable
@@ -34,16 +33,9 @@ SECONDS_PER_PART = 0.0005
 MERGE_BYTES_PER_SECOND = 300e6
 # Attempts are counted and attached here while the next ones are inserted.
 PUBLISH_LANE = 1
-_of = sql.table_is
-# Engines whose merges leave every row as it is.
-KEEP_ROWS = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
-# A session with Keeper is made anew some seconds after Keeper is back, and what the replica lacks
-# is fetched at once where another one has it. Longer than this is an outage: the next run goes on.
-KEEPER_SECONDS = 60.0
 # A table that is altered again while staging is altered like it is compared once more.
 MOST_ALTERED = 3
-POLL_SECONDS = 0.5
-NO_UUID = "00000000-0000-0000-0000-000000000000"
+_of = sql.table_is
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,35 +53,6 @@ class Staged:
     moves: tuple[Move, ...]
 
 
-def checksum(columns: Sequence[Column]) -> str:
-    """Return SQL for (rows, sum of a hash over ``columns``).
-
-    The sum wraps at 2^64 on both sides alike; duplicates change it, order does not.
-    """
-    return f"count(), sum({row_hash(columns)})"
-
-
-def row_hash(columns: Sequence[Column]) -> str:
-    """Return SQL for a 64-bit hash of one row.
-
-    Every version hashes plain values alike; NULLs and nested values are spelled out, because a
-    NULL would make the whole hash NULL, and 24.10 refuses tuples that hold one.
-    """
-    values = []
-    for column in columns:
-        x = sql.name(column.name)
-        if column.type.startswith(("Nullable(", "LowCardinality(Nullable(")):
-            values += [
-                f"isNull({x})",
-                f"ifNull({x}, defaultValueOfArgumentType(assumeNotNull({x})))",
-            ]
-        elif "(" in column.type and column.type.startswith(("Array", "Map", "Tuple", "Nested")):
-            values.append(f"toString({x})")
-        else:
-            values.append(x)
-    return f"cityHash64({', '.join(values)})"
-
-
 def pairs_of(moves: Sequence[Move]) -> list[Pair]:
     """Return the tables of an attempt that still have to be attached, in order, each once."""
     return list(dict.fromkeys(m.pair for m in moves if m.state == "pending"))
@@ -101,12 +64,16 @@ class Publisher:
     Args:
         engine, ledger: where statements run and facts are kept.
         lane: the engine lane that is used.
+        answer: what ``--loaded`` says of parts that no evidence decides, see :class:`Search`.
     """
 
-    def __init__(self, engine: Engine, ledger: Ledger, lane: int = 0) -> None:
+    def __init__(
+        self, engine: Engine, ledger: Ledger, lane: int = 0, answer: str | None = None
+    ) -> None:
         self.engine = engine
         self.ledger = ledger
         self.lane = lane
+        self.answer = answer
 
     def staged(
         self, pairs: Sequence[Pair], row_bytes: float, fixed: Collection[str] = ()
@@ -157,12 +124,26 @@ class Publisher:
             f"{_of(pair.database, pair.table)} GROUP BY partition_id) t USING partition_id "
             "ORDER BY partition_id"
         )
-        return [Move(pair.database, pair.table, pair.staging, *row) for row in rows]
+        moves = [Move(pair.database, pair.table, pair.staging, *row) for row in rows]
+        if self.engine.shared:
+            return moves  # its files are not to be seen from here
+        noted = self._staged_at(pair)
+        return [replace(move, staged_at=noted.get(move.partition_id, 0)) for move in moves]
+
+    def _staged_at(self, pair: Pair) -> dict[str, int]:
+        """Return when the files of each staged partition were changed last, see :class:`Move`.
+
+        Waits until any later change must have a later time: the kernel's clock goes by steps.
+        """
+        times = change_times(self._ask, pair)
+        if not disk.is_past(max((t for x in times.values() for t in x.values()), default=0)):
+            return {}
+        return {name: max(own.values()) if all(own.values()) else 0 for name, own in times.items()}
 
     def checksum(self, database: str, table: str, columns: Sequence[Column]) -> tuple[int, int]:
         """Return the rows of a table and the sum of their hashes, modulo 2^64."""
         ((rows, total),) = self._ask(
-            f"SELECT {checksum(columns)} FROM {sql.qualified(database, table)}"
+            f"SELECT {sql.checksum(columns)} FROM {sql.qualified(database, table)}"
         )
         return int(rows), int(total or 0)
 
@@ -184,10 +165,10 @@ class Publisher:
             AlteredTableError: a table was altered so that the staged rows do not fit it.
         """
         pairs = pairs_of(moves)
-        others = _Others(leases or NoLeases(), attempt_id, node)
         for pair in pairs:
             try:
-                self._attach(attempt_id, pair, moves, own, others)
+                search = self._search(attempt_id, pair, moves, leases, node)
+                self._attach(search, moves, own)
             except AlteredTableError as error:
                 error.hint = (
                     f"{error.hint} Or give the rows of this attempt up, so that their files are "
@@ -217,23 +198,20 @@ class Publisher:
             self.take_back(moves)
             raise
 
-    def _attach(
-        self, attempt_id: str, pair: Pair, moves: Sequence[Move], own: OwnTable | None,
-        others: _Others,
-    ) -> None:  # fmt: skip
+    def _attach(self, search: Search, moves: Sequence[Move], own: OwnTable | None) -> None:
         """Attach one table, after it was altered like its target where somebody has altered that.
 
         Raises:
             AlteredTableError: it cannot be altered alike.
             TargetError: another table has taken the name.
         """
+        pair = search.pair
         target = sql.qualified(pair.database, pair.table)
         staging = sql.qualified(pair.database, pair.staging)
         statement = f"ALTER TABLE {target} ATTACH PARTITION ALL FROM {staging}"
-        query_id = publish_id(attempt_id, pair)
         for left in reversed(range(MOST_ALTERED)):
             try:
-                self._run(statement, query_id)
+                self._run(statement, search.query_id)
                 return
             except RowfallError as error:
                 if error.code not in NOT_ALIKE:
@@ -243,7 +221,7 @@ class Publisher:
             # A replicated table compares before each partition, so it may have taken some. Parts
             # that are altered get other UUIDs: what has arrived has to be dropped before.
             self.engine.sync()
-            if not self._settle_pair(query_id, pair, [m for m in moves if m.pair == pair], others):
+            if not self._settle_pair(search):
                 return
             if not left:
                 raise AlteredTableError(
@@ -344,259 +322,52 @@ class Publisher:
             LedgerError: the target was changed meanwhile, so nothing is certain.
         """
         self.engine.sync()
-        others = _Others(leases or NoLeases(), attempt_id, node)
         settled = [m for m in moves if m.state != "pending"]
         for pair in pairs_of(moves):
-            own = [m for m in moves if m.pair == pair]
-            left = self._settle_pair(publish_id(attempt_id, pair), pair, own, others)
+            left = self._settle_pair(self._search(attempt_id, pair, moves, leases, node))
             if not left:
                 self.ledger.attached(attempt_id, pair.staging)
-            settled += [replace(m, state="pending" if left else "attached") for m in own]
+            state = "pending" if left else "attached"
+            settled += [replace(m, state=state) for m in moves if m.pair == pair]
         return settled
 
-    def _settle_pair(
-        self, query_id: str, pair: Pair, moves: Sequence[Move], others: _Others
-    ) -> bool:
+    def _search(
+        self, attempt_id: str, pair: Pair, moves: Sequence[Move], leases: Leases | None, node: str
+    ) -> Search:
+        """Return what finds out which parts of one staging table its target has."""
+        others = leases or NoLeases()
+        return Search(
+            self.engine, self.lane, pair, [m for m in moves if m.pair == pair],
+            publish_id(attempt_id, pair), lambda move: others.added(attempt_id, move, node),
+            frozenset((m.database, m.table) for m in moves), self.answer,
+        )  # fmt: skip
+
+    def _settle_pair(self, search: Search) -> bool:
         """Drop from staging what the target has; return True when something is left to attach."""
+        pair = search.pair
         wait_for_mutations(self.engine, pair, self.lane)
-        left = self._ask(
+        left = [StagedPart(*row) for row in self._ask(
             "SELECT name, toString(uuid), partition_id, rows FROM system.parts "
             f"WHERE {_of(pair.database, pair.staging)} AND active AND rows > 0"
-        )
+        )]  # fmt: skip
         if not left:
-            self._check_there(pair)
+            # One without parts has given them to the target; one that is gone says nothing.
+            check_staging(self._ask, pair)
             return False
-        uuids = ", ".join(quote(uuid) for _, uuid, _, _ in left)
-        arrived = self._arrived(pair, moves, uuids)
-        missing: dict[str, int] = defaultdict(int)
-        known: dict[str, int] = defaultdict(int)
-        for _, uuid, partition, rows in left:
-            (known if uuid in arrived else missing)[partition] += rows
-        merged = {
-            m.partition_id
-            for m in moves
-            if m.partition_id in missing
-            and self._was_merged(query_id, pair, m, uuids, known[m.partition_id], others)
-        }
-        there = [x for x in left if x[1] in arrived or x[2] in merged]
+        there = search.arrived(left)
         found = Evidence.SOME_PARTS if there else Evidence.NO_PARTS
         if len(there) == len(left):
             found = Evidence.ALL_PARTS
         action = after_crash(Recorded.COMMITTED, found)
         if action is Action.ATTACH_REST:
             staging = sql.qualified(pair.database, pair.staging)
-            for name, *_ in there:
-                self._run(f"ALTER TABLE {staging} DROP PART {quote(name)}")
+            for part in left:
+                if part.name in there:
+                    self._run(f"ALTER TABLE {staging} DROP PART {quote(part.name)}")
         return action is not Action.RECORD
-
-    def _arrived(self, pair: Pair, moves: Sequence[Move], uuids: str) -> set[str]:
-        """Return the UUIDs of the parts that the target has, or had until they were merged.
-
-        Outdated parts are still listed for some minutes. Mostly they were merged since; but a
-        replicated table that lost Keeper in the middle of an ATTACH has taken back what it had
-        linked already, and lists that in the same way: only without a time of removal, and no
-        other part holds its block.
-        """
-        replicated = _wait_for_keeper(self._ask, pair, moves)
-        listed = self._ask(
-            "SELECT toString(uuid), active, toUnixTimestamp(remove_time) > 0, partition_id, "
-            f"min_block_number, max_block_number FROM system.parts WHERE "
-            f"{_of(pair.database, pair.table)} AND toString(uuid) IN ({uuids})"
-        )
-        sure = {uuid for uuid, active, *_ in listed if active or not replicated}
-        if all(uuid in sure for uuid, *_ in listed):
-            return sure
-        covers = _Blocks(self._ask, pair)
-        return sure | {uuid for uuid, _, gone, *blocks in listed if gone and covers(*blocks)}
-
-    def _check_there(self, pair: Pair) -> None:
-        """Make sure that a staging table without parts is there: it has given them to the target.
-
-        One that is gone says nothing: somebody else may be about to attach what it held.
-
-        Raises:
-            EngineError: it is gone.
-        """
-        found = self._ask(
-            f"SELECT 1 FROM system.tables WHERE database = {quote(pair.database)} "
-            f"AND name = {quote(pair.staging)}"
-        )
-        if not found:
-            raise EngineError(
-                f"the staging table {pair.database}.{pair.staging} is gone", code=UNKNOWN_TABLE
-            )
-
-    def _was_merged(
-        self, query_id: str, pair: Pair, move: Move, own: str, known: int, others: _Others
-    ) -> bool:
-        """Tell whether parts that are not listed have arrived, were merged and cleared away.
-
-        Args:
-            own: uuids of the attempt's parts.
-            known: rows of the attempt's parts in this partition that are listed.
-            others: says how many rows other attempts have added.
-        """
-        if not self._hides_something(pair, move, own):
-            return False
-        done = self.engine.finished(query_id)
-        if done is not None:
-            return done
-        least, most = others.added(move)
-        gained, engine = self._gained(pair, move)
-        # Only at its bounds does a sum say what each of its terms is. The lower one says nothing
-        # where rows of equal keys are united: ours may have come and been united with others.
-        came = gained == most + move.rows
-        missing = gained == least + known and engine in KEEP_ROWS
-        # Others may have published while it was read: then it is a sum of other terms.
-        if (came or missing) and others.added(move) == (least, most):
-            return came
-        # Evidence.UNDECIDED, so Action.STOP.
-        raise LedgerError(
-            f"partition {move.partition_id} of {pair.database}.{pair.table} was changed after a "
-            f"load was interrupted: {gained:,} rows were added, {known:,} or {move.rows:,} "
-            f"expected{', and other loads have added some, too' if most else ''}",
-            hint=f"The rows that are not yet visible are in {pair.database}.{pair.staging}; "
-            "compare, then drop one of the two by hand.",
-        )
-
-    def _hides_something(self, pair: Pair, move: Move, own: str) -> bool:
-        """Tell whether a merged part holds blocks since the commit that no listed part explains.
-
-        Outdated parts (merged since) stay listed for some minutes, and whatever is inserted or
-        attached has a block of its own. A part of ours explains nothing: it may be listed only now,
-        because a table that was just opened lists its outdated parts bit by bit.
-
-        Args:
-            own: uuids of the attempt's parts.
-        """
-        rows = self._ask(
-            "SELECT min_block_number, max_block_number, active, toString(uuid) = "
-            f"{quote(NO_UUID)} AND NOT (level = 0 AND data_version = min_block_number), "
-            f"toString(uuid) IN ({own}) "
-            f"FROM system.parts WHERE {_of(pair.database, pair.table)} AND partition_id = "
-            f"{quote(move.partition_id)} AND max_block_number > {move.highest_block}"
-        )
-        known = {first for first, _, _, merged, ours in rows if not (merged or ours)}
-        return any(
-            block not in known
-            for first, last, active, merged, _ in rows
-            if active and merged
-            for block in range(max(first, move.highest_block + 1), last + 1)
-        )
-
-    def _gained(self, pair: Pair, move: Move) -> tuple[int, str]:
-        """Return the rows that the partition has gained since the commit, and the table's engine.
-
-        What plain inserts of others have brought is not counted.
-        """
-        ((foreign, now, engine),) = self._ask(
-            f"SELECT sumIf(rows, max_block_number > {move.highest_block} AND toString(uuid) = "
-            f"{quote(NO_UUID)} AND level = 0 AND data_version = min_block_number), "
-            f"sumIf(rows, active), any(engine) FROM system.parts WHERE "
-            f"{_of(pair.database, pair.table)} AND partition_id = {quote(move.partition_id)}"
-        )
-        return int(now - move.rows_before - foreign), str(engine)
 
     def _ask(self, text: str) -> list[list[Any]]:
         return self.engine.ask(text, lane=self.lane)
 
     def _run(self, text: str, query_id: str = "") -> None:
         self.engine.run(Statement(SqlText.of(text), query_id=query_id), lane=self.lane)
-
-
-@dataclass(frozen=True, slots=True)
-class _Others:
-    """Answers how many rows other attempts have added beside one attempt."""
-
-    leases: Leases
-    attempt: str
-    node: str
-
-    def added(self, move: Move) -> tuple[int, int]:
-        """Return the least and the most rows that others have added to a move's partition."""
-        return self.leases.added(self.attempt, move, self.node)
-
-
-# --- replicated tables after an outage of Keeper --------------------------------------------------
-#
-# An ATTACH whose answer from Keeper is lost is taken back by the replica. Keeper may have carried
-# it out all the same: then the replica fetches the parts again, from another one or never.
-
-
-class _Blocks:
-    """The blocks that the active parts of a table hold."""
-
-    def __init__(self, ask: Ask, pair: Pair) -> None:
-        self._ranges: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for partition, first, last in ask(
-            "SELECT partition_id, min_block_number, max_block_number FROM system.parts "
-            f"WHERE {sql.table_is(pair.database, pair.table)} AND active"
-        ):
-            self._ranges[partition].append((first, last))
-
-    def __call__(self, partition: str, first: int, last: int) -> bool:
-        return any(low <= first and last <= high for low, high in self._ranges[partition])
-
-
-def _wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[Move]) -> bool:
-    """Wait until a replicated table has what Keeper says it was given since the commit.
-
-    Returns:
-        Whether the table is replicated.
-
-    Raises:
-        EngineError: Keeper stays away, or parts that it knows do not come.
-    """
-    deadline = time.monotonic() + KEEPER_SECONDS
-    since = {move.partition_id: move.highest_block for move in moves}
-    while True:
-        try:
-            rows = ask(
-                "SELECT is_readonly OR is_session_expired, replica_path FROM system.replicas "
-                f"WHERE {sql.table_is(pair.database, pair.table)}"
-            )
-        except RowfallError as error:
-            if error.code != ACCESS_DENIED or _is_replicated(ask, pair):
-                raise
-            return False  # loads of such tables need no right to see replicas
-        if not rows:
-            return False
-        awaited = [] if rows[0][0] else _awaited(ask, pair, since, rows[0][1])
-        if not rows[0][0] and not awaited:
-            return True
-        if time.monotonic() > deadline:
-            what = f"part {awaited[0]}" if awaited else "a session"
-            raise EngineError(
-                f"{pair.database}.{pair.table} has waited {KEEPER_SECONDS:.0f} seconds for {what} "
-                "from Keeper",
-                hint="Run the same command again when SELECT * FROM system.replicas shows no "
-                "read-only table: what is loaded is not loaded twice.",
-            )
-        time.sleep(POLL_SECONDS)
-
-
-def _is_replicated(ask: Ask, pair: Pair) -> bool:
-    return bool(ask(
-        "SELECT 1 FROM system.tables WHERE engine LIKE 'Replicated%' AND "
-        f"database = {quote(pair.database)} AND name = {quote(pair.table)}"
-    ))  # fmt: skip
-
-
-def _awaited(ask: Ask, pair: Pair, since: dict[str, int], path: str) -> list[str]:
-    """Return the parts newer than the commit that Keeper lists for this replica and it lacks."""
-    try:
-        names = ask(f"SELECT name FROM system.zookeeper WHERE path = {quote(path + '/parts')}")
-    except RowfallError as error:
-        if error.code == ACCESS_DENIED:
-            return []  # not for this user to see: what the table lists has to do
-        if not error.transient:
-            raise
-        return ["(not known)"]
-    covers = _Blocks(ask, pair)
-    awaited = []
-    for (name,) in names:
-        partition, first, last = str(name).split("_")[:3]
-        newer = partition in since and int(first) > since[partition]
-        if newer and not covers(partition, int(first), int(last)):
-            awaited.append(str(name))
-    return awaited

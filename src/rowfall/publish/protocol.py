@@ -105,7 +105,7 @@ class Evidence(Enum):
     NO_PARTS = "no part of staging is in the target"
     SOME_PARTS = "some parts of staging are in the target"
     ALL_PARTS = "all parts of staging are in the target"
-    UNDECIDED = "uuids, block numbers, the log and row counts do not decide it"
+    UNDECIDED = "neither the log nor blocks, row counts and a sample of the rows decide it"
     UNFIT = "what is missing cannot be altered like the target, which somebody has altered"
     STAGING_GONE = "somebody else has dropped staging"
     TARGET_GONE = "the target is not the table any more that the attempt was loaded for"
@@ -157,6 +157,46 @@ def after_crash(recorded: Recorded, evidence: Evidence = Evidence.NOT_ASKED) -> 
     if evidence not in _COMMITTED:
         raise ProtocolError("a committed attempt is only judged by what the target holds")
     return _COMMITTED[evidence]
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """Traces in one partition of the target of staged parts that it does not list.
+
+    Attributes:
+        removed: people have taken out parts that came since the count, or all of before it.
+        hidden: a merged part holds new blocks that no listed part explains.
+        strange: it holds rows that may be anybody's: in new parts as INSERT of others or ATTACH
+            PART leaves them, or in blocks that held another number of rows.
+        counted: it has gained the rows in question (True), or none of them (False); None: another
+            number.
+        found: a sample of these rows is there (True), or none of it (False); None: not known.
+        logged: the server's log says that they were attached.
+    """
+
+    removed: bool = False
+    hidden: bool = False
+    strange: bool = False
+    counted: bool | None = None
+    found: bool | None = None
+    logged: bool = False
+
+
+def judge(traces: Traces) -> Evidence:
+    """Conclude from traces where staged parts are: NO_PARTS, ALL_PARTS or UNDECIDED.
+
+    What was taken out may be put back, or be in another table: then nothing is known. Neither a
+    number of rows nor a sample is believed where the other contradicts it.
+    """
+    if traces.removed:
+        return Evidence.UNDECIDED
+    if not (traces.hidden or traces.strange):
+        return Evidence.NO_PARTS
+    if traces.found is False and (not traces.hidden or traces.counted is False):
+        return Evidence.NO_PARTS
+    if traces.found and (traces.counted or traces.logged):
+        return Evidence.ALL_PARTS
+    return Evidence.UNDECIDED
 
 
 def recorded_after(step: Step | None) -> Recorded:

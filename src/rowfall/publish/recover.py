@@ -64,12 +64,15 @@ def _discard(engine: Engine, prefix: str) -> None:
 
 
 def end_open_attempts(
-    engine: Engine, ledger: Ledger, target: Target, emit: Listener
+    engine: Engine, ledger: Ledger, target: Target, emit: Listener, answer: str | None = None
 ) -> dict[str, AlteredTableError]:
     """End every open attempt of a target that only this process uses.
 
     The engine was restarted since (it ends with rowfall), so no statement of them still runs. What
     a finished attempt left, because rowfall was killed before the drop, is dropped as well.
+
+    Args:
+        answer: see :class:`rowfall.publish.evidence.Search`.
 
     Returns:
         The attempts that are kept as they are, each with the reason.
@@ -82,7 +85,7 @@ def end_open_attempts(
     for attempt in ledger.open_attempts():
         if _action(engine, ledger, attempt, target.caps.publish) is not Action.DISCARD:
             try:
-                _publish_rest(engine, ledger, attempt, emit)
+                _publish_rest(engine, ledger, attempt, emit, answer)
             except AlteredTableError as error:
                 _keep(attempt.id, error, kept, emit)
             continue
@@ -179,9 +182,11 @@ def _is_own(engine: Engine, ledger: Ledger, attempt: Attempt, pair: Pair) -> boo
     return table_uuid(engine, pair.database, pair.table) == known
 
 
-def _publish_rest(engine: Engine, ledger: Ledger, attempt: Attempt, emit: Listener) -> None:
+def _publish_rest(
+    engine: Engine, ledger: Ledger, attempt: Attempt, emit: Listener, answer: str | None
+) -> None:
     """Publish what of a committed attempt is not visible yet."""
-    publisher = Publisher(engine, ledger)
+    publisher = Publisher(engine, ledger, answer=answer)
     publisher.publish(attempt.id, publisher.settle(attempt.id, ledger.moves(attempt.id)))
     engine.sync()
     ledger.attempt_published(attempt.id, attempt.target_key)
@@ -276,11 +281,12 @@ class NodeRecovery:
         emit: hears what was done.
         node: ``host:port`` that ``engine`` is; only attempts that stage there are ended.
         own: the journal's table, None where it need not be checked.
+        answer: see :class:`rowfall.publish.evidence.Search`.
     """
 
     def __init__(
         self, engine: Engine, ledger: Ledger, journal: Journal, database: str, emit: Listener,
-        node: str = "", own: OwnTable | None = None,
+        node: str = "", own: OwnTable | None = None, answer: str | None = None,
     ) -> None:  # fmt: skip
         self.node = node
         self.engine = engine
@@ -289,12 +295,20 @@ class NodeRecovery:
         self._database = database
         self.emit = emit
         self.own = own
-        self._publisher = Publisher(engine, ledger)
+        self._answer = answer
+        self._publisher = Publisher(engine, ledger, answer=answer)
 
     def on(self, engine: Engine, node: str, own: OwnTable | None) -> NodeRecovery:
         """Return the recovery of another node."""
         return NodeRecovery(
-            engine, self._ledger, self._journal, self._database, self.emit, node, own
+            engine,
+            self._ledger,
+            self._journal,
+            self._database,
+            self.emit,
+            node,
+            own,
+            self._answer,
         )
 
     def discard_ended(self, entries: Sequence[Entry]) -> None:
@@ -572,6 +586,7 @@ def open_recovery(
         NodeRecovery(
             writer.engine, tables.ledger, journal, session.first_target.database, session.emit,
             writer.node, first if first and not writer.number else tables.of(writer),
+            session.options.loaded,
         )
         for writer in session.writers
     ], session.shards)  # fmt: skip

@@ -124,7 +124,9 @@ def settle(session: Session, load: LoadRun) -> Settled:
     """
     ledger, shadow = load.ledger, load.shadow
     if not session.target.caps.journal:
-        kept = end_open_attempts(session.engine, ledger, session.target, session.emit)
+        kept = end_open_attempts(
+            session.engine, ledger, session.target, session.emit, session.options.loaded
+        )
         _refuse_kept(session, ledger, kept)
     table = session.first_target.table
     if not table:

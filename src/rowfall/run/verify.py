@@ -25,7 +25,6 @@ from rowfall.plan.facts import LoadFacts
 from rowfall.plan.planner import make_plan
 from rowfall.plan.session import Session
 from rowfall.plan.survey import survey
-from rowfall.publish.attach import checksum, row_hash
 from rowfall.targets import staging
 from rowfall.targets.base import Publish
 
@@ -233,14 +232,14 @@ class Comparison:
     def source(self, splits: Sequence[Split]) -> list[tuple[int, int]]:
         """Return (rows, sum of their hashes) of each split."""
         found = [(0, 0)] * len(splits)
-        for group in self._grouped(splits, checksum(self._columns)):
+        for group in self._grouped(splits, sql.checksum(self._columns)):
             for n, rows, total in self._ask(_union(group)):
                 found[n] = (rows, total or 0)
         return found
 
     def target(self) -> tuple[int, int]:
         """Return (rows, sum of their hashes) of the table."""
-        question = f"SELECT {checksum(self._columns)} FROM {self._table}"
+        question = f"SELECT {sql.checksum(self._columns)} FROM {self._table}"
         ((rows, total),) = self._session.engine.ask(question)
         return rows, total or 0
 
@@ -250,7 +249,7 @@ class Comparison:
         here: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
         for start in range(0, len(splits), attempts.MOST_SPLITS):
             relation = self._rows(splits[start : start + attempts.MOST_SPLITS])
-            for bucket, rows, total in self._ask(_by_bucket(relation, row_hash(self._columns))):
+            for bucket, rows, total in self._ask(_by_bucket(relation, sql.row_hash(self._columns))):
                 before = here[bucket]
                 here[bucket] = (before[0] + rows, (before[1] + total) & MASK64)
         differ = [b for b in range(BUCKETS) if here[b] != there.get(b, (0, 0))]
@@ -268,7 +267,7 @@ class Comparison:
         found = Difference()
         if not buckets:
             return found
-        value = row_hash(self._columns)
+        value = sql.row_hash(self._columns)
         only = f"bitAnd(h, {BUCKETS - 1}) IN ({', '.join(map(str, buckets))})"
         rows = self._session.engine.ask(
             f"SELECT h, count() FROM (SELECT {value} AS h FROM {self._table}) WHERE {only} "
@@ -294,7 +293,7 @@ class Comparison:
 
     def _target_buckets(self) -> dict[int, tuple[int, int]]:
         relation = SqlText.of(self._table)
-        rows = self._session.engine.ask(str(_by_bucket(relation, row_hash(self._columns))))
+        rows = self._session.engine.ask(str(_by_bucket(relation, sql.row_hash(self._columns))))
         return {bucket: (rows, total) for bucket, rows, total in rows}
 
     # --- reading the source --------------------------------------------------------------------

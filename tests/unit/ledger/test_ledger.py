@@ -200,3 +200,17 @@ def test_rows_that_were_committed_and_given_up(ledger: Ledger) -> None:
     for number in (1, 2):
         ledger.attempt_ended(f"a_{number}", "lost", "the target table was dropped")
     assert ledger.given_up_rows(INTO) == 30
+
+
+def test_what_later_versions_have_added_is_made_in_older_ledgers(ledger: Ledger) -> None:
+    with ledger._store.change() as db:
+        db.execute("DROP TABLE staged_files")
+    ledger.close()
+    again = Ledger(ledger.path)
+    again.attempt_started("a_1", "a", "st", INTO, [])
+    moves = [
+        Move("d", "t", "st", "p", 1, 0, -1, staged_at=17),
+        Move("d", "t", "st", "q", 1, 0, -1),
+    ]
+    again.attempt_loaded("a_1", 2, moves)
+    assert again.moves("a_1") == moves

@@ -1,0 +1,113 @@
+"""What a partition of the target shows of parts that it does not list, and what is concluded."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from rowfall.ledger.leases import Move
+from rowfall.publish.evidence import NO_UUID, Listed, Partition
+from rowfall.publish.protocol import Evidence, Traces, judge
+
+OURS, OTHERS = (f"{n:08x}-0000-4000-8000-000000000000" for n in (1, 2))
+
+
+def part(
+    first: int, last: int = 0, rows: int = 10, *, level: int = 0, active: bool = True,
+    uuid: str = NO_UUID, version: int = 0,
+) -> Listed:  # fmt: skip
+    last = last or first
+    name = f"p_{first}_{last}_{level}"
+    return Listed(
+        name, first, last, active, rows, level, version or first, uuid, "MergeTree"
+    )  # fmt: skip
+
+
+def partition(*parts: Listed, before: int = 10, highest: int = 3) -> Partition:
+    """One that held ``before`` rows up to a block when it was counted."""
+    move = Move("d", "t", "_rowfall_a", "p", 5, before, highest)
+    return Partition(move, parts, frozenset({OURS}))
+
+
+OLD = part(3)
+
+
+@pytest.mark.parametrize(
+    ("parts", "traces"),
+    [
+        pytest.param((OLD,), "", id="as it was"),
+        pytest.param((OLD, part(4, uuid=OTHERS)), "", id="another attempt has come"),
+        pytest.param((OLD, part(4)), "strange", id="an INSERT of others, or ATTACH PART"),
+        pytest.param((part(3, 4, 20, level=1),), "hidden", id="merged with a part not listed"),
+        pytest.param(
+            (part(3, 4, 20, level=1), part(3, active=False), part(4, uuid=OTHERS, active=False)),
+            "",
+            id="merged with a part of another attempt",
+        ),
+        pytest.param(
+            (part(3, 4, 20, level=1), part(3, active=False), part(4, uuid=OURS, active=False)),
+            "hidden",
+            id="merged with a part of ours, which proves nothing about the others",
+        ),
+        pytest.param((part(4, 4, 0, level=1), OLD), "removed hidden", id="something was dropped"),
+        pytest.param((part(4),), "removed strange", id="nothing is left of what it held"),
+        pytest.param((), "removed strange", id="nothing is left"),
+        pytest.param((part(3, rows=15),), "strange", id="more rows in an old block: renumbered"),
+        pytest.param((part(3, rows=5),), "strange", id="fewer rows in an old block"),
+        pytest.param((part(3, rows=10, version=9),), "", id="mutated"),
+    ],
+)
+def test_traces(parts: tuple[Listed, ...], traces: str) -> None:
+    found = partition(*parts)
+    seen = {"removed": bool(found.removed), "hidden": found.hidden, "strange": found.strange}
+    assert {name for name, there in seen.items() if there} == set(traces.split())
+
+
+def test_an_empty_partition_has_nothing_to_lose() -> None:
+    assert not partition(before=0, highest=-1).removed
+    assert not partition(before=0, highest=-1).strange
+
+
+def test_only_parts_that_cannot_hold_the_rows_are_not_searched() -> None:
+    merged = part(4, 6, 20, level=1)
+    found = partition(OLD, merged, part(7, uuid=OTHERS), part(8), part(9, uuid=OURS))
+    assert found.innocent == ["p_3_3_0", "p_7_7_0"]
+    assert partition(part(3, rows=15)).innocent == []
+
+
+def test_rows_that_came() -> None:
+    """Plain inserts do not count, whether they are merged by now or not."""
+    assert partition(OLD, part(4), part(5, uuid=OTHERS)).gained == 10
+    merged = (part(3, 5, 30, level=1), part(3, active=False), part(4, active=False))
+    assert partition(*merged).gained == 10
+
+
+# --- conclusions ----------------------------------------------------------------------------------
+
+TRUTHS = (True, False, None)
+
+
+def test_nothing_is_concluded_from_one_witness_against_another() -> None:
+    for hidden, strange, counted, found in itertools.product((True, False), (True, False), TRUTHS,
+                                                            TRUTHS):  # fmt: skip
+        got = judge(Traces(False, hidden, strange, counted, found))
+        if not hidden and not strange:
+            assert got is Evidence.NO_PARTS
+        elif got is Evidence.ALL_PARTS:
+            assert (counted, found) == (True, True)
+        elif got is Evidence.NO_PARTS:
+            assert found is False
+            assert counted is False or not hidden
+
+
+def test_what_was_taken_out_is_never_judged() -> None:
+    for hidden, counted, found in itertools.product((True, False), TRUTHS, TRUTHS):
+        traces = Traces(True, hidden, False, counted, found, logged=True)
+        assert judge(traces) is Evidence.UNDECIDED
+
+
+def test_the_log_is_believed_where_the_rows_are() -> None:
+    assert judge(Traces(hidden=True, found=True, logged=True)) is Evidence.ALL_PARTS
+    assert judge(Traces(hidden=True, found=False, logged=True)) is Evidence.UNDECIDED
+    assert judge(Traces(strange=True, found=True)) is Evidence.UNDECIDED
