@@ -276,3 +276,44 @@ def test_the_journal_of_the_model_is_the_real_one(both: Both) -> None:
     other.forget("a")
     assert one.forgotten_ids() == {s.id for s in splits[:2]}
     assert {e.attempt for e in one.entries()} == {"a_1", "b_1"}
+
+
+def test_tables_that_are_exchanged_and_renamed_keep_their_parts(both: Both, ledger: Ledger) -> None:
+    """What --replace and --atomic do: gather in a shadow, exchange it or attach what it holds."""
+    do = Actions(both, ledger, 1)
+    database = both.database
+    shadow, staged = f"`{database}`.`_rowfall_a_whole`", f"`{database}`.`_rowfall_a_1`"
+    facts = staging.facts(both.engine.ask, database, "t")
+    assert facts is not None
+    both.insert("t", [("old", "1", 1), ("old", "2", 2)])
+    for name in ("_rowfall_a_whole", "_rowfall_a_1"):
+        for statement in staging.clone(facts, name):
+            do.run(statement.reveal())
+        uuid = table_uuid(both.engine, database, name)
+        both.uuids[uuid] = both.model.tables[database, name].uuid
+    both.insert("_rowfall_a_1", [("new", "1", 3), ("new", "2", 4)])
+
+    def names() -> None:
+        both.ask(f"SELECT name, toString(uuid) FROM system.tables WHERE database = '{database}'")
+        both.ask(
+            "SELECT table, name, toString(uuid), rows, level, max_block_number FROM system.parts "
+            f"WHERE database = '{database}' AND active AND rows > 0"
+        )
+
+    for text in (
+        f"ALTER TABLE {shadow} ATTACH PARTITION ALL FROM {staged}",
+        f"EXCHANGE TABLES {shadow} AND {do.at}",
+        f"RENAME TABLE {shadow} TO `{database}`.`_rowfall_a_whole_x1`",
+        f"ALTER TABLE {do.at} ATTACH PARTITION ALL FROM `{database}`.`_rowfall_a_whole_x1`",
+        f"DROP TABLE IF EXISTS `{database}`.`_rowfall_a_whole_x1` SYNC",
+        f"RENAME TABLE {staged} TO {shadow}",
+        f"EXCHANGE TABLES {shadow} AND {do.at}",
+        f"EXCHANGE TABLES {shadow} AND {do.at}",
+    ):
+        do.run(text)
+        names()
+    with pytest.raises(RowfallError):  # the name is taken
+        do.run(f"RENAME TABLE {shadow} TO {do.at}")
+    with pytest.raises(RowfallError):  # the name is not there any more
+        do.run(f"EXCHANGE TABLES {staged} AND {do.at}")
+    assert both.engine.ask(f"SELECT count() FROM {do.at}") == [[4]]

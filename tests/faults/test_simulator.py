@@ -20,11 +20,9 @@ MOST = 800
 # What the code is known to fail at, and the kind of search that finds it. What it has learnt is
 # taken out here, and its old behaviour becomes one of OLD.
 SPARED: Mapping[str, str] = {
-    "late ATTACH": "late",
+    # An attempt was committed, and perhaps attached, when somebody copied the table. A machine that
+    # has never loaded into it does not ask; where the attempt began, a load stops: seed 694.
     "EXCHANGE with a copy": "people rebuild",
-    "BACKUP and RESTORE": "people set back",
-    # A part that is taken back from a table that took the name, late: seed 95.
-    "DROP and CREATE": "",
 }
 
 
@@ -68,20 +66,28 @@ def test_a_seed_repeats_a_run() -> None:
 
 # --- what earlier versions did --------------------------------------------------------------------
 
-OLD = {
-    "no sync": ("power", range(200), "missing"),
-    "dead loads leave their shadows": ("atomic", range(400), "left over"),
-    "staging as it was": ("people add columns", range(400), "does not help"),
-    "row counts alone": ("people move parts", range(800), "doubled"),
-}
+OLD = (
+    ("no sync", "power", range(200), "missing"),
+    ("no sync", "power of a server", range(200), "missing"),
+    ("sync without a look", "power of a server", range(280, 400), "missing"),
+    ("staging as it was", "people add columns", range(400), "does not help"),
+    ("dead loads leave their shadows", "atomic", range(400), "left over"),
+    ("row counts alone", "people move parts", range(800), "doubled"),
+    ("retry without rename", "late", range(400), "doubled"),
+    ("exchange without rename", "replace", range(600), "old and new rows"),
+    ("local journal", "replicas", range(100), "doubled"),
+    ("outdated parts count", "replicas", range(400), "missing"),
+    ("journal on the first node", "shards", range(20, 200), "doubled"),
+    ("memory is not compared", "people set back", range(200), ""),
+)
 """Behaviours that are put back one by one: the kind of search, its seeds, and what is found."""
 
 
-@pytest.mark.parametrize("old", OLD)
-def test_the_simulator_finds_what_was_wrong(old: str) -> None:
-    focus, seeds, wrong = OLD[old]
+@pytest.mark.parametrize(("old", "focus", "seeds", "wrong"), OLD, ids=lambda x: str(x))
+def test_the_simulator_finds_what_was_wrong(old: str, focus: str, seeds: range, wrong: str) -> None:
     found = violation(seeds, [old], focus=focus)
-    assert wrong in found, found or f"nothing in {len(seeds)} seeds"
+    assert found, f"nothing in {len(seeds)} seeds"
+    assert wrong in found
     # The first one that is found is right without it.
     number = int(found.split(":")[0].removeprefix("seed "))
     assert not violation([number], focus=focus)

@@ -41,16 +41,18 @@ FAULTS: dict[str, Fault] = {}
 """Whatever happens to processes, requests, servers and disks."""
 PEOPLE: dict[str, Fault] = {}
 """Whatever other people do to the tables; of these a seed has one at most."""
+NODES: dict[str, Fault] = {}
+"""Whatever happens to the nodes of a cluster, and to Keeper."""
 
 
 def fault(
     name: str, *, weight: float = 1.0, after: bool = False, between: bool = False,
-    people: bool = False,
+    people: bool = False, nodes: bool = False,
 ) -> Callable[[Act], Act]:  # fmt: skip
     """Add a function to the faults; see :class:`Fault`."""
 
     def add(act: Act) -> Act:
-        known = PEOPLE if people else FAULTS
+        known = PEOPLE if people else NODES if nodes else FAULTS
         known[name] = Fault(name, act, weight, after or between, between)
         return act
 
@@ -151,21 +153,22 @@ def _(world: World, process: Process, server: Server, text: str) -> str:
 
 @fault("merge", weight=2, between=True)
 def _(world: World, process: Process, server: Server, text: str) -> None:
-    for table in world.targets():
+    for at, table in world.targets():
         partition = world.scheduler.random.choice("ab")
-        if server.merge(table, partition):
+        if at.merge(table, partition):
             world.note(f"partition {partition} of {table.name} is merged")
 
 
 @fault("outdated parts cleared", weight=1, between=True)
 def _(world: World, process: Process, server: Server, text: str) -> None:
     merges = world.scheduler.random.random() < 0.5
-    for table in world.targets():
+    for at, table in world.targets():
         for partition in "ab" if merges else "":
-            server.merge(table, partition)
+            at.merge(table, partition)
     world.note("all is merged, and " * merges + "outdated parts are cleared away")
     world.excuses.add("outdated parts cleared")
-    server.clear()
+    for one in world.servers:
+        one.clear()
 
 
 @fault("log lost", weight=1, between=True)
@@ -183,14 +186,62 @@ def _(world: World, process: Process, server: Server, text: str) -> None:
 
 @fault("power cut", weight=2, after=True)
 def _(world: World, process: Process, server: Server, text: str) -> str | None:
-    """The machine of the data folder loses power: what was not synced is gone, and the process."""
-    if world.shared:
-        return None
-    world.note("POWER CUT")
+    """The machine with the rows loses power: what was not synced is gone.
+
+    That of a data folder runs the process, too; a server takes its time to come back.
+    """
+    world.note(f"POWER CUT of {server.host}")
     draw = world.scheduler.random
     likely = draw.choice((0.0, 0.5, 1.0))
     server.cut_power(lambda: draw.random() < likely)
     world.torn = True
-    world.kill(process)
+    if world.shared:
+        world.goes_away(server)
+    else:
+        world.kill(process)
     properties.check_readers(world)
+    if world.shared:
+        return OK  # it does not arrive
     raise Killed
+
+
+# --- nodes of a cluster, and Keeper ---------------------------------------------------------------
+
+
+@fault("node away", weight=3, after=True, between=True, nodes=True)
+def _(world: World, process: Process | None, server: Server, text: str) -> None:
+    """A node ends, and comes back after a while; its disk is as it was."""
+    one = world.scheduler.random.choice(world.servers)
+    world.note(f"{one.host} does not answer")
+    one.restart()
+    world.goes_away(one)
+
+
+@fault("shards in another order", weight=1, between=True, nodes=True)
+def _(world: World, process: Process | None, server: Server, text: str) -> None:
+    """Somebody edits ``remote_servers``; servers look at their configuration every two seconds."""
+    begun = any(("d", "_rowfall_journal") in one.tables for one in world.servers)
+    # Two loads that come first, at that moment, may begin two journals; later ones stop (exit 3).
+    if not begun or world.scheduler.clock < world.edited + 2:
+        return
+    world.edited = world.scheduler.clock
+    world.note("the list of nodes is turned around")
+    world.layout.reverse()
+    for shard in world.layout:
+        shard.reverse()
+
+
+@fault("Keeper lost", weight=2, nodes=True)
+def _(world: World, process: Process, server: Server, text: str) -> str:
+    """A replica loses Keeper inside an ATTACH, or right before it."""
+    return "keeper" if " ATTACH PARTITION ALL FROM `d`.`_rowfall_" in text else OK
+
+
+@fault("long pause", weight=2, after=True, nodes=True)
+def _(world: World, process: Process, server: Server, text: str) -> None:
+    """The process is stopped for so long that a machine can start again meanwhile."""
+    world.note(f"{process.name}: is paused for long")
+    process.silent = True
+    world.scheduler.sleep(300.0)
+    process.silent = False
+    world.note(f"{process.name}: goes on")

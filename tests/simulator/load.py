@@ -6,12 +6,15 @@ about rows is the code itself.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from rowfall.cluster.open import open_cluster
 from rowfall.core.errors import EngineError, RowfallError
+from rowfall.core.events import Listener
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Outcome, Schema, Statement
 from rowfall.core.options import Options
@@ -76,9 +79,6 @@ def run_load(world: World, process: Process) -> None:
     Raises:
         RowfallError: what stopped it.
     """
-    engine = world.connect(process)
-    ledger = Ledger(Path(f"/tmp/{process.home}.ledger"))  # noqa: S108 - in memory, see seams
-    target = _target(process, engine)
     listing = Listing()
     for uri in process.sources:
         listing.add(uri, "v1", 10)
@@ -88,15 +88,40 @@ def run_load(world: World, process: Process) -> None:
         text=",".join(process.sources), remote=False, replayable=True, secrets=(), fds=(),
         made=None, listing=lambda: listing, changed=lambda splits: [],
     )  # fmt: skip
-    reader: Any = engine
-    session = Session(
-        tuple(process.sources), "clickhouse://h/d", options, source, target, listing, None, reader,
-        (Writer(0, "", reader, target),), ledger, lambda event: None,
+    with ExitStack() as stack:
+        session = _session(world, process, options, source, stack)
+        _load(world, process, session)
+
+
+def _session(
+    world: World, process: Process, options: Options, source: Any, stack: ExitStack
+) -> Session:
+    """Open what :func:`rowfall.run.session.open_session` opens."""
+    entry = world.connect(process)
+    target = _target(process, entry)
+    ledger = Ledger(target.ledger_path)
+    reader: Any = entry
+    emit: Listener = lambda event: None  # noqa: E731
+    shards, writers = None, (Writer(0, "", reader, target),)
+    if world.layout and "local journal" not in world.old:
+        assert target.server is not None
+        shards = open_cluster(
+            reader, replace(target.server, cluster="c"), target,
+            lambda there, through: world.connect(process, there.host),  # type: ignore[arg-type,return-value]
+            stack, emit, skip=False,
+        )  # fmt: skip
+        writers = shards.writers
+    return Session(
+        process.sources, "clickhouse://h/d", options, source, target, source.listing(), None,
+        reader, writers, ledger, emit, shards,
     )  # fmt: skip
+
+
+def _load(world: World, process: Process, session: Session) -> None:
     with open_load(session) as load:
         settled = settle(session, load)
         session = settled.session
-        exists = bool(engine.ask(
+        exists = bool(session.engine.ask(
             f"SELECT 1 FROM system.tables WHERE database = 'd' AND name = '{settled.table}'"
         ))  # fmt: skip
         plan = _plan(world, session, settled.known, exists)
@@ -113,7 +138,7 @@ def run_load(world: World, process: Process) -> None:
                     outcome = "failed"
             finally:
                 if not process.killed:
-                    ledger.end(load.id, outcome, "{}")
+                    load.ledger.end(load.id, outcome, "{}")
         if problem is not None:
             raise problem
         if done.total.failures:
@@ -121,7 +146,7 @@ def run_load(world: World, process: Process) -> None:
 
 
 def _target(process: Process, engine: Connection) -> Table:
-    ledger = Path(f"/tmp/{process.home}.ledger")  # noqa: S108 - see above
+    ledger = Path(f"/tmp/{process.home}.ledger")  # noqa: S108 - in memory, see seams
     if not engine.shared:
         return Table("/data", "d", process.table, ledger, folder=Path("/data"))
     at = ServerAt("h", 8123, False, "default", None)
@@ -131,8 +156,14 @@ def _target(process: Process, engine: Connection) -> Table:
 def _plan(world: World, session: Session, known: frozenset[str], exists: bool) -> Any:
     listing = session.listing
     todo = [i for i, s in enumerate(listing.splits(session.target_key)) if s.id not in known]
+    writers = range(len(session.writers))
+    draw = world.scheduler.random
     groups = [
-        SimpleNamespace(indexes=todo[i : i + world.group], writer=0, size=None)
+        SimpleNamespace(
+            indexes=todo[i : i + world.group],
+            size=None,
+            writer=draw.choice(writers) if len(writers) > 1 else 0,
+        )
         for i in range(0, len(todo), world.group)
     ]
     return SimpleNamespace(
@@ -146,22 +177,24 @@ def _plan(world: World, session: Session, known: frozenset[str], exists: bool) -
 
 def _run_attempts(session: Session, load: Any, plan: Any, prepared: Any) -> Done:
     """Do what :func:`rowfall.run.attempts.run_attempts` does, with a delivery of our own."""
-    writer = session.writers[0]
-    queue = WorkQueue(1, load.ledger.attempts(load.id))
+    queue = WorkQueue(len(session.writers), load.ledger.attempts(load.id))
     notes = Notes(session.emit)
-    given = receiving(session, load, plan, prepared, writer, notes, queue.stopped)
     bad_rows: Any = SimpleNamespace(other_types=lambda splits: [])
-    delivery: Any = _Delivery(writer.engine)  # type: ignore[arg-type]
-    runner = AttemptRunner(
-        given, open_receiver(given), load_id=load.id, source=session.source, delivery=delivery,
-        bad_rows=bad_rows, queue=queue, writer=writer, emit=session.emit, settings=(), verify=False,
-    )  # fmt: skip
     watch: Any = _Watch()
-    runner._watch = watch
+    runners = []
+    for writer in session.writers:
+        given = receiving(session, load, plan, prepared, writer, notes, queue.stopped)
+        delivery: Any = _Delivery(writer.engine)  # type: ignore[arg-type]
+        runners.append(AttemptRunner(
+            given, open_receiver(given), load_id=load.id, source=session.source, delivery=delivery,
+            bad_rows=bad_rows, queue=queue, writer=writer, emit=session.emit, settings=(),
+            verify=False,
+        ))  # fmt: skip
+        runners[-1]._watch = watch
     problem = None
     try:
         _fill(queue, plan, session.target_key)
-        _run_all([runner], queue)
+        _run_all(runners, queue)
     except RowfallError as error:
         problem = error
-    return Done((runner.counts,), (), (), problem, 0.0, 0.0, 0.0)
+    return Done(tuple(runner.counts for runner in runners), (), (), problem, 0.0, 0.0, 0.0)

@@ -7,19 +7,21 @@ process, to the server, or to its tables.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core.errors import EngineError
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Asking
-from simulator.server import Running, Server
+from simulator.server import Running, Server, refusal
 
 if TYPE_CHECKING:
     from simulator.world import Process, World
 
 FACTS = Facts("24.10.1.1", 2, 1 << 30)
 OK = "ok"
+KEEPER_EXCEPTION = 999
 
 
 class Connection(Asking):
@@ -56,7 +58,7 @@ class Connection(Asking):
         """Send one statement, and wait for its answer if there is one."""
         world, process, server = self.world, self.process, self.server
         began = server.uptime
-        fate = world.before(process, server, text)
+        fate = self._before(text)
         if server.uptime != began and not self.shared:
             raise self.lost()  # the child of the process has died
         if fate == OK:
@@ -72,16 +74,33 @@ class Connection(Asking):
         if fate == "lost answer":
             world.carry_out(server, text, query_id, process.name)
             raise self.lost()
+        if fate == "keeper":
+            world.lose_keeper(server, text, query_id)
+            raise refusal(KEEPER_EXCEPTION, "Session expired")
         if fate == "torn":
             world.tear(server, text, query_id)
             raise self.lost()
         raise AssertionError(fate)
 
+    def _before(self, text: str) -> str:
+        """Let a moment pass, and return what becomes of a request.
+
+        Raises:
+            EngineError: the server does not answer.
+        """
+        fate = self.world.before(self.process, self.server, text)
+        if not self.server.up:
+            raise self.lost()
+        return fate
+
     def lost(self) -> EngineError:
         return EngineError("the connection was lost", transient=True)
 
     def finished(self, query_id: str, *, since_start: bool = False) -> bool | None:
-        self.world.before(self.process, self.server, "finished")
+        with suppress(EngineError):
+            self._before("finished")
+        if not self.server.up:
+            return None
         ends = self.server.log.get(query_id)
         if not ends or not self.shared:
             return None  # a data folder has no log that outlives its process
@@ -91,22 +110,24 @@ class Connection(Asking):
         return any(ends)
 
     def runs(self, query_id: str) -> bool:
-        self.world.before(self.process, self.server, "runs")
+        self._before("runs")
         return any(r.arrived and r.query_id == query_id for r in self.server.running)
 
     def kill(self, query_id: str) -> None:
-        self.world.before(self.process, self.server, f"KILL {query_id}")
+        self._before(f"KILL {query_id}")
         running = self.server.running
         running[:] = [r for r in running if not (r.arrived and r.query_id == query_id)]
 
     def sync(self) -> None:
-        self.world.before(self.process, self.server, "sync")
-        if not self.shared and "no sync" not in self.world.old:
-            self.world.note(f"{self.process.name}: syncfs")
+        self._before("sync")
+        if "no sync" not in self.world.old:
+            self.world.note(f"{self.process.name}: sync")
             self.server.sync()
 
     def revive(self) -> None:
-        """Do nothing: the server is there again."""
+        """Wait until the server is there again."""
+        if not self.server.up:
+            self.world.sleep(self.server.back - self.world.scheduler.clock)
 
     def resident(self) -> tuple[int, int]:
         return 0, 0

@@ -1,7 +1,7 @@
 """Behaviours of earlier versions, put back one by one to see whether the simulator finds them.
 
-What is a matter of the model (``no sync``) is asked for where it belongs; here are those that
-replace functions of rowfall.
+What is a matter of the model (``no sync``, ``local journal``) is asked for where it
+belongs; here are those that replace functions of rowfall.
 """
 
 from __future__ import annotations
@@ -10,11 +10,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import rowfall.cluster.open
 import rowfall.publish.attach
 import rowfall.publish.evidence
 import rowfall.publish.tables
+import rowfall.run.doubts
 import rowfall.run.finish
+from rowfall.core.sqltext import quote
+from rowfall.engines.base import table_uuid
+from rowfall.publish.attach import Publisher
 from rowfall.publish.protocol import Evidence, Traces
+from rowfall.publish.shadow import SWAP, Shadow
 
 
 def _moves_as_they_are(engine: Any, attempt: str, moves: Any, *_: Any) -> Any:
@@ -31,6 +37,39 @@ def _judge_by_counts(traces: Traces) -> Evidence:
     return Evidence.ALL_PARTS if traces.counted else Evidence.UNDECIDED
 
 
+def _shadow_as_it_is(shadow: Any, known: str) -> str:
+    found = table_uuid(shadow._engine, shadow._database, shadow.name)
+    return str(shadow.name) if found == known else ""
+
+
+def _finish_without_a_look(shadow: Any, uuid: str) -> None:
+    shadow._engine.sync()
+    shadow.drop()
+    shadow._ledger.swapped(shadow._key, shadow._target_key, uuid)
+    shadow._ledger.step(shadow._load_id, SWAP, "done")
+
+
+def _first_node(asks: Any, cluster: Any, *_: Any) -> Any:
+    return cluster.up[0]
+
+
+def _listed(search: Any, uuids: Any) -> set[str]:
+    pair = search.pair if hasattr(search, "pair") else search._pair
+    rows = search._ask(
+        f"SELECT toString(uuid) FROM system.parts WHERE database = {quote(pair.database)} AND "
+        f"table = {quote(pair.table)} AND toString(uuid) IN ({', '.join(map(quote, uuids))})"
+    )
+    return {str(uuid) for (uuid,) in rows}
+
+
+def _not_checked(*_: Any) -> None:
+    """Do nothing."""
+
+
+def _no_contradiction(session: Any) -> None:
+    """Find nothing."""
+
+
 REPLACED: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
     "retry without rename": [(rowfall.publish.tables, "fence", _moves_as_they_are)],
     "staging as it was": [
@@ -39,6 +78,17 @@ REPLACED: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
     ],
     "dead loads leave their shadows": [(rowfall.run.finish, "end_dead_loads", _nothing)],
     "row counts alone": [(rowfall.publish.evidence, "judge", _judge_by_counts)],
+    "exchange without rename": [
+        (Shadow, "_put_aside", _shadow_as_it_is),
+        (Shadow, "_finish_swap", _finish_without_a_look),
+    ],
+    "journal on the first node": [(rowfall.cluster.open, "find_journal", _first_node)],
+    "memory is not compared": [(rowfall.run.doubts, "find_contradiction", _no_contradiction)],
+    "sync without a look": [
+        (Publisher, "check_staged", _not_checked),
+        (Publisher, "check_attached", _not_checked),
+    ],
+    "outdated parts count": [(rowfall.publish.evidence.Search, "_listed", _listed)],
 }
 """By name: module or class, attribute, and what it was."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from simulator import properties
 from simulator.faults import fault
+from simulator.ledgers import empty_ledger
 from simulator.server import NO_UUID, Server, Table
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _target(world: World) -> Table | None:
-    return next(iter(world.targets()), None)
+    return next((table for _, table in world.targets()), None)
 
 
 def _partition(world: World, table: Table) -> str | None:
@@ -126,12 +127,16 @@ def _(world: World, process: Process | None, server: Server, text: str) -> None:
     if world.backup is None:
         world.note("SOMEBODY: BACKUP")
         world.backup = {at: table.copy() for at, table in server.tables.items()}
+        world.saved = {path: kept.serialize() for path, kept in world.ledgers.items()}
         return
     _say(world, "RESTORE of the database")
     world.replaced = True
     draw = world.scheduler.random
     # A snapshot of the disk keeps the tables' UUIDs; RESTORE makes new ones.
     renew = draw.random() < 0.5
+    if not (renew or world.shared):  # the ledger lies in the folder
+        for path, kept in world.ledgers.items():
+            kept.deserialize(world.saved.get(path) or empty_ledger())
     world.others &= {r for t in world.backup.values() for r in t.visible()}
     server.tables = {at: table.copy() for at, table in world.backup.items()}
     for table in server.tables.values():

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +158,31 @@ class _Sqlite:
         return _Connection(_here().ledger(str(path)))
 
 
-_STANDS_FOR = {time: _Time, secrets: _Secrets, threading: _Threading, sqlite3: _Sqlite}
+class _Pool:
+    """Stands for :class:`concurrent.futures.ThreadPoolExecutor`: one thing after the other."""
+
+    def __init__(self, workers: int) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+    def submit(self, do: Callable[..., Any], *values: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(do(*values))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+_STANDS_FOR: dict[Any, Any] = {
+    time: _Time, secrets: _Secrets, threading: _Threading, sqlite3: _Sqlite,
+    ThreadPoolExecutor: _Pool,
+}  # fmt: skip
 # These are not driven: they start programs, or watch them.
 _NOT = ("rowfall.engines.embedded", "rowfall.engines.prestart", "rowfall.lab")
 

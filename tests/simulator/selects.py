@@ -104,7 +104,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "coalesce": lambda *a: next((x for x in a if x is not None), None),
     "if": lambda c, a, b: a if c else b,
     "tounixtimestamp": lambda a: a,
-    "touint8": int, "touint32": int, "touint64": int, "toint32": int, "toint64": int,
+    "touint8": int, "touint16": int, "touint32": int, "touint64": int, "toint32": int,
+    "toint64": int,
     "datediff": lambda unit, a, b: int((b - a) * {"millisecond": 1000, "second": 1}[unit]),
     "least": min,
     "greatest": max,
@@ -428,6 +429,16 @@ class _Parser:
 
     # code
 
+    def output(self, tree: Any, alias: str, kind: str) -> str:
+        """Return source of a column; inside of it, its own alias means what it is made of."""
+        inside = bool(alias) and alias not in self.expanding
+        if inside:
+            self.expanding.add(alias)
+        found = self.code(tree, kind)
+        if inside:
+            self.expanding.discard(alias)
+        return found
+
     def code(self, tree: Any, kind: str) -> str:
         """Return source of a value; ``kind``: of one row ``r`` or of a group of rows ``g``."""
         what = tree[0]
@@ -488,7 +499,7 @@ class _Parser:
             return f"({a} if {c} else {b})"
         if name in ("now64", "now"):
             return "C.now"
-        if name in ("getsetting", "throwif"):
+        if name in ("getsetting", "throwif", "version", "timezone", "getserverport", "serveruuid"):
             return f"C.function({name!r}, [{arguments}])"
         if name == "array" and all(v[0] == "param" for v in values):
             return self.hoist(f"[{arguments}]")
@@ -597,7 +608,7 @@ class _Parser:
         elif columns[0][0] == ("star",):
             body.append("found = [list(r.values()) for r in rows]")
         else:
-            made = ", ".join(self.code(c, kind) for c, _ in columns)
+            made = ", ".join(self.output(c, alias, kind) for c, alias in columns)
             body.append(f"found = [[{made}] {each}]")
         if distinct:
             body.append("found = [list(x) for x in dict.fromkeys(K(x) for x in found)]")

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rowfall.core.errors import RowfallError
@@ -22,6 +23,7 @@ DUPLICATE_COLUMN = 15
 INCOMPATIBLE_COLUMNS = 122
 NO_SUCH_DATA_PART = 232
 TABLE_NOT_EMPTY = 705
+NO_NODE_ANSWERS = 279
 
 Row = dict[str, Any]
 Source = tuple[str, str, int]
@@ -34,6 +36,21 @@ def refusal(code: int, text: str) -> RowfallError:
 
 
 @dataclass
+class Keeper:
+    """What Keeper holds of one replicated table.
+
+    Attributes:
+        log: who has changed the table, the parts that came, and the names of those that went.
+        attached: UUIDs of parts that were attached: one that comes again is left out.
+        last_blocks: of each partition, the number that was given last.
+    """
+
+    log: list[tuple[str, list[Row], list[str]]] = field(default_factory=list)
+    attached: set[str] = field(default_factory=set)
+    last_blocks: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
 class Table:
     """One table; ``parts`` are rows of ``system.parts``, with what they hold under ``_rows``.
 
@@ -42,6 +59,8 @@ class Table:
         fills: of a materialized view, the table that gets its rows; ``reads`` what feeds it.
         detached: what DETACH has put aside.
         last_block: the number that was given last.
+        keeper: of a replicated table, what its replicas share; ``seen``: how much of its log this
+            one has carried out.
     """
 
     database: str
@@ -58,6 +77,8 @@ class Table:
     reads: tuple[str, str] = ("", "")
     detached: list[Row] = field(default_factory=list)
     last_block: int = 0
+    keeper: Keeper | None = None
+    seen: int = 0
 
     @property
     def at(self) -> tuple[str, str]:
@@ -82,7 +103,11 @@ class Table:
         found = re.search(rf"\b{name} = (\w+)", self.engine_full)
         return found[1] if found else ""
 
-    def next_block(self) -> int:
+    def next_block(self, partition: str = "") -> int:
+        if self.keeper is not None:
+            number = self.keeper.last_blocks.get(partition, -1) + 1
+            self.keeper.last_blocks[partition] = number
+            return number
         self.last_block += 1
         return self.last_block
 
@@ -97,7 +122,7 @@ class Running:
     owner: str = ""
 
 
-@dataclass
+@dataclass(eq=False)
 class Server:
     """One server.
 
@@ -108,6 +133,10 @@ class Server:
         running: statements that nobody waits for any more: carried out later, or never.
         clock: the server's, in seconds.
         blocks: an INSERT cuts its rows into blocks, each of which becomes parts of its own.
+        host: its name; ``number`` makes its UUIDs different from those of other servers.
+        up: it answers; ``back``: when it does again, in the time of the simulated world.
+        layout: the shards of its cluster, each a list of replicas, as ``remote_servers`` has them.
+        renames: takes back each RENAME and EXCHANGE that is not on the disk yet, the last one last.
     """
 
     contents: dict[str, list[Source]] = field(default_factory=dict)
@@ -120,6 +149,12 @@ class Server:
     log_runs: dict[str, int] = field(default_factory=dict)
     uptime: int = 0
     blocks: bool = False
+    host: str = "n0"
+    number: int = 0
+    up: bool = True
+    back: float = 0.0
+    layout: list[list[Server]] = field(default_factory=list)
+    renames: list[Callable[[], None]] = field(default_factory=list)
 
     # --- tables -------------------------------------------------------------------------------
 
@@ -131,7 +166,7 @@ class Server:
 
     def uuid(self) -> str:
         self.uuids += 1
-        return f"{self.uuids:08x}-0000-4000-8000-000000000000"
+        return f"{self.uuids:08x}-{self.number:04x}-4000-8000-000000000000"
 
     def tick(self) -> int:
         """Return the time of a change to a file; each has one of its own."""
@@ -150,11 +185,11 @@ class Server:
 
     def part(
         self, table: Table, partition: str, rows: Iterable[Source], *, uuid: str = "",
-        level: int = 0, first: int = 0, last: int = 0,
+        level: int = 0, first: int | None = None, last: int | None = None,
     ) -> Row:  # fmt: skip
         """Return a new active part of a table; by default with a block of its own."""
-        first = first or table.next_block()
-        last = last or first
+        first = table.next_block(partition) if first is None else first
+        last = first if last is None else last
         rows = tuple(rows)
         if not uuid:
             uuid = self.uuid() if table.setting("assign_part_uuids") == "1" else NO_UUID
@@ -180,7 +215,7 @@ class Server:
         for row in rows:
             found[row[1], row[2] if self.blocks else 0].append(row)
         for (partition, _), own in found.items():
-            self.part(table, partition, own)
+            self.tell(table, [self.part(table, partition, own)])
         for view in [t for t in self.tables.values() if t.reads == table.at]:
             every = [row for own in found.values() for row in own]
             self.insert(self.table(*view.fills), every)
@@ -194,11 +229,21 @@ class Server:
         if target.columns != staging.columns:
             raise refusal(INCOMPATIBLE_COLUMNS, "Tables have different structure")
         order = sorted(staging.active(), key=lambda p: (p["partition_id"], p["min_block_number"]))
+        if target.keeper is not None:
+            for partition in sorted({p["partition_id"] for p in order}):
+                target.next_block(partition)  # of the range that REPLACE would drop
         for part in order[:most]:
             part["_changed"] = self.tick()  # its files are linked
-            if part["rows"]:
-                self.part(target, part["partition_id"], part["_rows"], uuid=part["uuid"],
-                          level=part["level"])  # fmt: skip
+            if not part["rows"]:
+                continue
+            if target.keeper is not None:
+                # Its checksum, which holds the UUID, is that of a part which was attached before.
+                if part["uuid"] in target.keeper.attached:
+                    continue
+                target.keeper.attached.add(part["uuid"])
+            made = self.part(target, part["partition_id"], part["_rows"], uuid=part["uuid"],
+                             level=part["level"])  # fmt: skip
+            self.tell(target, [made])
 
     def merge(self, table: Table, partition: str, least: int = 2) -> bool:
         """Make one part of all parts of a partition. Returns whether there was anything to do.
@@ -206,11 +251,12 @@ class Server:
         Args:
             least: so many parts are worth it; OPTIMIZE FINAL writes even a single one again.
         """
+        self.catch_up(table)
         old = [p for p in table.parts
                if p["active"] and p["rows"] and p["partition_id"] == partition]  # fmt: skip
         if len(old) < least:
             return False
-        self.part(
+        made = self.part(
             table, partition, [row for p in old for row in p["_rows"]],
             level=1 + max(p["level"] for p in old),
             first=min(p["min_block_number"] for p in old),
@@ -218,6 +264,7 @@ class Server:
         )  # fmt: skip
         for part in old:
             self.outdate(part)
+        self.tell(table, [made], old)
         return True
 
     def clear(self) -> None:
@@ -231,11 +278,37 @@ class Server:
         """Take parts away at once: an empty part covers them, and is outdated itself."""
         for part in list(rows):
             table.parts.remove(part)
+            self.tell(table, [], [part])
             made = self.part(
                 table, partition, (), level=part["level"] + 1, first=part["min_block_number"],
                 last=part["max_block_number"],
             )  # fmt: skip
             self.outdate(made)
+
+    def tell(self, table: Table, made: list[Row], gone: Iterable[Row] = ()) -> None:
+        """Write into Keeper's log what a replica has done."""
+        if table.keeper is not None:
+            names = [p["name"] for p in gone]
+            table.keeper.log.append((self.host, [dict(p) for p in made], names))
+
+    def catch_up(self, table: Table) -> None:
+        """Let a replica do what the others have done since it looked last."""
+        if table.keeper is None:
+            return
+        for who, made, gone in table.keeper.log[table.seen :]:
+            if who == self.host:
+                continue
+            for part in [p for p in table.parts if p["name"] in gone and p["active"]]:
+                self.outdate(part)
+            names = {p["name"] for p in made}
+            table.parts = [p for p in table.parts if p["active"] or p["name"] not in names]
+            table.parts += [{**p, "active": 1, "remove_time": 0} for p in made]
+        table.seen = len(table.keeper.log)
+
+    def fetch(self) -> None:
+        """Let all replicated tables catch up."""
+        for table in self.tables.values():
+            self.catch_up(table)
 
     def rename(self, table: Table, name: tuple[str, str]) -> None:
         del self.tables[table.at]
@@ -259,6 +332,10 @@ class Server:
 
     def cut_power(self, keep: Callable[[], bool]) -> None:
         """Lose what is not synced, except where ``keep`` says that it had been written anyway."""
+        # A journalling file system loses the last changes of folders, never one before another.
+        while self.renames and not keep():
+            self.renames.pop()()
+        self.renames.clear()
         for table in self.tables.values():
             table.parts = [p for p in table.parts if p["_synced"] or keep()]
             _load_covered(table)
@@ -269,6 +346,7 @@ class Server:
 
     def sync(self) -> None:
         """Bring everything to the disk (``syncfs``)."""
+        self.renames.clear()
         for table in self.tables.values():
             for row in (*table.parts, *(table.lines or ())):
                 row["_synced"] = True
@@ -282,7 +360,7 @@ class Server:
             most: the server dies when an ATTACH has taken so many parts.
         """
         if text.startswith(("SELECT", "WITH")):
-            return selects.answer(self, text)
+            return self._select(text)
         if text.startswith(("EXPLAIN QUERY TREE", "DESCRIBE TABLE")):
             return []  # the texts of our views are plain
         matches = ((pattern.fullmatch(text), act) for pattern, act in STATEMENTS)
@@ -300,6 +378,25 @@ class Server:
             self.log_runs[query_id] = self.uptime
         return found or []
 
+    def _select(self, text: str) -> list[list[Any]]:
+        if found := _ON_NODES.fullmatch(text):
+            return [
+                [number, *row] for number, node in enumerate(self.nodes(), 1)
+                if node.up for row in selects.answer(node, found[1])
+            ]  # fmt: skip
+        if text.startswith("SELECT 1 FROM clusterAllReplicas("):
+            raise refusal(NO_NODE_ANSWERS, "All connection tries failed")
+        if found := _OVER_SHARDS.fullmatch(text):
+            first = [[node for node in shard if node.up] for shard in self.layout]
+            if not all(first):
+                raise refusal(NO_NODE_ANSWERS, "All connection tries failed")
+            return [[sum(len(up[0].table(*found.groups()).visible()) for up in first)]]
+        return selects.answer(self, text)
+
+    def nodes(self) -> list[Server]:
+        """Return the nodes of its cluster in the order of ``remote_servers``."""
+        return [node for shard in self.layout for node in shard]
+
     # --- what SELECTs see ---------------------------------------------------------------------
 
     @property
@@ -307,8 +404,12 @@ class Server:
         return self.clock
 
     def function(self, name: str, values: list[Any]) -> Any:
-        if name == "getsetting" and values == ["allow_experimental_analyzer"]:
-            return True
+        if name == "getsetting" and values[0] in _SETTINGS:
+            return _SETTINGS[values[0]]
+        if name in ("version", "timezone", "getserverport"):
+            return {"version": "24.10.1.1", "timezone": "UTC", "getserverport": 8123}[name]
+        if name == "serveruuid":
+            return f"server {self.host}"
         raise selects.UnknownSqlError(f"{name}({values})")
 
     def rows_of(self, database: str, table: str) -> list[Row]:
@@ -391,12 +492,63 @@ def _processes(server: Server) -> list[Row]:
     ]  # fmt: skip
 
 
+_SETTINGS = {
+    "allow_experimental_analyzer": True, "max_threads": 2, "max_memory_usage": 0,
+    "max_memory_usage_for_user": 0,
+}  # fmt: skip
+_ON_NODES = re.compile(r"SELECT _shard_num, \* FROM clusterAllReplicas\('c', view\((.*)\)\) "
+                       "SETTINGS .*", re.DOTALL)  # fmt: skip
+_OVER_SHARDS = re.compile(r"SELECT count\(\) FROM cluster\(`?c`?, `(\w+)`\.`(\w+)`\)")
+
+
+def _clusters(server: Server) -> list[Row]:
+    return [
+        {"cluster": "c", "shard_num": shard, "replica_num": replica, "host_name": node.host,
+         "port": 9000, "internal_replication": 1, "is_local": int(node is server)}
+        for shard, nodes in enumerate(server.layout, 1) for replica, node in enumerate(nodes, 1)
+    ]  # fmt: skip
+
+
+def _replicated(server: Server) -> list[tuple[Table, str]]:
+    """Return replicated tables and their paths in Keeper."""
+    return [(t, t.engine_full.split("'")[1]) for t in server.tables.values() if t.keeper]
+
+
+def _replicas(server: Server) -> list[Row]:
+    return [
+        {"database": table.database, "table": table.name, "is_readonly": 0,
+         "is_session_expired": 0, "replica_path": f"{path}/replicas/{server.host}",
+         "zookeeper_path": path,
+         "total_replicas": len(server.nodes())}
+        for table, path in _replicated(server)
+    ]  # fmt: skip
+
+
+def _zookeeper(server: Server) -> list[Row]:
+    """Return the parts that Keeper lists for this replica: also those that it was never told of."""
+    found = []
+    for table, path in _replicated(server):
+        assert table.keeper is not None
+        given = [p["name"] for who, made, _ in table.keeper.log[table.seen :] for p in made
+                 if who == f"{server.host} and Keeper"]  # fmt: skip
+        names = [p["name"] for p in table.active()]
+        own = f"{path}/replicas/{server.host}/parts"
+        found += [{"path": own, "name": name} for name in dict.fromkeys(names + given)]
+    return found
+
+
 SYSTEM: dict[str, Callable[[Server], list[Row]]] = {
     "parts": _parts,
     "tables": _tables,
     "columns": _columns,
     "processes": _processes,
-    "replicas": lambda server: [],
+    "replicas": _replicas,
+    "zookeeper": _zookeeper,
+    "clusters": _clusters,
+    "macros": lambda server: [],
+    "server_settings": lambda server: [{"name": "max_server_memory_usage", "value": "0"}],
+    "metrics": lambda server: [{"metric": "MemoryTracking", "value": 0}],
+    "asynchronous_metrics": lambda server: [{"metric": "OSMemoryAvailable", "value": 1 << 30}],
     "merges": lambda server: [],
     "mutations": lambda server: [],
     "databases": lambda server: [
@@ -489,6 +641,7 @@ def _rename(server: Server, most: Any, pairs: str) -> None:
         if new in server.tables:
             raise refusal(TABLE_EXISTS, f"Table {new} already exists")
         server.rename(table, (new[0], new[1]))
+        server.renames.append(partial(_take_back_rename, server, table, (old[0], old[1])))
 
 
 def _exchange(server: Server, most: Any, *names: str) -> None:
@@ -496,6 +649,19 @@ def _exchange(server: Server, most: Any, *names: str) -> None:
     here, there = one.at, other.at
     server.put(one, there)
     server.put(other, here)
+    server.renames.append(partial(_take_back_exchange, server, one, other))
+
+
+def _take_back_rename(server: Server, table: Table, name: tuple[str, str]) -> None:
+    if server.tables.get(table.at) is table and name not in server.tables:
+        server.rename(table, name)
+
+
+def _take_back_exchange(server: Server, one: Table, other: Table) -> None:
+    here, there = one.at, other.at
+    if server.tables.get(here) is one and server.tables.get(there) is other:
+        server.put(one, there)
+        server.put(other, here)
 
 
 def _attach(server: Server, most: int | None, *names: str) -> None:

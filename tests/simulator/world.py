@@ -7,31 +7,30 @@ is repeated on each machine until it says that it is done, or stops.
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from rowfall.core.errors import Exit, RowfallError
+from rowfall.core.errors import Exit, RowfallError, TargetError
 from rowfall.ledger import journal
-from rowfall.ledger.ledger import VERSION
 from simulator import people as _people  # noqa: F401 - it adds to the faults
 from simulator import properties, seams
-from simulator.faults import FAULTS, PEOPLE, Fault
+from simulator.faults import FAULTS, NODES, PEOPLE, Fault
+from simulator.ledgers import empty_ledger
 from simulator.load import run_load
 from simulator.network import OK, Connection
 from simulator.old import put_back
 from simulator.scheduler import Killed, Scheduler
-from simulator.server import Running, Server, Source, Table
+from simulator.server import Keeper, Running, Server, Source, Table
 
 # A run that nobody disturbs ends what others have left, or asks again; more than this is a hang.
 MOST_RUNS = 6
 PARTITIONS = ("a", "b")
 # Requests around which most can go wrong, and how much more often something happens there.
-HOT_WORDS, HOT = (" ATTACH PARTITION ALL ", "'commit'", "'landed'", "EXCHANGE", "sync"), 4
+HOT_WORDS, HOT = (" ATTACH PARTITION ALL ", "'commit'", "'landed'", "sync"), 4
 TARGET = "t"
 _FORGETS = ("kill", "merge", "outdated parts cleared", "log lost", "pause")
 FOCUS: Mapping[str, Sequence[str]] = {
@@ -40,13 +39,40 @@ FOCUS: Mapping[str, Sequence[str]] = {
     "zombies": ("pause", "merge", "outdated parts cleared"),
     "people move parts": (*_FORGETS, "DETACH and ATTACH"),
     "people add columns": ("kill", "pause", "ADD COLUMN"),
-    "atomic": ("kill", "pause", "merge", "lost answer"),
     "people set back": ("kill", "BACKUP and RESTORE"),
     "people rebuild": ("kill", "EXCHANGE with a copy"),
     "late": ("late request", "late answer", "pause", "merge"),
     "power": ("power cut", "merge", "outdated parts cleared"),
+    "power of a server": ("power cut", "long pause", "merge", "kill"),
+    "replace": ("late request", "late answer", "lost answer", "kill", "pause", "power cut"),
+    "atomic": (
+        "late request",
+        "late answer",
+        "lost answer",
+        "kill",
+        "pause",
+        "merge",
+        "power cut",
+        "plain INSERT",
+    ),
+    "replicas": (
+        "kill",
+        "pause",
+        "merge",
+        "node away",
+        "late answer",
+        "Keeper lost",
+        "outdated parts cleared",
+    ),
+    "shards": ("kill", "pause", "merge", "node away", "late request", "shards in another order"),
 }
 """Faults that are worth a search of their own, by what is looked for."""
+KINDS = ("atomic", "replace", "replicas", "shards")
+"""Targets and loads that have a search of their own; all others append to tables of one server."""
+SERVERS = ("views", "power of a server", "replicas", "shards")
+"""Searches for which the target is no data folder."""
+REPLACED = (("o0", "a", 0), ("o1", "b", 0))
+"""Rows of a table that is replaced."""
 
 
 @dataclass(eq=False)
@@ -70,7 +96,7 @@ class Process:
     silent: bool = False
     ended: bool = False
     failed: RowfallError | None = None
-    beats: list[Callable[[], str]] = field(default_factory=list)
+    beats: list[Callable[[], tuple[Server, str]]] = field(default_factory=list)
 
 
 @dataclass
@@ -84,13 +110,19 @@ class World:
         sources: by table, what is loaded into it; ``holds``: what must be in it in the end.
         group: files of an attempt. ``atomic``: each load becomes visible as a whole.
         shared: the target is a server; otherwise a data folder.
-        enabled: faults of this seed, and how often one happens at a request.
+        enabled: faults of this seed; ``during``: those of them that a load meets.
+        rate: how often one happens at a request.
         calm: nothing happens any more.
         excuses: what has happened that allows a stop, or rows that are seen in part.
         removed: rows that people have taken away. ``others``: rows that they have put in.
+        kind: one of :data:`KINDS`, or "append".
+        replaces: rows of a table that is replaced.
+        servers: all of them; ``layout``: the shards of a cluster, each a list of replicas.
+        fetches: how often a replica looks whether there is something new.
+        edited: when the list of nodes was changed last.
         torn: the server has died inside an ATTACH. ``replaced``: the table is another one now, so
             what was attached to it by its name is taken back. ``late``: requests came late.
-        backup: of the database, that somebody has made.
+        backup: of the database, that somebody has made; ``saved``: of the ledgers beside it.
     """
 
     seed: int
@@ -105,11 +137,16 @@ class World:
         self.ledgers: dict[str, sqlite3.Connection] = {}
         self.processes: list[Process] = []
         self.server = Server(blocks=True)
+        self.servers = [self.server]
+        self.layout: list[list[Server]] = []
+        self.kind, self.fetches, self.edited = "append", 0.0, 0.0
+        self.replaces: frozenset[Source] = frozenset()
         self.calm = False
         self.excuses: set[str] = set()
         self.removed: set[Source] = set()
         self.others: set[Source] = set()
         self.backup: dict[tuple[str, str], Table] | None = None
+        self.saved: dict[str, bytes] = {}
         self.torn = self.late = self.replaced = False
         self._by_fiber: dict[Any, Process] = {}
         self._next_beat = self._passed = 0.0
@@ -119,8 +156,7 @@ class World:
         """Draw the scenario."""
         draw = self.scheduler.random
         focus = self.focus or draw.choice([*FOCUS, *[""] * 6])
-        self.shared = draw.random() < 0.75 if focus != "views" else True
-        self.atomic = focus == "atomic"
+        self.shared = draw.random() < 0.75 if focus not in SERVERS else True
         self.group = draw.choice((1, 1, 2))
         for number in range(draw.choice((1, 2, 2, 3))):
             self.server.contents[f"s{number}"] = [
@@ -141,19 +177,69 @@ class World:
         self.sources = {TARGET: tuple(self.server.contents)}
         self.holds = {TARGET: frozenset(self.server.contents)}
         many = draw.random() < (1.0 if focus == "views" else 0.15)
-        if self.shared and many and "views of two tables" not in self.spared:
+        if self.shared and many and "views of two tables" not in self.spared and focus not in KINDS:
             self._add_views()
         if focus:
             self._focus(FOCUS[focus])
+        self._draw_kind(focus)
+        inserts = self.people is not None and self.people.name == "plain INSERT"
+        if self.shared and inserts and "power cut and plain INSERT" in self.spared:
+            self.enabled = [f for f in self.enabled if f.name != "power cut"]
+        # A data folder is locked while a process uses it: nobody else changes its tables then.
+        self.during = [f for f in self.enabled if self.shared or f.name not in PEOPLE]
         self.starts = sorted(draw.random() * 4 for _ in range(draw.choice((1, 2, 2, 3))))
+
+    def _draw_kind(self, focus: str) -> None:
+        """Draw what is loaded, and into what; of chances of its own, so that it changes no other.
+
+        Where a search names none, most loads append.
+        """
+        draw = random.Random(f"{self.seed} {focus}")
+        kinds = ("append", "append", "append", "atomic", "replace")
+        self.kind = focus if focus in KINDS else "append" if focus else draw.choice(kinds)
+        if len(self.sources) > 1:
+            self.kind = "append"  # views cannot be replaced
+        if self.kind == "append":
+            return
+        # What people do to these tables is not said here.
+        allowed = "plain INSERT" if self.kind == "atomic" else ""
+        self.enabled = [f for f in self.enabled if f.name not in PEOPLE or f.name == allowed]
+        self.people = next((f for f in self.enabled if f.name in PEOPLE), None)
+        table = self.server.tables["d", TARGET]
+        if self.kind in ("replicas", "shards"):
+            self._add_node(table)
+            self.fetches = draw.choice((0.02, 0.1, 0.5))
+        elif draw.random() < 0.2:
+            del self.server.tables[table.at]  # the load makes it
+        elif self.kind == "replace":
+            self.replaces = frozenset(REPLACED)
+            for row in REPLACED:
+                self.server.part(table, row[1], (row,))["_synced"] = True
+
+    def _add_node(self, table: Table) -> None:
+        """Add a second server: another replica of the table, or another shard."""
+        other = Server(self.server.contents, blocks=True, host="n1", number=1)
+        self.servers.append(other)
+        shards = self.kind == "shards"
+        self.layout = [[self.server], [other]] if shards else [[self.server, other]]
+        keeper = None if shards else Keeper()
+        full = table.engine_full
+        if not shards:
+            full = full.replace("MergeTree", "ReplicatedMergeTree('/t', '{replica}')", 1)
+        for one in self.servers:
+            one.layout = self.layout
+            one.tables.clear()
+            uuid = one.uuid() if shards or one is self.server else self.server.tables[table.at].uuid
+            engine = full.partition("(" if not shards else " ")[0]
+            one.add(Table("d", TARGET, uuid, engine, full, keeper=keeper))
 
     def _focus(self, names: Iterable[str]) -> None:
         """Let only some faults happen, so that rare sequences of them are met."""
-        able = {name: fault for name, fault in {**FAULTS, **PEOPLE}.items()
+        able = {name: fault for name, fault in {**FAULTS, **PEOPLE, **NODES}.items()
                 if name not in self.spared}  # fmt: skip
         self.enabled = [able[name] for name in names if name in able]
         self.people = next((f for f in self.enabled if f.name in PEOPLE), None)
-        self.rate = 0.08
+        self.rate = 0.03 if "late request" in names and "kill" in names else 0.08
 
     def _add_views(self) -> None:
         """Add a second table, and a table that views of both of them fill."""
@@ -180,13 +266,17 @@ class World:
         Args:
             after: another process, which it waits for: a data folder has one user at a time.
         """
-        name = f"p{len(self.processes)}"
-        process = Process(name, home, self.sources[table], table, self.atomic)
+        process = Process(
+            f"p{len(self.processes)}", home, self.sources[table], table, self.kind == "atomic",
+            self.kind == "replace",
+        )  # fmt: skip
         self.processes.append(process)
 
         def life() -> None:
             if after is not None:
                 self.scheduler.wait(lambda: after.ended)
+                if self.people is not None and self.scheduler.random.random() < 0.3:
+                    self.people.act(self, None, self.server, "")
             self.note(f"{process.name}: rowfall load into {table} on {home}")
             try:
                 run_load(self, process)
@@ -197,6 +287,9 @@ class World:
                 self.note(f"{process.name}: exit {int(error.exit)}: {error.message}")
             else:
                 self.note(f"{process.name}: done")
+                # All load the same files: from now on nobody may see the old rows again.
+                self.replaces = frozenset(self.everything())
+                properties.check_readers(self)
             finally:
                 process.ended = True
 
@@ -231,8 +324,15 @@ class World:
             return False
         return next((p.ended or p.killed for p in self.processes if p.name == name), False)
 
-    def connect(self, process: Process) -> Connection:
-        return Connection(self, process, self.server, self.shared)
+    def connect(self, process: Process, host: str = "") -> Connection:
+        """Connect to the server, or to a node of that name; by default to one that answers."""
+        found = [s for s in self.servers if s.up and host in ("", s.host)]
+        if not found:
+            raise TargetError(f"{host or 'the server'} does not answer", transient=True)
+        if not host and "local journal" in self.old:  # each machine has a server of its own
+            found = [s for s in found if s.host[1:] == process.home[1:]] or found
+        server = found[0] if len(found) == 1 else self.scheduler.random.choice(found)
+        return Connection(self, process, server, self.shared)
 
     def kill(self, process: Process) -> None:
         process.killed = True
@@ -248,11 +348,13 @@ class World:
     def renews(self, beat: Callable[[], object]) -> None:
         """Take over the thread that renews the leases of a journal."""
         owner = beat.__self__  # type: ignore[attr-defined]
-        self.me().beats.append(lambda: owner._line("alive", ""))
+        self.me().beats.append(lambda: (owner._engine.server, owner._line("alive", "")))
 
     def pass_time(self) -> None:
         """Let living processes renew their leases."""
-        self.server.clock += self.scheduler.clock - self._passed
+        for server in self.servers:
+            server.clock += self.scheduler.clock - self._passed
+            server.up = server.up or self.scheduler.clock >= server.back
         self._passed = self.scheduler.clock
         if self._next_beat > self._passed:
             return
@@ -260,8 +362,10 @@ class World:
         for process in self.processes:
             if not (process.ended or process.killed or process.silent):
                 for line in process.beats:
+                    server, text = line()
                     with suppress(RowfallError):  # the journal is gone
-                        self.server.carry_out(line())
+                        if server.up:
+                            server.carry_out(text)
 
     def jump(self, seconds: float) -> None:
         """Let time pass at once."""
@@ -280,9 +384,15 @@ class World:
         if process.killed or self.scheduler.error is not None:
             raise Killed
 
+    def _rate(self, text: str) -> float:
+        """Return how often something happens around a request."""
+        if text.startswith("EXCHANGE"):
+            return 0.4  # a load comes to one at most
+        return self.rate * HOT if any(word in text for word in HOT_WORDS) else self.rate
+
     def _fault(self) -> Fault:
-        weights = [fault.weight for fault in self.enabled]
-        return self.scheduler.random.choices(self.enabled, weights)[0]
+        weights = [fault.weight for fault in self.during]
+        return self.scheduler.random.choices(self.during, weights)[0]
 
     def before(self, process: Process, server: Server, text: str) -> str:
         """Let something happen before a request is sent; return what becomes of it."""
@@ -291,12 +401,14 @@ class World:
         self.pass_time()
         if server.running:
             self._deliver_some(server)
+        if self.layout and (self.calm or self.scheduler.random.random() < self.fetches):
+            server.fetch()
         draw = self.scheduler.random
         if draw.random() < self.switches:
             self.scheduler.switch()
             self._alive(process)
-        rate = self.rate * HOT if any(word in text for word in HOT_WORDS) else self.rate
-        if self.calm or not self.enabled or draw.random() >= rate:
+        rate = self._rate(text)
+        if self.calm or not self.during or draw.random() >= rate:
             return OK
         fault = self._fault()
         fate = fault.act(self, process, server, text) or OK
@@ -308,8 +420,8 @@ class World:
         if self.calm or text.startswith(("SELECT", "WITH")):
             return
         draw = self.scheduler.random
-        rate = self.rate * HOT if any(word in text for word in HOT_WORDS) else self.rate
-        if self.enabled and draw.random() < rate:
+        rate = self._rate(text)
+        if self.during and draw.random() < rate:
             fault = self._fault()
             if fault.after:
                 fault.act(self, process, server, text)
@@ -333,14 +445,14 @@ class World:
 
     def _record_fault(self, process: Process) -> None:
         """Around a record only what needs no request can happen."""
-        able = [f for f in self.enabled if f.after]
+        able = [f for f in self.during if f.after]
         if able:
             self.scheduler.random.choice(able).act(self, process, self.server, "a record")
         self._alive(process)
 
     def _deliver_some(self, server: Server) -> None:
         draw = self.scheduler.random
-        if draw.random() < 0.1:
+        if server.up and draw.random() < 0.1:
             self.deliver(server, draw.choice(server.running))
 
     def deliver(self, server: Server, late: Running) -> None:
@@ -371,32 +483,62 @@ class World:
         server.restart()
         properties.check_readers(self)
 
+    def lose_keeper(self, server: Server, text: str, query_id: str) -> None:
+        """Lose Keeper inside an ATTACH: what it has not confirmed is taken back."""
+        most = self.scheduler.random.randrange(3)
+        self.torn = True
+        self.note(f"Keeper is lost after {most} parts: {text}")
+        table = server.tables["d", TARGET]
+        assert table.keeper is not None
+        log = table.keeper.log
+        before = len(log)
+        with suppress(RowfallError):
+            server.carry_out(text, query_id, most + 1)
+        if len(log) > before:
+            # The last part is not confirmed; it may have got through all the same.
+            _, (part,), _ = log.pop()
+            next(p for p in table.active() if p["name"] == part["name"])["active"] = 0
+            if self.scheduler.random.random() < 0.5:
+                log.append((f"{server.host} and Keeper", [part], []))
+            else:
+                table.keeper.attached.discard(part["uuid"])
+        properties.check_readers(self)
+
+    def goes_away(self, server: Server) -> None:
+        """Let a server be away for a while."""
+        server.up = False
+        server.back = self.scheduler.clock + self.scheduler.random.choice((5.0, 40.0, 120.0))
+
     # --- for faults and checks ----------------------------------------------------------------
 
     def note(self, text: str) -> None:
         if self.tracing:
             self.trace.append(f"{self.scheduler.clock:8.2f} {text}")
 
-    def targets(self) -> Iterable[Table]:
-        """Return the tables whose readers are promised something."""
-        found = (self.server.tables.get(("d", name)) for name in self.holds)
-        return [table for table in found if table is not None]
+    def targets(self) -> list[tuple[Server, Table]]:
+        """Return the tables whose readers are promised something, each with its server."""
+        return [
+            (server, server.tables["d", name])
+            for server in self.servers for name in self.holds if ("d", name) in server.tables
+        ]  # fmt: skip
+
+    def views(self) -> list[tuple[str, list[Source]]]:
+        """Return what readers see of each table: on each replica, and of all shards together."""
+        if self.kind == "shards":
+            return [(TARGET, [row for _, table in self.targets() for row in table.visible()])]
+        return [(table.name, table.visible()) for _, table in self.targets()]
+
+    def everything(self) -> set[Source]:
+        """Return all rows of all files."""
+        return {row for rows in self.server.contents.values() for row in rows}
 
     def ledger(self, path: str) -> sqlite3.Connection:
         """Return the file of a ledger."""
         if path not in self.ledgers:
             made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-            made.deserialize(_empty_ledger())
+            made.deserialize(empty_ledger())
             self.ledgers[path] = made
         return self.ledgers[path]
-
-
-@cache
-def _empty_ledger() -> bytes:
-    made = sqlite3.connect(":memory:", isolation_level=None)
-    schema = files("rowfall.ledger").joinpath("schema.sql").read_text()
-    made.executescript(f"BEGIN;{schema};PRAGMA user_version={VERSION};COMMIT;")
-    return made.serialize()
 
 
 def simulate(
@@ -436,15 +578,20 @@ def _run(world: World) -> None:
     for fault in draw.choices(between, k=draw.choice((0, 2, 4, 6))) if between else ():
         fault.act(world, None, world.server, "")
     world.calm = True
+    for server in world.servers:
+        server.up = True
     world.note("--- from here on nothing happens any more")
     found = [_repeat(world, home, table) for home in world.homes for table in world.sources]
     stopped = [error for error in found if error is not None]
     for error in stopped:
         properties.check_stop(world, error)
     # Whatever is still on its way arrives now.
-    for late in list(world.server.running):
-        if world.scheduler.random.random() < 0.7:
-            world.deliver(world.server, late)
+    for server in world.servers:
+        for late in list(server.running):
+            if world.scheduler.random.random() < 0.7:
+                world.deliver(server, late)
+        server.fetch()
+    stopped = [error for error in stopped if not properties.is_gathered_twice(world, error)]
     properties.check_end(world, bool(stopped))
 
 

@@ -134,6 +134,9 @@ class Shadow:
         """Tell whether a stopped run has exchanged the tables; finish what is left of it."""
         step = self._ledger.steps(self._load_id).get(SWAP)
         known = self._ledger.table_uuid(self._key if step == "started" else self._target_key)
+        if step == "started" and known:
+            # An exchange that the stopped run has sent may still come; not under another name.
+            self.name = self._put_aside(known) or self.name
         if not step or not known or self._target() != known:
             return False
         if step == "started":
@@ -142,8 +145,9 @@ class Shadow:
 
     def swap(self) -> None:
         """Put the shadow in the target's place; the old table is dropped."""
-        known = table_uuid(self._engine, self._database, self.name)
-        if not known:
+        # Not what has the shadow's name now: an exchange that a stopped run has sent may come late.
+        known = self._ledger.table_uuid(self._key) or ""
+        if not known or (self._target() != known and not self._shadow_of(known)):
             raise TargetError(
                 f"the table {self._database}.{self.name} with the rows of this load was dropped by "
                 "somebody else",
@@ -151,7 +155,6 @@ class Shadow:
             )
         # A stopped run may have sent the exchange.
         again = SWAP in self._ledger.steps(self._load_id)
-        self._ledger.set_table(self._key, known)
         self._ledger.step(self._load_id, SWAP, "started")
         for tries in range(retry.MOST_TRANSIENT + 1):
             try:
@@ -240,7 +243,7 @@ class Shadow:
 
     def drop(self) -> None:
         """Remove the shadow tables (after a swap: the old table)."""
-        for statement in staging.discard(self._asks, self.name):
+        for statement in staging.discard(self._asks, shadow_name(self._load_id)):
             self._engine.run(Statement(statement))
 
     def _asks(self, text: str) -> list[list[Any]]:

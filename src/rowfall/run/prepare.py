@@ -202,6 +202,15 @@ def _open_leases(settled: Settled, load: LoadRun, prepared: Prepared) -> Prepare
     uuid = tables.first or table_uuid(session.engine, database, session.first_target.table)
     if load.shadow is not None and not settled.replaced:
         uuid = table_uuid(session.engine, database, load.shadow.name)
+        known = load.ledger.table_uuid(load.key)
+        if known and known != uuid:
+            # An exchange that a stopped run had sent has come, or somebody has changed the table.
+            raise TargetError(
+                f"the table {database}.{load.shadow.name} that rows of this load gather in was "
+                "exchanged just now",
+                hint="Run the same command again.",
+                transient=True,
+            )
         load.ledger.set_table(load.key, uuid)
     if not session.target.caps.journal:
         return prepared
