@@ -77,8 +77,8 @@ OLD = (
     ("exchange without rename", "replace", range(600), "old and new rows"),
     ("local journal", "replicas", range(100), "doubled"),
     ("outdated parts count", "replicas", range(400), "missing"),
-    ("journal on the first node", "shards", range(20, 200), "doubled"),
-    ("memory is not compared", "people set back", range(200), ""),
+    ("journal on the first node", "shards", range(25, 60), "doubled"),
+    ("memory is not compared", "people set back", range(500, 560), "doubled"),
 )
 """Behaviours that are put back one by one: the kind of search, its seeds, and what is found."""
 

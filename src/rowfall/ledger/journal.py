@@ -224,10 +224,7 @@ class Journal:
         entries = self._entries(touching=wanted)
         mine = entries.pop(attempt, None)
         if mine is None:
-            raise LedgerError(
-                f"the journal {self._database}.{TABLE} has lost a line that was written",
-                hint="Only rowfall may change that table.",
-            )
+            raise self._lost_line()
         landed: set[str] = set()
         busy: set[str] = set()
         lost: dict[str, set[str]] = {}
@@ -254,6 +251,12 @@ class Journal:
 
         of_lost = {name: back(held) for name, held in lost.items()}
         return Lease(back(landed), back(busy - landed), tuple(lost), of_lost)
+
+    def _lost_line(self) -> LedgerError:
+        return LedgerError(
+            f"the journal {self._database}.{TABLE} has lost a line that was written",
+            hint="Only rowfall may change that table.",
+        )
 
     def counting(self, attempt: str) -> None:
         """Record that what the target holds is counted next, with what has landed before.
@@ -334,7 +337,10 @@ class Journal:
     def expire(self, attempt: str) -> Entry:
         """End an attempt of a dead process and return it; publish it if it is ``binding``."""
         self._append("expire", attempt)
-        return self._entries(attempts=[attempt])[attempt]
+        entry = self._entries(attempts=[attempt]).get(attempt)
+        if entry is None:
+            raise self._lost_line()
+        return entry
 
     def forget_attempt(self, attempt: str) -> None:
         """Make a committed attempt hold nothing any more, whose rows nobody can publish."""
