@@ -23,6 +23,8 @@ SPARED: Mapping[str, str] = {
     # An attempt was committed, and perhaps attached, when somebody copied the table. A machine that
     # has never loaded into it does not ask; where the attempt began, a load stops: seed 694.
     "EXCHANGE with a copy": "people rebuild",
+    # The same: seed 7245.
+    "RESTORE beside two machines": "",
 }
 
 

@@ -124,6 +124,8 @@ def _(world: World, process: Process | None, server: Server, text: str) -> None:
 @fault("BACKUP and RESTORE", people=True, between=True, weight=3)
 def _(world: World, process: Process | None, server: Server, text: str) -> None:
     """First a backup of the database; the next time it is put in the place of what is there."""
+    if len(world.homes) > 1 and "RESTORE beside two machines" in world.spared:
+        return
     if world.backup is None:
         world.note("SOMEBODY: BACKUP")
         world.backup = {at: table.copy() for at, table in server.tables.items()}
