@@ -34,11 +34,6 @@ from rowfall.sources.base import Pullable, Reader, Source
 EXACT = (25, 1)
 # s3() compares the ETags of all answers about an object from here on (s3_validate_etag_on_read).
 COMPARES_ETAGS = (26, 7)
-# url() has the virtual column _headers from here on.
-SHOWS_HEADERS = (24, 9)
-# url() reads Parquet in parts whatever input_format_allow_seeks says: seen in 26.9, and not
-# in 24.10.
-READS_PARTS = (25, 1)
 # All questions together: a server that cannot reach the source must not keep the user waiting.
 BUDGET_SECONDS = 9.0
 # One question takes milliseconds; 5 s cover a store on another continent that lost packets twice.
@@ -136,7 +131,6 @@ def _as_read_by_server(source: Pullable, version: str) -> Pullable:
     release = version_numbers(version)[:2]
     pulled.reader = Reader(
         bz2=True, exact=release >= EXACT, arrays=False, etags=release >= COMPARES_ETAGS,
-        headers=release >= SHOWS_HEADERS, whole=release < READS_PARTS,
     )  # fmt: skip
     return pulled
 

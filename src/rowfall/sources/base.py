@@ -38,16 +38,12 @@ class Reader:
         arrays: ``file(['a', 'b'])`` is possible.
         etags: s3() compares the ETag of each answer with the one it has read of the object first
             (ClickHouse 26.7).
-        headers: url() shows the headers of the answer (ClickHouse 24.9).
-        whole: url() reads Parquet with one request where it is told to.
     """
 
     bz2: bool = False
     exact: bool = True
     arrays: bool = True
     etags: bool = True
-    headers: bool = True
-    whole: bool = False
 
 
 EMBEDDED = Reader()

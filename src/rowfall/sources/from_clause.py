@@ -27,7 +27,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sql import CHANGED, literal, name
 from rowfall.core.sqltext import SqlText
-from rowfall.sources.base import Probe, Reader
+from rowfall.sources.base import Probe
 
 _WILD = str.maketrans("*{}", "???")
 ONE = Encoding("One", "none", Kind.TYPED)
@@ -251,8 +251,6 @@ All calls of a statement have their readers open at once, with buffers of their 
 """
 OTHER_ETAG = '"rowfall-asks-whether-this-is-refused"'
 """The ETag of no object: a server that answers a request for it does not look at If-Match."""
-# Bytes of a Parquet file that is read with one request: all of it is in memory then.
-_IN_MEMORY = 64 << 20
 # What object_stores.version_of gives without an ETag. Those of S3 may end with a number of parts,
 # which has five digits at most.
 _TIMED = re.compile(r"\d+-\d{6,}")
@@ -265,7 +263,7 @@ class Pin:
     Attributes:
         etag: sent as ``If-Match`` with every request; "" for none.
         check: an expression that raises; "" for none.
-        settings: that the expression needs.
+        settings: of the call.
         weak: another version may be read unseen, or several mixed.
     """
 
@@ -304,43 +302,6 @@ def pin_by_request(etag: str) -> Pin:
 def pin_by_etags(etags: Iterable[str], *, weak: bool) -> Pin:
     """Return the pin of objects in S3 whose ETags the engine shows."""
     return Pin(check=_one_of(_bare_sql("_etag"), map(bare, etags)), weak=weak)
-
-
-def pin_by_answers(
-    facts: Mapping[str, tuple[str, str, int | None]], encoding: Encoding | None, reader: Reader
-) -> dict[str, Pin]:
-    """Return the pins of files whose web server does not look at ``If-Match``, by their names.
-
-    The rows have to come from one answer, whose headers the engine shows. What is read in many
-    requests is read in one, as far as the engine does that and it may be held in memory.
-
-    Args:
-        facts: by name: ETag, Last-Modified ("" for none), and size.
-    """
-    seeks = encoding is not None and encoding.kind is Kind.TYPED
-    alike: dict[tuple[str, bool], dict[str, str]] = {}
-    for each, (etag, modified, size) in facts.items():
-        header = "etag" if etag else "last-modified"
-        if etag or modified:
-            whole = seeks and size is not None and size <= _IN_MEMORY
-            alike.setdefault((header, whole), {})[each] = bare(etag) or modified
-    found: dict[str, Pin] = {}
-    for (header, whole), wanted in alike.items():
-        value = (
-            f"arrayFirst((v, k) -> lower(k) = '{header}', mapValues(_headers), mapKeys(_headers))"
-        )
-        if header == "etag":
-            value = _bare_sql(value)
-        # A connection that breaks is an error: who asks for the rest does not compare its ETag.
-        settings = ["max_download_threads = 1", "http_max_tries = 1"]
-        if whole:
-            settings.append("input_format_allow_seeks = 0")
-        check = _one_of(value, wanted.values())
-        pin = Pin(
-            check=check, settings=tuple(settings), weak=seeks and not (whole and reader.whole)
-        )
-        found |= dict.fromkeys(wanted, pin)
-    return found
 
 
 def _bare_sql(value: str) -> str:

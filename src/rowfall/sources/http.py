@@ -105,7 +105,7 @@ class Http(ObjectSource):
         if self._signature:
             with ThreadPoolExecutor(REQUESTS) as pool:
                 list(pool.map(self._lead, splits))  # many at a time
-        pins = self._pins(splits, encoding) if structure and self.pinned else {}
+        pins = self._pins(splits) if structure and self.pinned else {}
         objects = {
             split.uri: self._object(split, structure, pins.get(split.uri, from_clause.NO_PIN))
             for split in splits
@@ -126,9 +126,7 @@ class Http(ObjectSource):
         redirects = name in self._final or url != home
         return from_clause.UrlObject(url, url != name, signature, redirects, pin)
 
-    def _pins(
-        self, splits: Sequence[Split], encoding: Encoding | None
-    ) -> dict[str, from_clause.Pin]:
+    def _pins(self, splits: Sequence[Split]) -> dict[str, from_clause.Pin]:
         """Return what makes an engine read the versions that were listed, by the objects' names."""
         known = {s.uri: self._listed[s.uri] for s in splits if s.uri in self._listed}
         pins: dict[str, from_clause.Pin] = {}
@@ -138,24 +136,28 @@ class Http(ObjectSource):
                 for name, facts in known.items()
                 if facts.etag.startswith('"') and self._checks_etags(self._urls[name])
             }
-        if self.reader.headers:
-            others = {name: facts for name, facts in known.items() if name not in pins}
-            pins |= from_clause.pin_by_answers(
-                {n: (facts.etag, facts.modified, facts.size) for n, facts in others.items()},
-                encoding,
-                self.reader,
-            )
         return pins
+
+    def _read_here(self, splits: Sequence[Split], encoding: Encoding | None) -> dict[str, Split]:
+        """See :class:`ObjectSource`."""
+        if not self.reads_here(encoding):
+            return {}
+        pins = self._pins(splits)
+        known = (name for name, facts in self._listed.items() if facts.etag or facts.modified)
+        left = set(known).difference(pins)
+        return {split.uri: split for split in splits if split.uri in left}
 
     def unpinned(self, listing: Listing, encoding: Encoding | None) -> str | None:
         """See :class:`rowfall.sources.base.Pinned`."""
+        if self.reads_here(encoding):
+            return None
         splits = largest(listing)
-        pins = self._pins(splits, encoding)
+        pins = self._pins(splits)
         for split in splits:
             facts = self._listed.get(split.uri)
             pin = pins.get(split.uri)
             # Those without both headers have a warning of their own.
-            if facts and (facts.etag or facts.modified) and (pin is None or pin.weak):
+            if facts and (facts.etag or facts.modified) and pin is None:
                 return READS_PARTS
         return None
 

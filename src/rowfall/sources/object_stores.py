@@ -468,7 +468,7 @@ class UrlStoreSource(StoreSource):
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> list[from_clause.TableFunction]:
         addresses = self.addresses(splits)
-        pins = self._pins(splits, encoding) if structure and self.pinned else {}
+        pins = self._pins(splits) if structure and self.pinned else {}
         objects = {
             split.uri: from_clause.UrlObject(
                 address.url.reveal(), self._signs, pin=pins.get(split.uri, from_clause.NO_PIN)
@@ -477,26 +477,28 @@ class UrlStoreSource(StoreSource):
         }
         return from_clause.url_functions(objects, encoding, structure)
 
-    def _pins(
-        self, splits: Sequence[Split], encoding: Encoding | None
-    ) -> dict[str, from_clause.Pin]:
+    def _pins(self, splits: Sequence[Split]) -> dict[str, from_clause.Pin]:
         """Return what makes an engine read the versions that were listed, by the objects' names."""
         etags = {
             split.uri: etag for split in splits if (etag := from_clause.etag_of(split.version))
         }
         if len(splits) <= from_clause.APART and all(map(self._refuses_others, splits)):
             return {name: from_clause.pin_by_request(etag) for name, etag in etags.items()}
-        if not self.reader.headers:
+        return {}
+
+    def _read_here(self, splits: Sequence[Split], encoding: Encoding | None) -> dict[str, Split]:
+        """See :class:`ObjectSource`."""
+        if not self.reads_here(encoding):
             return {}
-        facts = {s.uri: (etags.get(s.uri, ""), "", s.size) for s in splits}
-        return from_clause.pin_by_answers(facts, encoding, self.reader)
+        pins = self._pins(splits)
+        return {split.uri: split for split in splits if split.uri not in pins}
 
     def unpinned(self, listing: Listing, encoding: Encoding | None) -> str | None:
         """See :class:`rowfall.sources.base.Pinned`."""
+        if self.reads_here(encoding):
+            return None
         splits = largest(listing)
-        pins = self._pins(splits, encoding)
-        weak = len(pins) < len(splits) or any(pin.weak for pin in pins.values())
-        return READS_PARTS if weak else None
+        return READS_PARTS if len(self._pins(splits)) < len(splits) else None
 
     def probe(self, split: Split) -> Probe:
         """Ask for size and first bytes: in another network an address may be another store's."""

@@ -12,14 +12,14 @@ from typing import ClassVar, TypeVar
 from rowfall.core import formats
 from rowfall.core.errors import ObjectChangedError, SourceError
 from rowfall.core.listing import Listing, Split
-from rowfall.core.model import Encoding, Schema
+from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import EMBEDDED, Reader
 
 REQUESTS = 32  # at a time, each of one object
-READS_PARTS = "The engine reads parts of large files here, and cannot ask for one version of them"
+READS_PARTS = "The engine cannot ask for one version of each file here"
 """Said where a mixture of versions is possible, see :meth:`ObjectSource.unpinned`."""
 _Found = TypeVar("_Found")
 
@@ -114,6 +114,8 @@ class ObjectSource(ABC):
     ) -> SqlText:
         ranges, splits = pipes.text_ranges(splits, structure, self.reader, self.part)
         packed, rest = pipes.packed_in_bz2(splits, encoding, self.reader)
+        here = self._read_here(rest, encoding) if structure and self.pinned else {}
+        rest = [split for split in rest if split.uri not in here]
         whole = from_clause.whole_files(rest, encoding)
         functions = self._functions(whole, encoding, structure) if whole else []
         for split, where in from_clause.row_ranges(rest, encoding):
@@ -124,7 +126,18 @@ class ObjectSource(ABC):
         if packed:
             objects = [(split.uri, self._opener(split)) for split in packed]
             functions.append(self._pipes.function(objects, encoding, structure))
+        for stored, group in _by_compression(here.values(), encoding).items():
+            objects = [(split.uri, self._opener(split)) for split in group]
+            functions.append(self._pipes.function(objects, stored, structure, packed=False))
         return from_clause.joined(functions, structure)
+
+    def reads_here(self, encoding: Encoding | None) -> bool:
+        """Tell whether rowfall itself can read what the engine cannot ask for by its version."""
+        return self.reader is EMBEDDED and encoding is not None and encoding.kind is not Kind.TYPED
+
+    def _read_here(self, splits: Sequence[Split], encoding: Encoding | None) -> dict[str, Split]:
+        """Return the text that goes through pipes: no request of the engine names its version."""
+        return {}
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
         with ThreadPoolExecutor(REQUESTS) as pool:
@@ -150,6 +163,21 @@ def with_data(
             others += 1
     if not some:
         raise nothing(others)
+
+
+def _by_compression(
+    splits: Iterable[Split], encoding: Encoding | None
+) -> dict[Encoding, list[Split]]:
+    """Group objects by how they are to be read; ``auto`` is told by each name."""
+    found: dict[Encoding, list[Split]] = {}
+    for split in splits:
+        if encoding is None:
+            raise ValueError("a source of bytes needs an encoding")
+        packed = encoding.compression
+        if packed == formats.AUTO:
+            packed = formats.by_name(from_clause.path_of(split.uri))[1]
+        found.setdefault(replace(encoding, compression=packed), []).append(split)
+    return found
 
 
 def largest(listing: Listing) -> list[Split]:

@@ -106,7 +106,9 @@ class Pipes:
             paths = self._pipes(objects, packed)
         else:
             paths = [self._sample(uri, opener) for uri, opener in objects]
-        plain = replace(encoding, compression="none")
+        # What is not unpacked here the engine unpacks itself; ranges are of plain files.
+        unpacked = packed or encoding.compression == formats.AUTO
+        plain = replace(encoding, compression="none") if unpacked else encoding
         tail = from_clause.last_arguments(plain, structure)
         return TableFunction(SqlText.of(f"file({from_clause.file_argument(paths)}{tail})"))
 
