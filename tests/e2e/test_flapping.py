@@ -69,12 +69,6 @@ class Flapping:
         return Reply(content, headers=own | ({"ETag": etag} if self.tagged else {}))
 
 
-def by_engine(asked: Asked, number: int) -> bool:
-    """Tell whether an engine asks, and not the decoder or rowfall."""
-    agent = asked.headers.get("user-agent", "")
-    return "ClickHouse" in agent or "aws-sdk" in agent
-
-
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try again without a pause: nothing here heals by waiting."""
@@ -161,7 +155,6 @@ def test_what_the_decoder_declines_is_read_pinned(
     start = 2 * flapping.reads
     flapping.meets = lambda asked, number: number >= start
     done = shell.ends(1, "load", url, "--table", "t", "--decoder", "always")
-    assert "read by the engine instead" in done.talk
     assert "changed while it was read" in done.talk
     assert_whole(shell, 1)
     flapping.meets = EVERY_OTHER
@@ -200,9 +193,12 @@ def test_a_server_pulls_what_was_listed(
 def test_a_file_without_etag_is_known_by_its_time(
     shell: Shell, home: Scripted, versions: dict[str, tuple[bytes, bytes]]
 ) -> None:
-    flapping = home.reply = Flapping(versions["csv"], by_engine, checks=False, tagged=False)
+    flapping = home.reply = Flapping(versions["csv"], NEVER, checks=False, tagged=False)
     url = address(home, shell, "http", "csv")
     load = ("load", url, "--table", "t", "--decoder", "never")
+    shell.ok("plan", *load[1:])
+    start = 2 * flapping.reads
+    flapping.meets = lambda asked, number: number >= start
     assert "changed while it was read" in shell.ends(1, *load).talk
     flapping.meets = NEVER
     shell.ok(*load)
