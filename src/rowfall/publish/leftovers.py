@@ -22,6 +22,8 @@ from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX
 
 # Under its first name, or under one that a recovery has given to it.
 _SHADOW = re.compile(rf"{STAGING_PREFIX}([^_]+){SHADOW_SUFFIX}(_x[0-9a-f]{{6}})?\Z")
+# Those of the tables that views fill; they are made before that of the target.
+_BEHIND = re.compile(rf"{STAGING_PREFIX}([^_]+){SHADOW_SUFFIX}_t\d+(_x[0-9a-f]{{6}})?\Z")
 
 
 def end_dead_loads(tables: TargetTables, load_id: str) -> None:
@@ -82,13 +84,15 @@ def _of_journal(tables: TargetTables, found: Mapping[str, tuple[str, str]]) -> N
         gathered = _files(open_journal(session, uuid).landed_ids())
         if not gathered or gathered & landed:
             _drop(tables, load)
+    for load in (_beginnings(found) & dead) - kept:
+        _drop(tables, load)
 
 
 def _of_ledger(tables: TargetTables, found: Mapping[str, tuple[str, str]]) -> None:
     """Drop shadows in a data folder, which only this ledger knows."""
     session, ledger = tables.session, tables.ledger
     landed = _files(ledger.landed(session.target_key))
-    shadows = {_load_of(name) for name in found if _SHADOW.match(name)}
+    shadows = {_load_of(name) for name in found if _SHADOW.match(name)} | _beginnings(found)
     for row in ledger.loads("WHERE into_table = ?", session.target_key):
         if row.id not in shadows or (row.state == "running" and not leases.has_ended(row.owner)):
             continue
@@ -97,6 +101,12 @@ def _of_ledger(tables: TargetTables, found: Mapping[str, tuple[str, str]]) -> No
         if not gathered or gathered & landed:
             _drop(tables, row.id)
             ledger.set_table(key, "")
+
+
+def _beginnings(found: Mapping[str, tuple[str, str]]) -> set[str]:
+    """Return loads that have shadows behind views and none of the target: nothing is in them."""
+    own = {_load_of(name) for name in found if _SHADOW.match(name)}
+    return {_load_of(name) for name in found if _BEHIND.match(name)} - own
 
 
 def _load_of(name: str) -> str:
