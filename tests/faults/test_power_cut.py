@@ -8,6 +8,7 @@ records is checked instead, which the gate does anywhere.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -238,20 +239,24 @@ def test_a_server_is_flushed(rowfall: Any, clickhouse: ClickHouse, source: Path)
 
 @pytest.mark.parametrize(("number", "lost"), [(1, "_rowfall_%"), (2, "t")])
 def test_a_server_was_without_power_before_a_sync(
-    rowfall: Any, clickhouse: ClickHouse, source: Path, number: int, lost: str
+    rowfall: Any, server: ClickHouse, source: Path, number: int, lost: str
 ) -> None:
     """What a load has written is gone, and no request fails: then it is not recorded."""
+    if server.pid is None:
+        server.start()
     database = f"without_power_{os.getpid()}_{number}"
-    clickhouse.query(f"CREATE DATABASE {database}")
+    server.query(f"CREATE DATABASE {database}")
     syncs = 0
 
     def lose() -> None:
-        names = clickhouse.query(
-            f"SELECT name FROM system.tables WHERE database = '{database}' AND name LIKE '{lost}' "
-            "AND name != '_rowfall_journal'"
+        paths = server.query(
+            f"SELECT path FROM system.parts WHERE database = '{database}' AND table LIKE '{lost}' "
+            "AND table != '_rowfall_journal'"
         )
-        for name in names.split():
-            clickhouse.query(f"TRUNCATE TABLE {database}.{name}")
+        server.kill()  # the log of a server that was never without power would be believed
+        for path in paths.split():
+            shutil.rmtree(path)
+        server.start()
 
     def script(request: Request) -> Fault | None:
         nonlocal syncs
@@ -260,13 +265,13 @@ def test_a_server_was_without_power_before_a_sync(
         return Fault(before=lose) if ours else None
 
     command = ("load", min(source.glob("*.csv")), "--table", "t", "--to")
-    with Faulty(clickhouse.http_port, script) as proxy:
-        done = rowfall.inside(*command, clickhouse.uri(database, port=proxy.port))
+    with Faulty(server.http_port, script) as proxy:
+        done = rowfall.inside(*command, server.uri(database, port=proxy.port))
     assert done.returncode == 6, done.stderr
     assert "without power" in done.stderr
-    done = rowfall.inside(*command, clickhouse.uri(database))
+    done = rowfall.inside(*command, server.uri(database))
     assert done.returncode == 0, done.stderr
-    counts = clickhouse.query(f"SELECT count(), uniqExact(id) FROM {database}.t")
+    counts = server.query(f"SELECT count(), uniqExact(id) FROM {database}.t")
     assert counts.split() == [str(EACH)] * 2
 
 
