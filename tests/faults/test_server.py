@@ -275,11 +275,15 @@ def test_the_disk_is_filled_in_the_middle(
     disk = small.disk
     assert disk is not None
 
+    left = chance.choice([0, 300_000, 1_000_000])
+
     def fill(process: Process) -> None:
-        disk.fill(chance.choice([0, 300_000, 1_000_000]))
+        disk.fill(left)
         here.scene.mends.append(disk.empty)
 
-    request, side = step(here.scene.steps(), chance)
+    # A question does not fill a disk; where one meets a full one, rowfall waits a minute for it.
+    writes = [r for r in here.scene.steps() if r.sql.startswith(("INSERT", "CREATE", "ALTER"))]
+    request, side = step(writes, chance)
     print(side, request)  # noqa: T201 - shown by pytest when the test fails
     if here.scene.hurt_at(request.number, side, fill):
         survived("disk filled in the middle")
