@@ -53,7 +53,6 @@ def check(fleet: Fleet, table: str) -> None:
     assert not fleet.left()
 
 
-@pytest.mark.parametrize("fleet", NODES, indirect=True)
 def test_a_load_through_one_node(fleet: Fleet, source: str) -> None:
     report = fleet.load(source, "--table", "t", "--verify", "--wait", "replicas")
     assert report["rows"] == FILES * ROWS

@@ -7,8 +7,9 @@ loads recorded A and held B, two of eight mixed both.
 from __future__ import annotations
 
 import bz2
+import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import md5
 
@@ -102,9 +103,23 @@ def address(home: Scripted, shell: Shell, scheme: str, kind: str) -> str:
     return f"s3://bucket/{NAMES[kind]}"
 
 
-@pytest.mark.parametrize("checks", [True, False], ids=["If-Match", "ignores If-Match"])
-@pytest.mark.parametrize("kind", NAMES)
-@pytest.mark.parametrize("scheme", ["http", "s3"])
+# One of each kind of check is tried in the gate.
+QUICK = (("http", "csv", True), ("s3", "parquet", True), ("http", "bz2", False))
+
+
+def readings(kinds: Iterable[str]) -> list[pytest.ParameterSet]:
+    """Return the cases of two tests: what is read, and whether the store looks at If-Match."""
+    return [
+        pytest.param(
+            *case,
+            id=f"{case[0]}-{case[1]}-{'If-Match' if case[2] else 'ignores If-Match'}",
+            marks=() if case in QUICK else pytest.mark.long,
+        )
+        for case in itertools.product(("http", "s3"), kinds, (True, False))
+    ]
+
+
+@pytest.mark.parametrize(("scheme", "kind", "checks"), readings(NAMES))
 def test_the_embedded_engine_reads_what_was_listed(
     shell: Shell, home: Scripted, versions: dict[str, tuple[bytes, bytes]], scheme: str, kind: str,
     checks: bool,
@@ -161,9 +176,7 @@ def test_what_the_decoder_declines_is_read_pinned(
     assert_whole(shell, shell.run("load", url, "--table", "t").code)
 
 
-@pytest.mark.parametrize("checks", [True, False], ids=["If-Match", "ignores If-Match"])
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-@pytest.mark.parametrize("scheme", ["http", "s3"])
+@pytest.mark.parametrize(("scheme", "kind", "checks"), readings(("csv", "parquet")))
 def test_a_server_pulls_what_was_listed(
     lake: Lake, home: Scripted, versions: dict[str, tuple[bytes, bytes]], scheme: str, kind: str,
     checks: bool,
@@ -205,8 +218,15 @@ def test_a_file_without_etag_is_known_by_its_time(
     assert shell.row(TOTALS) == [ROWS, ROWS, 1, 1]
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-@pytest.mark.parametrize("scheme", ["http", "s3"])
+@pytest.mark.parametrize(
+    ("scheme", "kind"),
+    [
+        ("http", "csv"),
+        ("s3", "parquet"),
+        pytest.param("http", "parquet", marks=pytest.mark.long),
+        pytest.param("s3", "csv", marks=pytest.mark.long),
+    ],
+)
 def test_one_of_many_fails_alone(
     shell: Shell, home: Scripted, versions: dict[str, tuple[bytes, bytes]], scheme: str, kind: str
 ) -> None:
