@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from rowfall.core.model import Pair
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.ledger import Ledger
+from rowfall.publish import altered
 from rowfall.publish.altered import AlteredTableError
 from rowfall.publish.attach import Publisher
 from rowfall.targets.staging import clone, facts
@@ -140,6 +143,22 @@ def test_rows_follow_their_table(table: Table, case: Case) -> None:
     table.publish()
     assert len(table.rows(case.shows)) == 2
     assert table.rows(case.shows)[1] == case.row
+
+
+def test_the_second_statement_knows_what_happened_before_the_first(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server tells in seconds when a table was altered: let one go by before each statement."""
+    ran = altered._run
+
+    def run_slowly(*what: Any) -> None:
+        time.sleep(1.1)
+        ran(*what)
+
+    monkeypatch.setattr(altered, "_run", run_slowly)
+    table.alter(CASES["rename, drop and add"].alter)
+    table.publish()
+    assert table.rows("k, t, w")[1] == "1 x 0"
 
 
 @pytest.mark.long

@@ -27,6 +27,36 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Dialect:
+    """How text is written that neither reader takes as it is; it is rewritten to plain CSV first.
+
+    Attributes:
+        charset: of the bytes, a name as WHATWG lists them: ``utf-8``, ``windows-1252``.
+        delimiter: between fields, one or more characters.
+        quote: around fields, one character; "" where quotes mean nothing.
+        escape: before a quote inside quotes; the quote itself where it is doubled.
+        comment: what lines begin with that are no data; "" for none.
+        skip_lines: before the header or the first row.
+        nulls: unquoted fields that mean NULL, beside the empty one.
+        decimal, thousands: marks in numbers; "" for no mark between thousands.
+        numbers: indexes of the columns whose numbers have those marks.
+        dates: index of a column and the order of its dates, e.g. ``(3, "dmy")``.
+    """
+
+    charset: str = "utf-8"
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    comment: str = ""
+    skip_lines: int = 0
+    nulls: tuple[str, ...] = ()
+    decimal: str = "."
+    thousands: str = ""
+    numbers: tuple[int, ...] = ()
+    dates: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Encoding:
     """How the bytes of a source are to be read.
 
@@ -38,6 +68,8 @@ class Encoding:
         null: text of CSV that means NULL: the empty field, or ``\\N`` where the sample shows it.
         keep_blanks: blanks around the strings of CSV are kept; slower, so only where there are any.
         fields: of a line of CSV, 0 where the sample does not show it.
+        dialect: how the bytes are written where they are rewritten first: then the attributes
+            above say how they are read after that. None where they are read as they are.
     """
 
     format: str
@@ -47,6 +79,7 @@ class Encoding:
     null: str = ""
     keep_blanks: bool = True
     fields: int = 0
+    dialect: Dialect | None = None
 
     @property
     def is_csv(self) -> bool:

@@ -125,14 +125,16 @@ def _mutations(engine: Engine, select: str, lane: int) -> list[list[Any]]:
 
 def _follow(engine: Engine, pair: Pair, lane: int) -> bool:
     """Alter one table like another; return False where they are alike already."""
-    altered, refused = False, ""
+    altered, refused, since = False, "", 0
     for _ in range(_MOST_STATEMENTS):
         found = _definitions(engine, pair.database, (pair.table, pair.staging), lane)
         table, own = found.get(pair.table), found.get(pair.staging)
         if table is None or own is None:
             return altered
+        # Our own statement makes it newer than what happened to the table before.
+        since = since or own.changed
         try:
-            commands = changes(table, own, _history(engine, pair, table, own, lane))
+            commands = changes(table, own, _history(engine, pair, table, own, since, lane))
         except UnclearError as error:
             raise _cannot(pair, str(error)) from None
         if not commands:
@@ -333,7 +335,7 @@ def _written(create: str) -> tuple[dict[str, str], dict[str, str], dict[str, str
 
 
 def _history(
-    engine: Engine, pair: Pair, table: Definition, own: Definition, lane: int
+    engine: Engine, pair: Pair, table: Definition, own: Definition, since: int, lane: int
 ) -> list[Became]:
     """Return which columns of a table were renamed or dropped since staging was made.
 
@@ -341,7 +343,7 @@ def _history(
     """
     if table.columns == own.columns:
         return []
-    since = own.changed - (_CLOCK_SECONDS if table.replicas else 0)
+    since -= _CLOCK_SECONDS if table.replicas else 0
     rows = _mutations(
         engine,
         f"SELECT command FROM system.mutations WHERE {sql.table_is(pair.database, pair.table)} AND "
