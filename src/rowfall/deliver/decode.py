@@ -32,7 +32,12 @@ from rowfall.deliver.ranges import Ranges, cut_files, join_ranges, length
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.engines.codes import CHILD_FAILED, CHILD_GONE, DATA_CODES
 from rowfall.plan import balance, decoder
-from rowfall.plan.statements import block_structure, select_blocks
+from rowfall.plan.statements import (
+    block_structure,
+    insert_sent_blocks,
+    is_json,
+    select_blocks,
+)
 from rowfall.sources.base import Addressed, HttpAddress, Ranged, Source
 from rowfall.targets.base import Target
 
@@ -272,7 +277,10 @@ class DecodePush(Decode):
     def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
         into = self._input.target.into(order.staging, order.schema)
         # Each is a statement of its own, so there is no need of input().
-        text = sql.insert(into, order.schema.columns, SqlText.of("FORMAT Native"))
+        columns = order.schema.columns
+        text = sql.insert(into, columns, SqlText.of("FORMAT Native"))
+        if any(map(is_json, columns)):  # sent as text, which the server converts
+            text = insert_sent_blocks(into, columns)
         # A row that waits in the server's queue would be missing when staging is counted.
         settings = self._server.facts.known({**order.settings, "async_insert": 0})
         if self._packed:

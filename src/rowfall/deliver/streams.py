@@ -27,7 +27,7 @@ from rowfall.core.sqltext import SqlText
 from rowfall.deliver.delivery import QUIET_SECONDS
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.embedded import Embedded
-from rowfall.plan.statements import read_structure
+from rowfall.plan.statements import read_structure, sent_column
 from rowfall.plan.transport import packing
 from rowfall.schema.records import SCAN, Read, header_names, record_starts
 from rowfall.schema.strict_reading import reader_settings
@@ -418,7 +418,9 @@ def local_select(
 ) -> SqlText:
     """Return what the local engine runs to make blocks of ``splits``."""
     relation = source.relation(splits, encoding, read_structure(schema))
-    return SqlText.of(f"SELECT {sql.projection(schema.columns)}\nFROM ", relation)
+    kind = encoding.kind if encoding is not None else Kind.MADE
+    columns = [sent_column(c, kind) for c in schema.columns]
+    return SqlText.of(f"SELECT {sql.projection(columns)}\nFROM ", relation)
 
 
 def into_file(query: SqlText, path: str, packed: str = "none") -> SqlText:

@@ -17,6 +17,7 @@ from typing import Any
 from rowfall.core import uri
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
+from rowfall.plan.statements import sent_type
 from rowfall.schema import strict_reading, type_names
 from rowfall.schema.strict_reading import strict_column
 from rowfall.schema.type_names import parse_type
@@ -145,7 +146,12 @@ def spec(
         names: of the columns in the files, where ranges of them lack the header.
     """
     columns: list[dict[str, Any]] = [
-        {"name": c.name, "source": c.source or c.name, "type": c.type, "shape": c.shape or ""}
+        {
+            "name": c.name,
+            "source": c.source or c.name,
+            "type": sent_type(c),
+            "shape": c.shape or "",
+        }
         for c in schema.columns
     ]
     if not encoding.has_names:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from rowfall.core import sql
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
-from rowfall.core.sqltext import SqlText
-from rowfall.schema.strict_reading import MISSING, TAG
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.schema.strict_reading import MISSING, TAG, strict_column
 from rowfall.schema.type_names import parse_type
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
@@ -51,8 +51,13 @@ def select_blocks(columns: Sequence[Column], relations: Sequence[str]) -> SqlTex
     Args:
         relations: each follows FROM, see :func:`block_structure`.
     """
-    names = ", ".join(sql.name(c.name) for c in columns)
-    selects = [f"SELECT {names}\nFROM {relation}" for relation in relations]
+    values = ", ".join(
+        f"CAST({sql.name(c.name)}, {quote(c.type)}) AS {sql.name(c.name)}"
+        if is_json(c)
+        else sql.name(c.name)
+        for c in columns
+    )
+    selects = [f"SELECT {values}\nFROM {relation}" for relation in relations]
     return SqlText.of("\nUNION ALL ".join(selects))
 
 
@@ -66,8 +71,34 @@ def insert_sent_blocks(into: SqlText, columns: Sequence[Column]) -> SqlText:
 
 
 def block_structure(columns: Sequence[Column]) -> str:
-    """Return the structure of blocks as a literal: the table's columns with their types."""
-    return sql.literal(sql.structure((c.name, c.type) for c in columns))
+    """Return the structure of blocks as a literal: the table's columns as they are sent."""
+    return sql.literal(sql.structure((c.name, sent_type(c)) for c in columns))
+
+
+def is_json(column: Column) -> bool:
+    """Tell whether a column has the type JSON."""
+    return parse_type(column.type).base == "JSON"
+
+
+def sent_type(column: Column) -> str:
+    """Return the type of a column in Native blocks: JSON is text on the way.
+
+    Its binary form differs between versions, and rowfall-decode sees no more than its end.
+    """
+    if not is_json(column):
+        return column.type
+    return "Nullable(String)" if parse_type(column.type).nullable else "String"
+
+
+def sent_column(column: Column, kind: Kind) -> Column:
+    """Return a column as the engine that reads it gives it to the one that stores it."""
+    if not is_json(column):
+        return column
+    source, type_ = column.source or column.name, sent_type(column)
+    if kind is Kind.JSON:
+        return replace(column, expression=strict_column("", source, type_, kind).expression)
+    value = column.expression or sql.name(source)
+    return replace(column, expression=f"CAST({value}, {quote(type_)})")
 
 
 def read_structure(schema: Schema) -> str:

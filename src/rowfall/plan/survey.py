@@ -42,6 +42,8 @@ from rowfall.targets.base import Publish
 
 # Partition keys that make no partitions.
 UNPARTITIONED = ("", "tuple()")
+# The first release whose type JSON is no experiment.
+JSON_RELEASE = (25, 3)
 # What a Distributed table takes for a key when it inserts (StorageDistributed::createSelector).
 _INTEGER = re.compile(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
 
@@ -393,10 +395,17 @@ def _ask_schema(
     while True:
         try:
             return inference.schema_for(
-                source, listing, session.declared, session.options, asks, existing
-            )
+                source, listing, session.declared, session.options, asks, existing,
+                json_type=_stores_json(session),
+            )  # fmt: skip
         except RowfallError as error:
             listing = _without_broken(listing, error)
+
+
+def _stores_json(session: Session) -> bool:
+    """Tell whether new tables can have columns of the type JSON; files are exported with text."""
+    old = (writer.engine.facts.release[:2] < JSON_RELEASE for writer in session.writers)
+    return bool(session.target.table) and not any(old)
 
 
 def _without_broken(listing: Listing, error: RowfallError) -> Listing:

@@ -35,7 +35,7 @@ from rowfall.engines.base import ExistingTable
 from rowfall.plan import attempts, decoder
 from rowfall.plan.decoder import NESTED, PROGRAM
 from rowfall.plan.facts import LoadFacts, Reach, ShardingFacts
-from rowfall.plan.statements import insert_raw
+from rowfall.plan.statements import insert_raw, is_json
 from rowfall.schema import strict_reading
 from rowfall.schema.type_names import parse_type
 from rowfall.sources.base import Addressed
@@ -399,7 +399,7 @@ def _not_built(
     for column in schema.columns:
         if not _NAME.match(column.name):
             return f"the files of a column named {column.name} have names of their own"
-        if parse_type(column.type).base in NESTED:
+        if parse_type(column.type).base in NESTED or is_json(column):
             return f"only the engine writes {column.type} (column {column.name})"
     # Other settings mean nothing where no INSERT runs.
     for text in options.set:

@@ -245,7 +245,8 @@ def _packed(transport: Transport) -> str:
 
 def _table(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:
     schema = plan.schema
-    reasons = [c.reason for c in schema.columns] if verbose else [""] * len(schema.columns)
+    # JSON and what is kept as text is a choice that queries depend on.
+    reasons = [c.reason if verbose or " kept" in c.reason else "" for c in schema.columns]
     lines: list[RenderableType] = []
     if plan.ddl:
         lines += _commented(plan.ddl.split("\n"), reasons, width)

@@ -25,6 +25,11 @@ CONTAINERS = {
     618: ("is not a whole lz4 file", "It was cut off, or is no lz4: test it with lz4 -t."),
     594: ("is not a whole bzip2 file", "It was cut off, or is no bzip2: test it with bzip2 -t."),
 }
+# What the engine says where an object has other keys, or a value of another type, than the column.
+_NESTED = re.compile(
+    r"tuple element|elements in named tuple|while reading the value of (nested )?key"
+)
+_AT_KEY = re.compile(r"while reading the value of key ([^):]+)")
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
 
 
@@ -173,6 +178,9 @@ def explain_engine_error(code: int, message: str, uri: str = "") -> DataError:
 
 def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
     first = _URI.sub("", _AT_ROW.sub("", message)).split("\n")[0].strip(" :.")
+    key = _AT_KEY.search(message)
+    if key and _NESTED.search(message):
+        return _nested_misfit(key[1].strip("'` "), first)
     if TAG in message:
         guard = message[message.index(TAG) + len(TAG) :].split(":")[0]
         return f"was refused: {guard}", _OUT
@@ -189,3 +197,13 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
     if code in (6, 27, 38, 41, 69, 70, 72, 117, 321, 376, 407, 441, 467, 675, 676, 691):
         return f"holds a value that does not fit: {first[:200]}", _OUT
     return f"cannot be read: {first[:200]}", _OUT
+
+
+def _nested_misfit(column: str, first: str) -> tuple[str, str]:
+    """Return cause and hint for an object whose keys or types are not those of its column."""
+    cause = re.split(r"\.? ?If you want| \(consider|: \(while|\(while", first)[0].strip(" :.,")
+    return f'column "{column}": {cause[:200]}', (
+        f"Load it as JSON: a new table with --type '{column} JSON', this one after rowfall query "
+        f'--write "ALTER TABLE ... MODIFY COLUMN `{column}` JSON". '
+        f"--type '{column} String' keeps the text."
+    )

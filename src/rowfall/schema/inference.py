@@ -18,7 +18,7 @@ from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.schema import sampling
+from rowfall.schema import json_objects, sampling
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, WantedFacts
 from rowfall.schema.strict_reading import strict_column
 from rowfall.schema.table_options import TableOptions, read_table_options
@@ -40,6 +40,8 @@ def schema_for(
     options: Options,
     ask: RunSelect,
     existing: Sequence[Sequence[Any]] | None = None,
+    *,
+    json_type: bool = True,
 ) -> tuple[Encoding | None, Schema]:
     """Return encoding (with or without a header, as found) and schema of a load.
 
@@ -47,6 +49,7 @@ def schema_for(
         encoding: by extension or option; None for generators.
         ask: runs a SELECT with settings and gives its rows.
         existing: (name, type, default_kind) of the target's columns when it is there already.
+        json_type: the target has the type JSON, for objects whose keys vary.
 
     Raises:
         UsageError: options contradict the source; files differ in header or column count.
@@ -74,7 +77,11 @@ def schema_for(
         columns = _match(existing, sample)
         schema = Schema(columns, exists=True, notes=sample.notes)
     else:
-        columns = _given(asked.columns, sample) if asked.columns else _chosen(sample, asked)
+        columns = (
+            _given(asked.columns, sample)
+            if asked.columns
+            else _chosen(sample, asked, json_type=json_type)
+        )
         schema = _laid_out(columns, sample, asked)
     schema = replace(schema, row_bytes=_row_bytes(columns, sample))
     return sample.encoding, _partitioned(schema, sample, source, ask)
@@ -140,7 +147,7 @@ def column(name: str, type_: str, found: ColumnFacts, sample: SourceSample, reas
     return replace(made, reason="; ".join(r for r in (reason, made.reason) if r))
 
 
-def _chosen(sample: SourceSample, asked: TableOptions) -> tuple[Column, ...]:
+def _chosen(sample: SourceSample, asked: TableOptions, *, json_type: bool) -> tuple[Column, ...]:
     names = [found.name for found in sample.columns]
     for name in asked.types:
         if name not in names:
@@ -153,7 +160,7 @@ def _chosen(sample: SourceSample, asked: TableOptions) -> tuple[Column, ...]:
         if found.name in asked.types:
             type_, reason = asked.types[found.name], "given with --type"
         else:
-            type_, reason = infer_type(found, sample)
+            type_, reason = infer_type(found, sample, json_type=json_type)
         columns.append(column(found.name, type_, found, sample, reason))
     return tuple(columns)
 
@@ -393,36 +400,39 @@ LOW_SHARE, LOW_MOST = 0.05, 10_000
 """LowCardinality pays below 10,000 distinct values (the dictionary of a part stays small)."""
 
 
-def infer_type(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
+def infer_type(
+    found: ColumnFacts, sample: SourceSample, *, json_type: bool = True
+) -> tuple[str, str]:
     """Return (type, reason) for one column: the narrowest type that is safe by the sample."""
     if sample.encoding.kind is Kind.TYPED:
         return _keep_declared(found, sample)
-    if found.nested and found.nulls:
-        return "Nullable(String)", "null among nested values: kept as JSON text"
     if found.nested:
-        return _no_nullable_nesting(found.declared), "as the engine reads it"
+        return _nested(found, json_type=json_type)
     if not found.filled:
         return "Nullable(String)", f"empty in all {found.rows:,} rows seen"
     type_, reason = _bare_type(found, len(sample.splits))
     if type_ == "String":
-        return _string(found, sample, reason)
+        return _string(found, sample, found.why or reason)
     if found.nulls or found.blanks:
         empty = found.nulls + found.blanks
         return f"Nullable({type_})", f"{reason}; {empty:,} of {found.rows:,} empty"
     return type_, reason
 
 
-def _no_nullable_nesting(text: str) -> str:
-    """Return a type without Nullable around tuples, arrays and maps, which no table takes."""
-    for name in ("Tuple", "Array", "Map", "Nested"):
-        while (start := text.find(f"Nullable({name}(")) >= 0:
-            depth, end = 0, start
-            for end in range(start, len(text)):
-                depth += (text[end] == "(") - (text[end] == ")")
-                if depth == 0 and text[end] == ")":
-                    break
-            text = text[:start] + text[start + 9 : end] + text[end + 1 :]
-    return text
+def _nested(found: ColumnFacts, *, json_type: bool) -> tuple[str, str]:
+    """Return (type, reason) for objects and arrays of JSON: JSON or text where no other type fits.
+
+    Args:
+        json_type: the target has the type JSON.
+    """
+    type_, why = found.declared, found.why
+    if found.nulls and type_ not in (json_objects.JSON, json_objects.TEXT):
+        type_, why = found.nullable, "null or missing in some rows, which no nested type takes"
+        why += ": kept as JSON text" if type_ == json_objects.TEXT else ""
+    if type_ == json_objects.JSON and not json_type:
+        type_ = json_objects.TEXT
+        why = f"{why.split(':')[0]}; the target has no JSON type: kept as JSON text"
+    return (f"Nullable({type_})" if found.nulls else type_), why
 
 
 def _bare_type(found: ColumnFacts, files: int) -> tuple[str, str]:

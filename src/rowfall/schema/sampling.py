@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +20,7 @@ from rowfall.core.errors import DataError, RowfallError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.schema import json_objects
 from rowfall.schema.records import BOM, lines_relation
 from rowfall.schema.strict_reading import TextTraits, reader_settings
 from rowfall.schema.type_names import Type, parse_type
@@ -37,6 +38,8 @@ class ColumnFacts:
         blanks: the empty string; ``filled`` all the others.
         zeros: numbers with leading zeros.
         bom: the first column of a file that starts with a byte order mark.
+        why: the reason for ``declared``, of JSON; ``nullable`` the type where NULLs are among
+            nested values, which only text and JSON can be.
         first, last: least and greatest text of dates and times; ``digits`` after the second.
     """
 
@@ -68,6 +71,8 @@ class ColumnFacts:
     first: str = ""
     last: str = ""
     bom: bool = False
+    why: str = ""
+    nullable: str = "String"
 
     @property
     def filled(self) -> int:
@@ -120,6 +125,10 @@ FILES, ROWS = 8, 20_000
 """Objects in a sample, rows of all of them together."""
 VALID_LINES = 1_000
 """Lines of broken JSON that are sampled: they travel inside the statement."""
+OBJECT_BYTES = 8 << 20
+"""Bytes of JSON that are looked at, of all sampled files together: 0.3 s of Python."""
+OBJECTS_READ = 256
+"""Objects of JSON that are read at once: one that is not needed any more may be large."""
 VALUES = 400_000
 """Values in a sample: wide tables give fewer rows (51 columns of 20,000 took 0.4 s)."""
 KNOWN_VALUES = 100_000
@@ -190,14 +199,24 @@ def take_sample(
         return SourceSample(encoding, found, splits, splits[0].uri, notes)
     relation: Relate = source.relation
     read = splits
-    if skip_bad_lines and encoding.kind is Kind.JSON:
-        relation, read = _valid_lines(source, splits, encoding, ask), splits[:1]
-    try:
-        columns = _described(relation, read, encoding, ask, wanted.names)
-    except RowfallError as error:
-        if encoding.kind is not Kind.JSON or not source.replayable:
-            raise
-        raise _broken_line(source, splits, encoding, ask) or error from None
+    if encoding.kind is not Kind.JSON:
+        columns = _described(relation, read, encoding, ask)
+    elif skip_bad_lines:
+        objects = _valid_lines(source, splits, encoding, ask)
+        relation, read = _as_text(objects), splits[:1]
+        columns = _keys(objects, encoding, splits, wanted)
+    else:
+        try:
+            objects = _objects(source, splits, encoding, ask, wanted.names)
+        except RowfallError as error:
+            if not source.replayable:
+                raise
+            raise _broken_line(source, splits, encoding, ask) or error from None
+        if source.replayable and not all(map(json_objects.is_object, objects)):
+            broken = _broken_line(source, splits, encoding, ask)
+            if broken is not None:
+                raise broken
+        columns = _keys(objects, encoding, splits, wanted)
     found = _measure(relation, read, encoding, columns, ask, wanted)
     return SourceSample(encoding, found, splits, splits[0].uri, notes)
 
@@ -220,10 +239,59 @@ Relate = Callable[[Sequence[Split], Encoding | None, str], SqlText]
 """``Source.relation``, or what stands in for it."""
 
 
+def _objects(
+    source: Source,
+    splits: Sequence[Split],
+    encoding: Encoding,
+    ask: RunSelect,
+    names: frozenset[str],
+    limit: int = ROWS,
+) -> list[str]:
+    """Return the first objects of every split as text, file by file.
+
+    As many as :data:`OBJECT_BYTES` hold: a log of 4 KB a line gives 2,000 of them.
+
+    Args:
+        names: of all columns of the load, if known: fewer objects are enough if they have them all.
+    """
+    if names and (few := KNOWN_VALUES // len(names)) < limit:
+        objects = _objects(source, splits, encoding, ask, frozenset(), few)
+        if names.issubset(c.name for c in json_objects.columns_of(objects, names)):
+            return objects
+    limit = max(limit // len(splits), 1)
+    texts = replace(encoding, format="JSONAsString")
+    parts: list[str | SqlText] = []
+    for number, split in enumerate(splits):
+        relation = source.relation([split], texts, "`line` String")
+        parts += [" UNION ALL " if parts else "", f"SELECT {number} AS n, line FROM ("]
+        parts += ["SELECT line, sum(length(line)) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND "]
+        parts += ["CURRENT ROW) - length(line) AS before FROM (SELECT line FROM ", relation]
+        parts += [f" LIMIT {limit})) WHERE before < {OBJECT_BYTES // len(splits)}"]
+    quick = {"max_threads": 4, "input_format_parallel_parsing": 0, "max_block_size": OBJECTS_READ}
+    by_split: list[list[str]] = [[] for _ in splits]
+    for number, line in ask(SqlText.of(*parts), quick):
+        by_split[int(number)].append(str(line))
+    return [line for lines in by_split for line in lines]
+
+
+def _keys(
+    objects: Sequence[str], encoding: Encoding, splits: Sequence[Split], wanted: WantedFacts
+) -> list[ColumnFacts]:
+    """Return the keys of objects with what their values are.
+
+    Raises:
+        SourceError: there are no objects with keys.
+    """
+    found = json_objects.columns_of(objects, wanted.types(encoding, ()))
+    if not found:
+        raise SourceError(f"{splits[0].uri} holds no columns")
+    return [ColumnFacts(c.name, c.type, c.nested, why=c.reason, nullable=c.nullable) for c in found]
+
+
 def _valid_lines(
     source: Source, splits: Sequence[Split], encoding: Encoding, ask: RunSelect
-) -> Relate:
-    """Return a relation of the JSON objects among the first lines of the splits, as one text."""
+) -> list[str]:
+    """Return the JSON objects among the first lines of the splits."""
     limit = max(VALID_LINES // len(splits), 1)
     parts: list[str | SqlText] = []
     for split in splits:
@@ -233,7 +301,12 @@ def _valid_lines(
         "SELECT line FROM (", *parts, ") WHERE isValidJSON(line) AND JSONType(line) = 'Object'"
     )
     rows = ask(query, {"max_threads": 4, "input_format_parallel_parsing": 0})
-    text = quote("\n".join(str(row[0]) for row in rows))
+    return [str(row[0]) for row in rows]
+
+
+def _as_text(objects: Sequence[str]) -> Relate:
+    """Return a relation of objects that stand in the statement itself."""
+    text = quote("\n".join(objects))
 
     def relation(splits: Sequence[Split], encoding: Encoding | None, structure: str) -> SqlText:
         columns = f"{quote(structure)}, " if structure else ""
@@ -284,46 +357,20 @@ def sample_relation(
 
 
 def _described(
-    relate: Relate,
-    splits: Sequence[Split],
-    encoding: Encoding,
-    ask: RunSelect,
-    names: Collection[str] = (),
-    limit: int = ROWS // FILES,
+    relate: Relate, splits: Sequence[Split], encoding: Encoding, ask: RunSelect
 ) -> list[ColumnFacts]:
-    """Return names and types as the engine describes them; of JSON the keys of all sampled files.
-
-    Args:
-        names: that are known to be wanted: fewer rows of JSON are read if they hold them all.
-        limit: rows of each file of JSON. Every file adds its keys, so each gives few.
-    """
-    if encoding.kind is Kind.JSON and names:
-        few = max(KNOWN_VALUES // len(names) // len(splits), 1)
-        if few < limit:
-            columns = _described(relate, splits, encoding, ask, limit=few)
-            if {column.name for column in columns}.issuperset(names):
-                return columns
+    """Return names and types as the engine describes them."""
     fixed: dict[str, str | int | float] = {
         "input_format_try_infer_dates": 0, "input_format_try_infer_datetimes": 0,
-        "input_format_json_try_infer_numbers_from_strings": 0, "use_hive_partitioning": 0,
-        "schema_inference_make_columns_nullable": 3, "input_format_parallel_parsing": 0,
-        "input_format_max_rows_to_read_for_schema_inference": ROWS // 4,
-        "input_format_json_infer_incomplete_types_as_strings": 1,
+        "use_hive_partitioning": 0, "schema_inference_make_columns_nullable": 3,
+        "input_format_parallel_parsing": 0,
     }  # fmt: skip
-    if encoding.kind is Kind.JSON:
-        fixed["schema_inference_mode"] = "union"
-        fixed["schema_inference_make_columns_nullable"] = 1
-        fixed["input_format_max_rows_to_read_for_schema_inference"] = limit
-    else:
-        splits = splits[:1]
-    rows = ask(SqlText.of("DESCRIBE TABLE ", relate(splits, encoding, "")), fixed)
+    rows = ask(SqlText.of("DESCRIBE TABLE ", relate(splits[:1], encoding, "")), fixed)
     columns = []
     for row in rows:
         type_ = parse_type(str(row[1]))
         nested = type_.base in ("Array", "Tuple", "Map", "JSON", "Object", "Variant", "Dynamic")
-        nested = nested or type_.base == "Nested"
-        declared = str(row[1]) if encoding.kind is Kind.TYPED or nested else type_.bare
-        columns.append(ColumnFacts(str(row[0]), declared, nested))
+        columns.append(ColumnFacts(str(row[0]), str(row[1]), nested or type_.base == "Nested"))
     if not columns:
         raise SourceError(f"{splits[0].uri} holds no columns")
     return columns

@@ -84,7 +84,8 @@ def strict_column(
         return column
     if kind is Kind.TYPED:
         return _typed(column, target, parse_type(source_type or target_type))
-    if not target.known:
+    # Objects of the type JSON are read as they stand and converted, so that each can be checked.
+    if not target.known and not (target.base == "JSON" and kind is Kind.JSON):
         note = "nested values are checked by the engine's reader only"
         return replace(column, read_type=target_type, reason=note)
     csv = csv and kind is Kind.TEXT
@@ -332,6 +333,8 @@ _ALWAYS = (
     ("cast_string_to_date_time_mode", "basic", "each text means one point in time"),
     ("cast_keep_nullable", 0, "casts give the type that they name"),
     ("use_hive_partitioning", 0, "key=value folders add no columns"),
+    ("input_format_try_infer_dates", 0, "text in JSON columns stays text"),
+    ("input_format_try_infer_datetimes", 0, "text in JSON columns stays text"),
 )
 _CSV = (
     ("input_format_csv_empty_as_default", 0, "only a column that is not there takes its default"),

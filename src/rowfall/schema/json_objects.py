@@ -1,0 +1,283 @@
+"""Chooses types for sampled JSON objects, in Python: which keys are stable, which values mix. Pure.
+
+The engine's DESCRIBE refuses columns of mixed types, makes a Tuple of keys that are not always
+there, and takes twice as long with each level (22 levels: minutes). Here each value is looked at
+once, and at most :data:`NODES` of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from math import isinf
+from typing import Any
+
+from rowfall.core import sql
+
+DEEPEST = 12
+"""Levels of a Tuple, Map or Array that anybody would write as a type; what is deeper is JSON."""
+WIDEST = 200
+"""Elements of a Tuple; objects of more keys are JSON."""
+NODES = 400_000
+"""Nested values that are looked at, all columns together: a second of Python."""
+DEEPEST_JSON = 100
+"""Levels that the engine's JSON type is trusted with; it was seen to refuse 1,500."""
+
+JSON, TEXT = "JSON", "String"
+
+
+@dataclass(slots=True)
+class JsonColumn:
+    """A key of the sampled objects.
+
+    Attributes:
+        type: of its values, never NULL; numbers are ``Int64`` or ``Float64``.
+        nested: some values are objects or arrays.
+        reason: why it has a nested type, or text; "" for values of one plain kind.
+        nullable: the type for nested values of which some are NULL or missing.
+    """
+
+    name: str
+    type: str = TEXT
+    nested: bool = False
+    reason: str = ""
+    nullable: str = TEXT
+
+
+def columns_of(objects: Iterable[str], typed: Collection[str] = ()) -> list[JsonColumn]:
+    """Return the keys of objects, in the order in which they come, with types for their values.
+
+    Args:
+        objects: their text. What is no JSON object is left out; the caller has checked it.
+        typed: keys whose values need no look.
+    """
+    roots: dict[str, _Node] = {}
+    budget = _Budget()
+    for text in objects:
+        try:
+            found = json.loads(text, object_pairs_hook=_Pairs, strict=False)
+        except (ValueError, RecursionError):
+            continue
+        if not isinstance(found, _Pairs):
+            continue
+        for name, value in found:
+            root = roots.get(name)
+            if root is None:
+                root = roots[name] = _Node()
+            if name not in typed:
+                root.add(value, 0, budget)
+    return [_column(name, root) for name, root in roots.items()]
+
+
+def is_object(text: str) -> bool:
+    """Tell whether a text is one JSON object."""
+    try:
+        return isinstance(json.loads(text, strict=False), dict)
+    except RecursionError:
+        return True  # the engine's reader will say
+    except ValueError:
+        return False
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of an object, doubled keys among them; an array is a plain list."""
+
+
+@dataclass(slots=True)
+class _Budget:
+    nodes: int = NODES
+
+
+@dataclass(slots=True)
+class _Node:
+    """What was seen at one place of the objects.
+
+    Attributes:
+        scalars: kinds of plain values: ``int``, ``float``, ``bool``, ``str``.
+        keys: of the objects here, each with how many had it.
+        lossy: what the engine's JSON type would not keep, "" for nothing.
+    """
+
+    scalars: set[type] = field(default_factory=set)
+    low: int = 0
+    high: int = 0
+    objects: int = 0
+    arrays: int = 0
+    keys: dict[str, _Node] = field(default_factory=dict)
+    count: int = 0
+    elements: _Node | None = None
+    deep: bool = False
+    lossy: str = ""
+
+    def add(self, value: Any, depth: int, budget: _Budget) -> None:
+        kind = type(value)
+        if kind is _Pairs or kind is list:
+            if depth == 0 and budget.nodes <= 0:
+                return
+            self.count += 1
+            if depth >= DEEPEST_JSON:
+                self.deep, self.lossy = True, f"more than {DEEPEST_JSON} levels"
+            elif kind is _Pairs:
+                self._add_object(value, depth, budget)
+            else:
+                self._add_array(value, depth, budget)
+            return
+        self.count += 1
+        budget.nodes -= depth > 0
+        if value is None:
+            return
+        self.scalars.add(kind)
+        if kind is int:
+            self.low, self.high = min(self.low, value), max(self.high, value)
+        elif kind is float and isinf(value):
+            self.lossy = "numbers beyond 1.8e308"
+
+    def _add_object(self, members: _Pairs, depth: int, budget: _Budget) -> None:
+        self.objects += 1
+        self.deep = self.deep or depth >= DEEPEST
+        known: set[str] = set()
+        for name, value in members:
+            if name in known:
+                self.lossy = f"the key {name} twice"
+            elif "." in name:
+                self.lossy = f"a dot in the key {name}"
+            known.add(name)
+            node = self.keys.get(name)
+            if node is None:
+                node = self.keys[name] = _Node()
+            node.add(value, depth + 1, budget)
+
+    def _add_array(self, values: list[Any], depth: int, budget: _Budget) -> None:
+        self.arrays += 1
+        self.deep = self.deep or depth >= DEEPEST
+        if self.elements is None:
+            self.elements = _Node()
+        kinds = {type(value) for value in values}
+        if bool in kinds and kinds & {int, float, str}:
+            self.lossy = "true or false beside other values in an array"
+        elif (
+            int in kinds
+            and float in kinds
+            and any(type(v) is int and abs(v) > 2**53 for v in values)
+        ):
+            self.lossy = "integers of more than 53 bits beside fractions in an array"
+        for value in values:
+            self.elements.add(value, depth + 1, budget)
+
+    def children(self) -> list[_Node]:
+        return [*self.keys.values(), *([self.elements] if self.elements is not None else [])]
+
+
+def _column(name: str, root: _Node) -> JsonColumn:
+    if not (root.objects or root.arrays):
+        type_ = "Float64" if root.scalars == {int} else _scalar(root)
+        why = "" if type_ else f"{_kinds(root)} mixed: kept as text"
+        return JsonColumn(name, type_ or TEXT, reason=why)
+    made = JsonColumn(name, nested=True)
+    lossy = next(_losses(root), "")
+    if root.scalars or root.arrays:
+        loss = f"{_kinds(root)} mixed" if root.scalars or root.objects else "an array"
+    else:
+        loss = lossy
+        made.nullable = TEXT if lossy else JSON
+    type_, why = _nested(root, 0)
+    if type_ is not None:
+        made.type, made.reason = type_, why
+    elif made.nullable == JSON:
+        made.type = JSON
+        made.reason = f"{why}: null members and the order of keys are not kept"
+    else:
+        said = why if loss in ("an array", why) else f"{why}; {loss}" if loss else why
+        made.reason = f"{said}: kept as JSON text"
+    return made
+
+
+def _losses(node: _Node) -> Iterator[str]:
+    """Give what the JSON type would not keep of a place and all below it."""
+    places = [node]
+    while places:
+        place = places.pop()
+        if place.lossy:
+            yield place.lossy
+        if place.low < -(2**63) or place.high >= 2**64:
+            yield "integers of more than 64 bits"
+        places += place.children()
+
+
+_NAMES: dict[type, str] = {int: "integers", float: "fractions", bool: "true or false", str: "text"}
+
+
+def _kinds(node: _Node) -> str:
+    kinds = [name for kind, name in _NAMES.items() if kind in node.scalars]
+    kinds += ["objects"] if node.objects else []
+    kinds += ["arrays"] if node.arrays else []
+    return " and ".join(kinds)
+
+
+def _scalar(node: _Node) -> str | None:
+    """Return the type of plain values; None where they mix or do not fit one type."""
+    if node.scalars <= {str}:
+        return TEXT
+    if node.scalars == {bool}:
+        return "Bool"
+    if node.scalars == {int} or (node.scalars == {int, float} and not _beyond(node, 2**53)):
+        if float in node.scalars:
+            return "Float64"
+        if not _beyond(node, 2**63 - 1):
+            return "Int64"
+        return "UInt64" if node.low >= 0 and node.high < 2**64 else None
+    return "Float64" if node.scalars == {float} else None
+
+
+def _beyond(node: _Node, most: int) -> bool:
+    return node.high > most or node.low < -most
+
+
+def _nested(node: _Node, depth: int) -> tuple[str | None, str]:
+    """Return (type or None, reason) of nested values; elements that are plain may be NULL."""
+    if node.deep:
+        return None, f"more than {DEEPEST} levels"
+    if sum(map(bool, (node.scalars, node.objects, node.arrays))) > 1:
+        return None, f"{_kinds(node)} mixed"
+    if node.arrays:
+        return _array(node, depth)
+    if node.objects:
+        return _object(node, depth)
+    type_ = _scalar(node)
+    return (f"Nullable({type_})", "") if type_ else (None, f"{_kinds(node)} mixed")
+
+
+def _inner(node: _Node, depth: int) -> tuple[str | None, str]:
+    """Return :func:`_nested` of an element; NULL has no place in arrays, maps and tuples."""
+    if node.objects + node.arrays and node.count > node.objects + node.arrays:
+        return None, "null beside nested values" if not node.scalars else f"{_kinds(node)} mixed"
+    return _nested(node, depth + 1)
+
+
+def _array(node: _Node, depth: int) -> tuple[str | None, str]:
+    elements = node.elements or _Node()
+    type_, why = _inner(elements, depth)
+    if type_ is None:
+        return None, why
+    return f"Array({type_})", "arrays of one type"
+
+
+def _object(node: _Node, depth: int) -> tuple[str | None, str]:
+    keys = node.keys
+    if not keys:
+        return None, "objects without keys"
+    stable = all(child.count == node.objects for child in keys.values())
+    if stable and len(keys) <= WIDEST and "" not in keys and not node.lossy.startswith("the key"):
+        parts = []
+        for name, child in keys.items():
+            type_, why = _inner(child, depth)
+            if type_ is None:
+                return None, why
+            parts.append(f"{sql.name(name) if not name.isidentifier() else name} {type_}")
+        return f"Tuple({', '.join(parts)})", f"the same keys in all {node.objects:,} objects seen"
+    used = [child for child in keys.values() if child.scalars or child.objects or child.arrays]
+    types = {_inner(child, depth)[0] for child in used} or {"Nullable(String)"}
+    if len(types) == 1 and (type_ := types.pop()) is not None:
+        return f"Map(String, {type_})", "keys vary, their values have one type"
+    return None, "keys vary and their values differ in type"
