@@ -74,6 +74,7 @@ def load(
     options: Options | None = None,
     on_event: Listener = silent,
     password: Secret | None = None,
+    began: float = 0.0,
 ) -> Report:
     """Load ``sources`` into ``to``, or resume an unfinished load of the same sources.
 
@@ -86,6 +87,7 @@ def load(
         options: see :class:`rowfall.Options`.
         on_event: called with every :mod:`rowfall.core.events` event, from several threads in turn.
         password: of the server's user, instead of the one in ``to`` or the environment.
+        began: when the user began to wait, as of ``time.monotonic``; 0 for now.
 
     Returns:
         The report. ``outcome`` is ``done``, ``partial`` or ``failed``; files that could not be
@@ -98,8 +100,9 @@ def load(
     options, emit = options or Options(), one_at_a_time(on_event)
     with (
         terminable(GO_ON),
-        open_session(sources, to, table, options, emit, dry=False, password=password) as session,
-    ):
+        open_session(sources, to, table, options, emit, dry=False, password=password,
+                     began=began) as session,
+    ):  # fmt: skip
         from rowfall.run.load import run_load  # 50 ms, in which the engine opens the folder
 
         return run_load(session)
@@ -111,11 +114,13 @@ def resume(
     to: str | None = None,
     on_event: Listener = silent,
     password: Secret | None = None,
+    began: float = 0.0,
 ) -> Report:
     """Resume an unfinished load as it was asked for, from any folder.
 
     Args:
         load_id: its id or the beginning of it; "" for the newest load that is not done.
+        began: as of :func:`load`.
 
     Raises:
         UsageError: there is no such load, it read stdin, or its sources had secrets, which are not
@@ -143,7 +148,7 @@ def resume(
     with chdir(folder) if folder and os.path.isdir(folder) else nullcontext():
         return load(
             sources, to=to or asked["to"], table=asked["table"],
-            options=restored(asked["options"]), on_event=on_event, password=password,
+            options=restored(asked["options"]), on_event=on_event, password=password, began=began,
         )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -639,13 +640,31 @@ def test_stdout_is_data_and_quiet_is_quiet(shell: Shell) -> None:
     ten_files(shell)
     done = shell.ok("load", "in/*.csv", "--table", "t")
     assert done.out == ""
-    assert "Limited by" in done.err
+    assert " done in " in done.err
     quiet = shell.ok("load", "in/*.csv", "--table", "u", "--quiet")
     assert (quiet.out, quiet.err) == ("", "")
     assert shell.ok("query", "SELECT id FROM t WHERE id < 3 ORDER BY id").out == "id\n1\n2\n"
     refused = shell.run("query", "DROP TABLE t")
     assert refused.code != 0
     assert "--write" in refused.talk
+
+
+def test_a_small_load_says_six_lines_and_a_failure_once(shell: Shell) -> None:
+    shell.write("a.csv", "id,city,amount\n1,Oslo,2.5\n2,Bern,3.5\n3,Rome,4.5\n")
+    done = shell.ok("load", "a.csv", "--table", "t")
+    lines = done.err.splitlines()
+    assert len(lines) <= 6, done.err
+    assert "note: creating default.t: 3 columns, sorted by id" in lines
+    assert any(re.search(r"done in \d.*: 3 rows from 1 file into default\.t", x) for x in lines)
+    assert "CREATE TABLE" not in done.err
+    assert "CREATE TABLE" in shell.ok("load", "a.csv", "--table", "u", "-v").err
+    assert "Limited by" in shell.ok("report", "last").out
+    shell.write("bad.csv", "id,city,amount\n4,Oslo,x\n")
+    failed = shell.ends(1, "load", "bad.csv", "--table", "t")
+    assert failed.err.count("does not fit Float64") == 1
+    assert failed.err.count("hint:") == 1
+    report = shell.ok("load", "a.csv", "--table", "v", "--json").document
+    assert report["total_seconds"] >= report["seconds"]
 
 
 def test_a_result_takes_its_place_among_other_output(shell: Shell) -> None:

@@ -51,12 +51,16 @@ def cli() -> None:
     """
 
 
-def run(arguments: list[str]) -> int:
-    """Run one command line and return its exit code."""
+def run(arguments: list[str], began: float = 0.0) -> int:
+    """Run one command line and return its exit code.
+
+    Args:
+        began: when the process did, as of ``time.monotonic``; 0 for now.
+    """
     if "_ROWFALL_COMPLETE" in os.environ:
         # Shell completion is the only thing that click's own entry point is needed for.
         cli.main(arguments, prog_name="rowfall")
-    output = Output()
+    output = Output(began)
     # Exit codes and messages are ours, so click's standalone mode, which ends the process with
     # its own, is not used.
     try:

@@ -34,6 +34,6 @@ def load(
     with output.listener() as listener:
         result = api.load(
             sources, to=to, table=table, options=options_of(values), on_event=listener,
-            password=password,
+            password=password, began=output.began,
         )  # fmt: skip
     return output.ended(result)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -27,9 +28,11 @@ class Output:
         quiet: only warnings and errors on stderr.
         verbose: more messages.
         debug: tracebacks.
+        began: when the user began to wait, as of ``time.monotonic``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, began: float = 0.0) -> None:
+        self.began = began or time.monotonic()
         self.json = False
         self.quiet = False
         self.verbose = False
@@ -124,12 +127,14 @@ class Output:
         if self.json:
             self.report(report)
         else:
-            from rowfall.report.loads import report_text
+            from rowfall.report.loads import report_text, short_report_text
 
-            text = report_text(
-                report, color=self.talk_color, verbose=self.verbose, width=self.columns
-            )
-            self.talk(f"\n{text}")
+            color, width = self.talk_color, self.columns
+            if self.verbose:
+                text = "\n" + report_text(report, color=color, verbose=True, width=width)
+            else:
+                text = short_report_text(report, color=color, width=width)
+            self.talk(text)
         return Exit.DONE if report.outcome == "done" else Exit.PARTIAL
 
     def listener(self, busy: str | None = None) -> Talk:

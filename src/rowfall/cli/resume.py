@@ -22,5 +22,7 @@ def resume(output: Output, load_id: str, to: str | None, password: Secret | None
     from rowfall import api
 
     with output.listener() as listener:
-        result = api.resume(load_id, to=to, on_event=listener, password=password)
+        result = api.resume(
+            load_id, to=to, on_event=listener, password=password, began=output.began
+        )
     return output.ended(result)

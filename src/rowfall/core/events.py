@@ -29,10 +29,17 @@ class LoadStarted:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line of talk for the user: a decision, a retry, a warning. level: info | warning."""
+    """One line of talk for the user: a decision, a retry, a warning.
+
+    Attributes:
+        level: ``info``, or ``warning`` for what is not as promised or needs an answer.
+        text: one line.
+        detail: further lines for those who want more (``-v``), such as a CREATE TABLE.
+    """
 
     level: str
     text: str
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

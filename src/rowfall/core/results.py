@@ -62,6 +62,8 @@ class Report:
         bytes_raw: the same after decompression, as the engine counted them.
         bytes_written: bytes on disk of the parts written.
         seconds: wall seconds from the first statement to the last publish.
+        total_seconds: wall seconds that the user waited: from the start of the process (of the
+            call, where the library was called) to the end; 0 when unknown.
         cpu_seconds: of the engine process; on a server, of the load's statements.
         cpu_seconds_here: of this machine, where rows were read here and pushed.
         parts_written, parts_active: parts staged by this run; active in the target at the end.
@@ -113,6 +115,7 @@ class Report:
     imbalance: float = 0.0
     unit: str = "file"
     visibility: str = ""
+    total_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ _SI = ("", "k", "M", "G", "T", "P", "E")
 _IEC = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _NUMBER = re.compile(r"(\d[\d_]*\.?\d*(?:e\+?\d+)?)\s*([a-z]*)\Z", re.IGNORECASE)
 _RANGE = re.compile(r"\[\d+:\d+\]\Z")  # behind the name of a file, see Split.name
+_PAIRS = ((86400, 3600, "d", "h"), (3600, 60, "h", "min"), (60, 1, "min", "s"))
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
@@ -81,18 +82,33 @@ def byte_rate(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return ``0.42 s``, ``8.1 s``, ``1m 23s``, ``1h 02m``, ``3d 04h``: two units at most."""
+    """Return ``0.42 s``, ``8.1 s``, ``1 min 23 s``, ``1 h 2 min``, ``3 d 4 h``: two units at most.
+
+    A second unit of 0 is left out.
+    """
     if not math.isfinite(seconds):
         return "?"
     seconds = max(seconds, 0.0)
     for limit, digits in ((0.995, 2), (59.95, 1)):
         if seconds < limit:
             return f"{seconds:.{digits}f} s"
-    return clock(seconds)
+    whole = round(seconds)
+    for large, small, above, below in _PAIRS:
+        if whole >= large:
+            rest = whole % large // small
+            return f"{whole // large:,} {above}" + (f" {rest} {below}" if rest else "")
+    return f"{whole} s"
+
+
+def forecast(seconds: float) -> str:
+    """Return a duration that is estimated: no parts of a second."""
+    if seconds < 1:
+        return "less than a second"
+    return f"about {f'{seconds:.0f} s' if seconds < 59.5 else duration(seconds)}"
 
 
 def clock(seconds: float) -> str:
-    """Return a duration in whole seconds for a line that is redrawn: at most seven characters."""
+    """Return ``1m 23s`` for a line that is redrawn: whole seconds, at most seven characters."""
     whole = round(max(seconds, 0.0))
     if whole < 60:
         return f"{whole}s"

@@ -32,6 +32,7 @@ class Session:
             only writer's engine, too.
         writers: every engine that stores rows; the first one keeps the journal.
         shards: the cluster that the writers are of, None where there is none.
+        began: when the user began to wait, as of ``time.monotonic``.
     """
 
     sources: tuple[str, ...]
@@ -46,6 +47,7 @@ class Session:
     ledger: Ledger | None
     emit: Listener
     shards: OpenCluster | None = None
+    began: float = 0.0
 
     @property
     def engine(self) -> Engine:

@@ -19,6 +19,7 @@ REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 1
 DEFAULT_TARGETS = ("", "rowfall-data", "./rowfall-data")  # what needs no --to
 SHOWN_FAILURES = 20
 SHOWN_SHARDS = 20
+WORTH_SECONDS = 1.0  # a shorter load says nothing about rates and limits
 LEAST_CPU = 0.05  # seconds: less would be shown as 0.0
 _PHASE_BAR = 40
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z")
@@ -53,10 +54,65 @@ def verification_document(result: Verification) -> dict[str, Any]:
     return {"rowfall_verification": VERIFICATION_VERSION, **asdict(result)}
 
 
+def short_report_text(report: Report, *, color: bool = False, width: int = WIDTH) -> str:
+    """Return what a load ends with: at most five lines for a load that went well.
+
+    Notes and failures were said while it ran, and are not said again. A line for everybody is
+    added here and in :func:`report_text`, which has all that is known.
+    """
+    style, _ = _OUTCOMES.get(report.outcome, ("", ""))
+    title = f"load {report.load_id[:8]}  {report.outcome}"
+    seconds = units.duration(report.total_seconds or report.seconds)
+    when = "in" if report.outcome == "done" else "after"
+    text = f"{title} {when} {seconds}: {_landed(report)}"
+    text = wrap(text, first="", indent="  ", width=width)
+    shown = Text(text)
+    shown.stylize("bold", 0, 13)
+    shown.stylize(style, 15, len(title))
+    rows: list[tuple[str, str]] = []
+    if report.rows_rejected:
+        rows.append(("rejected", _rejected(report)))
+    if report.rows and report.seconds >= WORTH_SECONDS:
+        rows.append(("rate", _rate(report)))
+        rows.append(("limit", _clause(report.limited_by)))
+    parts: list[RenderableType] = [shown, *([facts(rows)] if rows else [])]
+    return render([*parts, *_next(report, width)], color=color, width=width)
+
+
+def _landed(report: Report) -> str:
+    """Return what a run has loaded, in one phrase."""
+    told = [f"{units.exact(report.splits_skipped)} loaded before"] if report.splits_skipped else []
+    if report.splits_failed:
+        told.append(f"{units.exact(report.splits_failed)} failed")
+    files = units.counted(report.splits, report.unit)
+    if report.splits_landed != report.splits:
+        files = f"{units.exact(report.splits_landed)} of {files}"
+    files += f" ({', '.join(told)})" if told else ""
+    return f"{units.counted(report.rows, 'row')} from {files} into {report.table or report.target}"
+
+
+def _clause(sentence: str) -> str:
+    """Return a sentence as it stands behind a word: no capital, no full stop."""
+    return sentence[:1].lower() + sentence[1:].removesuffix(".")
+
+
+def _rejected(report: Report) -> str:
+    share = report.rows_rejected / max(report.rows + report.rows_rejected, 1)
+    return f"{units.counted(report.rows_rejected, 'bad row')}, {units.percent(share)} of all rows"
+
+
+def _rate(report: Report) -> str:
+    """Return rows a second, and bytes of the source where they are known."""
+    words = [units.row_rate(report.rows / report.seconds)]
+    if report.bytes_source:
+        words.append(units.byte_rate(report.bytes_source / report.seconds))
+    return ", ".join(words)
+
+
 def report_text(
     report: Report, *, color: bool = False, verbose: bool = False, width: int = WIDTH
 ) -> str:
-    """Return the end report as text."""
+    """Return everything that is known about a load as text; ``verbose`` adds the settings."""
     style, why = _OUTCOMES.get(report.outcome, ("", ""))
     why = why.format(unit=report.unit)
     parts: list[RenderableType] = [_title(report.load_id, report.outcome, style, f": {why}"), ""]
@@ -104,12 +160,12 @@ def _numbers(report: Report) -> RenderableType:
     """Return name, total and meaning as three aligned columns."""
     rows = [("rows", units.exact(report.rows), _row_rates(report))]
     if report.rows_rejected:
-        share = report.rows_rejected / max(report.rows + report.rows_rejected, 1)
-        rows.append(
-            ("rejected", units.exact(report.rows_rejected), f"{units.percent(share)} of all rows")
-        )
+        of = _rejected(report).partition(", ")[2]
+        rows.append(("rejected", units.exact(report.rows_rejected), of))
     rows += _bytes(report)
     rows.append(("time", units.duration(report.seconds), _cores(report)))
+    if report.total_seconds:
+        rows.append(("in all", units.duration(report.total_seconds), "from start to end"))
     if report.parts_written or report.parts_active:
         active = f"{units.exact(report.parts_active)} active in the table now"
         rows.append(("parts", units.exact(report.parts_written), f"written, {active}"))
@@ -123,13 +179,14 @@ def _shards(report: Report, width: int) -> list[RenderableType]:
     shown = sorted(report.shards, key=lambda s: -s.seconds)[:SHOWN_SHARDS]
     left = len(report.shards) - len(shown)
     shown.sort(key=lambda s: s.shard)
-    head = ("", "rows", f"{report.unit}s", "read", "written", "time", "CPU s", "memory", "requests")
+    head = ["", "rows", f"{report.unit}s", "read", "written", "wall s", "CPU s"]
+    head += ["memory", "requests"]
     rows = [tuple(Text(word, "dim") for word in head)]
     rows += [
         (
             Text(f"shard {s.shard}"), Text(units.count(s.rows)), Text(units.exact(s.splits)),
             Text(units.size(s.bytes_source)), Text(units.size(s.bytes_written)),
-            Text(units.duration(s.seconds)), Text(f"{s.cpu_seconds:,.1f}"),
+            Text(f"{s.seconds:,.1f}"), Text(f"{s.cpu_seconds:,.1f}"),
             Text(units.memory(s.peak_memory)), Text(units.count(s.requests)),
         )
         for s in shown
@@ -161,7 +218,7 @@ def _cores(report: Report) -> str:
         there = f"{cpu:,.1f} CPU seconds on the server, " if cpu >= LEAST_CPU else ""
         return f"{there}{here:,.1f} here" if there else f"{here:,.1f} CPU seconds here"
     if cpu >= LEAST_CPU and report.seconds:
-        return f"{cpu:,.1f} CPU seconds, {cpu / report.seconds:.1f} cores busy"
+        return f"{cpu:,.1f} CPU seconds, {cpu / report.seconds:.1f} at a time"
     return ""
 
 
@@ -221,9 +278,9 @@ def _next(report: Report, width: int) -> list[str]:
         text = "To resume, run the same command again: what is loaded is skipped."
         lines.append(wrap(text, indent="  ", width=width))
     elif report.outcome == "running":
-        lines.append("  Look again:  rowfall status")
+        lines.append("  look again: rowfall status")
     if report.table and (report.rows or report.splits_skipped):
-        lines.append(f"  Look at it:  {query_command(report.table, report.target)}")
+        lines.append(f"  look at it: {query_command(report.table, report.target)}")
     return lines
 
 

@@ -314,7 +314,7 @@ def _forecast(plan: Plan, width: int) -> list[RenderableType]:
     rows = "not known until the source is read"
     if forecast.rows is not None:
         rows = f"about {units.exact(forecast.rows)}"
-    time = "not known" if forecast.seconds is None else f"about {units.clock(forecast.seconds)}"
+    time = "not known" if forecast.seconds is None else units.forecast(forecast.seconds)
     if forecast.seconds is not None and forecast.rows and forecast.seconds > 0:
         time += f" ({units.row_rate(forecast.rows / forecast.seconds)})"
     numbers = facts(

@@ -254,7 +254,7 @@ class Talk:
         self.line = Line(clock, busy)
         self._level = level
         self._failures = 0
-        self._unit = "file"
+        self._unit, self._load = "file", "last"
 
     def __enter__(self) -> Self:
         return self
@@ -285,16 +285,18 @@ class Talk:
             case events.LoadEnded():
                 self.close()
                 if (more := self._failures - SHOWN_FAILURES) > 0:
-                    text = f"failed: {units.counted(more, self._unit)} more, see the report"
+                    where = f"rowfall report {self._load} lists them"
+                    text = f"failed: {units.counted(more, self._unit)} more; {where}"
                     self.say(text, "red")
             case events.LoadStarted():
-                self._unit = event.unit
+                self._unit, self._load = event.unit, event.load_id[:8]
                 if self._level >= 0:
                     self.say(_opening(event))
             case events.Note(level="warning"):
                 self.say(f"warning: {event.text}", "yellow")
             case events.Note() if self._level >= 0:
-                self.say(f"note: {event.text}", "cyan")
+                detail = f":\n{event.detail}" if event.detail and self._level > 0 else ""
+                self.say(f"note: {event.text}{detail}", "cyan")
             case events.SplitFailed():
                 self._failed(event)
             case events.AttemptStarted() if self._level > 0:
@@ -365,7 +367,7 @@ class Live(Talk):
 def _opening(event: events.LoadStarted) -> str:
     size = f", {units.size(event.total_bytes)}" if event.total_bytes else ""
     if event.total_bytes is None and event.total_rows:
-        size = f", {units.exact(event.total_rows)} rows"
+        size = f", {units.counted(event.total_rows, 'row')}"
     before = f" ({units.exact(event.resumed)} already loaded)" if event.resumed else ""
     into = units.printable(event.table or event.target)
     todo = units.counted(event.splits, event.unit)

@@ -123,7 +123,7 @@ def _small(value: float, digits: int) -> str:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else units.clock(seconds)
+    return f"{seconds:.1f} s" if seconds < 60 else units.duration(seconds)
 
 
 def _limits(found: ScaleReport) -> RenderableType:

@@ -11,7 +11,7 @@ from typing import Any
 
 from rowfall.core import sql
 from rowfall.core.errors import Interrupted, RowfallError
-from rowfall.core.model import PUSH, Plan, Statement
+from rowfall.core.model import PUSH, Kind, Plan, Statement
 from rowfall.core.results import Report, ShardReport
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.version import __version__
@@ -19,7 +19,9 @@ from rowfall.engines.base import Engine
 from rowfall.plan.session import Session, Writer
 from rowfall.run.attempts import Counts, Done
 from rowfall.run.finish import Finished
+from rowfall.run.limits import Effort, limited_by
 from rowfall.run.settle import LoadRun
+from rowfall.targets.base import Publish
 
 # Ticks miss up to half a second at the end of each statement.
 LONG_SECONDS = 5.0
@@ -42,8 +44,7 @@ _PHASES = {
     "StorageFileSink": "insert",
     "PartitionedSink": "insert",
 }
-# Below this, a load says nothing about what is fast and what is slow.
-SHORT_SECONDS = 0.5
+_ORDER = ("read", "convert", "insert", "publish")
 _SOURCES = ("File", "S3", "URL", "Numbers", "ObjectStorage", "Storage")
 
 
@@ -62,7 +63,7 @@ def make_report(
     # Less than at the beginning: the engine died and its successor counts from zero.
     cpu = max(0.0, session.engine.cpu_seconds() - done.engine_cpu)
     costs = _Costs(cpu + counts.helper_seconds, 0.0, session.engine.resident()[1])
-    shares: dict[str, float] = {}
+    worked: dict[str, float] = {}
     shards = _shards(session, plan, done, load.id, seconds) if alive else ()
     if shards:
         here = _cpu_here(session, plan, done)
@@ -72,10 +73,10 @@ def make_report(
         own = counts.query_ids if session.engine.query_log else ()
         writing = counts.writing_seconds
         built = {"read": counts.helper_seconds - writing, "insert": writing} if writing else {}
-        shares = phases(session.engine, counts.publish_seconds, own, built)
+        worked = phases(session.engine, counts.publish_seconds, own, built)
     limited = ""
     if counts.rows and alive:
-        limited = _limit(session, plan, shares, costs, seconds, counts.waited_seconds)
+        limited = _limit(session, plan, worked, costs, seconds, counts)
     return Report(
         load_id=load.id,
         outcome=outcome,
@@ -95,6 +96,7 @@ def make_report(
         bytes_raw=counts.raw,
         bytes_written=counts.written,
         seconds=round(seconds, 3),
+        total_seconds=round(time.monotonic() - session.began, 3),
         cpu_seconds=round(costs.cpu, 3),
         cpu_seconds_here=round(costs.here, 3),
         parts_written=counts.parts,
@@ -103,7 +105,7 @@ def make_report(
         merge_seconds=round(finished.waited.seconds, 3) if finished.waited else 0.0,
         attempts=counts.attempts,
         retries=counts.retries,
-        phases=shares,
+        phases={p: round(s / sum(worked.values()), 4) for p, s in worked.items()},
         limited_by=limited,
         settings={s.name: s.value for s in done.settings},
         failures=counts.failures,
@@ -168,27 +170,33 @@ def _costs(
 def _limit(
     session: Session,
     plan: Plan,
-    shares: dict[str, float],
+    worked: dict[str, float],
     costs: _Costs,
     seconds: float,
-    waited: float,
+    counts: Counts,
 ) -> str:
     """Return the sentence that says what limited a load.
 
     Args:
-        waited: seconds without a core of what decodes beside the engine.
+        worked: seconds per phase.
     """
-    if session.engine.query_log and not shares:
-        here = costs.here if _pushes(plan) else None
-        cores = sum(writer.engine.facts.cores for writer in session.writers)
-        return limited_on_server(costs.cpu, seconds, cores, here, session.reader.cores)
+    server = session.engine.query_log
     most = max((len(g.indexes) for g in plan.groups), default=1)
-    made_here = plan.encoding is None
-    return limited_by(
-        shares, costs.cpu, seconds, session.engine.facts.cores, remote=session.remote,
-        objects=plan.facts.cores if made_here else most * plan.lanes,
-        waited=waited + cpu_wait(session.engine) if not session.engine.query_log else 0.0,
-    )  # fmt: skip
+    encoding = plan.encoding
+    own = counts.waited_seconds + cpu_wait(session.engine) if not server else 0.0
+    kinds = {Publish.ATTACH: "table", Publish.NONE: "nothing"}
+    return limited_by(Effort(
+        seconds, costs.cpu, sum(writer.engine.facts.cores for writer in session.writers),
+        server=server, here=costs.here if server and _pushes(plan) else None,
+        cores_here=session.reader.cores, phases=worked,
+        blocks=not counts.writing_seconds,
+        generated=encoding is None, remote=session.remote,
+        text=encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON),
+        packed=encoding is not None and encoding.compression != "none",
+        target=kinds.get(session.target.caps.publish, "files"),
+        objects=plan.facts.cores if encoding is None else most * plan.lanes,
+        waited=own,
+    ))  # fmt: skip
 
 
 def phases(
@@ -197,7 +205,7 @@ def phases(
     query_ids: Sequence[str] = (),
     built: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Return the share of the working time per phase, 0..1; empty when nothing tells.
+    """Return the seconds of work per phase; empty when nothing tells.
 
     Args:
         built: seconds per phase of a load whose parts the decoder has made.
@@ -212,9 +220,7 @@ def phases(
     if not any(totals.values()):
         return {}
     totals["publish"] = publish_seconds
-    everything = sum(totals.values())
-    order = ("read", "convert", "insert", "publish")
-    return {p: round(totals.get(p, 0.0) / everything, 4) for p in order}
+    return {phase: totals.get(phase, 0.0) for phase in _ORDER}
 
 
 def _engine_phases(engine: Engine, query_ids: Sequence[str]) -> dict[str, float]:
@@ -278,77 +284,6 @@ def cpu_wait(engine: Engine) -> float:
     except RowfallError:
         return 0.0
     return rows[0][0] / 1e6 if rows else 0.0
-
-
-def limited_by(
-    phases: Mapping[str, float],
-    cpu_seconds: float,
-    seconds: float,
-    cores: int,
-    *,
-    remote: bool,
-    objects: int,
-    waited: float,
-) -> str:
-    """Return one sentence: what would have to be faster for the load to be faster.
-
-    Args:
-        objects: objects that were read side by side (1: nothing to spread over cores).
-        waited: see :func:`cpu_wait`.
-    """
-    if not seconds or not (phases or cpu_seconds):
-        return "The load was too short to tell."
-    if seconds < SHORT_SECONDS:
-        return f"Start-up and bookkeeping: the rows themselves took only {seconds:.2f} s."
-    used = cpu_seconds / seconds
-    read = phases.get("read", 0.0) + phases.get("convert", 0.0)
-    insert = phases.get("insert", 0.0)
-    if phases.get("publish", 0.0) > 0.4:
-        return "Publishing: many parts had to be attached; a coarser partition key makes fewer."
-    if used > 0.75 * cores or used + waited / seconds > 0.9 * cores:
-        what = (
-            f"decompressing, parsing and converting ({read:.0%})"
-            if read >= insert
-            else f"sorting, compressing and writing ({insert:.0%})"
-        )
-        others = ", and other processes used the rest" if used <= 0.75 * cores else ""
-        busy = f"the load kept {used:.1f} of {cores} cores busy{others}"
-        return f"The CPU: {busy}. Most of the time went into {what}."
-    if objects < cores and used > 0.6:
-        few = "1 file keeps 1" if objects == 1 else f"{objects} files keep {objects}"
-        return f"Too few files: {few} of {cores} cores busy; more and smaller files load faster."
-    if read >= insert:
-        where = "the network or the object store" if remote else "the source disk"
-        return f"Waiting for {where}: only {used:.1f} of {cores} cores were busy while it was read."
-    return f"The target disk: only {used:.1f} of {cores} cores were busy while it was written."
-
-
-def limited_on_server(
-    cpu_seconds: float, seconds: float, cores: int, here: float | None, cores_here: int
-) -> str:
-    """Return such a sentence for a server that does not say what its threads were doing.
-
-    Args:
-        here: CPU seconds of this machine where it read the rows, None where the server did.
-    """
-    if seconds < SHORT_SECONDS:
-        return f"Start-up and bookkeeping: the rows themselves took only {seconds:.2f} s."
-    used, used_here = cpu_seconds / seconds, (here or 0.0) / seconds
-    there = f"{used:.1f} of {cores} cores of the server were busy with the load"
-    mine = f"{used_here:.1f} of {cores_here} cores were busy reading and sending"
-    if not cpu_seconds:
-        there = "how busy the server was is not known, as this user may not read its query_log"
-    if here is not None and used_here > 0.75 * cores_here:
-        return f"The CPU of this machine: {mine}; {there}."
-    if used > 0.75 * cores:
-        return f"The server's CPU: {there}."
-    if here is None:
-        if not cpu_seconds:
-            return "Not known: this user may not read the server's query_log."
-        return f"Not the server's CPU: {there}; the source, the network or its disk held it up."
-    if not cpu_seconds:
-        return f"Not the CPU of this machine: {mine}; {there}."
-    return f"Neither CPU: here {mine}; {there}. The network, a disk or another load held it up."
 
 
 # --- shards ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rowfall.cluster.open import OpenCluster
+from rowfall.core import units
 from rowfall.core.errors import EngineError, TargetError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.model import Plan, Statement
@@ -106,7 +107,7 @@ def _create(settled: Settled, load: LoadRun, plan: Plan) -> None:
         return
     ledger.step(load.id, "create", "started")
     if plan.ddl:
-        session.emit(Note("info", f"creating the table:\n{plan.ddl}"))
+        session.emit(_created(session, plan))
     try:
         for statement in statements:
             session.engine.run(Statement(statement))
@@ -121,6 +122,14 @@ def _create(settled: Settled, load: LoadRun, plan: Plan) -> None:
     ledger.step(load.id, "create", "done")
 
 
+def _created(session: Session, plan: Plan) -> Note:
+    """Return the line that says which table is made; its DDL is for ``-v``."""
+    columns = units.counted(len(plan.schema.columns), "column")
+    order = " ".join(line[9:] for line in plan.ddl.split("\n") if line.startswith("ORDER BY "))
+    sorted_by = f", sorted by {order.replace('`', '')}" if order not in ("", "tuple()") else ""
+    return Note("info", f"creating {session.table_text}: {columns}{sorted_by}", plan.ddl)
+
+
 def _create_on_cluster(session: Session, shards: OpenCluster, load: LoadRun, plan: Plan) -> None:
     # As it is now: planning took its time, and others load too.
     missing = replace(shards, tables=shards.find_tables()).missing(plan.schema, session.options)
@@ -128,7 +137,7 @@ def _create_on_cluster(session: Session, shards: OpenCluster, load: LoadRun, pla
         return
     if not plan.schema.exists:
         load.ledger.step(load.id, "create", "started")
-        session.emit(Note("info", f"creating the tables:\n{plan.ddl}"))
+        session.emit(_created(session, plan))
     for ddl in missing:
         shards.create(ddl, session.emit)
     if not plan.schema.exists:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -52,6 +53,7 @@ def open_session(
     *,
     dry: bool,
     password: Secret | None = None,
+    began: float = 0.0,
 ) -> Iterator[Session]:
     """Open source, target, listing, engines and ledger; close them in the other order.
 
@@ -100,7 +102,7 @@ def open_session(
             writers = shards.writers
         yield Session(
             texts, to, options, source, target, listing, encoding, reader, writers, ledger, emit,
-            shards,
+            shards, began or time.monotonic(),
         )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def test_limited_by_the_largest_file() -> None:
     found = project(work(sizes), NODE, 4)
     assert found.limit is Limit.LARGEST
     assert found.makespan == found.lower_bound == pytest.approx(100.0)
-    assert "2.50 GB and keeps one core busy for 1m 40s" in found.limited_by
+    assert "2.50 GB and keeps one core busy for 1 min 40 s" in found.limited_by
     plain = project(work(sizes, whole=False), NODE, 4)
     assert plain.limit is Limit.LARGEST
     assert plain.makespan == pytest.approx(2500 / 400)  # all cores of one node

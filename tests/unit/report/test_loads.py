@@ -16,6 +16,7 @@ from rowfall.report.loads import (
     query_command,
     report_document,
     report_text,
+    short_report_text,
     verification_document,
     verification_text,
 )
@@ -34,6 +35,7 @@ DONE = Report(
     bytes_raw=12_600_000_000,
     bytes_written=1_310_000_000,
     seconds=8.0,
+    total_seconds=9.1,
     cpu_seconds=62.5,
     parts_written=112,
     parts_active=9,
@@ -81,7 +83,7 @@ def shards(count: int) -> tuple[ShardReport, ...]:
 
 def test_report_of_a_cluster_has_a_line_a_shard() -> None:
     text = report_text(replace(DONE, shards=shards(2), imbalance=0.012))
-    assert "shard 2  25.1M  1,234  5.23 GB  3.00 GB  1m 42s  1,234.5  3.00 GiB" in text
+    assert "shard 2  25.1M  1,234  5.23 GB  3.00 GB   102.0  1,234.5  3.00 GiB" in text
     assert "The fullest shard got 1 % more data than the average. The nodes" in text
     assert max(map(len, text.split("\n")[:-2])) <= 80
     many = report_text(replace(DONE, shards=shards(SHOWN_SHARDS + 5)))
@@ -103,7 +105,8 @@ def test_report_of_a_finished_load() -> None:
             "  read         4.20 GB  525 MB/s",
             "  decoded      12.6 GB  1.57 GB/s",
             "  written      1.31 GB  on disk, 13.1 bytes a row",
-            "  time           8.0 s  62.5 CPU seconds, 7.8 cores busy",
+            "  time           8.0 s  62.5 CPU seconds, 7.8 at a time",
+            "  in all         9.1 s  from start to end",
             "  parts            112  written, 9 active in the table now",
             "  memory      3.00 GiB  at the peak",
             "",
@@ -114,9 +117,37 @@ def test_report_of_a_finished_load() -> None:
             "",
             "  Limited by: the CPU: 7.8 of 8 cores were busy",
             "",
-            "  Look at it:  rowfall query 'SELECT count() FROM default.trips'",
+            "  look at it: rowfall query 'SELECT count() FROM default.trips'",
         ]
     )
+
+
+def test_short_report_of_a_finished_load_has_at_most_five_lines() -> None:
+    assert short_report_text(DONE).split("\n") == [
+        "load 3f2a9c1e  done in 9.1 s: 100,000,000 rows from 100 files into default.trips",
+        "  rate   12.5M rows/s, 525 MB/s",
+        "  limit  the CPU: 7.8 of 8 cores were busy",
+        "  look at it: rowfall query 'SELECT count() FROM default.trips'",
+    ]
+    few = replace(DONE, rows=3, splits=1, splits_landed=1, seconds=0.1, total_seconds=0.6)
+    assert short_report_text(few).split("\n") == [
+        "load 3f2a9c1e  done in 0.60 s: 3 rows from 1 file into default.trips",
+        "  look at it: rowfall query 'SELECT count() FROM default.trips'",
+    ]
+
+
+def test_short_report_keeps_what_went_wrong_and_says_no_failure_again() -> None:
+    text = short_report_text(replace(PARTIAL, total_seconds=83.0))
+    assert text.split("\n") == [
+        "load 77aa4b10  partial after 1 min 23 s: 100,000,000 rows from 57 of 100 files",
+        "  (40 loaded before, 3 failed) into default.trips",
+        "  rejected  12 bad rows, <0.1 % of all rows",
+        "  rate      12.5M rows/s, 525 MB/s",
+        "  limit     the CPU: 7.8 of 8 cores were busy",
+        "  To resume, run the same command again: what is loaded is skipped.",
+        "  look at it: rowfall query 'SELECT count() FROM default.trips' --to './other data'",
+    ]
+    assert "\x1b[1mload 77aa4b10" in short_report_text(PARTIAL, color=True)
 
 
 def test_report_of_a_partial_load_says_what_failed_and_how_to_go_on() -> None:

@@ -104,7 +104,7 @@ def test_plan_has_every_section() -> None:
         "  statements  10, 420 MB each on average, 2 at a time",
         "  delivery  pull: the engine that stores the rows reads the source itself",
         "  max_insert_threads  4  8 cores / 2 lanes",
-        "  time    about 12s (8.20M rows/s)",
+        "  time    about 12 s (8.20M rows/s)",
         "  ! Parts stay few.",
     ):
         assert line in text.split("\n")

@@ -287,12 +287,17 @@ def test_plain_line_has_all_facts() -> None:
 
 def test_talk_says_what_happens() -> None:
     log = Log()
-    talk = Talk(log)
-    talk(started())
-    talk(events.Note("info", "creating the table:\nCREATE TABLE t\n    a UInt8\x1b[2J"))
+    created = events.Note("info", "creating t: 1 column", "CREATE TABLE t\n    a UInt8\x1b[2J")
+    for event in (started(), created):
+        Talk(log)(event)
     assert log.lines == [
         "load 3f2a9c1e: 100 files, 10.0 GB into default.t",
-        "note: creating the table:",
+        "note: creating t: 1 column",
+    ]
+    verbose = Log()
+    Talk(verbose, level=1)(created)
+    assert verbose.lines == [
+        "note: creating t: 1 column:",
         "CREATE TABLE t",
         "    a UInt8\\x1b[2J",
     ]
@@ -336,5 +341,8 @@ def test_a_flood_of_failures_is_counted() -> None:
         talk(events.SplitFailed(f"{number}.csv", "gone\x1b[2J", None))
     talk(events.LoadEnded("3f", "failed"))
     assert len(log.lines) == SHOWN_FAILURES + 1
-    assert log.lines[-1] == f"failed: {100 - SHOWN_FAILURES} files more, see the report"
+    assert (
+        log.lines[-1]
+        == f"failed: {100 - SHOWN_FAILURES} files more; rowfall report last lists them"
+    )
     assert "\x1b" not in log.out.getvalue()

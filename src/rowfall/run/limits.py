@@ -1,0 +1,154 @@
+"""Say in one sentence what limited a load: what would have to be faster. Pure.
+
+The words fit what was done: generated rows are not parsed, an export is not sorted, and rows that a
+server reads do not wait for this machine's disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rowfall.core import units
+
+# Below this, a load says nothing about what is fast and what is slow.
+SHORT_SECONDS = 0.5
+# Publishing that takes more than this share of the working time is what there is to say.
+PUBLISH_SHARE = 0.4
+# Above this share of the cores they are the limit; with what waited for a core, above the other.
+BUSY, BUSY_WAITING = 0.75, 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a load did and what that cost.
+
+    Attributes:
+        seconds: wall seconds. ``cpu``: CPU seconds of the engine that stores the rows.
+        cores: of that engine, all nodes together.
+        server: the engine is a server; its CPU seconds are 0 where they may not be read.
+        here: CPU seconds of this machine where it read rows and sent them; None where it did not.
+        cores_here: of this machine.
+        phases: seconds of work per phase, all threads together; empty where nothing tells.
+        blocks: these seconds go on while a thread waits for a disk, as an engine counts them;
+            of rowfall-decode they are CPU seconds.
+        generated: the rows are made, not read. ``text``: they are parsed. ``packed``: they are
+            unpacked. ``remote``: they come over the network.
+        target: ``table``, ``files`` or ``nothing``.
+        objects: objects that are read side by side (1: nothing to spread over cores).
+        waited: seconds that threads were ready while others had the cores.
+    """
+
+    seconds: float
+    cpu: float
+    cores: int
+    server: bool = False
+    here: float | None = None
+    cores_here: int = 1
+    phases: Mapping[str, float] = field(default_factory=dict)
+    blocks: bool = True
+    generated: bool = False
+    text: bool = True
+    packed: bool = False
+    remote: bool = False
+    target: str = "table"
+    objects: int = 1
+    waited: float = 0.0
+
+
+def limited_by(effort: Effort) -> str:
+    """Return the sentence; "" where nothing was done."""
+    if not effort.seconds:
+        return ""
+    if effort.seconds < SHORT_SECONDS:
+        took = units.duration(effort.seconds)
+        return f"Start-up and bookkeeping: the rows themselves took {took}."
+    if _share(effort, "publish") > PUBLISH_SHARE:
+        if effort.target != "table":
+            return "Publishing: finishing the files took longer than writing their rows."
+        return "Publishing: many parts had to be attached; a coarser partition key makes fewer."
+    if effort.here is not None:
+        return _pushed(effort)
+    if effort.server and not effort.cpu:
+        return "Not known: this user may not read the server's query_log."
+    used = effort.cpu / effort.seconds
+    waits = effort.waited / effort.seconds
+    if used > BUSY * effort.cores or used + waits > BUSY_WAITING * effort.cores:
+        if used <= BUSY * effort.cores:
+            return f"Other processes: the load got only {_cores(used, effort.cores)}."
+        most = _most(effort)
+        whose = "The server's CPU" if effort.server else "The CPU"
+        return f"{whose}: {_busy(used, effort.cores)}{f', mostly {most}' if most else ''}."
+    if effort.objects < effort.cores and used > 0.6 and not effort.generated:
+        few = (
+            "1 file keeps 1"
+            if effort.objects == 1
+            else f"{effort.objects} files keep {effort.objects}"
+        )
+        few += f" of {units.counted(effort.cores, 'core')} busy"
+        return f"Too few files: {few}; more and smaller files load faster."
+    return _waiting(effort, used)
+
+
+def _pushed(effort: Effort) -> str:
+    """Return the sentence for rows that this machine read and sent to a server."""
+    used, here = effort.cpu / effort.seconds, (effort.here or 0.0) / effort.seconds
+    mine = _busy(here, effort.cores_here) + " here, reading and sending"
+    there = f"{_busy(used, effort.cores)} on the server"
+    if not effort.cpu:
+        there = "the server's share is not known, as this user may not read its query_log"
+    if here > BUSY * effort.cores_here:
+        return f"The CPU of this machine: {mine}; {there}."
+    if used > BUSY * effort.cores:
+        return f"The server's CPU: {there}; {mine}."
+    if not effort.cpu:
+        return f"Not the CPU of this machine: {mine}; {there}."
+    return f"No CPU: {mine}, {there}. The network, a disk or other loads held it up."
+
+
+def _waiting(effort: Effort, used: float) -> str:
+    """Return the sentence for cores that were not busy."""
+    busy = _busy(used, effort.cores)
+    cpu = "Not the server's CPU" if effort.server else "Not the CPU"
+    # Where the threads' own time is much longer than their CPU time, they have waited in it.
+    blocked = effort.blocks and sum(effort.phases.values()) - effort.cpu > 0.25 * effort.seconds
+    if not blocked:
+        held = "the network or the object store" if effort.remote else "a disk or other processes"
+        return f"{cpu}: {busy}; {held} held it up."
+    reads = _share(effort, "read", "convert") >= _share(effort, "insert")
+    if effort.generated or not reads:
+        disk = "The server's disk" if effort.server else "The target disk"
+        return f"{disk}: {busy} while it was written."
+    where = "the network or the object store" if effort.remote else "the source disk"
+    return f"Waiting for {where}: {busy} while it was read."
+
+
+def _share(effort: Effort, *phases: str) -> float:
+    """Return the share of the working time that went into phases, 0..1."""
+    total = sum(effort.phases.values())
+    return sum(effort.phases.get(p, 0.0) for p in phases) / total if total else 0.0
+
+
+def _cores(used: float, cores: int) -> str:
+    """Return ``1.8 of 2 cores``; never more than there are: clocks of processes differ."""
+    return f"{min(used, cores):.1f} of {units.counted(cores, 'core')}"
+
+
+def _busy(used: float, cores: int) -> str:
+    return f"{_cores(used, cores)} busy"
+
+
+def _most(effort: Effort) -> str:
+    """Return what most of the working time went into; "" where nothing tells."""
+    read, insert = _share(effort, "read", "convert"), _share(effort, "insert")
+    if not read + insert:
+        return ""
+    if read < insert:
+        words = {"files": "formatting and writing", "nothing": "passing rows on"}
+        what = words.get(effort.target, "sorting, compressing and writing")
+        return f"{what} ({units.percent(insert)})"
+    if effort.generated:
+        return f"making the rows ({units.percent(read)})"
+    unpacks = "unpacking, " if effort.packed else ""
+    what = "parsing" if effort.text else "decoding"
+    return f"{unpacks}{what} and converting ({units.percent(read)})"
