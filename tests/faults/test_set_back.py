@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -207,6 +208,136 @@ def test_no_question_where_nothing_can_be_doubled(lake: Lake, tmp_path: Path) ->
     lake.do("INSERT INTO {db}.t SELECT number, 'hand' FROM numbers(1)")
     lake.ok(*LOAD, env=elsewhere(tmp_path, "third"))
     assert lake.row(COUNT) == [101, 101]
+
+
+# --- another table with rows, after a load that was killed ------------------------------------
+
+# Ends when it has committed, or when all is attached and nobody has been told.
+KILLED = """
+import os, signal, sys
+from rowfall.cli import main
+from rowfall.ledger import Ledger
+from rowfall.ledger.journal import Journal
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if sys.argv.pop(1) == "attached":
+    Journal.landed = Ledger.attempt_published = die
+else:
+    loaded = Ledger.attempt_loaded
+    Ledger.attempt_loaded = lambda *args: (loaded(*args), die())
+sys.exit(main())
+"""
+COPY = (
+    "CREATE TABLE {db}.t_new AS {db}.t ENGINE = MergeTree ORDER BY name",
+    "INSERT INTO {db}.t_new SELECT * FROM {db}.t",
+    "EXCHANGE TABLES {db}.t AND {db}.t_new",
+)
+GONE = "DROP TABLE {db}.t_new SYNC"
+OTHERS = "INSERT INTO {db}.t SELECT number, concat('own', toString(number)) FROM numbers(10)"
+
+
+def killed(shell: Shell, where: str, *args: str) -> None:
+    program = [sys.executable, "-c", KILLED, where]
+    process = shell.cli.start(*args, program=program)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == -9, err
+
+
+@pytest.mark.parametrize("where", ["attached", "committed"])
+def test_a_copy_takes_the_place_after_a_kill(lake: Lake, tmp_path: Path, where: str) -> None:
+    """A machine that has never loaded into the table asks as well what the copy holds."""
+    write(lake.shell, "a")
+    lake.do("CREATE TABLE {db}.t (id Int64, name String) ENGINE = MergeTree ORDER BY name", OTHERS)
+    killed(lake.shell, where, *LOAD, "--to", lake.to)
+    lake.do(*COPY, GONE)
+    other = elsewhere(tmp_path)
+    stopped = lake.ends(3, *LOAD, env=other)
+    assert "a stopped load was about to make 100 more rows visible" in stopped.talk
+    answer = "all" if where == "attached" else "none"
+    assert f"--loaded {answer}" in stopped.talk
+    lake.ok(*LOAD, "--loaded", answer, env=other)
+    assert lake.row(COUNT) == [110, 110]
+    # Those of the copy are more than are known: the machine of the old table is asked for itself.
+    lake.ends(3, *LOAD)
+    lake.ok(*LOAD, "--loaded", answer)
+    for env in (other, None):
+        assert "nothing to load" in lake.ok(*LOAD, env=env).talk
+    assert lake.row(COUNT) == [110, 110]
+
+
+@pytest.mark.parametrize("first", ["here", "elsewhere"])
+def test_a_backup_is_restored_after_a_kill(lake: Lake, tmp_path: Path, first: str) -> None:
+    write(lake.shell, "a")
+    lake.ok(*LOAD)
+    write(lake.shell, "b")
+    killed(lake.shell, "attached", *LOAD, "--to", lake.to)
+    restore(lake, backup(lake))
+    machines = [None, elsewhere(tmp_path)]
+    env = machines[first == "elsewhere"]
+    stopped = lake.ends(3, *LOAD, env=env)
+    assert "a stopped load was about to make 100 more rows visible" in stopped.talk
+    assert "--loaded journal (it holds what the journal knows, without those" in stopped.talk
+    lake.ok(*LOAD, "--loaded", "all", env=env)
+    write(lake.shell, "c")
+    for one in machines:
+        lake.ok(*LOAD, env=one)
+    assert lake.row(COUNT) == [300, 300]
+
+
+def test_a_backup_lacks_what_a_killed_load_has_staged(lake: Lake) -> None:
+    write(lake.shell, "a")
+    lake.ok(*LOAD)
+    write(lake.shell, "b")
+    killed(lake.shell, "committed", *LOAD, "--to", lake.to)
+    restore(lake, backup(lake))
+    lake.ends(3, *LOAD)
+    lake.ok(*LOAD, "--loaded", "journal")
+    assert lake.row(COUNT) == [200, 200]
+    assert "nothing to load" in lake.ok(*LOAD).talk
+
+
+@pytest.mark.parametrize(("where", "answer"), [("attached", "all"), ("committed", "journal")])
+def test_a_copy_in_a_folder_after_a_kill(shell: Shell, where: str, answer: str) -> None:
+    write(shell, "a")
+    shell.ok(*INTO)
+    write(shell, "b")
+    killed(shell, where, *INTO)
+    change(
+        shell, "CREATE TABLE t_new (id Int64, name String) ENGINE = MergeTree ORDER BY name",
+        "INSERT INTO t_new SELECT id, name FROM t", "RENAME TABLE t TO t_old, t_new TO t",
+    )  # fmt: skip
+    stopped = shell.ends(3, *INTO)
+    assert "a stopped load was about to make 100 more rows visible" in stopped.talk
+    assert f"--loaded {answer}" in stopped.talk
+    shell.ok(*INTO, "--loaded", answer)
+    assert rows(shell) == "200\t200"
+    assert "nothing to load" in shell.ok(*INTO).talk
+
+
+def test_a_copy_takes_the_place_and_the_old_table_stays(lake: Lake, tmp_path: Path) -> None:
+    write(lake.shell, "a")
+    lake.ok(*LOAD)
+    lake.do(*COPY)
+    other = elsewhere(tmp_path)
+    lake.ends(3, *LOAD, env=other)
+    assert "nothing to load" in lake.ok(*LOAD, "--loaded", "all", env=other).talk
+    assert lake.row(COUNT) == [100, 100]
+
+
+def test_a_loaded_copy_takes_the_place(lake: Lake) -> None:
+    """The new table was loaded under the name that it had before."""
+    write(lake.shell, "a")
+    lake.ok(*LOAD)
+    lake.ok("load", "in", "--table", "t_new")
+    lake.do("EXCHANGE TABLES {db}.t AND {db}.t_new")
+    stopped = lake.ends(3, *LOAD)
+    assert "loaded into this table when it was called" in stopped.talk
+    assert "nothing to load" in lake.ok(*LOAD, "--loaded", "all").talk
+    write(lake.shell, "b")
+    lake.ok(*LOAD)
+    assert lake.row(COUNT) == [200, 200]
 
 
 # --- the same table, set back ---------------------------------------------------------------------

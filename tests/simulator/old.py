@@ -6,7 +6,7 @@ belongs; here are those that replace functions of rowfall.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ import rowfall.run.doubts
 import rowfall.run.finish
 from rowfall.core.sqltext import quote
 from rowfall.engines.base import table_uuid
+from rowfall.ledger.journal import Entry, Journal
 from rowfall.publish.attach import Publisher
 from rowfall.publish.protocol import Evidence, Traces
 from rowfall.publish.shadow import SWAP, Shadow
@@ -66,11 +67,19 @@ def _not_checked(*_: Any) -> None:
     """Do nothing."""
 
 
+def _unasked(*_: Any) -> list[Any]:
+    return []
+
+
+def _bound_without_claim(entry: Entry) -> bool:
+    return bool(entry.committed) and not 0 < entry.expired < entry.committed
+
+
 def _no_contradiction(session: Any) -> None:
     """Find nothing."""
 
 
-REPLACED: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
+REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
     "retry without rename": [(rowfall.publish.tables, "fence", _moves_as_they_are)],
     "staging as it was": [
         (rowfall.publish.attach, "alter_alike", _nothing),
@@ -84,6 +93,8 @@ REPLACED: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
     ],
     "journal on the first node": [(rowfall.cluster.open, "find_journal", _first_node)],
     "memory is not compared": [(rowfall.run.doubts, "find_contradiction", _no_contradiction)],
+    "stopped loads are not asked about": [(Journal, "stopped", _unasked)],
+    "a commit without its claim": [(Entry, "binding", property(_bound_without_claim))],
     "sync without a look": [
         (Publisher, "check_staged", _not_checked),
         (Publisher, "check_attached", _not_checked),

@@ -104,8 +104,11 @@ class Entry:
 
     @property
     def binding(self) -> bool:
-        """True when its commit counts: its rows can only be published."""
-        return bool(self.committed) and not 0 < self.expired < self.committed
+        """True when its commit counts: its rows can only be published.
+
+        Without its claim the journal was set back in between, and nobody else knows its splits.
+        """
+        return bool(self.claimed and self.committed) and not 0 < self.expired < self.committed
 
     @property
     def ended(self) -> bool:
@@ -129,12 +132,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Landings:
-    """Attempts that have landed in one table, under the same names.
+    """Attempts that have landed in one table, or were to, under the same names.
 
     Attributes:
         into: UUID of the table. ``tables``: (database, name) of those that got the rows; the
             tables behind views are among them.
-        rows: that they brought. ``last``: time of the last line, for the order only.
+        rows: of them. ``last``: time of the last line, for the order only.
     """
 
     into: str
@@ -447,13 +450,28 @@ class Journal:
 
     def landings(self) -> list[Landings]:
         """Return what has landed in every table that the journal tells of, and is not forgotten."""
+        return self._landings("countIf(event = 'landed') > 0")
+
+    def stopped(self) -> list[Landings]:
+        """Return, of every table, what was committed, and of which no line says that it landed."""
+        # As Entry.binding and Entry.over say it.
+        expired, committed = (
+            f"minIf(_block_number, event = '{event}')" for event in ("expire", "commit")
+        )
+        return self._landings(
+            "countIf(event = 'claim') > 0 AND countIf(event = 'commit') > 0 AND "
+            "countIf(event IN ('landed', 'release')) = 0 AND "
+            f"(countIf(event = 'expire') = 0 OR {expired} > {committed})"
+        )
+
+    def _landings(self, having: str) -> list[Landings]:
         rows = self._ask(
             "SELECT toString(into), names, sum(count), toString(max(last)) FROM (SELECT into, "
             "attempt, argMinIf(rows, _block_number, event = 'commit') AS count, max(at) AS last, "
             "arraySort(arrayDistinct(arrayMap(m -> (JSONExtractString(m, 1), JSONExtractString("
             "m, 2)), JSONExtractArrayRaw(argMinIf(detail, _block_number, event = 'commit'))))) "
-            f"AS names FROM {self._name} GROUP BY into, attempt HAVING "
-            "countIf(event = 'landed') > 0 AND countIf(event = 'forget') = 0) GROUP BY into, names"
+            f"AS names FROM {self._name} GROUP BY into, attempt HAVING {having} "
+            "AND countIf(event = 'forget') = 0) GROUP BY into, names"
         )
         return [
             Landings(
@@ -461,6 +479,20 @@ class Journal:
             )
             for into, names, count, last in rows
         ]
+
+    def splits_of(self, attempts: Collection[str]) -> dict[str, list[str]]:
+        """Return the ids of the splits that attempts into this table have claimed, by attempt."""
+        if not attempts:
+            return {}
+        rows = self._ask(
+            f"SELECT attempt, splits FROM {self._name} WHERE "
+            f"into = toUUID({quote(self._target_uuid)}) AND event = 'claim' AND "
+            f"attempt IN ({', '.join(map(quote, attempts))})"
+        )
+        found: dict[str, list[str]] = {}
+        for attempt, ids in rows:
+            found.setdefault(str(attempt), []).extend(map(str, ids))
+        return found
 
     def forgotten_ids(self, landed: Collection[str] | None = None) -> set[str]:
         """Return the ids of forgotten splits that have not landed again.

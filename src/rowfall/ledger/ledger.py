@@ -222,8 +222,12 @@ class Ledger:
             old = db.execute(
                 "SELECT uuid FROM target_table WHERE into_table = ?", (key,)
             ).fetchone()
-            if old is not None and old[0] != uuid and not keep:
-                forgotten = db.execute("DELETE FROM landed WHERE into_table = ?", (key,)).rowcount
+            if old is not None and old[0] != uuid:
+                _forget_stopped(db, key)
+                if not keep:
+                    forgotten = db.execute(
+                        "DELETE FROM landed WHERE into_table = ?", (key,)
+                    ).rowcount
             db.execute(
                 "INSERT INTO target_table VALUES (?, ?) "
                 "ON CONFLICT (into_table) DO UPDATE SET uuid = excluded.uuid",
@@ -368,6 +372,7 @@ class Ledger:
             uuid: of the table.
         """
         with self._store.change() as db:
+            _forget_stopped(db, key)
             db.execute("DELETE FROM landed WHERE into_table = ?", (key,))
             db.execute("UPDATE OR REPLACE landed SET into_table = ? WHERE into_table = ?",
                        (key, shadow))  # fmt: skip
@@ -460,13 +465,14 @@ class Ledger:
         )
         return [Move(*row) for row in rows]
 
-    def given_up_rows(self, key: str) -> int:
-        """Return the rows of attempts that were committed and have not been published."""
+    def stopped(self, key: str) -> dict[str, int]:
+        """Return the rows of attempts that were committed for a table that is gone now."""
         rows = self._store.rows(
-            "SELECT coalesce(sum(rows), 0) FROM attempt WHERE into_table = ? AND state = 'lost'",
+            "SELECT id, rows FROM attempt WHERE into_table = ? AND state = 'lost' AND rows > 0 "
+            "AND id IN (SELECT attempt_id FROM split)",  # not forgotten, and not tried again
             key,
         )
-        return int(str(rows[0][0]))
+        return {str(id_): int(str(count)) for id_, count in rows}
 
     def landed_rows(self, key: str) -> int:
         """Return the rows of all published attempts whose splits count as landed."""
@@ -491,6 +497,13 @@ class Ledger:
 
     def close(self) -> None:
         self._store.close()
+
+
+def _forget_stopped(db: sqlite3.Connection, key: str) -> None:
+    """Let nobody ask any more what became of attempts that a table of the past was to get."""
+    db.execute(
+        "UPDATE attempt SET state = 'failed' WHERE into_table = ? AND state = 'lost'", (key,)
+    )
 
 
 class Store:

@@ -7,8 +7,8 @@ the ledger still counts. Nothing is changed here: ``run/doubts.py`` does what th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from rowfall.core import units
@@ -106,7 +106,7 @@ class Doubt(Enum):
 
     OTHER_TABLE = "the ledger remembers another table of this name, and this one holds rows"
     SET_BACK = "the ledger remembers more than the journal beside the table"
-    CAME_ALONG = "the journal remembers a table of this name that is gone, and this one holds rows"
+    CAME_ALONG = "the journal remembers another table of this name, and this one holds rows"
     RENAMED = "files of this load were loaded into this table when it had another name"
 
 
@@ -117,6 +117,8 @@ class Contradiction:
     Attributes:
         before: UUID of the table that is remembered; ``key``: by which the ledger knows it.
         ids: of the splits that are in doubt, by that key; the marks of ranges among them.
+        stopped: attempts that were committed for the table that is remembered, with their rows:
+            nobody says whether it ever got them.
         error: says what was found, and what can be done.
     """
 
@@ -126,6 +128,7 @@ class Contradiction:
     key: str
     ids: frozenset[str]
     error: LedgerError
+    stopped: Mapping[str, int] = field(default_factory=dict)
 
 
 def find_contradiction(session: Session) -> Contradiction | None:
@@ -139,14 +142,22 @@ def find_contradiction(session: Session) -> Contradiction | None:
     if memory.unconfirmed:
         return _set_back(session, memory)
     landings = _landings(session)
-    if memory.known and memory.known != memory.uuid:
-        return _other_table(session, memory, landings)
-    return _came_along(session, memory, landings) or _renamed(session, memory, landings)
+    return (
+        _other_table(session, memory, landings)
+        or _came_along(session, memory, landings)
+        or _renamed(session, memory, landings)
+    )
+
+
+def _journal(session: Session, uuid: str = "") -> Journal | None:
+    """Return the journal of the table with that UUID; None where there is none."""
+    journal = Journal(session.engine, session.first_target.database, uuid)
+    return journal if session.target.caps.journal and journal.there() else None
 
 
 def _landings(session: Session) -> list[Landings]:
-    journal = Journal(session.engine, session.first_target.database, "")
-    return journal.landings() if session.target.caps.journal and journal.there() else []
+    journal = _journal(session)
+    return journal.landings() if journal is not None else []
 
 
 def _rows(session: Session) -> int:
@@ -184,65 +195,65 @@ def _other_table(
     session: Session, memory: Memory, landings: Collection[Landings]
 ) -> Contradiction | None:
     """Return a contradiction where the table is a new one and holds rows of unknown origin."""
-    before = memory.known or ""
-    staged = _given_up(session, before)
-    if not memory.ledger and not staged and not any(one.into == before for one in landings):
+    before = memory.known
+    if not before or before == memory.uuid:
+        return None
+    landed = memory.ledger or any(one.into == before for one in landings)
+    if not landed and not _stopped(session, before):
         return None  # nothing was loaded into the old one
     rows = _rows(session)
     # Loads of others into the new table account for its rows.
     if rows <= _rows_of(landings, memory.uuid):
         return None
-    found = _question(
-        session, Doubt.OTHER_TABLE, memory.uuid, before, memory.ledger, rows, landings
-    )
-    if staged:
-        found.error.message += (
-            f"; a stopped load was about to make {staged:,} more rows visible in the old one, and "
-            "this one may hold them or not"
-        )
-    return found
+    return _question(session, Doubt.OTHER_TABLE, memory.uuid, before, memory.ledger, rows, landings)
 
 
-def _given_up(session: Session, before: str) -> int:
-    """Return the rows that were committed for a table, and of which nobody says that they landed.
+def _stopped(session: Session, before: str) -> dict[str, int]:
+    """Return what was committed for a table, and of which nobody says that it landed, with rows.
 
-    Whoever has copied the table may have copied them.
+    It may have become visible before the load was stopped, and then whoever has copied the table
+    has copied it, too.
     """
-    rows = 0
-    if session.ledger is not None:
-        rows = session.ledger.given_up_rows(session.target_key)
-    journal = Journal(session.engine, session.first_target.database, before)
-    if session.target.caps.journal and journal.there():
-        entries = journal.entries()
-        rows = sum(e.rows for e in entries if e.binding and not e.landed and not e.forgotten)
-    return rows
+    if not session.target.caps.journal:
+        ledger = session.ledger
+        return ledger.stopped(session.target_key) if ledger is not None else {}
+    journal = _journal(session, before)
+    if journal is None:
+        return {}
+    return {e.attempt: e.rows for e in journal.entries() if e.binding and not e.over}
 
 
 def _came_along(
     session: Session, memory: Memory, landings: Collection[Landings]
 ) -> Contradiction | None:
-    """Return a contradiction where a journal was restored, and the table with a new UUID."""
+    """Return a contradiction where a journal tells of another table of this name.
+
+    It was restored, and the table with a new UUID; or the table was exchanged for a copy.
+    """
     if memory.known == memory.uuid or any(one.into == memory.uuid for one in landings):
         return None
-    database = session.first_target.database
+    database, table = own = (session.first_target.database, session.first_target.table)
     rows = session.engine.ask(
-        f"SELECT toString(uuid) FROM system.tables WHERE database = {quote(database)}"
+        f"SELECT toString(uuid), name FROM system.tables WHERE database = {quote(database)}"
     )
-    there = {str(uuid) for (uuid,) in rows}
-    own = (database, session.first_target.table)
-    dead = [one for one in landings if one.into not in there]
-    for one in sorted(dead, key=lambda one: one.last, reverse=True):
-        if own in one.tables:
+    there = {str(uuid): (database, str(name)) for uuid, name in rows}
+    journal = _journal(session)
+    told = [*landings, *(journal.stopped() if journal is not None else ())]
+    for one in sorted(told, key=lambda one: one.last, reverse=True):
+        name_now = there.get(one.into)
+        if own in one.tables and name_now not in one.tables:
             if count := _rows(session):
                 return _question(
                     session, Doubt.CAME_ALONG, memory.uuid, one.into, frozenset(), count, landings
                 )
             return None
+        if name_now:
+            continue
         # A table that was replaced has been loaded under the name of a shadow; a database may have
         # been restored under another name.
         for base, name in one.tables:
             key = session.target_key if _is_staging(name) else target_key(base, name)
-            if _is_staging(name) or name == own[1]:
+            if _is_staging(name) or name == table:
                 found = _overlap(session, memory, one.into, key)
                 if found and (count := _rows(session)):
                     return _question(
@@ -291,12 +302,15 @@ def _other_keys(session: Session, memory: Memory, landings: Collection[Landings]
 def _overlap(session: Session, memory: Memory, into: str, key: str) -> frozenset[str]:
     """Return the ids, by another key, of what this load would load once more."""
     landed = session.ledger.landed(key) if session.ledger is not None else set()
-    if session.target.caps.journal:
-        journal = Journal(session.engine, session.first_target.database, into)
-        # A load that was killed before it made the journal may have written down the table.
-        old = journal.landed_ids() if journal.there() else set()
+    journal = _journal(session, into)
+    # A load that was killed before it made the journal may have written down the table.
+    if journal is not None:
+        old = journal.landed_ids()
         if old:
             landed |= old - journal.forgotten_ids(old)
+        if into != memory.uuid:
+            for ids in journal.splits_of(_stopped(session, into)).values():
+                landed |= set(ids)
     if not landed:
         return frozenset()
     now, here = memory.landed, session.target_key
@@ -316,22 +330,31 @@ def _question(
     landings: Collection[Landings], key: str = "",
 ) -> Contradiction:  # fmt: skip
     """Return the question whether the rows of a new table are those of earlier loads."""
-    known = _rows_of(landings, before)
+    known, stopped = _rows_of(landings, before), _stopped(session, before)
     text = (
         f"{session.table_text} is not the table that was loaded before (its UUID was {before} and "
         f"is {uuid}), and it holds rows: was it restored, or exchanged for a copy?"
         + _numbers(session, rows, known)
     )
-    journal = (
-        ", --loaded journal (it holds what the journal knows: the rest is loaded)" if known else ""
-    )
+    brought, journal = "what earlier loads brought", ""
+    if stopped:
+        text += (
+            f"; a stopped load was about to make {sum(stopped.values()):,} more rows visible in "
+            "the old one, and this one may hold them or not"
+        )
+        brought += ", and the rows of the stopped load"
+    journaled = session.target.caps.journal
+    if known or (stopped and ids and not journaled):
+        what = "what the journal knows" if journaled else "what the ledger knows"
+        what += ", without those of the stopped load" if stopped else ""
+        journal = f", --loaded journal (it holds {what}: the rest is loaded)"
     hint = (
-        "Compare the numbers of rows, then run the same command with --loaded all (it holds what "
-        f"earlier loads brought: only the rest is loaded){journal} or --loaded none (it does not: "
+        "Compare the numbers of rows, then run the same command with --loaded all (it holds "
+        f"{brought}: only the rest is loaded){journal} or --loaded none (it does not: "
         "all files are loaded into it)."
     )
     return Contradiction(
-        doubt, uuid, before, key or session.target_key, ids, LedgerError(text, hint=hint)
+        doubt, uuid, before, key or session.target_key, ids, LedgerError(text, hint=hint), stopped
     )
 
 

@@ -206,7 +206,7 @@ def give_up_alone(engine: Engine, ledger: Ledger, attempt_id: str) -> None:
         raise _nothing_to_give_up(attempt_id)
     publisher, moves = Publisher(engine, ledger), ledger.moves(attempt_id)
     _check_hidden(publisher, moves, publisher.settle(attempt_id, moves))
-    ledger.attempt_ended(attempt_id, "lost", "given up by the user")
+    ledger.attempt_ended(attempt_id, "failed", "given up by the user")
     _discard(engine, found[0].staging)
 
 

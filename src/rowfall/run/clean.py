@@ -184,7 +184,7 @@ def forget_attempt(target: Target, attempt: str) -> int:
         else:
             raise UsageError(f"no journal of {target.text} knows an attempt {attempt}")
         if ledger.attempt_state(attempt):
-            ledger.attempt_ended(attempt, "lost", "given up by the user")
+            ledger.attempt_ended(attempt, "failed", "given up by the user")
         return splits
 
 

@@ -69,6 +69,7 @@ class _Doubts:
         self._journaled = session.target.caps.journal
         database = session.first_target.database
         self._journal = Journal(session.engine, database, found.uuid, load_id)
+        self._before = Journal(session.engine, database, found.before, load_id)
 
     def set_back(self, answer: str) -> None:
         """Answer where the ledger remembers more of this table than the journal."""
@@ -87,29 +88,29 @@ class _Doubts:
         found = self._found
         if answer != NONE:
             self._carry_over(answer)
-        if answer == ALL:
-            if self._journaled:
-                before = Journal(self._session.engine, self._session.first_target.database,
-                                 found.before)  # fmt: skip
-                known = remembered(self._session).landed | before.forgotten_ids()
-                self._tell_journal(found.ids - known)
+        if answer == ALL and self._journaled:
+            known = remembered(self._session).landed | self._before.forgotten_ids()
+            self._tell_journal(found.ids - known)
+        if answer == ALL or (answer != NONE and not self._journaled):
             self._ledger.set_table(self._key, found.uuid, keep=True)
         else:
             self._say_again(self._ledger.set_table(self._key, found.uuid))
 
     def came_along(self, answer: str) -> None:
-        """Answer where the journal remembers a table that is gone, and this one holds rows."""
+        """Answer where the journal remembers another table, and this one holds rows."""
         if answer != NONE:
             if self._found.key == self._key:
                 self._carry_over(answer)
             else:
-                self._under_new_name()
+                self._under_new_name(answer)
         self._ledger.set_table(self._key, self._found.uuid)
 
     def renamed(self, answer: str) -> None:
         """Answer where files of this load came into the table when it had another name."""
+        # What is known of a predecessor of this name goes first: it is of another table.
+        self._ledger.set_table(self._key, self._found.uuid)
         if answer != NONE:
-            self._under_new_name()
+            self._under_new_name(answer)
             return
         if self._journaled:
             database, table, *_ = target_key_parts(self._found.key)
@@ -117,21 +118,29 @@ class _Doubts:
         self._ledger.forget_splits(self._found.key, self._found.ids)
 
     def _carry_over(self, answer: str) -> None:
-        if not self._journaled and answer != ALL:
+        """Record about the new table what the one before held; ALL: or was to get, too."""
+        found, ledger = self._found, self._ledger
+        if not self._journaled and answer != ALL and not found.stopped:
             raise UsageError(
                 f"--loaded {answer}: {self._session.target.text} has no journal",
                 hint="Say --loaded all or --loaded none.",
             )
+        stopped = found.stopped if answer == ALL else {}
         if self._journaled:
             self._journal.create()
-            self._journal.carry_over(self._found.before)
+            for attempt in stopped:
+                self._before.landed(attempt)
+            self._journal.carry_over(found.before)
+        for attempt in stopped:
+            if ledger.attempt_state(attempt):
+                ledger.attempt_published(attempt, self._key)
 
     def _tell_journal(self, ids: frozenset[str]) -> None:
         """Write lines of the journal anew from what the ledger knows."""
         for load_id, (rows, splits) in self._ledger.landed_by_load(self._key, ids).items():
             self._journal.keep(load_id, splits, rows)
 
-    def _under_new_name(self) -> None:
+    def _under_new_name(self, answer: str) -> None:
         """Record under the table's present name what was loaded under another one."""
         session, found = self._session, self._found
         if any(i.startswith(MARK) for i in found.ids):
@@ -139,9 +148,13 @@ class _Doubts:
                 "some of these files were loaded in ranges, which are known by the old name only",
                 hint="Rename the table back, or load them again with --loaded none.",
             )
+        ids = set(found.ids)
+        if answer != ALL:
+            for stopped in self._before.splits_of(found.stopped).values():
+                ids -= set(stopped)
         listing = session.listing
         pairs = zip(listing.splits(found.key), listing.splits(self._key), strict=True)
-        names = {old.id: new.id for old, new in pairs if old.id in found.ids}
+        names = {old.id: new.id for old, new in pairs if old.id in ids}
         if self._journaled:
             self._journal.create()
             self._journal.keep(self._load_id, list(names.values()), 0)

@@ -192,14 +192,20 @@ def test_numbers_of_attempts_go_on_after_the_last_one(ledger: Ledger) -> None:
     assert ledger.attempts("other") == 0
 
 
-def test_rows_that_were_committed_and_given_up(ledger: Ledger) -> None:
-    for number in (1, 2):
+def test_what_was_committed_for_a_table_that_is_gone(ledger: Ledger) -> None:
+    ledger.set_table(INTO, "before")
+    ledger.add_splits("a", [split(1), split(2), split(3)])
+    for number in (1, 2, 3):
         ledger.attempt_started(f"a_{number}", "a", f"st{number}", INTO, [split(number)])
-    assert ledger.given_up_rows(INTO) == 0
-    ledger.attempt_loaded("a_1", 30, [])
+    assert ledger.stopped(INTO) == {}
+    for number, rows in ((1, 30), (3, 50)):
+        ledger.attempt_loaded(f"a_{number}", rows, [])
     for number in (1, 2):
         ledger.attempt_ended(f"a_{number}", "lost", "the target table was dropped")
-    assert ledger.given_up_rows(INTO) == 30
+    ledger.attempt_ended("a_3", "failed", "given up by the user")
+    assert ledger.stopped(INTO) == {"a_1": 30}
+    ledger.set_table(INTO, "after")  # who has said what the new one holds is not asked again
+    assert ledger.stopped(INTO) == {}
 
 
 def test_what_later_versions_have_added_is_made_in_older_ledgers(ledger: Ledger) -> None:
