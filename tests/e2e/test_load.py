@@ -265,7 +265,8 @@ def test_export_to_files(shell: Shell) -> None:
     shell.ok(*command)
     files = sorted((shell.folder / "out").iterdir())
     assert [f.name for f in files] == [f"p_{n:02}.csv" for n in range(12)]
-    assert sum(f.read_text().count("\n") for f in files) == 1_000
+    assert sum(f.read_text().count("\n") - 1 for f in files) == 1_000
+    assert all(f.read_text()[1:2].isalpha() for f in files), "each has a header"
     done = shell.ends(2, "load", "generate://trips?rows=10", "--to", "one.csv", "--files", "2")
     assert "{n}" in done.talk
     done = shell.ends(2, "load", "generate://trips?rows=10", "--to", "one.csv.bz2")

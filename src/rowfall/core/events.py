@@ -14,6 +14,7 @@ class LoadStarted:
     Attributes:
         resumed: splits that were loaded before.
         unit: what people call a split of this source, see :attr:`Listing.unit`.
+        format: how the source is read, in one line; "" for generated rows.
     """
 
     load_id: str
@@ -25,6 +26,7 @@ class LoadStarted:
     total_bytes: int | None
     total_rows: int | None
     unit: str = "file"
+    format: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class Format:
 
 
 FORMATS = (
-    Format("CSV", Kind.TEXT, (".csv",)),
+    Format("CSV", Kind.TEXT, (".csv", ".psv", ".tbl")),
     Format("CSVWithNames", Kind.TEXT),
     Format("TSV", Kind.TEXT, (".tsv", ".tab"), ("tabseparated", "tab")),
     Format("TSVWithNames", Kind.TEXT, (), ("tabseparatedwithnames",)),
@@ -139,26 +139,70 @@ def detect(names: Iterable[str], options: Options) -> Encoding:
     return Encoding(format_.name, packed, format_.kind, delimiter(options, format_))
 
 
-def delimiter(options: Options, format_: Format) -> str:
-    """Return the field delimiter of CSV, one character.
+def characters(text: str) -> str:
+    """Return a delimiter as the user means it: ``\\t`` and ``tab`` are a tab.
 
     Raises:
-        UsageError: longer, or given for another format.
+        UsageError: it cannot be one.
     """
-    if options.delimiter is None:
-        return ","
-    given = {"\\t": "\t", "tab": "\t"}.get(options.delimiter.lower(), options.delimiter)
-    if len(given) != 1 or given in '\r\n"' or not given.isascii():
+    given = _DELIMITERS.get(text.lower(), text)
+    if not given or set(given) & set('\r\n"') or not given.isascii():
         raise UsageError(
-            f"the delimiter {options.delimiter!r} is not one character",
-            hint="Give one ASCII character, or \\t for a tab.",
-        )
-    if not format_.name.startswith("CSV"):
-        raise UsageError(
-            f"--delimiter is for CSV, but the source is {format_.name}",
-            hint="Leave it out, or name the format with --format CSV.",
+            f"{text!r} cannot be a delimiter",
+            hint="Give one ASCII character or several, e.g. ';', '||', tab or blank.",
         )
     return given
+
+
+_DELIMITERS = {"\\t": "\t", "tab": "\t", "blank": " ", "space": " ", "comma": ",",
+               "semicolon": ";", "pipe": "|", "\\x01": "\x01", "\\x1f": "\x1f"}  # fmt: skip
+
+
+def delimiter(options: Options, format_: Format) -> str:
+    """Return the field delimiter of CSV; a comma where the sample has to show it.
+
+    Raises:
+        UsageError: it cannot be one, or is given for another format.
+    """
+    for name in _OF_TEXT:
+        if format_.kind is not Kind.TEXT and getattr(options, name) is not None:
+            raise UsageError(
+                f"--{name.replace('_', '-')} is for CSV, but the source is {format_.name}",
+                hint="Leave it out, or name the format with --format CSV.",
+            )
+    return "," if options.delimiter is None else characters(options.delimiter)
+
+
+_OF_TEXT = ("delimiter", "header", "columns", "quote", "escape", "comment", "skip_lines")
+
+
+def describe(encoding: Encoding) -> str:
+    """Return how the source is read, in one line: ``csv, delimiter ;, header yes, utf-8``."""
+    packed = "" if encoding.compression == "none" else f", {encoding.compression}"
+    if encoding.kind is not Kind.TEXT:
+        return f"{encoding.format}{packed}"
+    given, words = encoding.dialect, []
+    mark = given.delimiter if given else encoding.delimiter
+    if encoding.is_csv:
+        words.append(f"delimiter {spelled(mark)}")
+    words.append(f"header {'yes' if encoding.has_header else 'no'}")
+    if given:
+        words += [f"quote {given.quote or 'none'}"] if given.quote != '"' else []
+        words += ["escape \\"] if given.escape == "\\" else []
+        words += [f"comment {given.comment}"] if given.comment else []
+        words += [f"lines skipped {given.skip_lines}"] if given.skip_lines else []
+    words.append(given.charset if given else "utf-8")
+    return f"{'csv' if encoding.is_csv else 'tsv'}, {', '.join(words)}{packed}"
+
+
+def spelled(mark: str) -> str:
+    """Return a delimiter as people write it."""
+    if mark in _SPELLED:
+        return _SPELLED[mark]
+    return mark if mark.isprintable() else repr(mark)[1:-1]
+
+
+_SPELLED = {",": "comma", "\t": "tab", " ": "blank"}
 
 
 def sniff(head: bytes) -> tuple[str | None, str]:

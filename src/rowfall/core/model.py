@@ -68,6 +68,10 @@ class Encoding:
         null: text of CSV that means NULL: the empty field, or ``\\N`` where the sample shows it.
         keep_blanks: blanks around the strings of CSV are kept; slower, so only where there are any.
         fields: of a line of CSV, 0 where the sample does not show it.
+        header: names of all columns in the order of the files, where those of their headers cannot
+            be used (an empty one, one twice, blanks around them); () where they can. Columns are
+            then found by position, and the first line is left out. ``renamed``: the user has given
+            them, so that nothing has to be in the files' own.
         dialect: how the bytes are written where they are rewritten first: then the attributes
             above say how they are read after that. None where they are read as they are.
     """
@@ -79,6 +83,8 @@ class Encoding:
     null: str = ""
     keep_blanks: bool = True
     fields: int = 0
+    header: tuple[str, ...] = ()
+    renamed: bool = False
     dialect: Dialect | None = None
 
     @property

@@ -82,7 +82,63 @@ class Options:
         _READS,
     )
     delimiter: str | None = _opt(
-        None, "--delimiter", "CHAR", "Field delimiter of CSV. Default: a comma.", "Source", _READS
+        None,
+        "--delimiter",
+        "TEXT",
+        "Field delimiter of CSV, e.g. ';', tab, blank, '||'. Default: found by a sample.",
+        "Source",
+        _READS,
+    )
+    header: str | None = _opt(
+        None,
+        "--header",
+        "yes|no",
+        "The first line of text files names the columns. Default: found by a sample.",
+        "Source",
+        _READS,
+    )
+    columns: str | None = _opt(
+        None,
+        "--columns",
+        "NAME,...",
+        "Names of the columns of text files, in their order; with --header yes in the place of "
+        "those in the header. Default: those of the header, or c1, c2, ...",
+        "Source",
+        _READS,
+    )
+    quote: str | None = _opt(
+        None,
+        "--quote",
+        "CHAR",
+        "Character around the fields of CSV, or none. Default: found by a sample.",
+        "Source",
+        _READS,
+    )
+    escape: str | None = _opt(
+        None,
+        "--escape",
+        "CHAR",
+        "Character before a quote inside quotes, or none: quotes are doubled. "
+        "Default: found by a sample.",
+        "Source",
+        _READS,
+    )
+    comment: str | None = _opt(
+        None,
+        "--comment",
+        "TEXT",
+        "What lines of text files begin with that are no data. Default: found by a sample.",
+        "Source",
+        _READS,
+    )
+    skip_lines: int | None = _opt(
+        None,
+        "--skip-lines",
+        "N",
+        "Lines of text files to leave out before the header or the first row. "
+        "Default: found by a sample.",
+        "Source",
+        _READS,
     )
     s3_endpoint: str | None = _opt(
         None,

@@ -417,7 +417,7 @@ def local_select(
     source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema
 ) -> SqlText:
     """Return what the local engine runs to make blocks of ``splits``."""
-    relation = source.relation(splits, encoding, read_structure(schema))
+    relation = source.relation(splits, encoding, read_structure(schema, encoding))
     kind = encoding.kind if encoding is not None else Kind.MADE
     columns = [sent_column(c, kind) for c in schema.columns]
     return SqlText.of(f"SELECT {sql.projection(columns)}\nFROM ", relation)

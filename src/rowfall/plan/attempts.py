@@ -18,6 +18,7 @@ from rowfall.plan import balance
 from rowfall.plan.decoder import flat_types, zone
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.settings import ENGINE_BASE, Shape, block, insert_threads
+from rowfall.schema.text_format import UNSURE
 from rowfall.targets.base import Publish
 
 # Stored bytes that one core turns into table rows per second, by kind of source (measured on
@@ -222,7 +223,8 @@ def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
 
 
 def _advice(facts: LoadFacts, parts: int) -> tuple[str, ...]:
-    advice = _about_zones(facts)
+    advice = [text for subject, text in facts.schema.notes if subject == UNSURE]
+    advice += _about_zones(facts)
     if facts.unpinned:
         advice.append(
             f"{facts.unpinned}: one that changes meanwhile, and changes back, is not noticed."

@@ -68,6 +68,8 @@ def refusal(
         return "the rows are not text"
     if encoding.format not in _FORMATS or encoding.compression not in _PACKED:
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
+    if encoding.header:
+        return "columns are found by position, because not all names of the header can be used"
     if not len(listing) or uri.scheme_of(listing.uri(0)) not in _SCHEMES:
         return f"{PROGRAM} reads files, object stores and HTTP only"
     for column in schema.columns:

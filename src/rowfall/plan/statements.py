@@ -31,7 +31,8 @@ def insert_select(
     Args:
         only: a condition on the rows that are kept, None for all of them.
     """
-    rows = sql.select(schema.columns, source.relation(splits, encoding, read_structure(schema)))
+    structure = read_structure(schema, encoding)
+    rows = sql.select(schema.columns, source.relation(splits, encoding, structure))
     if only is not None:
         rows = sql.only(rows, schema.columns, only)
     return sql.insert(target.into(staging, schema), schema.columns, rows)
@@ -39,7 +40,7 @@ def insert_select(
 
 def insert_raw(into: SqlText, encoding: Encoding, schema: Schema) -> SqlText:
     """Return the INSERT whose body is a file: the server checks as a local engine would."""
-    relation = SqlText.of(f"input({sql.literal(read_structure(schema))})")
+    relation = SqlText.of(f"input({sql.literal(read_structure(schema, encoding))})")
     return SqlText.of(
         sql.insert_select(into, schema.columns, relation), f"\nFORMAT {encoding.format}"
     )
@@ -101,9 +102,12 @@ def sent_column(column: Column, kind: Kind) -> Column:
     return replace(column, expression=f"CAST({value}, {quote(type_)})")
 
 
-def read_structure(schema: Schema) -> str:
-    """Return the columns as they are read from the source."""
-    return sql.structure((c.source or c.name, c.read_type or c.type) for c in schema.columns)
+def read_structure(schema: Schema, encoding: Encoding | None) -> str:
+    """Return the columns as they are read from the source; by position, in the order of its own."""
+    types = {c.source or c.name: c.read_type or c.type for c in schema.columns}
+    if encoding is not None and encoding.header:
+        types = {name: types.get(name, "String") for name in encoding.header}
+    return sql.structure(types.items())
 
 
 # --- older servers -------------------------------------------------------------------------------

@@ -371,4 +371,5 @@ def _opening(event: events.LoadStarted) -> str:
     before = f" ({units.exact(event.resumed)} already loaded)" if event.resumed else ""
     into = units.printable(event.table or event.target)
     todo = units.counted(event.splits, event.unit)
-    return f"load {event.load_id[:8]}: {todo}{size}{before} into {into}"
+    written = f" ({event.format})" if event.format else ""
+    return f"load {event.load_id[:8]}: {todo}{size}{before} into {into}{written}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rowfall.core import formats
 from rowfall.core.events import LoadEnded, LoadStarted, Note
 from rowfall.core.model import Plan
 from rowfall.core.results import Report
@@ -49,6 +50,7 @@ def _announce(session: Session, load: LoadRun, plan: Plan) -> None:
         load.id, plan.source, plan.target, session.table_text, len(plan.listing), plan.landed,
         None if None in sizes else sum(size or 0 for size in sizes),
         None if None in rows else sum(count or 0 for count in rows), plan.listing.unit,
+        formats.describe(plan.encoding) if plan.encoding is not None else "",
     ))  # fmt: skip
     for advice in plan.forecast.advice:
         session.emit(Note("warning", advice))

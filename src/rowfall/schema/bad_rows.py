@@ -95,7 +95,7 @@ class BadRowSearch:
             RowfallError: the split cannot be read to its first bad row.
         """
         reader, header = self.reader, self.header_of(split)
-        wrong = data_errors.header_error(split, self.schema, header)
+        wrong = data_errors.header_error(split, self.schema, header, self.encoding)
         if wrong is not None:
             return wrong
         rows = self.ask(reader.first_bad_row_query(split, header), reader.settings)
@@ -123,7 +123,7 @@ class BadRowSearch:
             return list(splits)
         headers = [self.header_of(split) for split in splits]
         pairs = zip(splits, headers, strict=True)
-        differ = [s for s, h in pairs if data_errors.header_error(s, self.schema, h)]
+        differ = [s for s, h in pairs if data_errors.header_error(s, self.schema, h, self.encoding)]
         if differ:
             return differ
         # Splits are read side by side here, each by one thread: only counts are asked for.

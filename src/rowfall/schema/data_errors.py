@@ -33,16 +33,20 @@ _AT_KEY = re.compile(r"while reading the value of key ([^):]+)")
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
 
 
-def header_error(split: Split, schema: Schema, header: Sequence[str]) -> DataError | None:
+def header_error(
+    split: Split, schema: Schema, header: Sequence[str], encoding: Encoding
+) -> DataError | None:
     """Return the error for a file whose header does not name the same columns; None if it does."""
     if not header:
         return None
     wanted = [c.source for c in schema.columns]
     missing = [n for n in wanted if n not in header]
     extra = [n for n in header if n not in wanted]
-    if not missing and not extra:
+    if not missing and not extra and encoding.header in ((), tuple(header)):
         return None
     parts = [f"lacks {', '.join(missing)}"] if missing else []
+    if not missing and not extra:
+        parts = ["has the columns in another order, and not all names can be used"]
     parts += [f"has {', '.join(extra)} besides"] if extra else []
     return DataError(
         f"{split.name} line 1: the header differs: it {' and '.join(parts)}",

@@ -22,6 +22,7 @@ from rowfall.schema import json_objects, sampling
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, WantedFacts
 from rowfall.schema.strict_reading import strict_column
 from rowfall.schema.table_options import TableOptions, read_table_options
+from rowfall.schema.text_format import asked_of
 from rowfall.schema.type_names import csv_fields, first_fields, parse_type
 from rowfall.sources.base import Source
 
@@ -65,7 +66,7 @@ def schema_for(
         listing,
         encoding,
         ask,
-        fixed=options.format is not None,
+        text=asked_of(options),
         skip_bad_lines=bool(options.max_errors or options.max_error_ratio),
         wanted=_wanted(asked, existing),
     )

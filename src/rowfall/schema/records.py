@@ -17,6 +17,7 @@ from itertools import islice
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText
+from rowfall.schema.dialect import unique_names
 from rowfall.sources.base import Source
 
 Read = Callable[[int, int], bytes]
@@ -59,7 +60,7 @@ def header_line(data: bytes) -> bytes | None:
 
 
 def header_names(line: str | bytes, encoding: Encoding, *, strict: bool = False) -> tuple[str, ...]:
-    """Return the column names in the first line of ``line``.
+    """Return the column names in the first line of ``line``, as the load names them.
 
     Args:
         strict: raise for what is no CSV or no UTF-8, instead of reading as much as can be read.
@@ -70,9 +71,12 @@ def header_names(line: str | bytes, encoding: Encoding, *, strict: bool = False)
     if isinstance(line, bytes):
         line = line.partition(b"\n")[0].decode(errors="strict" if strict else "replace")
     text = line.removeprefix(BOM).removesuffix("\n").removesuffix("\r")
-    if not encoding.is_csv:
-        return tuple(text.split("\t"))
-    return tuple(next(csv.reader([text], delimiter=encoding.delimiter, strict=strict), ()))
+    names = text.split("\t")
+    if encoding.is_csv:
+        names = next(csv.reader([text], delimiter=encoding.delimiter, strict=strict), [])
+    if encoding.renamed and len(names) == len(encoding.header):
+        return encoding.header
+    return unique_names(names) if encoding.header else tuple(names)
 
 
 # --- where records end, known from the beginning of a file ---------------------------------------

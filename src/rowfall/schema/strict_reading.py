@@ -339,7 +339,6 @@ _ALWAYS = (
 _CSV = (
     ("input_format_csv_empty_as_default", 0, "only a column that is not there takes its default"),
     ("input_format_csv_allow_variable_number_of_columns", 0, "a ragged row is an error"),
-    ("input_format_csv_allow_whitespace_or_tab_as_delimiter", 0, "one delimiter only"),
     ("input_format_csv_use_default_on_bad_values", 0, "a bad value is an error"),
     ("input_format_csv_enum_as_number", 0, "enums are names"),
     ("input_format_csv_detect_header", 0, "the plan says whether there is a header"),
@@ -347,6 +346,7 @@ _CSV = (
     ("format_csv_allow_double_quotes", 1, "RFC 4180"),
     ("format_csv_allow_single_quotes", 0, "an apostrophe is a letter"),
 )
+_BLANKS = "input_format_csv_allow_whitespace_or_tab_as_delimiter"
 _TUPLES = "input_format_csv_deserialize_separate_columns_into_tuple"
 _TSV = (
     ("input_format_tsv_empty_as_default", 0, "only a column that is not there takes its default"),
@@ -402,10 +402,16 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
             rows.append(("format_csv_null_representation", encoding.null, "as seen in the sample"))
             rows.append(("input_format_csv_trim_whitespaces", int(not keep), why))
             rows.append(("format_csv_delimiter", encoding.delimiter, "as planned"))
+            blank = encoding.delimiter in " \t"
+            why = "a blank or a tab is the delimiter" if blank else "blanks and tabs are none"
+            rows.append((_BLANKS, int(blank), why))
             own = tuples_apart(encoding, columns)
             why = "elements of tuples have fields of their own" if own else "tuples have one field"
             rows.append((_TUPLES, int(own), why))
-        if encoding.has_names:
+        if encoding.header:
+            why = "by position: not all names of the header can be used"
+            rows.append(("input_format_with_names_use_header", 0, why))
+        elif encoding.has_names:
             rows.append(("input_format_with_names_use_header", 1, "columns are found by name"))
     elif encoding.kind is Kind.JSON:
         rows += _JSON

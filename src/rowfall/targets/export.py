@@ -6,12 +6,13 @@ rows, its pieces go to the files in their order.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rowfall.core import disk, formats, s3_access, sql, uri
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.masked import Secret
-from rowfall.core.model import Encoding, Schema
+from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.targets.base import Caps, Publish, ServerAt, state_ledger
@@ -41,6 +42,9 @@ class Export:
             )
         named = Options(format=options.to_format)
         self.encoding = formats.detect([pattern.replace(NUMBER, "0")], named)
+        if not options.to_format and self.encoding.kind is Kind.TEXT:
+            # Without their names nobody knows what the columns are.
+            self.encoding = replace(self.encoding, format=f"{self.encoding.format}WithNames")
         if self.encoding.compression == "bz2":
             raise UsageError(
                 "bz2 files can be read, not written",

@@ -8,7 +8,7 @@ import pytest
 
 from rowfall.core import formats
 from rowfall.core.errors import UsageError
-from rowfall.core.model import Kind
+from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 
 
@@ -75,14 +75,37 @@ def test_mixed_formats_list_the_odd_ones() -> None:
     assert "odd5" not in caught.value.message
 
 
-@pytest.mark.parametrize("text", [";", "\\t", "tab", "|"])
-def test_delimiter(text: str) -> None:
-    found = formats.detect(["a.csv"], Options(delimiter=text))
-    assert found.delimiter == ("\t" if len(text) > 1 else text)
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        (";", ";"),
+        ("\\t", "\t"),
+        ("tab", "\t"),
+        ("|", "|"),
+        ("||", "||"),
+        ("blank", " "),
+        (" ", " "),
+    ],
+)
+def test_delimiter(text: str, meant: str) -> None:
+    assert formats.detect(["a.csv"], Options(delimiter=text)).delimiter == meant
 
 
-@pytest.mark.parametrize("text", ["", ";;", "é", '"', "\n"])
-def test_delimiter_of_another_length(text: str) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        (Encoding("CSVWithNames", "none", Kind.TEXT, ";"), "csv, delimiter ;, header yes, utf-8"),
+        (Encoding("CSV", "gzip", Kind.TEXT, "\t"), "csv, delimiter tab, header no, utf-8, gzip"),
+        (Encoding("TSV", "none", Kind.TEXT), "tsv, header no, utf-8"),
+        (Encoding("Parquet", "none", Kind.TYPED), "Parquet"),
+    ],
+)
+def test_how_a_source_is_read_is_said_in_one_line(encoding: Encoding, said: str) -> None:
+    assert formats.describe(encoding) == said
+
+
+@pytest.mark.parametrize("text", ["", "é", '"', "\n"])
+def test_what_cannot_be_a_delimiter(text: str) -> None:
     with pytest.raises(UsageError):
         formats.detect(["a.csv"], Options(delimiter=text))
 

@@ -99,7 +99,7 @@ def test_plan_has_every_section() -> None:
     text = plan_text(a_plan())
     for line in (
         "  from        s3://bucket/*.csv.gz",
-        "  format      CSVWithNames, gzip",
+        "  format      csv, delimiter comma, header yes, utf-8, gzip",
         "  files       100, 4.20 GB, the largest has 42.0 MB",
         "  statements  10, 420 MB each on average, 2 at a time",
         "  delivery  pull: the engine that stores the rows reads the source itself",

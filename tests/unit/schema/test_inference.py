@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from rowfall.core.errors import SourceError, TargetError, UsageError
 from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
+from rowfall.plan import statements
 from rowfall.schema import inference, sampling
 from unit.memory import CSV, JSON, TSV, Chdb, Files
 
@@ -121,7 +123,10 @@ def test_counters_get_room_to_grow(chdb_engine: Chdb, write: Write) -> None:
         ("a,b\n1,2\n", ["a", "b"]),
         ("alice,berlin\nbob,paris\n", ["c1", "c2"]),  # in doubt it is data: no row is lost
         ("user_name,city\nbob,paris\n", ["user_name", "city"]),
-        ("x,x\n1,2\n", ["c1", "c2"]),
+        ("x,x\n1,2\n", ["x", "x_2"]),
+        (",a b,Total $\n0,1,2\n1,5,6\n", ["c1", "a b", "Total $"]),
+        ("id,days ,2019\n1,2,3\n", ["id", "days", "2019"]),
+        ("user_1,active\nuser_2,idle\n", ["c1", "c2"]),
         ("\ufeffid,name\n1,a\n", ["id", "name"]),
         ("\ufeff1,a\n2,b\n", ["c1", "c2"]),
         ('"id","full name"\n1,"a, b"\n', ["id", "full name"]),
@@ -131,7 +136,7 @@ def test_headers_of_csv(chdb_engine: Chdb, write: Write, text: str, names: list[
     path = write("x.csv", text)
     encoding, made = schema(chdb_engine, CSV, path)
     assert [c.name for c in made.columns] == names
-    assert encoding.has_names == (names[0] != "c1")
+    assert encoding.has_names == (names != ["c1", "c2"])
     rows = len(text.splitlines()) - encoding.has_names
     assert len(chdb_engine.load(path, encoding, made.columns)) == rows
 
@@ -160,13 +165,57 @@ def test_files_of_different_columns_are_named(chdb_engine: Chdb, write: Write) -
         schema(chdb_engine, CSV, four, three)
 
 
-@pytest.mark.parametrize(("mark", "said"), [(";", "';'"), ("|", "'|'"), ("\t", "'\\t'")])
-def test_another_delimiter_is_hinted_at(
-    chdb_engine: Chdb, write: Write, mark: str, said: str
+@pytest.mark.parametrize("mark", [";", "|", "\t", "^", "~", "\x01"])
+def test_other_delimiters_are_found(chdb_engine: Chdb, write: Write, mark: str) -> None:
+    path = write("x.csv", f"a{mark}b{mark}c\n1{mark}{mark}x\n2{mark}3{mark}\n")
+    encoding, made = schema(chdb_engine, CSV, path)
+    assert encoding.delimiter == mark
+    rows = chdb_engine.load(path, encoding, made.columns)
+    assert rows == [["1", None, "x"], ["2", "3", ""]]
+
+
+def test_an_existing_table_gets_columns_of_odd_headers_by_name(
+    chdb_engine: Chdb, write: Write
 ) -> None:
-    path = write("x.csv", f"a{mark}b\n1{mark}2\n")
-    _, made = schema(chdb_engine, CSV, path)
-    assert dict(made.notes)["delimiter"].endswith(f"--delimiter {said}")
+    path = write("x.csv", "id ,zip,zip\n1,2,3\n")
+    rows = [["zip_2", "String", ""], ["id", "UInt64", ""], ["zip", "String", ""]]
+    encoding, made = schema(chdb_engine, CSV, path, existing=rows)
+    assert encoding.header == ("id", "zip", "zip_2")
+    assert [c.name for c in made.columns] == ["zip_2", "id", "zip"]
+    structure = statements.read_structure(made, encoding)
+    assert [part.split("`")[1] for part in structure.split(", ")] == ["id", "zip", "zip_2"]
+
+
+def test_names_that_are_given_take_the_place_of_a_header(chdb_engine: Chdb, write: Write) -> None:
+    path = write("x.csv", "a,b\n1,x\n")
+    encoding, made = schema(chdb_engine, CSV, path, columns="n,s", header="yes")
+    assert (types(made), encoding.header) == ({"n": "UInt8", "s": "String"}, ("n", "s"))
+    assert chdb_engine.load(path, encoding, made.columns) == [["1", "x"]]
+    encoding, made = schema(chdb_engine, CSV, write("y.csv", "1,x\n"), columns="n,s")
+    assert (list(types(made)), encoding.has_header) == (["n", "s"], False)
+    with pytest.raises(UsageError, match=r"--columns names 1 columns, .* has 2"):
+        schema(chdb_engine, CSV, path, columns="n")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("Größe,b\n1,2\n".encode("latin-1"), "written in windows-1252"),
+        ("a,b\n1,2\n".encode("utf-16"), "written in utf-16-le"),
+        (b"a,b\r1,2\r3,4\r", "line ends of old Macs"),
+        (b"Report\n\na,b\n1,2\n", "2 lines before the header"),
+        (b"a,b\n#x\n1,2\n", "comment lines that begin with #"),
+        (b'a,b\n"x \\"y\\", z",1\n"q",2\n', "quotes behind a backslash"),
+        (b"'a, b',1\n'c, d',2\n", "' around its fields"),
+        (b"a||b\n1||2\n", "the delimiter '||'"),
+        (b"1|x|\n2|y|\n", "a | at the end of its lines"),
+    ],
+)
+def test_what_no_reader_takes_is_refused(
+    chdb_engine: Chdb, write: Write, data: bytes, said: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        schema(chdb_engine, CSV, write("x.csv", data))
 
 
 def test_empty_files(chdb_engine: Chdb, write: Write) -> None:
@@ -350,7 +399,7 @@ def test_what_is_known_is_not_looked_for_and_reading_stays_the_same(
               "Nullable(Bool)", "String"]  # fmt: skip
     text = ", ".join(f"{n} {t}" for n, t in zip(names, wanted, strict=True))
     source = Files(path)
-    seen = sampling.take_sample(source, source.listing(), encoding, chdb_engine.ask, fixed=False)
+    seen = sampling.take_sample(source, source.listing(), encoding, chdb_engine.ask)
     pairs = zip(seen.columns, wanted, strict=True)
     whole = [inference.column(found.name, type_, found, seen, "") for found, type_ in pairs]
     given, (short,) = asked(chdb_engine, monkeypatch, encoding, path, schema=text, order_by="c1")

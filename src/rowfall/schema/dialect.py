@@ -1,0 +1,682 @@
+"""Finds out how text is written: delimiter, quotes, header, lines that are no data. Pure.
+
+Every delimiter that occurs is tried on the first bytes of several files. The best one gives the
+same number of fields in most records; where two do, the one whose columns are numbers and times
+wins. Then the first record is compared with those below it: names above numbers, a word above
+values that repeat. What the user has said is not looked for.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from rowfall.core.errors import UsageError
+
+STRONG = (",", ";", "\t", "|", "^", "~", "\x01", "\x1f")
+"""Delimiters that hardly any text holds in each line; in doubt the first one wins."""
+WEAK = (" ", ":")
+"""Delimiters that split times and sentences, too: only where the columns then have types."""
+COMMENTS = ("#", "//", "--")
+NULL_WORDS = frozenset(
+    ("NULL", "null", "Null", "NA", "N/A", "n/a", "#N/A", "-", "--", "None", "none", "nil", "\\N")
+)
+"""Words that stand where a value is missing."""
+
+RECORDS = 400
+"""Records of a sample whose values are looked at: 8 files of 50 each still show a type."""
+TRIED = 1 << 15
+"""Characters of all samples together that every delimiter is tried on; the best one reads all."""
+_LEAST_LINES = 8  # of each file, however long they are
+_JUNK_LINES = 50  # before the header; more is another kind of file
+_LEAST_EVEN = 0.75  # of the records have to have as many fields as most
+_SWALLOWED = "\x1f"  # stands for a delimiter of several characters while a sample is parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user has said about the text; None leaves it to the sample.
+
+    Attributes:
+        fixed: the format was named, so TSV stays TSV.
+        quote, escape: "" for none.
+        columns: names, in the order of the file.
+    """
+
+    fixed: bool = False
+    delimiter: str | None = None
+    quote: str | None = None
+    escape: str | None = None
+    comment: str | None = None
+    skip_lines: int | None = None
+    header: bool | None = None
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TextSample:
+    """The first bytes of one file; ``whole`` where these are all."""
+
+    uri: str
+    data: bytes
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecords:
+    """The records of one sample from the header, or the first row, on."""
+
+    uri: str
+    rows: tuple[tuple[str, ...], ...]
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How the samples are written.
+
+    Attributes:
+        delimiter, quote, escape, comment: see :class:`rowfall.core.model.Dialect`.
+        line_end: ``\\n``, ``\\r\\n`` or ``\\r``.
+        charset: ``utf-8``, ``utf-16-le``, ``windows-1252``, ...
+        bom: some file begins with a byte order mark.
+        skip_lines: before the header or the first row.
+        header: the first record names the columns; ``why`` it is taken for that or not.
+        sure: False where the first record may as well be the other.
+        width: fields of most records; ``even`` is the share of records that have as many.
+        ends: how often a delimiter stands behind the last field: "" never, ``all`` records,
+            ``rows`` where the header alone has none.
+        names: of the columns: those of the header, trimmed and made unique, or c1, c2, ...
+        given: the fields of the header as they are; () without one.
+        files: records of each file that holds any.
+        others: (delimiter, fields) that would also split most records.
+        null_words: of columns that hold numbers or times besides.
+    """
+
+    delimiter: str
+    quote: str = '"'
+    escape: str = '"'
+    comment: str = ""
+    line_end: str = "\n"
+    charset: str = "utf-8"
+    bom: bool = False
+    skip_lines: int = 0
+    header: bool = False
+    why: str = ""
+    sure: bool = True
+    width: int = 0
+    even: float = 1.0
+    ends: str = ""
+    names: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    files: tuple[FileRecords, ...] = ()
+    others: tuple[tuple[str, int], ...] = ()
+    null_words: tuple[str, ...] = field(default=())
+
+
+def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
+    """Find out how the samples are written.
+
+    Raises:
+        UsageError: some files have a header and others do not.
+    """
+    asked = asked or Asked()
+    charset, texts = _decoded(samples)
+    marked = any(text.startswith("\ufeff") for text in texts)
+    texts = [text.removeprefix("\ufeff") for text in texts]
+    line_end = _line_end(texts)
+    if line_end == "\r":
+        texts = [text.replace("\r", "\n") for text in texts]
+    sources = [
+        (s.uri, text, s.whole) for s, text in zip(samples, texts, strict=True) if text.strip("\n\r")
+    ]
+    best, others = _best(_beginnings(sources), asked)
+    best = _try(sources, best.delimiter, best.quote, best.escape, asked)
+    found = Finding(
+        best.delimiter, best.quote, best.escape, best.comment, line_end, charset, marked,
+        max((f.skipped for f in best.files), default=0),
+        width=best.width, even=round(best.even, 4), ends=best.ends, files=best.files,
+        others=others,
+    )  # fmt: skip
+    return _named(found, asked)
+
+
+# --- bytes to text -------------------------------------------------------------------------------
+
+
+def _decoded(samples: Sequence[TextSample]) -> tuple[str, list[str]]:
+    """Return the charset of all samples and their text."""
+    data = [s.data for s in samples]
+    charset = next((c for d in data if (c := _charset(d)) != "utf-8"), "utf-8")
+    return charset, [d.decode(_CODECS.get(charset, charset), errors="replace") for d in data]
+
+
+_CODECS = {"windows-1252": "cp1252"}
+_MARKS = ((b"\xff\xfe\0\0", "utf-32-le"), (b"\0\0\xfe\xff", "utf-32-be"),
+          (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))  # fmt: skip
+
+
+def _charset(data: bytes) -> str:
+    """Guess the charset of one sample."""
+    for mark, name in _MARKS:
+        if data.startswith(mark):
+            return name
+    head = data[:4096]
+    if head.count(0) > len(head) // 4:
+        return "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        # The sample may end within a character.
+        if error.start < len(data) - 3 or error.reason != "unexpected end of data":
+            return "windows-1252"
+    return "utf-8"
+
+
+def _line_end(texts: Iterable[str]) -> str:
+    joined = "".join(text[: 1 << 14] for text in texts)
+    both, new = joined.count("\r\n"), joined.count("\n")
+    if joined.count("\r") - both > new:
+        return "\r"
+    return "\r\n" if 0 < new < 2 * both else "\n"
+
+
+# --- delimiter and quotes ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """What one delimiter makes of the samples."""
+
+    delimiter: str
+    quote: str
+    escape: str
+    comment: str
+    width: int
+    even: float
+    ends: str
+    files: tuple[FileRecords, ...]
+    score: float
+
+
+_Sources = Sequence[tuple[str, str, bool]]
+
+
+def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int], ...]]:
+    """Return the best reading of the samples, and other delimiters that split most records."""
+    if asked.delimiter is not None:
+        marks: list[str] = [asked.delimiter]
+    else:
+        head = [text[: 1 << 13] for _, text, _ in sources]
+        marks = [m for m in (*STRONG, *WEAK) if any(m in text for text in head)]
+    quotes = _quotes(sources, asked)
+    tries: list[_Try] = []
+    for group in (STRONG, WEAK, marks):
+        # What occurs in times and sentences is not even tried where something better splits.
+        tried = {t.delimiter for t in tries}
+        tries += [
+            _try(sources, mark, quote, escape, asked)
+            for mark in marks
+            if mark in group and mark not in tried
+            for quote, escape in quotes
+        ]
+        if any(t.width > 1 and t.even >= _LEAST_EVEN for t in tries):
+            break
+    single = _try(sources, asked.delimiter or ",", *quotes[0], asked)
+    useful = [t for t in tries if t.width > 1 and t.even >= _LEAST_EVEN]
+    if asked.delimiter is None:
+        strong = [t for t in useful if t.delimiter in STRONG]
+        useful = strong or [t for t in useful if _typed(t.files, t.delimiter, t.width) >= 0.5]
+        if useful and not strong and _typed(single.files, ",", 1):
+            useful = []
+    best = max(useful or tries or [single], key=lambda t: t.score)
+    if not useful and asked.delimiter is None:
+        best = single if single.width == 1 or not tries else best
+    best = _doubled(sources, best, asked)
+    others = {t.delimiter: t.width for t in tries if t.width > 1 and t.even >= _LEAST_EVEN}
+    others.pop(best.delimiter, None)
+    if best.width > 1:
+        others = {}
+    return best, tuple(others.items())
+
+
+def _beginnings(sources: _Sources) -> list[tuple[str, str, bool]]:
+    """Return less of the samples, on which all delimiters are tried, but some lines of each."""
+    found = []
+    for uri, text, whole in sources:
+        stop, lines = TRIED // len(sources), 0
+        while lines < _LEAST_LINES and text.count("\n", 0, stop) < _LEAST_LINES < len(text):
+            stop, lines = 2 * stop, lines + 1
+        found.append((uri, text[:stop], whole and stop >= len(text)))
+    return found
+
+
+def _quotes(sources: _Sources, asked: Asked) -> list[tuple[str, str]]:
+    """Return the (quote, escape) that may be meant, the usual one first."""
+    if asked.quote is not None:
+        escape = asked.escape if asked.escape is not None else asked.quote
+        return [(asked.quote, escape if escape != "" else asked.quote)]
+    if asked.escape is not None:
+        return [('"', asked.escape or '"')]
+    found = [('"', '"')]
+    texts = [text for _, text, _ in sources]
+    if any('\\"' in text for text in texts):
+        found.append(('"', "\\"))
+    single = sum(len(_SINGLE.findall(text[: 1 << 14])) for text in texts)
+    if single > 1 and single > sum(text[: 1 << 14].count('"') for text in texts) // 2:
+        found.append(("'", "'"))
+        if any("\\'" in text for text in texts):
+            found.append(("'", "\\"))
+    if any(text.count('"') % 2 for text in texts):
+        found.append(("", ""))
+    return found
+
+
+_SINGLE = re.compile(r"(?:^|[,;\t|])'(?:[^'\n]|'')*'(?=[,;\t|\r\n]|\Z)", re.M)
+
+
+def _doubled(sources: _Sources, best: _Try, asked: Asked) -> _Try:
+    """Return the reading with the delimiter twice, where every second field is empty."""
+    if asked.delimiter is not None or best.width < 3 or best.width % 2 == 0:
+        return best
+    rows = [row for file in best.files for row in file.rows if len(row) == best.width]
+    if len(rows) > 1 and not any(field for row in rows for field in row[1::2]):
+        return _try(sources, best.delimiter * 2, best.quote, best.escape, asked)
+    return best
+
+
+def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) -> _Try:
+    """Read the samples by one delimiter and judge what comes out."""
+    parsed = [(uri, _records(text, mark, quote, escape, whole)) for uri, text, whole in sources]
+    comment = asked.comment
+    if comment is None:
+        begun = any(f"\n{c}" in text or text.startswith(c) for _, text, _ in sources
+                    for c in COMMENTS)  # fmt: skip
+        comment = _comment(parsed) if begun else ""
+    kept: list[tuple[str, list[tuple[int, tuple[str, ...]]]]] = []
+    for uri, records in parsed:
+        own = [r for r in records if len(r[1]) > 1 or not _is_empty(r[1])]
+        if asked.skip_lines:
+            own = [(line, row) for line, row in own if line >= asked.skip_lines]
+        if comment:
+            own = [(line, row) for line, row in own if not row[0].startswith(comment)]
+        kept.append((uri, own))
+    widths = Counter(len(row) for _, records in kept for _, row in records)
+    width = max(widths, key=lambda w: (widths[w], w), default=1)
+    files, hits, total, skips = [], 0, 0, 0
+    ends = _ends([[row for _, row in records] for _, records in kept], width, mark)
+    for uri, records in kept:
+        start = 0 if asked.skip_lines is not None else _first_row(records, width, ends)
+        skipped = records[start][0] if start < len(records) else 0
+        rows = tuple(row for _, row in records[start:])
+        hits += sum(len(row) == width for row in rows)
+        hits += bool(ends == "rows" and rows and len(rows[0]) == width - 1)
+        total += len(rows)
+        skips += start > 0
+        if rows:
+            files.append(FileRecords(uri, rows, asked.skip_lines or skipped))
+    even = hits / total if total else 0.0
+    score = 100 * even - 6 * (skips > 0) + 15 * _typed(files, mark, width) + min(width, 20) / 2
+    score -= STRONG.index(mark) * 0.4 if mark in STRONG else 4
+    score -= {('"', '"'): 0.0, ("", ""): 12.0}.get((quote, escape), 0.0)
+    if quote == "'":
+        score += 2 if _quoted(files) == 0 else -1
+    elif escape == "\\" and quote:
+        score += 1 if _escapes(sources, mark) else -2
+    return _Try(mark, quote, escape, comment, width, even, ends, tuple(files), score)
+
+
+def _quoted(files: Iterable[FileRecords]) -> int:
+    """Return how many fields still have quotes around them."""
+    return sum(f[:1] in "'\"" for file in files for row in file.rows for f in row if len(f) > 1)
+
+
+def _escapes(sources: _Sources, mark: str) -> bool:
+    """Tell whether a backslash in front of a quote is followed by more of the field."""
+    ends = (mark, "\n", "\r", "")
+    return any(
+        text[m.end() : m.end() + 1] not in ends for _, text, _ in sources
+        for m in re.finditer(r'[^\\"]\\"', text)
+    )  # fmt: skip
+
+
+def _records(
+    text: str, mark: str, quote: str, escape: str, whole: bool
+) -> list[tuple[int, tuple[str, ...]]]:
+    """Return (lines before it, fields) of each record; the last one only where it is whole."""
+    one = mark
+    if len(mark) > 1:
+        one, text = _SWALLOWED, text.replace(mark, _SWALLOWED)
+    lines = [line + "\n" for line in text.split("\n")]
+    if lines and lines[-1] == "\n":
+        lines.pop()
+    if quote:
+        reader = csv.reader(
+            lines, delimiter=one, quotechar=quote,
+            doublequote=escape == quote, escapechar=None if escape == quote else escape,
+        )  # fmt: skip
+    else:
+        reader = csv.reader(lines, delimiter=one, quoting=csv.QUOTE_NONE)
+    found: list[tuple[int, tuple[str, ...]]] = []
+    before = 0
+    try:
+        for row in reader:
+            found.append((before, tuple(row)))
+            before = reader.line_num
+    except csv.Error:
+        pass  # what came before it is enough
+    if not whole and len(found) > 1:
+        found.pop()
+    return found
+
+
+def _is_empty(row: Sequence[str]) -> bool:
+    return not row or (len(row) == 1 and not row[0].strip())
+
+
+def _comment(parsed: Iterable[tuple[str, list[tuple[int, tuple[str, ...]]]]]) -> str:
+    """Return what comment lines begin with: lines that have not as many fields as the others."""
+    rows = [row for _, records in parsed for _, row in records if row]
+    for mark in COMMENTS:
+        marked = [row for row in rows if row[0].startswith(mark)]
+        if not marked:
+            continue
+        widths = Counter(len(row) for row in rows if not row[0].startswith(mark))
+        usual = widths.most_common(1)[0][0] if widths else 0
+        if usual > 1 and not any(len(row) == usual for row in marked):
+            return mark
+    return ""
+
+
+def _first_row(records: Sequence[tuple[int, tuple[str, ...]]], width: int, ends: str) -> int:
+    """Return the index of the first record that is no title: narrower ones before it are."""
+    if width < 2:
+        return 0
+    wanted = (width, width - 1) if ends == "rows" else (width,)
+    for n, (line, row) in enumerate(records):
+        if len(row) in wanted:
+            return n
+        if len(row) > width or line > _JUNK_LINES or sum(map(bool, row)) > max(1, width // 2):
+            return 0
+    return 0
+
+
+def _ends(tables: Sequence[Sequence[tuple[str, ...]]], width: int, mark: str) -> str:
+    """Tell whether a delimiter stands behind the last field: of all records, or of rows alone."""
+    if width < 2:
+        return ""
+    last = [row[-1] for rows in tables for row in rows[1:] if len(row) == width]
+    if not last or any(last):
+        return ""
+    first = [rows[0] for rows in tables if rows]
+    if all(len(row) == width - 1 and width > 2 for row in first):
+        return "rows"
+    bare = all(len(row) == width and not row[-1] for row in first)
+    # Without a header the last column may just be empty; pipes are what databases end lines with.
+    named = all(all(f.strip() and not _kind_of(f) for f in row[:-1]) for row in first)
+    return "all" if bare and (mark == "|" or named) else ""
+
+
+# --- kinds of values -----------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|inf(inity)?|nan)%?\Z", re.I)
+_COMMA = re.compile(r"[-+]?(\d{1,3}([. ]\d{3})+|\d+),\d+\Z")
+_GROUPED = re.compile(r"[-+]?\d{1,3}([,. '\u00a0]\d{3})+([.,]\d+)?\Z")
+_CLOCK = r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?( ?[AaPp][Mm])?"
+_TIME = re.compile(
+    r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d\d))"
+    rf"([ T]{_CLOCK} ?(Z|UTC|[-+]\d\d(:?\d\d)?)?)?\Z|{_CLOCK}\Z"
+)
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+_WORDS = frozenset(("true", "false"))
+
+
+def _kind_of(value: str, mark: str = ",") -> str:
+    """Return the kind of one value; "" for text."""
+    value = value.strip()
+    if _NUMBER.match(value) or _GROUPED.match(value) or (mark != "," and _COMMA.match(value)):
+        return "number"
+    if _TIME.match(value):
+        return "time"
+    if _UUID.match(value):
+        return "uuid"
+    return "bool" if value.lower() in _WORDS else ""
+
+
+def _kind(values: Iterable[str], mark: str) -> str:
+    """Return the kind of all values of a column that are there; "" for text, ? for none."""
+    kinds: set[str] = set()
+    for value in values:
+        if value.strip() and value.strip() not in NULL_WORDS:
+            kinds.add(_kind_of(value, mark))
+            if "" in kinds or len(kinds) > 1:
+                return ""
+    return kinds.pop() if kinds else "?"
+
+
+def _body(files: Sequence[FileRecords], width: int) -> list[tuple[str, ...]]:
+    """Return rows of all files without the first of each, at most :data:`RECORDS`."""
+    each = max(RECORDS // max(len(files), 1), 8)
+    return [row for f in files for row in f.rows[1 : each + 1] if len(row) == width]
+
+
+def _typed(files: Sequence[FileRecords], mark: str, width: int) -> float:
+    """Return the share of columns that hold no text."""
+    rows = _body(files, width)[:100] or [f.rows[0] for f in files if len(f.rows[0]) == width]
+    if not rows:
+        return 0.0
+    kinds = [_kind([row[n] for row in rows], mark) for n in range(width)]
+    return sum(kind not in ("", "?") for kind in kinds) / width
+
+
+# --- header --------------------------------------------------------------------------------------
+
+
+def _named(found: Finding, asked: Asked) -> Finding:
+    """Return the finding with its header and the names of the columns."""
+    if not found.files:
+        return found
+    header, why, sure = asked.header, "as --header says", True
+    if header is None and found.ends == "rows":
+        header, why = True, "it has no delimiter at its end, the rows have"
+    if header is None:
+        header, why, sure = has_header(found.files, found.delimiter, found.width)
+    first = found.files[0].rows[0]
+    fields = tuple(first)
+    if found.ends == "all" and len(fields) == found.width:
+        fields = fields[:-1]
+    width = found.width - bool(found.ends)
+    given = fields if header else ()
+    names = asked.columns or (unique_names(given) if header else ())
+    if not names:
+        names = tuple(f"c{n + 1}" for n in range(width if found.files else 0))
+    rows = _body(found.files, found.width)
+    words: dict[str, None] = {}
+    for n in range(found.width):
+        values = [row[n].strip() for row in rows]
+        held = dict.fromkeys(v for v in values if v in NULL_WORDS and v != "\\N")
+        if held and _kind(values, found.delimiter) not in ("", "?"):
+            words |= held
+    return replace(
+        found, header=header, why=why, sure=sure, given=given, names=names, null_words=tuple(words)
+    )
+
+
+def unique_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names without blanks around them: ``c3`` for an empty third, ``a_2`` for a second a.
+
+    One that stands there as it is keeps its name: of ``a,a,a_2`` the second becomes ``a_3``.
+    """
+    trimmed = [" ".join(name.split()) if "\n" in name else name.strip() for name in names]
+    taken = {name for name in trimmed if name}
+    seen: set[str] = set()
+    made: list[str] = []
+    for number, name in enumerate(trimmed, 1):
+        wanted = name or f"c{number}"
+        if wanted in seen or (not name and wanted in taken):
+            count = 2
+            while f"{wanted}_{count}" in taken or f"{wanted}_{count}" in seen:
+                count += 1
+            wanted = f"{wanted}_{count}"
+        seen.add(wanted)
+        made.append(wanted)
+    return tuple(made)
+
+
+def has_header(files: Sequence[FileRecords], mark: str, width: int) -> tuple[bool, str, bool]:
+    """Tell whether the first record names the columns, why, and whether that is sure.
+
+    In doubt it is data: no row is lost.
+
+    Raises:
+        UsageError: some files begin with the same line and others do not.
+    """
+    first = files[0].rows[0]
+    body = _body(files, width)
+    columns = [[row[n] for row in body] for n in range(min(width, len(first)))]
+    same = sum(f.rows[0] == first for f in files)
+    if not any(f.strip() for f in first):
+        return False, "the first line is empty", True
+    kinds = [_kind(column, mark) for column in columns]
+    own = [_kind_of(f, mark) if f.strip() not in ("", *NULL_WORDS) else "?" for f in first]
+    pairs = list(zip(first, own, kinds, columns, strict=False))
+    alike = [f for f, o, k, _ in pairs if o not in ("", "?") and o == k]
+    unlike = [f for f, o, k, _ in pairs if o == "" and k not in ("", "?")]
+    sequence = _sequence(first, own, body, named=bool(unlike))
+    if alike and not sequence:
+        return False, "the first line holds values, so there is no header", True
+    if unlike:
+        if len(files) > 1 and 1 < same < len(files):
+            _odd_start(files, first)
+        return True, "the first line holds names, the lines below numbers or times", True
+    if sequence:
+        return True, "the first line counts the columns", True
+    if any(o not in ("", "?") for o in own):
+        return False, "the first line holds values, so there is no header", True
+    if (
+        len(files) > 1
+        and same == len(files)
+        and any(f.rows[1:2] and f.rows[1] != first for f in files)
+    ):
+        return True, f"the first line of all {same} sampled files is the same", True
+    if len(files) > 1 and same > 1 and same * 2 > len(files) and not _repeats(first, columns):
+        _odd_start(files, first)
+    return _by_words(first, columns)
+
+
+def _odd_start(files: Sequence[FileRecords], first: Sequence[str]) -> None:
+    odd = next((f.uri for f in files if f.rows[0] != first), None)
+    if odd is not None and not any(
+        sorted(x.strip() for x in f.rows[0]) == sorted(x.strip() for x in first)
+        for f in files if f.uri == odd
+    ):  # fmt: skip
+        raise UsageError(
+            f"{odd} does not start with the header of {files[0].uri}: {brief(first)}",
+            hint="Say --header no when that line is data, or load the files on their own.",
+        )
+
+
+def _sequence(
+    first: Sequence[str], own: Sequence[str], body: Sequence[Sequence[str]], *, named: bool
+) -> bool:
+    """Tell whether the numbers in the first line name columns: years, or 0, 1, 2 as of pandas.
+
+    Below them are other numbers: no years, and none that count on.
+
+    Args:
+        named: there are names above numbers besides.
+    """
+    places = [n for n, kind in enumerate(own) if kind == "number"]
+    numbers = [int(first[n]) if first[n].strip().isdigit() else -1 for n in places]
+    steps = {b - a for a, b in pairwise(numbers)}
+    if not numbers or (len(numbers) < 2 and not named) or len(steps) > 1 or not body:
+        return False
+    below = [row[n].strip() for row in body for n in places if row[n].strip()]
+    if all(1800 <= n <= 2200 for n in numbers) and steps <= {1, -1, 5, 10}:
+        years = sum(len(v) == 4 and v.isdigit() and 1800 <= int(v) <= 2200 for v in below)
+        return years * 2 <= len(below)
+    if steps != {1} or numbers[0] not in (0, 1) or len(numbers) < len(first) - 1:
+        return False
+    fractions = any("." in v or "," in v for v in below)
+    return not first[0].strip() or (numbers[0] == 0 and len(numbers) > 2 and fractions)
+
+
+def _repeats(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
+    return any(f and f in column for f, column in zip(first, columns, strict=False))
+
+
+_TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
+_NAME_WORDS = """
+id ids name names date time timestamp datetime day month year type value values key code status
+state city country region email mail user username customer client title description category
+kind price amount count url address street zip postcode phone text message level gender sex age
+order orders product item sku quantity qty total sum currency number no nr num first last full
+middle created updated modified deleted at by from to start end begin source target label tag
+tags class group department company brand model color colour size weight height width length lat
+lon latitude longitude location place comment comments note notes remark remarks content body
+subject author language lang version score rank rating index parent child account balance rate
+ratio percent tax discount cost salary job role active flag is has ip host port path file
+filename folder method event action session device browser os platform query result error reason
+field column col attribute feature species genre artist album song movie film book team player
+club league home away winner school vorname nachname strasse ort land datum betrag preis menge
+kunde bestellung anzahl wert nom prenom ville pays montant prix fecha nombre ciudad importe
+precio nome cidade data sepal petal sender recipient receiver
+"""
+_NAMED = frozenset(_NAME_WORDS.split())
+
+
+def _by_words(first: Sequence[str], columns: Sequence[Sequence[str]]) -> tuple[bool, str, bool]:
+    """Judge a first line above columns of text alone."""
+    rows = max((len(c) for c in columns), default=0)
+    no = "the first line looks like data; say --header yes if it names columns"
+    if _repeats(first, columns) or len({f.strip() for f in first if f.strip()}) < len(
+        [f for f in first if f.strip()]
+    ):
+        return False, no, rows > 3
+    if any(_shape(f) and column and sum(_shape(v) == _shape(f) for v in column) * 2 > len(column)
+           for f, column in zip(first, columns, strict=False)):  # fmt: skip
+        return False, "the first line is written like those below", True
+    if any(len(f) > 60 or f.count(" ") > 6 for f in first):
+        return False, no, False
+    points = 0.0
+    for f, column in zip(first, columns, strict=False):
+        values = [v for v in column if v.strip()]
+        tokens = [t.lower() for t in _TOKEN.findall(f)]
+        if any(t in _NAMED for t in tokens) and f.count(" ") < 4:
+            points += 1.5
+        elif "_" in f.strip("_") and not any("_" in v for v in values):
+            points += 1
+        if len(values) >= 8 and len(set(values)) * 3 <= len(values):
+            points += 1.5  # each value comes again, this one does not
+        sizes = {len(v) for v in values}
+        if len(values) >= 4 and len(sizes) == 1 and len(f) not in sizes:
+            points += 1
+        if len(values) >= 3 and all(re.search(r"[\d@]", v) for v in values):
+            points += 0 if re.search(r"[\d@]", f) else 1.5
+        if len(values) >= 3 and all(" " in v.strip() for v in values) and " " not in f.strip():
+            points += 0.5
+    share = points / max(len(first), 1)
+    if len(first) == 1:
+        return (share >= 1.5 and rows > 1), no if share < 1.5 else _LOOKS, False
+    if points >= 1.5 and share >= 0.4:
+        return True, _LOOKS, share >= 1
+    return False, no, rows > 3 and points == 0
+
+
+_LOOKS = "the first line looks like names; say --header no if it is data"
+
+
+def _shape(text: str) -> str:
+    """Return how a value with digits or marks is written: ``user_1`` is ``a_9``; "" for words."""
+    made = re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text.strip()))
+    return made if "9" in made else ""
+
+
+def brief(fields: Sequence[str]) -> str:
+    """Return fields for a message, shortened."""
+    text = ",".join(fields)
+    return text if len(text) <= 80 else text[:77] + "..."

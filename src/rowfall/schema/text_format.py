@@ -1,0 +1,327 @@
+"""Reads the first bytes of text files and says how they are read: encoding, names of columns.
+
+What the bytes show is found by :mod:`rowfall.schema.dialect`; here is where they come from, what
+files that differ mean, and what of it the two readers take as it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rowfall.core import formats
+from rowfall.core.errors import RowfallError, SourceError, UsageError
+from rowfall.core.listing import Split
+from rowfall.core.model import Encoding
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText
+from rowfall.schema.dialect import Asked, Finding, TextSample, brief, sniff, unique_names
+from rowfall.schema.records import lines_relation
+from rowfall.sources.base import Ranged, Source
+from rowfall.sources.stdin import unpack
+
+RunSelect = Callable[[SqlText, Mapping[str, str | int | float]], list[list[Any]]]
+
+UNSURE = "unsure"
+"""Subject of notes about what may as well be otherwise."""
+
+SAMPLE = 1 << 18
+"""Bytes of all samples together; each file gives at least a sixteenth."""
+LINES = 256
+"""Lines of each file, where only the engine can read it."""
+HEADER = 1 << 16
+"""Bytes that hold any header."""
+_REQUESTS = 8  # at a time: 30 ms each in a store far away
+_HERE = frozenset({"none", "gzip", "bz2", "xz"})
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """How text files are read.
+
+    Attributes:
+        encoding: delimiter and header as found.
+        names: of all columns, with the class of their first values, see :func:`value_class`.
+        bom: some file begins with a byte order mark.
+        notes: (subject, reason) for the plan.
+    """
+
+    encoding: Encoding
+    names: tuple[tuple[str, str], ...]
+    bom: bool
+    notes: tuple[tuple[str, str], ...]
+
+
+def asked_of(options: Options) -> Asked:
+    """Return what the user has said about the text.
+
+    Raises:
+        UsageError: it contradicts itself.
+    """
+    header: bool | None = None
+    if options.header is not None:
+        if options.header.lower() not in _ANSWERS:
+            raise UsageError(f"--header {options.header}: say yes or no")
+        header = _ANSWERS[options.header.lower()]
+    named = formats.find(options.format).name if options.format else ""
+    if named in ("CSV", "CSVWithNames", "TSV", "TSVWithNames") and header is None:
+        header = named.endswith("WithNames")
+    elif named.endswith("WithNames") and header is False:
+        raise UsageError(f"--header no contradicts --format {named}", hint="Leave one of them out.")
+    names = tuple(name.strip() for name in (options.columns or "").split(",") if name.strip())
+    if len(set(names)) < len(names):
+        raise UsageError(f"--columns names a column twice: {options.columns}")
+    delimiter = None if options.delimiter is None else formats.characters(options.delimiter)
+    return Asked(
+        bool(options.format), delimiter, _mark("--quote", options.quote, 1),
+        _mark("--escape", options.escape, 1), options.comment, options.skip_lines, header, names,
+    )  # fmt: skip
+
+
+_ANSWERS = {"yes": True, "true": True, "no": False, "false": False}
+
+
+def _mark(flag: str, text: str | None, most: int) -> str | None:
+    if text is None or len(text) == most:
+        return text
+    if text.lower() == "none":
+        return ""
+    raise UsageError(f"{flag} {text}: give one character, or none")
+
+
+def find_text_format(
+    source: Source, splits: Sequence[Split], encoding: Encoding, ask: RunSelect, asked: Asked
+) -> TextFormat:
+    """Find out how the files are written.
+
+    Args:
+        encoding: by extension or option.
+
+    Raises:
+        SourceError: there are no rows.
+        UsageError: files differ in header or column count; or cannot be read as they are written.
+    """
+    each = max(SAMPLE // len(splits), SAMPLE // 16)
+    samples = _read(source, splits, encoding, ask, each, LINES)
+    if encoding.is_tsv:
+        asked = _of_tsv(samples, asked)
+    found = sniff(samples, asked)
+    if not found.files:
+        for split, what in source.changed(splits):
+            raise SourceError(f"{split.uri}: {what}")
+        raise SourceError(f"{splits[0].uri} holds no rows to infer columns from")
+    if asked.columns and len(asked.columns) != found.width - bool(found.ends):
+        raise UsageError(
+            f"--columns names {len(asked.columns)} columns, {found.files[0].uri} has {found.width}",
+            hint="Name all of them, in their order.",
+        )
+    _check_readable(found)
+    _check_alike(found)
+    encoding = _encoding(found, encoding, renamed=bool(asked.columns) and found.header)
+    notes: list[tuple[str, str]] = []
+    if asked.header is None:
+        notes.append(("header" if found.sure else UNSURE, found.why))
+    for mark, fields in found.others[:1]:
+        said = formats.spelled(mark)
+        said = said if said.isalnum() else f"'{said}'"
+        why = f"one column only, but {said} splits most lines into {fields}"
+        notes.append((UNSURE, f"{why}: --delimiter {said}"))
+    renamed = [
+        f"{given or 'the empty name'!r} is {name}"
+        for given, name in zip(found.given, found.names, strict=False)
+        if given != name
+    ]
+    if renamed and not asked.columns:
+        notes.append(("names", ", ".join(renamed[:8]) + (", ..." if len(renamed) > 8 else "")))
+    body = [
+        row for f in found.files for row in f.rows[int(found.header) :] if len(row) == found.width
+    ]
+    classes = [value_class([row[n] for row in body[:512]]) for n in range(len(found.names))]
+    named = tuple(zip(found.names, classes, strict=True))
+    return TextFormat(encoding, named, found.bom, tuple(notes))
+
+
+def _encoding(found: Finding, encoding: Encoding, *, renamed: bool) -> Encoding:
+    """Return the encoding by which the readers take what was found."""
+    tsv = encoding.is_tsv and (found.width < 2 or (found.delimiter == "\t" and not found.quote))
+    name = ("TSV" if tsv else "CSV") + ("WithNames" if found.header else "")
+    odd = any(unique_names(f.rows[0]) != f.rows[0] for f in found.files) if found.header else False
+    return replace(
+        encoding,
+        format=name,
+        delimiter="," if tsv else found.delimiter,
+        header=found.names if odd or renamed else (),
+        renamed=renamed,
+        fields=0 if tsv else found.width,
+    )
+
+
+def _check_readable(found: Finding) -> None:
+    """Check that the readers take the text as it is.
+
+    Raises:
+        UsageError: they do not.
+    """
+    what, hint = "", "Write it as plain CSV first."
+    first = found.files[0].uri
+    if found.charset != "utf-8":
+        what, hint = f"is written in {found.charset}", f"iconv -f {found.charset} -t utf-8"
+    elif found.line_end == "\r":
+        what, hint = "has line ends of old Macs (CR alone)", r"tr '\r' '\n' makes them plain."
+    elif found.skip_lines:
+        what = f"has {found.skip_lines} lines before the header or the first row"
+    elif found.comment:
+        what = f"has comment lines that begin with {found.comment}"
+    elif found.quote == '"' and found.escape != '"':
+        what = "has quotes behind a backslash"
+    elif found.quote not in ('"', "") and found.even >= 0.9:
+        what = f"has {found.quote} around its fields"
+    elif len(found.delimiter) > 1:
+        what = f"has the delimiter {found.delimiter!r}"
+    elif found.ends:
+        what = f"has a {formats.spelled(found.delimiter)} at the end of its lines"
+    if what:
+        raise UsageError(f"{first} {what}, which rowfall does not read yet", hint=hint)
+
+
+def _check_alike(found: Finding) -> None:
+    """Check that all sampled files have the same columns.
+
+    Raises:
+        UsageError: they do not.
+    """
+    one = found.files[0]
+    first = unique_names(one.rows[0])
+    for other in found.files[1:]:
+        names = unique_names(other.rows[0])
+        same = sorted(names) == sorted(first)
+        if found.header and same and names != first and _odd(found):
+            raise UsageError(
+                f"{other.uri} has its columns in another order than {one.uri}, and some names "
+                "can be told apart by their place only",
+                hint="Load files of different orders on their own, or correct the names.",
+            )
+        if found.header and not same:
+            odd = f"{other.uri} has another header than {one.uri}: {brief(other.rows[0])}"
+            raise UsageError(odd, hint="Load files of different columns on their own.")
+        if len(names) != len(first):
+            odd = f"{other.uri} has {len(names)} columns, {one.uri} has {len(first)}"
+            raise UsageError(odd, hint="Load files of different columns on their own.")
+
+
+def _odd(found: Finding) -> bool:
+    return any(unique_names(f.rows[0]) != f.rows[0] for f in found.files)
+
+
+# --- first bytes ---------------------------------------------------------------------------------
+
+
+def other_header(
+    source: Source, splits: Sequence[Split], encoding: Encoding, ask: RunSelect
+) -> Split | None:
+    """Return the first split whose header is not the one that columns are found by; None: all are.
+
+    Raises:
+        RowfallError: a file cannot be read.
+    """
+    files: dict[str, Split] = {}
+    if encoding.renamed:
+        return None
+    for split in splits:
+        size = split.part.size if split.part is not None else split.size
+        files.setdefault(split.uri, replace(split, start=None, stop=None, part=None, size=size))
+    asked = Asked(True, encoding.delimiter if encoding.is_csv else "\t", skip_lines=0, header=True,
+                  quote='"' if encoding.is_csv else "")  # fmt: skip
+    for sample in _read(source, list(files.values()), encoding, ask, HEADER, 1):
+        if sniff([replace(sample, whole=True)], asked).names != encoding.header:
+            return next(split for split in splits if split.uri == sample.uri)
+    return None
+
+
+def _read(
+    source: Source, splits: Sequence[Split], encoding: Encoding, ask: RunSelect, each: int,
+    lines: int,
+) -> list[TextSample]:  # fmt: skip
+    """Return the first bytes of each file, unpacked; of those that only an engine reads, lines."""
+
+    def here(split: Split) -> TextSample | None:
+        packed = encoding.compression
+        if packed == formats.AUTO:
+            packed = formats.by_name(split.uri)[1]
+        if packed not in _HERE or not isinstance(source, Ranged) or split.start is not None:
+            return None
+        with suppress(RowfallError, OSError):  # who reads all of it says why
+            data = source.part(split, 0, each)
+            if data:
+                text = unpack(data, packed)
+                whole = len(data) >= (split.size or 0) and len(text) <= each
+                return TextSample(split.uri, text[:each], whole)
+        return None
+
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        found = list(pool.map(here, splits))
+    missing = [n for n, sample in enumerate(found) if sample is None]
+    if missing:
+        by_engine = _by_engine(source, [splits[n] for n in missing], encoding, ask, lines)
+        for n, sample in zip(missing, by_engine, strict=True):
+            found[n] = sample
+    return [sample for sample in found if sample is not None]
+
+
+def _by_engine(
+    source: Source, splits: Sequence[Split], encoding: Encoding, ask: RunSelect, most: int
+) -> list[TextSample]:
+    parts: list[str | SqlText] = []
+    for number, split in enumerate(splits):
+        relation = lines_relation(source, [split], encoding)
+        parts += [" UNION ALL " if parts else ""]
+        parts += [f"SELECT {number} AS n, base64Encode(line) AS line FROM ", relation]
+        parts += [f" LIMIT {most}"]
+    quick = {"max_block_size": most, "input_format_parallel_parsing": 0, "max_threads": 4}
+    lines: list[list[bytes]] = [[] for _ in splits]
+    for number, line in ask(SqlText.of(*parts), quick):
+        lines[int(number)].append(base64.b64decode(str(line)) + b"\n")
+    return [
+        TextSample(split.uri, b"".join(own), len(own) < most)
+        for split, own in zip(splits, lines, strict=True)
+    ]
+
+
+def _of_tsv(samples: Sequence[TextSample], asked: Asked) -> Asked:
+    """Return what is known of a file called TSV: a tab, and quotes are letters unless it shows."""
+    quoted = any(_QUOTED_TSV.search(sample.data) for sample in samples)
+    if not asked.fixed and not any(b"\t" in sample.data for sample in samples):
+        return asked
+    return replace(
+        asked,
+        delimiter=asked.delimiter or "\t",
+        quote=asked.quote if asked.quote is not None else '"' if quoted else "",
+        comment=asked.comment or "",
+    )
+
+
+# A field in quotes that holds what quotes are for.
+_QUOTED_TSV = re.compile(rb'(?:^|\t)"(?:[^"\n]|"")*(?:\t|"")(?:[^"\n]|"")*"(?=\t|\r?\n|\Z)', re.M)
+
+
+# --- classes of values ---------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|inf(inity)?|nan)\Z", re.I)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d+)?Z?)?\Z")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+
+
+def value_class(values: Sequence[str]) -> str:
+    """Return the class of a column by its first values; "" where all are empty."""
+    kept = [v.strip() for v in values if v.strip() not in ("", "\\N")]
+    for name, test in (("number", _NUMBER), ("time", _TIME), ("uuid", _UUID)):
+        if kept and all(test.match(v) for v in kept):
+            return name
+    if kept and all(v.lower() in ("true", "false") for v in kept):
+        return "bool"
+    return "text" if kept else ""
