@@ -164,7 +164,8 @@ pub struct ColumnSpec {
     /// Its name in the header or its key in JSON; `name` where there is none.
     #[serde(default)]
     pub source: Option<String>,
-    /// Which column of the file it is, from 0 on; for formats without names.
+    /// Which column of the file it is, from 0 on; where it has no names, or none that can be used:
+    /// then all columns have one.
     #[serde(default)]
     pub position: Option<usize>,
     /// Its ClickHouse type.

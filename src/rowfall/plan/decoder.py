@@ -68,8 +68,6 @@ def refusal(
         return "the rows are not text"
     if encoding.format not in _FORMATS or encoding.compression not in _PACKED:
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
-    if encoding.header:
-        return "columns are found by position, because not all names of the header can be used"
     if not len(listing) or uri.scheme_of(listing.uri(0)) not in _SCHEMES:
         return f"{PROGRAM} reads files, object stores and HTTP only"
     for column in schema.columns:
@@ -156,7 +154,8 @@ def spec(
         }
         for c in schema.columns
     ]
-    if not encoding.has_names:
+    names = names or encoding.header
+    if encoding.header or not encoding.has_names:
         for position, column in enumerate(columns):
             column["position"] = names.index(column["source"]) if names else position
     inputs: list[dict[str, Any]] = [

@@ -19,6 +19,8 @@ from rowfall.core.errors import UsageError
 
 STRONG = (",", ";", "\t", "|", "^", "~", "\x01", "\x1f")
 """Delimiters that hardly any text holds in each line; in doubt the first one wins."""
+PAIRS = ("::",)
+"""Delimiters of several characters that are looked for, of which half alone splits times."""
 WEAK = (" ", ":")
 """Delimiters that split times and sentences, too: only where the columns then have types."""
 COMMENTS = ("#", "//", "--")
@@ -212,10 +214,10 @@ def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int],
         marks: list[str] = [asked.delimiter]
     else:
         head = [text[: 1 << 13] for _, text, _ in sources]
-        marks = [m for m in (*STRONG, *WEAK) if any(m in text for text in head)]
+        marks = [m for m in (*STRONG, *PAIRS, *WEAK) if any(m in text for text in head)]
     quotes = _quotes(sources, asked)
     tries: list[_Try] = []
-    for group in (STRONG, WEAK, marks):
+    for group in (STRONG, PAIRS, WEAK, marks):
         # What occurs in times and sentences is not even tried where something better splits.
         tried = {t.delimiter for t in tries}
         tries += [
@@ -229,7 +231,8 @@ def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int],
     single = _try(sources, asked.delimiter or ",", *quotes[0], asked)
     useful = [t for t in tries if t.width > 1 and t.even >= _LEAST_EVEN]
     if asked.delimiter is None:
-        strong = [t for t in useful if t.delimiter in STRONG]
+        strong = [t for t in useful if t.delimiter in STRONG or
+                  (t.delimiter in PAIRS and t.width > 2)]  # fmt: skip
         useful = strong or [t for t in useful if _typed(t.files, t.delimiter, t.width) >= 0.5]
         if useful and not strong and _typed(single.files, ",", 1):
             useful = []
@@ -276,7 +279,7 @@ def _quotes(sources: _Sources, asked: Asked) -> list[tuple[str, str]]:
     return found
 
 
-_SINGLE = re.compile(r"(?:^|[,;\t|])'(?:[^'\n]|'')*'(?=[,;\t|\r\n]|\Z)", re.M)
+_SINGLE = re.compile(r"(?:^|[,;\t|])'(?:[^']|''){,400}'(?=[,;\t|\r\n]|\Z)", re.M)
 
 
 def _doubled(sources: _Sources, best: _Try, asked: Asked) -> _Try:

@@ -167,26 +167,36 @@ def _check_readable(found: Finding) -> None:
     Raises:
         UsageError: they do not.
     """
-    what, hint = "", "Write it as plain CSV first."
-    first = found.files[0].uri
-    if found.charset != "utf-8":
-        what, hint = f"is written in {found.charset}", f"iconv -f {found.charset} -t utf-8"
-    elif found.line_end == "\r":
-        what, hint = "has line ends of old Macs (CR alone)", r"tr '\r' '\n' makes them plain."
-    elif found.skip_lines:
-        what = f"has {found.skip_lines} lines before the header or the first row"
-    elif found.comment:
-        what = f"has comment lines that begin with {found.comment}"
-    elif found.quote == '"' and found.escape != '"':
-        what = "has quotes behind a backslash"
-    elif found.quote not in ('"', "") and found.even >= 0.9:
-        what = f"has {found.quote} around its fields"
-    elif len(found.delimiter) > 1:
-        what = f"has the delimiter {found.delimiter!r}"
-    elif found.ends:
-        what = f"has a {formats.spelled(found.delimiter)} at the end of its lines"
+    what = unplain(found)
     if what:
-        raise UsageError(f"{first} {what}, which rowfall does not read yet", hint=hint)
+        hint = "Write it as plain CSV first."
+        if found.charset != "utf-8":
+            hint = f"Rewrite it first: iconv -f {found.charset} -t utf-8."
+        elif found.line_end == "\r":
+            hint = r"Rewrite it first: tr '\r' '\n'."
+        uri = found.files[0].uri
+        raise UsageError(f"{uri} {what}, which rowfall does not read yet", hint=hint)
+
+
+def unplain(found: Finding) -> str | None:
+    """Return what makes text one that no reader takes as it is; None where both do."""
+    if found.charset != "utf-8":
+        return f"is written in {found.charset}"
+    if found.line_end == "\r":
+        return "has line ends of old Macs (CR alone)"
+    if found.skip_lines:
+        return f"has {found.skip_lines} lines before the header or the first row"
+    if found.comment:
+        return f"has comment lines that begin with {found.comment}"
+    if found.quote == '"' and found.escape != '"':
+        return "has quotes behind a backslash"
+    if found.quote not in ('"', ""):
+        return f"has {found.quote} around its fields"
+    if len(found.delimiter) > 1:
+        return f"has the delimiter {found.delimiter!r}"
+    if found.ends:
+        return f"has a {formats.spelled(found.delimiter)} at the end of its lines"
+    return None
 
 
 def _check_alike(found: Finding) -> None:

@@ -46,8 +46,20 @@ pub fn from_positions(spec: &Spec) -> Option<Layout> {
 }
 
 /// The layout that the header at the start of the index gives; the name in question and a message
-/// where the header does not fit the spec.
+/// where the header does not fit the spec. Where columns have positions, its names mean nothing:
+/// whoever gave them has compared it.
 pub fn from_header(text: &[u8], scan: &Scan, spec: &Spec) -> Result<Layout, (String, String)> {
+    let positions: Vec<usize> = spec.columns.iter().filter_map(|c| c.position).collect();
+    if positions.len() == spec.columns.len() {
+        let ends = scan.index.iter().skip(1);
+        let count = 1 + ends.take_while(|&&at| text[at as usize] != b'\n').count();
+        let wanted = spec.file_columns.unwrap_or(positions.len());
+        if count != wanted || positions.iter().any(|&position| position >= count) {
+            let message = format!("a header of {count} names where {wanted} are expected");
+            return Err((String::new(), message));
+        }
+        return Ok(Layout::new(spec, count, &positions));
+    }
     let names = header_names(text, scan, spec.format.is_csv())
         .ok_or_else(|| (String::new(), "a header that is not plain names".to_owned()))?;
     for (n, name) in names.iter().enumerate() {

@@ -1,0 +1,104 @@
+"""Text files as people have them: each reading gives the same rows, or says why it gives none."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from e2e.tools import Shell
+
+BODY = [("1", "Anna", "2024-01-31", "1.5"), ("2", "Bob, \"B\"", "2024-02-01", ""),
+        ("3", "", "2024-02-02", "7")]  # fmt: skip
+WANTED = [[1, "Anna", "2024-01-31", 1.5], [2, 'Bob, "B"', "2024-02-01", None],
+          [3, "", "2024-02-02", 7.0]]  # fmt: skip
+
+
+def text(mark: str, names: tuple[str, ...] | None, end: str = "\n", last: bool = True) -> str:
+    def field(value: str) -> str:
+        odd = any(c in value for c in (mark, '"'))
+        return '"' + value.replace('"', '""') + '"' if odd else value
+
+    lines = [mark.join(map(field, row)) for row in [*([names] if names else []), *BODY]]
+    return end.join(lines) + (end if last else "")
+
+
+NAMES = ("id", "Full name", "Total $", "2019")
+SHAPES = {
+    "semicolons": text(";", NAMES),
+    "tabs in csv": text("\t", NAMES),
+    "pipes without header": text("|", None),
+    "carets and CRLF": text("^", NAMES, "\r\n"),
+    "tildes": text("~", NAMES),
+    "byte 1": text("\x01", NAMES),
+    "no last line end": text(",", NAMES, last=False),
+    "index of pandas": text(",", ("", "name", "day", "x")),
+    "two of a name": text(";", ("id", "a", "a", "a")),
+    "blanks around names": text(",", ("id ", " name", "day", "x")),
+    "quoted header": text(",", ("id", "name, first", "day", 'x "y"')),
+    "umlauts": text(";", ("id", "Größe", "Tag", "x")),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_each_dialect_gives_the_same_rows(shell: Shell, name: str) -> None:
+    shell.write("a.csv", SHAPES[name])
+    for decoder in ("never", "auto"):
+        shell.ok("load", "a.csv", "--decoder", decoder, "--table", decoder)
+        assert shell.rows(f"SELECT * FROM {decoder} ORDER BY 1") == WANTED
+
+
+def test_names_that_nobody_can_use_are_made_usable(shell: Shell) -> None:
+    (shell.folder / "in").mkdir()
+    data = text(",", ("", "a", "a ", "x"))
+    for name in ("a", "b"):
+        (shell.folder / f"in/{name}.csv.gz").write_bytes(gzip.compress(data.encode()))
+    done = shell.ok("load", "in/*.csv.gz", "--table", "t")
+    assert "(csv, delimiter comma, header yes, utf-8, gzip)" in done.talk
+    names = shell.rows("SELECT name FROM system.columns WHERE table = 't' ORDER BY position")
+    assert names == [["c1"], ["a"], ["a_2"], ["x"]]
+    assert shell.row("SELECT count(), sum(c1) FROM t") == [6, 12]
+
+
+def test_a_file_with_another_header_is_not_read_by_position(shell: Shell) -> None:
+    """Of twenty files eight are sampled; another one has its columns in another order."""
+    for n in range(20):
+        names = ("id", "name ", "day", "x") if n != 1 else ("name ", "id", "day", "x")
+        shell.write(f"in/f{n:02}.csv", text(",", names))
+    done = shell.ends(1, "load", "in/*.csv", "--table", "t")
+    assert "f01.csv" in done.talk
+    assert "another order" in done.talk
+    assert shell.row("SELECT count() FROM t") == [57]
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        (("--delimiter", "\\t"), [1, "x"]),
+        (("--delimiter", "tab"), [1, "x"]),
+        (("--delimiter", "blank"), None),
+    ],
+)
+def test_a_tab_as_delimiter(shell: Shell, options: tuple[str, ...], first: list[object]) -> None:
+    mark = "\t" if first else " "
+    shell.write("a.csv", f"n{mark}s\n1{mark}x\n2{mark}\n")
+    for decoder in ("never", "auto"):
+        shell.ok("load", "a.csv", *options, "--decoder", decoder, "--table", decoder)
+        assert shell.rows(f"SELECT * FROM {decoder} ORDER BY 1") == [[1, "x"], [2, ""]]
+
+
+def test_what_is_unsure_is_said(shell: Shell) -> None:
+    shell.write("a.csv", "alice,berlin\nbob,paris\n")
+    done = shell.ok("load", "a.csv")
+    assert "header no" in done.talk
+    assert "say --header yes if it names columns" in done.talk
+    shell.write("b.csv", "John Smith\nJane Doe\n")
+    assert "--delimiter blank" in shell.ok("load", "b.csv").talk
+
+
+def test_exports_have_names(shell: Shell) -> None:
+    shell.ok("load", "generate://trips?rows=100", "--table", "t")
+    shell.ok("load", "generate://trips?rows=100", "--to", "out.csv")
+    shell.ok("load", "out.csv", "--table", "u")
+    columns = "SELECT groupArray(name) FROM system.columns WHERE table = "
+    assert shell.row(columns + "'u'") == shell.row(columns + "'t'")
