@@ -62,6 +62,7 @@ def test_people_detach_and_attach_after_a_crash(
         assert "was changed after a load was interrupted" in done.stderr
         assert "--loaded all" in done.stderr
         done = rowfall.inside(*LOAD, "--loaded", "all")
+        assert "changes nothing" not in done.stderr
     assert done.returncode == 0, done.stderr
     found = rowfall.inside(
         "query", "SELECT count(), uniqExact(id), (SELECT count() FROM system.tables WHERE "

@@ -23,7 +23,7 @@ from rowfall.engines.codes import ACCESS_DENIED, NOT_ALIKE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move, NoLeases
 from rowfall.publish.altered import AlteredTableError, alter_alike, wait_for_mutations
-from rowfall.publish.evidence import Search, StagedPart, change_times, check_staging
+from rowfall.publish.evidence import Answer, Search, StagedPart, change_times, check_staging
 from rowfall.publish.fence import publish_id, renamed
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.target_tables import OwnTable
@@ -68,12 +68,12 @@ class Publisher:
     """
 
     def __init__(
-        self, engine: Engine, ledger: Ledger, lane: int = 0, answer: str | None = None
+        self, engine: Engine, ledger: Ledger, lane: int = 0, answer: Answer | None = None
     ) -> None:
         self.engine = engine
         self.ledger = ledger
         self.lane = lane
-        self.answer = answer
+        self.answer = answer or Answer()
 
     def staged(
         self, pairs: Sequence[Pair], row_bytes: float, fixed: Collection[str] = ()

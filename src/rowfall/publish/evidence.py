@@ -172,6 +172,18 @@ class Partition:
         return now - self.move.rows_before - sum(p.rows for p in self.newer if p.plain)
 
 
+@dataclass(slots=True)
+class Answer:
+    """What ``--loaded`` says of parts that nothing decides, and whether anything was decided by it.
+
+    Attributes:
+        text: ALL, they are in the target; NONE; any other decides nothing.
+    """
+
+    text: str | None = None
+    used: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
     """Looks for the parts of one staging table in its target.
@@ -182,8 +194,7 @@ class Search:
         added: tells the least and the most rows that other attempts have brought into a move's
             partition since.
         tables: (database, name) of all that the attempt brings rows into.
-        answer: what ``--loaded`` says about parts that nothing decides: ALL, they are in the
-            target, or NONE.
+        answer: about parts that nothing decides.
     """
 
     engine: Engine
@@ -193,7 +204,7 @@ class Search:
     query_id: str
     added: Callable[[Move], tuple[int, int]]
     tables: frozenset[tuple[str, str]]
-    answer: str | None = None
+    answer: Answer
 
     def arrived(self, left: Sequence[StagedPart]) -> set[str]:
         """Return the names of the parts that the target has, or had until they were removed.
@@ -287,8 +298,9 @@ class Search:
         if found is not Evidence.UNDECIDED:
             return found is Evidence.ALL_PARTS
         check_staging(self._ask, self.pair)  # or another process has taken the attempt over
-        if self.answer in (ALL, NONE):
-            return self.answer == ALL
+        if self.answer.text in (ALL, NONE):
+            self.answer.used = True
+            return self.answer.text == ALL
         table = f"{self.pair.database}.{self.pair.table}"
         raise LedgerError(
             f"partition {partition.move.partition_id} of {table} was changed after a load was "

@@ -26,6 +26,7 @@ from rowfall.ledger.journal import Entry, Journal
 from rowfall.plan.session import Session
 from rowfall.publish.altered import AlteredTableError
 from rowfall.publish.attach import Publisher, pairs_of
+from rowfall.publish.evidence import Answer
 from rowfall.publish.fence import MOST_WAIT, POLL_SECONDS, fence, wait_for
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.target_tables import OwnTable, TargetTables
@@ -64,7 +65,7 @@ def _discard(engine: Engine, prefix: str) -> None:
 
 
 def end_open_attempts(
-    engine: Engine, ledger: Ledger, target: Target, emit: Listener, answer: str | None = None
+    engine: Engine, ledger: Ledger, target: Target, emit: Listener, answer: Answer | None = None
 ) -> dict[str, AlteredTableError]:
     """End every open attempt of a target that only this process uses.
 
@@ -72,7 +73,7 @@ def end_open_attempts(
     a finished attempt left, because rowfall was killed before the drop, is dropped as well.
 
     Args:
-        answer: see :class:`rowfall.publish.evidence.Search`.
+        answer: see :class:`rowfall.publish.evidence.Answer`.
 
     Returns:
         The attempts that are kept as they are, each with the reason.
@@ -183,7 +184,7 @@ def _is_own(engine: Engine, ledger: Ledger, attempt: Attempt, pair: Pair) -> boo
 
 
 def _publish_rest(
-    engine: Engine, ledger: Ledger, attempt: Attempt, emit: Listener, answer: str | None
+    engine: Engine, ledger: Ledger, attempt: Attempt, emit: Listener, answer: Answer | None
 ) -> None:
     """Publish what of a committed attempt is not visible yet."""
     publisher = Publisher(engine, ledger, answer=answer)
@@ -281,12 +282,12 @@ class NodeRecovery:
         emit: hears what was done.
         node: ``host:port`` that ``engine`` is; only attempts that stage there are ended.
         own: the journal's table, None where it need not be checked.
-        answer: see :class:`rowfall.publish.evidence.Search`.
+        answer: see :class:`rowfall.publish.evidence.Answer`.
     """
 
     def __init__(
         self, engine: Engine, ledger: Ledger, journal: Journal, database: str, emit: Listener,
-        node: str = "", own: OwnTable | None = None, answer: str | None = None,
+        node: str = "", own: OwnTable | None = None, answer: Answer | None = None,
     ) -> None:  # fmt: skip
         self.node = node
         self.engine = engine
@@ -574,19 +575,23 @@ def open_journal(session: Session, uuid: str, load_id: str = "", salt: str = "")
 
 
 def open_recovery(
-    tables: TargetTables, journal: Journal, first: OwnTable | None = None
+    tables: TargetTables,
+    journal: Journal,
+    first: OwnTable | None = None,
+    answer: Answer | None = None,
 ) -> Recovery:
     """Return who ends the attempts of dead processes into the target tables of a load.
 
     Args:
         first: the table of the first writer where it is not known in ``tables`` yet.
+        answer: notes that it was needed; by default that of the session, which nobody reads.
     """
     session = tables.session
+    answer = answer or Answer(session.options.loaded)
     return Recovery(journal, [
         NodeRecovery(
             writer.engine, tables.ledger, journal, session.first_target.database, session.emit,
-            writer.node, first if first and not writer.number else tables.of(writer),
-            session.options.loaded,
+            writer.node, first if first and not writer.number else tables.of(writer), answer,
         )
         for writer in session.writers
     ], session.shards)  # fmt: skip

@@ -17,8 +17,11 @@ from rowfall.plan.memory import Contradiction, Doubt, find_contradiction, rememb
 from rowfall.plan.session import Session
 
 
-def resolve(session: Session, ledger: Ledger, load_id: str) -> None:
+def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> None:
     """Do what ``--loaded`` says about a contradiction between memory and target table.
+
+    Args:
+        used: it has decided already about rows of a stopped load.
 
     Raises:
         LedgerError: there is one, and nobody has said what is true; or it cannot be done.
@@ -28,7 +31,7 @@ def resolve(session: Session, ledger: Ledger, load_id: str) -> None:
     found = find_contradiction(session)
     if found is None:
         _warn_of_lost_memory(session, ledger)
-        if answer is not None:
+        if answer is not None and not used:
             session.emit(Note("info", f"--loaded {answer} changes nothing: ledger, journal and "
                                       "table agree"))  # fmt: skip
         return

@@ -30,6 +30,7 @@ from rowfall.plan.memory import check_identity
 from rowfall.plan.session import Session
 from rowfall.plan.survey import landed_ids
 from rowfall.publish.altered import AlteredTableError
+from rowfall.publish.evidence import Answer
 from rowfall.publish.recover import (
     end_open_attempts,
     follow_journal,
@@ -123,10 +124,9 @@ def settle(session: Session, load: LoadRun) -> Settled:
             :attr:`rowfall.publish.recover.Recovery.kept`.
     """
     ledger, shadow = load.ledger, load.shadow
+    answer = Answer(session.options.loaded)
     if not session.target.caps.journal:
-        kept = end_open_attempts(
-            session.engine, ledger, session.target, session.emit, session.options.loaded
-        )
+        kept = end_open_attempts(session.engine, ledger, session.target, session.emit, answer)
         _refuse_kept(session, ledger, kept)
     table = session.first_target.table
     if not table:
@@ -141,14 +141,16 @@ def settle(session: Session, load: LoadRun) -> Settled:
             table = shadow.name
     elif not ledger.landed(load.key):
         session = _without_own_empty_table(session, ledger, load.id)
-    replaced_target = _settle_table(session, load, session.target_key, session.first_target.table)
+    replaced_target = _settle_table(
+        session, load, session.target_key, session.first_target.table, answer
+    )
     if shadow is not None:
         if replaced_target and session.options.atomic:
             shadow.drop()  # made like a table that is gone
         # Only now: the target's journal may say that the shadow's rows are there.
         shadow.drop_foreign()
         _drop_superseded(session, load, shadow)
-        _settle_table(session, load, load.key, shadow.name)
+        _settle_table(session, load, load.key, shadow.name, answer)
         _drop_shadow_that_was_set_back(session, ledger, load, shadow)
     return Settled(session, table, _known(session, load, replaced=replaced), replaced)
 
@@ -171,7 +173,7 @@ def _known(session: Session, load: LoadRun, *, replaced: bool) -> frozenset[str]
     return frozenset(landed_ids(session) | gathered)
 
 
-def _settle_table(session: Session, load: LoadRun, key: str, name: str) -> bool:
+def _settle_table(session: Session, load: LoadRun, key: str, name: str, answer: Answer) -> bool:
     """End what was to be published into one table; forget what its predecessor held.
 
     Args:
@@ -189,7 +191,7 @@ def _settle_table(session: Session, load: LoadRun, key: str, name: str) -> bool:
             first = session.writers[0]
             # The journal's UUID is that of the first node's table.
             own = OwnTable(first.engine, first.target.database, name, uuid, tables.text(first))
-            recovery = open_recovery(tables, journal, own)
+            recovery = open_recovery(tables, journal, own, answer)
             recovery.end_all()
             for attempt, error in recovery.kept.items():
                 if staging_of(attempt) == shadow_name(load.id):
@@ -200,7 +202,7 @@ def _settle_table(session: Session, load: LoadRun, key: str, name: str) -> bool:
     if uuid and of_target and session.options.replace:
         return bool(known) and known != uuid  # what the ledger knows of its rows stays until then
     if uuid and of_target:
-        resolve(session, ledger, load.id)
+        resolve(session, ledger, load.id, used=answer.used)
     if known is None or known == uuid:
         return False
     if known and journaled:
