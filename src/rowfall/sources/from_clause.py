@@ -10,7 +10,7 @@ What the engine does with names was found out by trying (chDB 26.9):
   statement (1,000 keys of 3,000: 0.11 s beside 0.86 s for reading them; one ``s3()`` a key, which
   would raise by itself: 3.4 s);
 * there is no escape for ``*``, ``?``, ``{`` and ``}`` in names, but a pattern that matches more
-  than wanted may be narrowed by ``WHERE _path = '<the name>'``.
+  than wanted may be narrowed by ``WHERE _path = '<the name>'``, but not for Parquet.
 """
 
 from __future__ import annotations

@@ -58,15 +58,22 @@ class S3(StoreSource):
         access = self._access()
         # A header is sent for all keys of a call.
         groups: dict[tuple[str, from_clause.Pin], list[str]] = {}
+        signed: dict[str, from_clause.UrlObject] = {}
         pins = self._pins(splits) if structure and self.pinned else {}
         for split in splits:
             bucket, key = self._bucket_and_key(split.uri)
             pin = pins.get(split.uri, from_clause.NO_PIN)
+            if structure and self._is_refused(key, encoding):
+                etag = from_clause.etag_of(split.version) if self.pinned else None
+                pin = from_clause.Pin(etag) if etag else from_clause.NO_PIN
+                address = cast("S3Bucket", self._bucket(bucket)).address(key)
+                signed[split.uri] = from_clause.UrlObject(address.reveal(), hidden=True, pin=pin)
+                continue
             groups.setdefault((bucket, pin), []).append(key)
         tail = from_clause.last_arguments(encoding, structure)
         census = from_clause.last_arguments(from_clause.ONE, from_clause.ONE_COLUMN)
         keys = access.keys()
-        functions: list[TableFunction] = []
+        functions = from_clause.url_functions(signed, encoding, structure)
         for (bucket, pin), names in groups.items():
             for path, only, count in _paths(names):
                 url = literal(base_url(access, bucket) + path)
@@ -80,6 +87,15 @@ class S3(StoreSource):
                     counted if pattern and not self.reader.exact else None, count, check=pin.check,
                 ))  # fmt: skip
         return functions
+
+    def _is_refused(self, key: str, encoding: Encoding | None) -> bool:
+        """Tell whether an engine cannot read an object by the pattern that stands for its name.
+
+        Asked for ``_path``, the reader of Parquet looks for it in the file (26.9). By its signed
+        address the object can be read.
+        """
+        parquet = encoding is not None and encoding.format == from_clause.PARQUET
+        return parquet and self.reader.etags and bool(_GLOB & set(key))
 
     def _pins(self, splits: Sequence[Split]) -> dict[str, from_clause.Pin]:
         """Return what makes an engine read the versions that were listed, by the objects' names.
