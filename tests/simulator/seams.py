@@ -5,6 +5,7 @@ All of rowfall runs in one thread at a time and in simulated time while :func:`i
 
 from __future__ import annotations
 
+import gc
 import secrets
 import sqlite3
 import sys
@@ -17,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import rowfall.run.load  # noqa: F401 - everything that a load uses is there before it is changed
 from rowfall.core import disk
-from rowfall.ledger import leases
-from rowfall.ledger.ledger import Store
+from rowfall.ledger import leases, ledger
 
 if TYPE_CHECKING:
+    from simulator.ledgers import Ledger
     from simulator.world import World
 
 _world: World | None = None
@@ -131,22 +132,6 @@ class _Threading:
     current_thread, main_thread = threading.current_thread, threading.main_thread
 
 
-class _Connection:
-    """One connection to a ledger in memory, which outlives the processes that use it."""
-
-    def __init__(self, kept: sqlite3.Connection) -> None:
-        self._kept = kept
-        self.execute, self.executemany = kept.execute, kept.executemany
-        self.executescript = kept.executescript
-
-    @property
-    def in_transaction(self) -> bool:
-        return self._kept.in_transaction
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
 class _Sqlite:
     """Stands for :mod:`sqlite3`."""
 
@@ -154,8 +139,8 @@ class _Sqlite:
     Connection, Row = sqlite3.Connection, sqlite3.Row
 
     @staticmethod
-    def connect(path: Any, **_: Any) -> _Connection:
-        return _Connection(_here().ledger(str(path)))
+    def connect(path: Any, **_: Any) -> Ledger:
+        return _here().ledger(str(path))
 
 
 class _Pool:
@@ -203,10 +188,10 @@ def installed() -> Iterator[None]:
             for real, stand_in in _STANDS_FOR.items():
                 if value is real:
                     put(module, name, stand_in)
-    change = Store.change
+    change = ledger.Store.change
 
     @contextmanager
-    def change_here(self: Store) -> Iterator[Any]:
+    def change_here(self: ledger.Store) -> Iterator[Any]:
         # The caller of the context manager: what is written down.
         what = sys._getframe(2).f_code.co_name
         _here().before_record(what)
@@ -214,13 +199,21 @@ def installed() -> Iterator[None]:
             yield db
         _here().after_record(what)
 
-    put(Store, "change", change_here)
+    put(ledger.Store, "change", change_here)
+    put(disk, "make_folder", lambda path, mode: None)
+    put(ledger, "_make_file", lambda path: None)
     put(disk, "changed_at", lambda path: _here().server.changed_at(str(path)))
     put(disk, "is_past", lambda moment: True)
     put(leases, "this_process", lambda: _here().this_process())
     put(leases, "has_ended", lambda text: _here().has_ended(text))
+    # Looking for garbage among all that pytest has loaded would take a tenth of the time.
+    often = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(50_000)
     try:
         yield
     finally:
+        gc.set_threshold(*often)
+        gc.unfreeze()
         for where, name, value in reversed(undo):
             setattr(where, name, value)

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from rowfall.core.errors import RowfallError
@@ -452,13 +452,19 @@ def _parts(server: Server) -> list[Row]:
 
 def _tables(server: Server) -> list[Row]:
     found = []
+    readers: dict[tuple[str, str], list[Table]] = {}
+    for view in server.tables.values():
+        readers.setdefault(view.reads, []).append(view)
     for table in server.tables.values():
-        views = [v for v in server.tables.values() if v.reads == table.at]
+        views = readers.get(table.at, ())
         found.append({
             "database": table.database, "name": table.name, "uuid": table.uuid,
             "engine": table.engine, "engine_full": table.engine_full, "storage_policy": "default",
             "partition_key": "" if table.lines is not None else "p", "sorting_key": "k",
-            "create_table_query": _create_query(table), "as_select": table.select,
+            "create_table_query": _create_query(
+                table.database, table.name, table.engine_full, table.columns, table.select,
+                table.fills,
+            ), "as_select": table.select,
             "dependencies_database": [v.database for v in views],
             "dependencies_table": [v.name for v in views],
             "data_paths": [f"/store/{table.uuid[:3]}/{table.uuid}/"], "total_bytes": 1,
@@ -469,12 +475,16 @@ def _tables(server: Server) -> list[Row]:
     return found
 
 
-def _create_query(table: Table) -> str:
-    if table.select:
-        return (f"CREATE MATERIALIZED VIEW {table.database}.{table.name} TO "
-                f"{table.fills[0]}.{table.fills[1]} AS {table.select}")  # fmt: skip
-    columns = ", ".join(f"`{c}` String" for c in table.columns)
-    return f"CREATE TABLE {table.database}.{table.name} ({columns}) ENGINE = {table.engine_full}"
+@cache
+def _create_query(
+    database: str, name: str, engine: str, names: tuple[str, ...], select: str,
+    fills: tuple[str, str],
+) -> str:  # fmt: skip
+    if select:
+        return (f"CREATE MATERIALIZED VIEW {database}.{name} TO "
+                f"{fills[0]}.{fills[1]} AS {select}")  # fmt: skip
+    columns = ", ".join(f"`{c}` String" for c in names)
+    return f"CREATE TABLE {database}.{name} ({columns}) ENGINE = {engine}"
 
 
 def _columns(server: Server) -> list[Row]:

@@ -8,7 +8,6 @@ is repeated on each machine until it says that it is done, or stops.
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from rowfall.ledger import journal
 from simulator import people as _people  # noqa: F401 - it adds to the faults
 from simulator import properties, seams
 from simulator.faults import FAULTS, NODES, PEOPLE, Fault
-from simulator.ledgers import empty_ledger
+from simulator.ledgers import Ledger, new_ledger
 from simulator.load import run_load
 from simulator.network import OK, Connection
 from simulator.old import put_back
@@ -134,7 +133,7 @@ class World:
     def __post_init__(self) -> None:
         self.scheduler = Scheduler(self.seed)
         self.trace: list[str] = []
-        self.ledgers: dict[str, sqlite3.Connection] = {}
+        self.ledgers: dict[str, Ledger] = {}
         self.processes: list[Process] = []
         self.server = Server(blocks=True)
         self.servers = [self.server]
@@ -532,12 +531,10 @@ class World:
         """Return all rows of all files."""
         return {row for rows in self.server.contents.values() for row in rows}
 
-    def ledger(self, path: str) -> sqlite3.Connection:
+    def ledger(self, path: str) -> Ledger:
         """Return the file of a ledger."""
         if path not in self.ledgers:
-            made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-            made.deserialize(empty_ledger())
-            self.ledgers[path] = made
+            self.ledgers[path] = new_ledger()
         return self.ledgers[path]
 
 
@@ -562,7 +559,7 @@ def simulate(
     finally:
         seams.use(None)
         for ledger in world.ledgers.values():
-            ledger.close()
+            ledger.give_back()
     return world
 
 

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -534,7 +535,7 @@ class Store:
             raise _explain(path, error) from None
 
     def _prepare(self) -> None:
-        schema = files("rowfall.ledger").joinpath("schema.sql").read_text()
+        schema = _schema()
         (found,) = self._db.execute("PRAGMA user_version").fetchone()
         if found == VERSION:
             self._db.executescript(schema.partition(_ADDED)[2])
@@ -585,6 +586,11 @@ class Store:
         # not survive that its connection is closed under it.
         with self._guard:
             self._db.close()
+
+
+@cache
+def _schema() -> str:
+    return files("rowfall.ledger").joinpath("schema.sql").read_text()
 
 
 def _make_file(path: Path) -> None:
