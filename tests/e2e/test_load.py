@@ -346,7 +346,7 @@ def test_schema_options(shell: Shell) -> None:
     shell.ok("load", "a.csv", "--table", "typed", "--type", "id Decimal(9, 2)", "--type",
              "name FixedString(3)", "--order-by", "(name, id)", "--partition-by", "toYear(day)",
              "--engine", "ReplacingMergeTree")  # fmt: skip
-    assert types(shell, "plain") == {"id": "UInt8", "name": "String", "day": "Date"}
+    assert types(shell, "plain") == {"id": "Int64", "name": "String", "day": "Date"}
     assert types(shell, "listed")["name"] == "LowCardinality(String)"
     assert types(shell, "filed") == {"id": "Int16", "name": "String", "day": "String"}
     assert types(shell, "typed") == {

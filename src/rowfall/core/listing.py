@@ -95,13 +95,23 @@ class Split:
         return f"{self.uri}[{self.start}:{self.stop}]"
 
 
-def split_id(uri: str, version: str, start: int | None, stop: int | None, target_key: str) -> str:
-    """Return the identity of a split: object, version, range and target; nothing about the run.
+def split_id(
+    uri: str,
+    version: str,
+    start: int | None,
+    stop: int | None,
+    target_key: str,
+    projection: str = "",
+) -> str:
+    """Return the identity of a split: object, version, range, projection and target.
+
+    Nothing about the run.
 
     Never batch size, thread count, pid or time: a later run with other settings must recognise
     what has landed (DESIGN section 2).
     """
     text = "\0".join((uri, version, str(start), str(stop), target_key))
+    text += f"\0{projection}" if projection else ""
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
@@ -110,11 +120,16 @@ class Listing:
 
     Generators give ranges without sizes; files give sizes and versions, and ranges where they
     are cut.
+
+    Attributes:
+        projection: which rows of an object are loaded, and as what, where the user says so: part
+            of the identity of each split.
     """
 
-    __slots__ = ("_parts", "_sizes", "_starts", "_stops", "_uris", "_versions")
+    __slots__ = ("_parts", "_sizes", "_starts", "_stops", "_uris", "_versions", "projection")
 
-    def __init__(self) -> None:
+    def __init__(self, projection: str = "") -> None:
+        self.projection = projection
         self._uris: list[str] = []
         self._versions: list[str] = []
         self._sizes: array[int] = array("q")
@@ -188,8 +203,9 @@ class Listing:
         stop: int | None = self._stops[index]
         start, stop = (None, None) if start == -1 else (start, stop)
         uri, version, part = self._uris[index], self._versions[index], self._parts.get(index)
-        whole = split_id(uri, version, None, None, target_key) if part is not None else ""
-        id_ = split_id(uri, version, start, stop, target_key)
+        more = self.projection
+        whole = split_id(uri, version, None, None, target_key, more) if part is not None else ""
+        id_ = split_id(uri, version, start, stop, target_key, more)
         return Split(id_, uri, version, self.size(index), start, stop, part, whole)
 
     def splits(self, target_key: str, indexes: Iterable[int] | None = None) -> Iterator[Split]:

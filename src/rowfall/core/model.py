@@ -129,6 +129,7 @@ class Column:
         shape: for rowfall-decode: how points in time are written, see
             :class:`rowfall.schema.strict_reading.TextTraits`; None where only the engine can
             read the column as strictly as it has to be.
+        optional: some files lack it, which stands for NULL.
     """
 
     name: str
@@ -140,6 +141,28 @@ class Column:
     lenient: str = ""
     bad: str = ""
     shape: str | None = None
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """How the columns of a table are made of those of its source, where they are not the same.
+
+    Attributes:
+        columns: that are read from the source, all of them in the order of the file where it has
+            no names; each with a name of its own.
+        select: SELECT list over the names of ``columns``, which gives the table's.
+        where: condition on them; "" for all rows.
+        constants: source names among ``columns`` whose value is the same in a whole file: the key
+            of a folder ``key=value``, or ``_path`` and ``_file``.
+        keep_all: the reader has to read every column, because it refuses what it is not asked for.
+    """
+
+    columns: tuple[Column, ...]
+    select: str
+    where: str = ""
+    constants: tuple[str, ...] = ()
+    keep_all: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +170,11 @@ class Schema:
     """Columns and layout of the target table.
 
     Attributes:
-        columns: in the order of the INSERT.
+        columns: in the order of the INSERT. Their sources are columns of the source, or what
+            ``projection`` makes of them.
         engine: table engine with its arguments, e.g. ``MergeTree``.
         order_by, partition_by: SQL expressions; ``tuple()`` / ``""`` for none.
+        clauses: that follow them: PRIMARY KEY and SETTINGS.
         exists: the table is already there and keeps its own definition.
         notes: (subject, reason) for the layout, e.g. why this ORDER BY.
         partitions: distinct values of the partition key seen in the sample; 1 when unpartitioned.
@@ -164,6 +189,36 @@ class Schema:
     notes: tuple[tuple[str, str], ...] = ()
     partitions: int = 1
     row_bytes: float = 32.0
+    projection: Projection | None = None
+    clauses: tuple[str, ...] = ()
+
+    @property
+    def reads(self) -> tuple[Column, ...]:
+        """Return the columns that are read from objects."""
+        if self.projection is None:
+            return self.columns
+        constants = self.projection.constants
+        return tuple(c for c in self.projection.columns if c.source not in constants)
+
+    @property
+    def filters(self) -> bool:
+        """True where fewer rows are stored than are read."""
+        return self.projection is not None and bool(self.projection.where)
+
+    @property
+    def reading(self) -> Schema:
+        """Return the schema of the objects alone, as if a table had their columns."""
+        if self.projection is None:
+            return self
+        return replace(self, columns=self.reads, projection=None)
+
+    def with_reads(self, columns: Sequence[Column]) -> Schema:
+        """Return the schema that reads the columns of the objects in another way."""
+        if self.projection is None:
+            return replace(self, columns=tuple(columns))
+        by_name = {c.name: c for c in columns}
+        own = tuple(by_name.get(c.name, c) for c in self.projection.columns)
+        return replace(self, projection=replace(self.projection, columns=own))
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,6 +193,48 @@ class Options:
         _READS,
         many=True,
     )
+    rename: tuple[str, ...] = _opt(
+        (),
+        "--rename",
+        "OLD=NEW",
+        "Another name in the table for a column of the source.",
+        "Columns",
+        many=True,
+    )
+    skip: tuple[str, ...] = _opt(
+        (), "--skip", "NAME", "A column of the source to leave out.", "Columns", many=True
+    )
+    add_column: tuple[str, ...] = _opt(
+        (),
+        "--add-column",
+        "NAME=_path|_file",
+        "A column that holds the full name of each row's file, or its last part.",
+        "Columns",
+        many=True,
+    )
+    union_by_name: bool = _opt(
+        False,
+        "--union-by-name",
+        "",
+        "Load files whose columns differ: those that some lack are NULL there.",
+        "Columns",
+    )
+    select: str | None = _opt(
+        None,
+        "--select",
+        "EXPRESSIONS",
+        "What to load, as a SELECT list over the columns of the source: "
+        "'id, toDate(ts) AS day'. Part of what makes a file loaded already.",
+        "Columns",
+    )
+    where: str | None = _opt(
+        None,
+        "--where",
+        "CONDITION",
+        "Rows to load, as a condition on the columns of the source. "
+        "Part of what makes a file loaded already.",
+        "Columns",
+    )
     order_by: str | None = _opt(
         None,
         "--order-by",
@@ -456,6 +498,15 @@ class Options:
     )
     price: str | None = _opt(
         None, "--price", "N", "Price of one node for an hour.", "Scale", (SCALE,)
+    )
+
+
+def projection_of(options: Options) -> str:
+    """Return what of the options says which rows are loaded, and as what, for their identity."""
+    return (
+        f"{options.select or '*'} WHERE {options.where or '1'}"
+        if (options.select or options.where)
+        else ""
     )
 
 

@@ -94,7 +94,8 @@ def create_table(
     partition = f"\nPARTITION BY {schema.partition_by}" if schema.partition_by else ""
     order = f"\nORDER BY {schema.order_by}" if "MergeTree" in schema.engine else ""
     head = create_head(database, table, if_not_exists=if_not_exists, uuid=uuid, cluster=cluster)
-    return f"{head}\n(\n{lines}\n)\nENGINE = {schema.engine}{partition}{order}"
+    more = "".join(f"\n{clause}" for clause in schema.clauses)
+    return f"{head}\n(\n{lines}\n)\nENGINE = {schema.engine}{partition}{order}{more}"
 
 
 def create_head(

@@ -32,12 +32,7 @@ from rowfall.deliver.ranges import Ranges, cut_files, join_ranges, length
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.engines.codes import CHILD_FAILED, CHILD_GONE, DATA_CODES
 from rowfall.plan import balance, decoder
-from rowfall.plan.statements import (
-    block_structure,
-    insert_sent_blocks,
-    is_json,
-    select_blocks,
-)
+from rowfall.plan.statements import block_structure, insert_decoded_blocks, select_blocks
 from rowfall.sources.base import Addressed, HttpAddress, Ranged, Source
 from rowfall.targets.base import Target
 
@@ -110,7 +105,7 @@ class DecoderInput:
                 raise DeclinedError("the headers of these files differ", None)
             return found
         if isinstance(self.source, Ranged):
-            cut = cut_files(order.splits, self.encoding, order.schema.columns, pipes, self._part)
+            cut = cut_files(order.splits, self.encoding, order.schema.reads, pipes, self._part)
         return cut or Ranges(tuple(order.splits), self.encoding)
 
     def _part(self, split: Split, start: int, length: int) -> bytes:
@@ -205,11 +200,12 @@ class Decode:
 
     def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
         """Insert what comes out of the pipes, and return when all of them have ended."""
-        columns = order.schema.columns
+        schema = order.schema
         # An array: with a pattern the engine waited for ever.
         files = ", ".join(sql.literal(pipe) for pipe in outputs)
-        rows = select_blocks(columns, [f"file([{files}], 'Native', {block_structure(columns)})"])
-        text = sql.insert(self._input.target.into(order.staging, order.schema), columns, rows)
+        structure = block_structure(schema.reads)
+        rows = select_blocks(schema, [f"file([{files}], 'Native', {structure})"])
+        text = sql.insert(self._input.target.into(order.staging, schema), schema.columns, rows)
         statement = Statement(text, order.settings, query_id=order.attempt)
         return self._engine.run(statement, lane=lane, on_tick=tick)
 
@@ -276,11 +272,7 @@ class DecodePush(Decode):
 
     def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
         into = self._input.target.into(order.staging, order.schema)
-        # Each is a statement of its own, so there is no need of input().
-        columns = order.schema.columns
-        text = sql.insert(into, columns, SqlText.of("FORMAT Native"))
-        if any(map(is_json, columns)):  # sent as text, which the server converts
-            text = insert_sent_blocks(into, columns)
+        text = insert_decoded_blocks(into, order.schema)
         # A row that waits in the server's queue would be missing when staging is counted.
         settings = self._server.facts.known({**order.settings, "async_insert": 0})
         if self._packed:
@@ -554,10 +546,11 @@ class DecodeInside:
         return {**asked, "progress_ms": 0}
 
     def _statement(self, order: Order, tables: Sequence[str]) -> SqlText:
-        columns = order.schema.columns
+        schema = order.schema
+        columns = schema.columns
         program = sql.literal(f"{decoder.PROGRAM} run --spec handed")
-        rows = select_blocks(columns, [
-            f"executable({program}, 'Native', {block_structure(columns)}, "
+        rows = select_blocks(schema, [
+            f"executable({program}, 'Native', {block_structure(schema.reads)}, "
             f"(SELECT text FROM {sql.name(table)}), {_LIMITS})"
             for table in tables
         ])  # fmt: skip

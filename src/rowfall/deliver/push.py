@@ -169,7 +169,7 @@ class Pusher:
                 return
             every = piece_size(delivery.raw, self.streams)
             for split in delivery.raw:
-                if odd_header(split, encoding, schema.columns):
+                if odd_header(split, encoding, schema.reads):
                     left.append(split)  # the local engine reads it, or says what is wrong
                     continue
                 for piece in file_pieces(split, encoding, settings, every):
@@ -178,9 +178,12 @@ class Pusher:
             return
         engine, columns = self._engine(), schema.columns
         count = min(self.streams, len(left))
-        local = local_settings(settings, encoding, columns, engine.facts, count)
+        local = local_settings(settings, encoding, schema.reads, engine.facts, count)
         insert = Statement(statements.insert_sent_blocks(staging, columns), settings)
+        if schema.projection is not None:
+            insert = Statement(statements.insert_decoded_blocks(staging, schema), settings)
         for number in range(count):
+            # The server selects: so all rows that are read here have to arrive there.
             query = local_select(source, left[number::count], encoding, schema)
             yield BlockStream(run, engine, query, local, insert, packed=self._packed, exact=True)
 

@@ -27,8 +27,9 @@ from rowfall.core.sqltext import SqlText
 from rowfall.deliver.delivery import QUIET_SECONDS
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.embedded import Embedded
-from rowfall.plan.statements import read_structure, sent_column
+from rowfall.plan.statements import sent_column, sent_type
 from rowfall.plan.transport import packing
+from rowfall.schema.projection import read_relation, select_typed
 from rowfall.schema.records import SCAN, Read, header_names, record_starts
 from rowfall.schema.strict_reading import reader_settings
 from rowfall.sources.base import Source
@@ -417,8 +418,14 @@ def local_select(
     source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema
 ) -> SqlText:
     """Return what the local engine runs to make blocks of ``splits``."""
-    relation = source.relation(splits, encoding, read_structure(schema, encoding))
     kind = encoding.kind if encoding is not None else Kind.MADE
+    if schema.projection is not None:
+        own = tuple(
+            replace(sent_column(c, kind), type=sent_type(c)) for c in schema.projection.columns
+        )
+        schema = replace(schema, projection=replace(schema.projection, columns=own))
+        return select_typed(source, splits, encoding, schema)
+    relation = read_relation(source, splits, encoding, schema)
     columns = [sent_column(c, kind) for c in schema.columns]
     return SqlText.of(f"SELECT {sql.projection(columns)}\nFROM ", relation)
 

@@ -133,7 +133,10 @@ def _wanted(facts: LoadFacts, known: Collection[str], key: str) -> set[int]:
 
 def _file_ranges(session: Session, facts: LoadFacts, split: Split) -> list[Split] | str:
     """Return the ranges of one file, or why there are none."""
-    encoding, columns = facts.encoding, facts.schema.columns
+    encoding, columns = facts.encoding, facts.schema.reads
+    if facts.schema.filters:
+        # What is stored of a range of rows is compared with what its footer says.
+        return "--where leaves rows out"
     if not isinstance(facts.source, Ranged):
         return "it can be read from its beginning only"
     if encoding is not None and encoding.format != "Parquet":
@@ -149,15 +152,15 @@ def _text_file_ranges(
     data = source.part(split, 0, HEADER)
     if not data:
         return "its server sends whole files only"
-    head, count = b"", len(schema.columns)
+    head, count = b"", len(schema.reads)
     if encoding.has_header:
         head = header_line(data) or b""
         names = header_names(head, encoding)
-        wanted = {c.source or c.name for c in schema.columns}
+        wanted = {c.source or c.name for c in schema.reads}
         if len(set(names)) < len(names) or not wanted <= set(names):
             return "its header is not that of the table"
         count = len(names)
-    width = strict_reading.line_fields(encoding, schema.columns, count)
+    width = strict_reading.line_fields(encoding, schema.reads, count)
     every = step(split.size or 0)
     return text_ranges(split, encoding, head, width, every, source.part)
 
@@ -166,7 +169,7 @@ def _with(listing: Listing, cuts: dict[int, list[Split]]) -> Listing:
     """Return the listing with ranges in the place of some files."""
     if not cuts:
         return listing
-    found = Listing()
+    found = Listing(listing.projection)
     for index, split in enumerate(listing.splits("")):
         for one in cuts.get(index, [split]):
             found.add(one.uri, one.version, one.size, one.start, one.stop, one.part)

@@ -70,7 +70,9 @@ def refusal(
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
     if not len(listing) or uri.scheme_of(listing.uri(0)) not in _SCHEMES:
         return f"{PROGRAM} reads files, object stores and HTTP only"
-    for column in schema.columns:
+    if schema.projection is not None and schema.projection.constants:
+        return f"{PROGRAM} takes no columns from the names of files"
+    for column in schema.reads:
         nested = parse_type(column.type).base in NESTED
         if column.shape is None and not nested:
             return f"only the engine reads the column {column.name} {column.type} strictly"
@@ -152,7 +154,7 @@ def spec(
             "type": sent_type(c),
             "shape": c.shape or "",
         }
-        for c in schema.columns
+        for c in schema.reads
     ]
     names = names or encoding.header
     if encoding.header or not encoding.has_names:
@@ -171,7 +173,7 @@ def spec(
         "delimiter": encoding.delimiter,
         "null": encoding.null,
         "trim": not encoding.keep_blanks,
-        "tuples": "apart" if strict_reading.tuples_apart(encoding, schema.columns) else "whole",
+        "tuples": "apart" if strict_reading.tuples_apart(encoding, schema.reads) else "whole",
         "breaks": not strict_reading.refuses_line_breaks(schema),
         "timezone": "UTC",
         "columns": columns,

@@ -49,12 +49,13 @@ def landed_under_other_names(session: Session, known: Collection[str]) -> set[st
     for (shared, version), splits in listed.items():
         by_name: dict[str, set[str]] = {}
         for name, start, stop in names.get(shared, _without_digest(splits)):
-            old = split_id(name, version, start, stop, key)
-            whole = split_id(name, version, None, None, key)
+            old = split_id(name, version, start, stop, key, listing.projection)
+            whole = split_id(name, version, None, None, key, listing.projection)
             if old not in known or name == splits[0].uri:
                 continue
             new = by_name.setdefault(name, set())
-            new.add(split_id(splits[0].uri, version, start, stop, key))
+            own = split_id(splits[0].uri, version, start, stop, key, listing.projection)
+            new.add(own)
             if f"{MARK}{whole}" in known:
                 new.add(f"{MARK}{splits[0].id}")
         if not by_name or all(split.id in known for split in splits):
@@ -101,6 +102,7 @@ def _by_other_paths(session: Session, known: Collection[str]) -> set[str]:
     Only symbolic links are followed; with the same size and time they are the same rows.
     """
     listing, key = session.listing, session.target_key
+    more = listing.projection
     folder = lru_cache(maxsize=None)(os.path.realpath)  # one question for each folder
 
     def real(path: str) -> str:
@@ -125,7 +127,7 @@ def _by_other_paths(session: Session, known: Collection[str]) -> set[str]:
         split = listing.split(index, key)
         others = [n for n in dict.fromkeys((path, *landed.get(path, ()))) if n != split.uri]
         twin = next(
-            (n for n in others if split_id(n, split.version, None, None, key) in known), None
+            (n for n in others if split_id(n, split.version, None, None, key, more) in known), None
         ) or first.get(path)
         if split.id not in known and twin is not None:
             found[split.uri] = twin

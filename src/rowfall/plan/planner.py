@@ -182,7 +182,7 @@ def _plan_writer(
         biggest=max((listing.size(i) or 0 for i in todo), default=0),
         row_bytes=schema.row_bytes,
         partitions=schema.partitions,
-        columns=schema.columns,
+        columns=schema.reads,
         encoding=facts.encoding,
         remote=facts.remote,
         decoded=transport.parser.value != ENGINE,
@@ -300,7 +300,9 @@ def _example(
         if raw and encoding is not None:
             text = statements.insert_raw(into, encoding, schema)
         else:
-            text = statements.insert_sent_blocks(into, schema.columns)
+            text = statements.insert_decoded_blocks(into, schema)
+            if schema.projection is None:
+                text = statements.insert_sent_blocks(into, schema.columns)
         return f"{text}\n-- sent with the rows; settings:{clause.removeprefix(' SETTINGS')}"
     source = facts.source_for(transport)
     text = statements.insert_select(source, target, schema, encoding, splits, staging, only)

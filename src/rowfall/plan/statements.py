@@ -9,6 +9,7 @@ from rowfall.core import sql
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.schema.projection import of_raw, of_typed, read_relation, read_structure
 from rowfall.schema.strict_reading import MISSING, TAG, strict_column
 from rowfall.schema.type_names import parse_type
 from rowfall.sources.base import Source
@@ -31,8 +32,7 @@ def insert_select(
     Args:
         only: a condition on the rows that are kept, None for all of them.
     """
-    structure = read_structure(schema, encoding)
-    rows = sql.select(schema.columns, source.relation(splits, encoding, structure))
+    rows = sql.select(schema.columns, read_relation(source, splits, encoding, schema))
     if only is not None:
         rows = sql.only(rows, schema.columns, only)
     return sql.insert(target.into(staging, schema), schema.columns, rows)
@@ -41,34 +41,52 @@ def insert_select(
 def insert_raw(into: SqlText, encoding: Encoding, schema: Schema) -> SqlText:
     """Return the INSERT whose body is a file: the server checks as a local engine would."""
     relation = SqlText.of(f"input({sql.literal(read_structure(schema, encoding))})")
+    relation = of_raw(schema, relation)
     return SqlText.of(
         sql.insert_select(into, schema.columns, relation), f"\nFORMAT {encoding.format}"
     )
 
 
-def select_blocks(columns: Sequence[Column], relations: Sequence[str]) -> SqlText:
+def select_blocks(schema: Schema, relations: Sequence[str]) -> SqlText:
     """Return a SELECT of the blocks that relations give, as columns of the table.
 
     Args:
-        relations: each follows FROM, see :func:`block_structure`.
+        relations: each follows FROM and gives what is read, see :func:`block_structure`.
     """
+    reads = schema.projection.columns if schema.projection else schema.columns
     values = ", ".join(
         f"CAST({sql.name(c.name)}, {quote(c.type)}) AS {sql.name(c.name)}"
         if is_json(c)
         else sql.name(c.name)
-        for c in columns
+        for c in reads
     )
-    selects = [f"SELECT {values}\nFROM {relation}" for relation in relations]
-    return SqlText.of("\nUNION ALL ".join(selects))
+    parts: list[str | SqlText] = []
+    for relation in relations:
+        rows = SqlText.of(f"SELECT {values}\nFROM {relation}")
+        if schema.projection is not None:
+            rows = sql.select(schema.columns, of_typed(schema, SqlText.of("(", rows, ")")))
+        parts += ["\nUNION ALL " if parts else "", rows]
+    return SqlText.of(*parts)
 
 
 def insert_sent_blocks(into: SqlText, columns: Sequence[Column]) -> SqlText:
-    """Return the INSERT whose body are Native blocks.
+    """Return the INSERT whose body are Native blocks with the table's columns.
 
     Through input(), because only an INSERT SELECT writes with ``max_insert_threads``.
     """
-    rows = select_blocks(columns, [f"input({block_structure(columns)})"])
+    rows = select_blocks(Schema(tuple(columns)), [f"input({block_structure(columns)})"])
     return SqlText.of(sql.insert(into, columns, rows), "\nFORMAT Native")
+
+
+def insert_decoded_blocks(into: SqlText, schema: Schema) -> SqlText:
+    """Return the INSERT whose body are Native blocks with the columns that are read."""
+    if schema.projection is None and not any(map(is_json, schema.columns)):
+        # Each is a statement of its own, so there is no need of input().
+        return sql.insert(into, schema.columns, SqlText.of("FORMAT Native"))
+    reads = schema.projection.columns if schema.projection else schema.columns
+    # What is sent as text is converted by the server.
+    rows = select_blocks(schema, [f"input({block_structure(reads)})"])
+    return SqlText.of(sql.insert(into, schema.columns, rows), "\nFORMAT Native")
 
 
 def block_structure(columns: Sequence[Column]) -> str:
@@ -102,14 +120,6 @@ def sent_column(column: Column, kind: Kind) -> Column:
     return replace(column, expression=f"CAST({value}, {quote(type_)})")
 
 
-def read_structure(schema: Schema, encoding: Encoding | None) -> str:
-    """Return the columns as they are read from the source; by position, in the order of its own."""
-    types = {c.source or c.name: c.read_type or c.type for c in schema.columns}
-    if encoding is not None and encoding.header:
-        types = {name: types.get(name, "String") for name in encoding.header}
-    return sql.structure(types.items())
-
-
 # --- older servers -------------------------------------------------------------------------------
 
 FLOAT_PROBE = "SELECT x = toFloat64('1.239') FROM format('TSV', 'x Float64', '1.239')"
@@ -126,7 +136,7 @@ def for_server(schema: Schema, encoding: Encoding, *, exact: bool) -> Schema:
     """
     if exact or encoding.kind not in (Kind.TEXT, Kind.JSON):
         return schema
-    return replace(schema, columns=tuple(_carefully(c) for c in schema.columns))
+    return schema.with_reads([_carefully(c) for c in schema.reads])
 
 
 def _carefully(column: Column) -> Column:

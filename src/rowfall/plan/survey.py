@@ -151,7 +151,10 @@ def _warn_of_new_versions(session: Session, listing: Listing, landed: set[int]) 
         session.emit(
             Note(
                 "warning",
-                f"changed since an earlier version of it was loaded: {some}; "
+                f"loaded before with another --select or --where: {some}; what this one selects is "
+                "added"
+                if listing.projection
+                else f"changed since an earlier version of it was loaded: {some}; "
                 "the rows of the new version are added, the old ones stay",
             )
         )

@@ -246,6 +246,8 @@ def sent_as(
     everything = tuple(splits)
     if encoding is None:
         return SentAs((), everything, "rows are made here and sent as blocks")
+    if schema.projection is not None and schema.projection.constants and not stream:
+        return SentAs((), everything, "names of files give columns: read here, sent as blocks")
     if stream:
         return SentAs(everything, (), "stdin goes on as it comes in")
     if any(not is_local(split) for split in everything):
@@ -330,8 +332,12 @@ def _choose_sorting(
     else:
         key = sorting_key(facts)
         found = decoder.sort_columns(key, facts.schema)
+        if facts.schema.projection is not None:
+            found = ()
         why = f"the table's key is ({key}), not just flat columns of the load" if key else ""
         why = why or "the table has no key"
+        if facts.schema.projection is not None:
+            why = "the engine selects the columns"
     if found:
         names = tuple(facts.schema.columns[n].name for n in found)
         return names, Choice("sorted", "the engine would spend more CPU on its own sort")
@@ -394,6 +400,8 @@ def _not_built(
         return f"{PROGRAM} does not parse: {parser.reason}"
     if options.direct:
         return "rows go straight into the table"
+    if schema.projection is not None:
+        return "the engine selects the columns"
     if facts.table.views:
         return "materialized views read the rows that are inserted"
     for column in schema.columns:
@@ -421,6 +429,8 @@ def _not_simple(schema: Schema) -> str | None:
     """Return what a new table asks for besides columns and ORDER BY."""
     if schema.engine != "MergeTree":
         return f"its engine is {schema.engine}"
+    if schema.clauses:
+        return "it has settings or a primary key of its own"
     return "it has a partition key" if schema.partition_by else None
 
 

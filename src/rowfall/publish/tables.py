@@ -230,7 +230,7 @@ class TableReceiver:
             # A Null table keeps nothing to count, and a Log holds other rows as well.
             outcome, views = delivered.outcome, tables.views.views
             rows = outcome.rows_read // (1 + sum(view.source < 0 for view in views))
-            if tables.straight and tables.facts.projections:
+            if self._given.plan.schema.filters or (tables.straight and tables.facts.projections):
                 rows = outcome.rows_written  # servers may count what projections read
         return replace(staged, rows=rows, moves=moves)
 
@@ -271,6 +271,9 @@ class TableReceiver:
         staged = _by_staging(tables.pairs(delivered.staging), share.moves)
         expected = tables.read(staged, delivered.staging)
         read = outcome.rows_read
+        if self._given.plan.schema.filters:
+            # What --where has left out was read, too; the engine counts what it wrote.
+            read = (expected or share.rows) if tables.views else outcome.rows_written
         if delivered.skips_bad_rows:
             # With views bad rows were read, too: only their finder can count them.
             read = (expected or share.rows) if tables.views else outcome.rows_written

@@ -77,6 +77,10 @@ class ChangedError(SourceError):
         self.changed = changed
 
 
+class OtherColumnsError(ChangedError):
+    """Objects whose columns are not those of the load, each with what differs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Figures of attempts; ``+`` adds them up.
@@ -429,7 +433,7 @@ class AttemptRunner:
         self._add(Counts(attempts=1))
         self._emit(AttemptStarted(attempt.id, len(splits), attempt.stored or None))
         if others := self._bad_rows.other_types(splits):
-            raise ChangedError(others)
+            raise OtherColumnsError(others)
 
     def _deliver(self, attempt: _Attempt, lane: int) -> Outcome:
         """Insert the rows of an attempt into staging."""
@@ -554,6 +558,8 @@ class AttemptRunner:
             return self._without(work, [(s, error) for s in work.splits])
         if isinstance(error, DeclinedError):
             return self._read_by_engine(work, error)
+        if isinstance(error, OtherColumnsError):
+            return self._without(work, [(s, _differs(s, what)) for s, what in error.changed])
         if isinstance(error, ChangedError):
             return self._without(work, [(s, _changed(s, what)) for s, what in error.changed])
         if isinstance(error, ObjectChangedError) and work.tries >= retry.MOST_TRANSIENT:
@@ -759,6 +765,13 @@ def _changed(split: Split, what: str) -> SourceError:
         f"{split.name}: {what}",
         hint="Nothing of it is visible. Run the same command again when nobody writes it any more.",
     )
+
+
+def _differs(split: Split, what: str) -> SourceError:
+    hint = "Nothing of it is visible. Load it into a table of its own with --table"
+    if "missing" in what:
+        hint += ", or all files into a new one with --union-by-name"
+    return SourceError(f"{split.name}: {what}", hint=f"{hint}.")
 
 
 def shown(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rowfall.core.errors import Interrupted, TargetError, UsageError
 from rowfall.core.events import Listener
 from rowfall.core.masked import Secret
-from rowfall.core.options import ALL, FILTER, JOURNAL, METHODS, NONE, Options
+from rowfall.core.options import ALL, FILTER, JOURNAL, METHODS, NONE, Options, projection_of
 from rowfall.core.units import parse_size
 from rowfall.engines import server_class
 from rowfall.engines.base import Engine
@@ -82,6 +82,7 @@ def open_session(
                 if not dry:
                     make_durable(writer.engine, writer.target.database)
         listing = source.listing()
+        listing.projection = projection_of(options)
         encoding = source.encoding(listing)
         folder = target.folder
         if folder is not None and dry and not folder.is_dir():
@@ -265,6 +266,11 @@ def _check_target(target: Target, options: Options) -> None:
         if "replicas" in (options.wait or "").split(","):
             raise UsageError(f"--wait replicas needs a cluster, and {target.text} is not one")
     else:
+        if options.where:
+            raise UsageError(
+                "--where needs a single table: on a cluster all rows of a file are counted",
+                hint="Load all rows, or load into the table of one server.",
+            )
         for name in ("atomic", "replace"):
             if getattr(options, name):
                 raise UsageError(

@@ -25,6 +25,7 @@ from rowfall.plan.facts import LoadFacts
 from rowfall.plan.planner import make_plan
 from rowfall.plan.session import Session
 from rowfall.plan.survey import survey
+from rowfall.schema.projection import read_relation
 from rowfall.targets import staging
 from rowfall.targets.base import Publish
 
@@ -217,7 +218,7 @@ class Comparison:
 
     def __init__(self, session: Session, facts: LoadFacts, plan: Plan) -> None:
         self._session, self._encoding = session, plan.encoding
-        self._columns = plan.schema.columns
+        self._schema, self._columns = plan.schema, plan.schema.columns
         # What a server has pulled it can read again; what was pushed only this machine can.
         listing = plan.listing
         texts = any(map(listing.of_text, range(len(listing))))
@@ -300,15 +301,12 @@ class Comparison:
 
     def _rows(self, splits: Sequence[Split]) -> SqlText:
         """Return the rows of splits as the table holds them: a Float32 there hashes as one."""
-        structure = sql.structure(
-            (c.source or c.name, c.read_type or c.type) for c in self._columns
-        )
         typed = ", ".join(
             f"CAST({c.expression or sql.name(c.source or c.name)}, {quote(c.type)}) "
             f"AS {sql.name(c.name)}"
             for c in self._columns
         )
-        relation = self._source.relation(splits, self._encoding, structure)
+        relation = read_relation(self._source, splits, self._encoding, self._schema)
         return SqlText.of(f"(SELECT {typed} FROM ", relation, ")")
 
     def _grouped(self, splits: Sequence[Split], values: str) -> Iterator[list[SqlText]]:

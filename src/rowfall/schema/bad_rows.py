@@ -23,9 +23,11 @@ from rowfall.core.model import Encoding, Kind, Plan, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine
-from rowfall.schema import data_errors, strict_reading
+from rowfall.schema import data_errors, footers, strict_reading
 from rowfall.schema.bad_row_queries import LenientReader, read_bad_row
 from rowfall.schema.data_errors import CONTAINERS, same_object
+from rowfall.schema.footers import Footer
+from rowfall.schema.projection import of_typed
 from rowfall.schema.records import header_names, lines_relation
 from rowfall.schema.sampling import RunSelect
 from rowfall.sources.base import Ranged, Source
@@ -196,7 +198,7 @@ class BadRows:
         self._plan = plan
         self._engine = engine
         self._options = options
-        self._columns: list[Any] | None = None
+        self._known: Footer | None = None
         self._rejected = 0
         self._read = 0
         self._guard = threading.Lock()
@@ -233,41 +235,25 @@ class BadRows:
         if encoding is None or encoding.format != "Parquet" or not self._source.replayable:
             return []
         try:
-            footers = self._footers(splits, encoding)
-            if self._columns is None:
+            found = self._footers(splits, encoding)
+            if self._known is None:
                 first = self._source.sample(self._plan.listing, 1)
-                among = (columns for columns, paths in footers if _any_same(first[0].uri, paths))
-                self._columns = next(among, None) or self._footers(first, encoding)[0][0]
+                among = (footer for footer in found if _any_same(first[0].uri, footer.paths))
+                self._known = next(among, None) or self._footers(first, encoding)[0]
         except RowfallError:
             return []  # a broken file: the INSERT meets it, too, and finds out which
-        known, found = dict(map(tuple, self._columns)), []
-        for columns, paths in footers:
-            if columns == self._columns:
-                continue
-            own = dict(map(tuple, columns))
-            differ = [
-                f"{name} is {own.get(name, 'missing')} instead of {known.get(name, 'missing')}"
-                for name in {**known, **own}
-                if own.get(name) != known.get(name)
-            ]
-            what = f"other columns than in the first file: {'; '.join(differ[:5])}"
-            found += [(s, what) for s in splits if _any_same(s.uri, paths)]
-        return found
+        reads, some = self._plan.schema.reads, bool(self._options.skip)
+        others = []
+        for footer in found:
+            if differ := footers.misfits(footer, self._known, reads, some=some):
+                what = f"other columns than in the first file: {'; '.join(differ[:5])}"
+                others += [(s, what) for s in splits if _any_same(s.uri, footer.paths)]
+        return others
 
-    def _footers(self, splits: Sequence[Split], encoding: Encoding) -> list[list[Any]]:
-        """Return [columns as (name, type)], [paths] of Parquet files, grouped by their columns."""
-        metadata = replace(encoding, format="ParquetMetadata", compression="none")
-        relation = self._source.relation(splits, metadata, "")
-        return self._ask(
-            SqlText.of(
-                "SELECT arraySort(arrayMap(c -> (c.path, concat(c.physical_type, "
-                "if(c.logical_type = 'None', '', concat(' ', c.logical_type)))), columns)) AS k, "
-                "groupUniqArray(_path) FROM ",
-                relation,
-                " GROUP BY k",
-            ),
-            {},
-        )
+    def _footers(self, splits: Sequence[Split], encoding: Encoding) -> list[Footer]:
+        """Return the columns of Parquet files."""
+        query = footers.question(self._source, splits, encoding)
+        return footers.read_answer(self._ask(query, {}))
 
     def other_reading(self, splits: Sequence[Split], schema: Schema) -> Schema | None:
         """Return another way to read the same rows, where only the cheaper one may have failed.
@@ -312,7 +298,12 @@ class BadRows:
         reader = replace(search.reader, source=self._loading)
         good = reader.good_rows(splits, [search.header_of(split) for split in splits])
         names = ", ".join(sql.name(c.name) for c in reader.schema.columns)
-        return SqlText.of(f"SELECT {names} FROM ", good), reader.settings
+        rows = SqlText.of(f"SELECT {names} FROM ", good)
+        if self._plan.schema.projection is not None:
+            typed = SqlText.of("(", rows, ")")
+            columns = self._plan.schema.columns
+            rows = sql.select(columns, of_typed(self._plan.schema, typed))
+        return rows, reader.settings
 
     def reject(self, splits: Sequence[Split], good: int) -> int:
         """Write the bad rows of ``splits`` to the rejects file.
@@ -433,7 +424,8 @@ class BadRows:
 
     @property
     def _search(self) -> BadRowSearch:
-        schema = strict_reading.with_integers_as_text(self._plan.schema, self._encoding)
+        schema = self._plan.schema.reading
+        schema = strict_reading.with_integers_as_text(schema, self._encoding)
         return BadRowSearch(self._source, self._encoding, schema, self._ask)
 
     def _ask(self, text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from datetime import date
 from urllib.parse import unquote, urlsplit
 
+from rowfall.core import sql
 from rowfall.core.errors import DataError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
@@ -30,6 +32,8 @@ _NESTED = re.compile(
     r"tuple element|elements in named tuple|while reading the value of (nested )?key"
 )
 _AT_KEY = re.compile(r"while reading the value of key ([^):]+)")
+_FETCH = "Fetch the file again, or see how it was written."
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
 
 
@@ -118,10 +122,15 @@ def _value_error(
             "Close the quote. Where values do hold line breaks, one must be among the first rows.",
         )
     wider = _wider(target, bad.value)
-    change = f"--type '{column.name} {wider}'"
+    name = column.name if _PLAIN.fullmatch(column.name) else sql.name(column.name)
+    own = f"--type {shlex.quote(f'{name} {wider}')}"
+    hint = f"Load it with {own}, or leave bad rows out with --max-errors N."
     if exists:
-        change = f"ALTER TABLE ... MODIFY COLUMN {column.name} {wider}"
-    hint = f"Load it with {change}, or leave bad rows out with --max-errors N."
+        hint = (
+            f"Load it into another table with --table NAME {own}; or change the column, unless a "
+            f"key names it: ALTER TABLE ... MODIFY COLUMN {name} {wider}; or leave bad rows out "
+            "with --max-errors N."
+        )
     if bad.value is None or bad.value == "":
         return f"{where} is empty, and {column.type} takes no NULL", hint
     return f'{where}: "{shown}" does not fit {column.type}', hint
@@ -188,10 +197,14 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
     if TAG in message:
         guard = message[message.index(TAG) + len(TAG) :].split(":")[0]
         return f"was refused: {guard}", _OUT
+    if "Not a Parquet file" in message or "not an ORC file" in message.lower():
+        return "is not a whole file of its format", _FETCH
+    if "CRC checksum" in message or "while uncompressing" in message.lower():
+        return f"is damaged: {first[:200]}", _FETCH
     if "Not enough columns" in message or "Line feed found where delimiter" in message:
         return "has too few fields", _OUT
     if "Unexpected end of stream" in message or code in (32, 33):
-        return "breaks off in the middle", "Fetch the file again, or see how it was written."
+        return "breaks off in the middle", _FETCH
     if "delimiter" in message or "Expected end of line" in message:
         return "has another number of fields, or text after a closing quote", _OUT
     if code == 349:

@@ -12,13 +12,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rowfall.core import sql
+from rowfall.core import sql, units
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import Listing
-from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.model import Column, Encoding, Kind, Projection, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.schema import json_objects, sampling
+from rowfall.schema.column_options import (
+    ColumnOptions,
+    Shaped,
+    constant_column,
+    constant_type,
+    project,
+    read_column_options,
+    selected,
+    shape,
+)
+from rowfall.schema.projection import folder_keys, read_relation
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, WantedFacts
 from rowfall.schema.strict_reading import strict_column
 from rowfall.schema.table_options import TableOptions, read_table_options
@@ -60,32 +71,118 @@ def schema_for(
         return encoding, _made(source.made, options, ask, existing)
     if encoding is None:
         raise ValueError("a source of bytes needs an encoding")
-    asked = read_table_options(options, ask)
+    if options.union_by_name and encoding.format != "Parquet" and encoding.kind is not Kind.JSON:
+        raise UsageError(
+            f"--union-by-name reads Parquet and JSON, and the files are {encoding.format}",
+            hint="Load files of different columns into tables of their own with --table.",
+        )
+    asked, own = read_table_options(options, ask), read_column_options(options)
+    asked = replace(asked, json_type=json_type)
+    shapes = own.any or bool(folder_keys(listing))
     sample = sampling.take_sample(
         source,
         listing,
         encoding,
         ask,
         text=asked_of(options),
+        union=options.union_by_name,
         skip_bad_lines=bool(options.max_errors or options.max_error_ratio),
-        wanted=_wanted(asked, existing),
+        wanted=_wanted_of_source(asked, own) if shapes else _wanted(asked, existing),
     )
     if sample.encoding.has_names and sample.encoding.fields > len(sample.columns):
         # Behind the elements of a tuple it showed the fields of others.
         sample = replace(sample, columns=tuple(ColumnFacts(found.name) for found in sample.columns))
-    if existing is not None:
+    if existing is not None and not own.select:
         _check_same(asked, existing)
-        columns = _match(existing, sample)
+    only = None
+    if not own.select and (existing is not None or asked.columns):
+        only = _names_of(existing, asked)
+    shaped = shape(sample, listing, own, only)
+    sample, made = shaped.sample, None
+    if own.select or own.where or shaped.computed:
+        columns, made = _projected(shaped, listing, asked, own, existing, ask)
+    else:
+        columns = _columns_of(sample, asked, existing)
+    if existing is not None:
         schema = Schema(columns, exists=True, notes=sample.notes)
     else:
-        columns = (
-            _given(asked.columns, sample)
-            if asked.columns
-            else _chosen(sample, asked, json_type=json_type)
-        )
-        schema = _laid_out(columns, sample, asked)
-    schema = replace(schema, row_bytes=_row_bytes(columns, sample))
+        known = replace(sample, columns=(*sample.columns, *shaped.constants))
+        schema = _laid_out(columns, known, asked)
+    schema = replace(schema, row_bytes=_row_bytes(columns, sample), projection=made)
     return sample.encoding, _partitioned(schema, sample, source, ask)
+
+
+def _columns_of(
+    sample: SourceSample, asked: TableOptions, existing: Sequence[Sequence[Any]] | None
+) -> tuple[Column, ...]:
+    """Return the columns of the table: those that it has, those asked for, or by the sample."""
+    if existing is not None:
+        return _match(existing, sample)
+    return _given(asked.columns, sample) if asked.columns else _chosen(sample, asked)
+
+
+def _names_of(existing: Sequence[Sequence[Any]] | None, asked: TableOptions) -> frozenset[str]:
+    names = asked.columns if existing is None else [(str(row[0]), "") for row in existing]
+    return frozenset(name for name, _ in names)
+
+
+def _projected(
+    shaped: Shaped, listing: Listing, asked: TableOptions, own: ColumnOptions,
+    existing: Sequence[Sequence[Any]] | None, ask: RunSelect,
+) -> tuple[tuple[Column, ...], Projection]:  # fmt: skip
+    """Return the columns of the table, and what they are made of.
+
+    Without ``--select`` what is read has the types of the table; with it its own, and what is
+    selected of it is converted, strictly, to those of a table that is there.
+    """
+    inner, table = asked, existing
+    if own.select:
+        inner, table = replace(asked, columns=()), None
+    fixed: dict[str, str] = {}
+    names = {found.name for found in shaped.constants}
+    if table is not None:
+        fixed = {str(n): str(t) for n, t, k in table if k in ("", "DEFAULT") and n in names}
+        table = [row for row in table if row[0] not in names]
+    elif inner.columns:
+        fixed = {n: t for n, t in inner.columns if n in names}
+        inner = replace(inner, columns=tuple(c for c in inner.columns if c[0] not in names))
+    fixed |= {n: t for n, t in inner.types.items() if n in names}
+    inner = replace(inner, types={n: t for n, t in inner.types.items() if n not in names})
+    reads = list(_columns_of(shaped.sample, inner, table))
+    for found in shaped.constants:
+        type_, reason = constant_type(found, listing)
+        reads.append(constant_column(found, fixed.get(found.name, type_), reason))
+    made = project(shaped, reads, own)
+    if not own.select:
+        kept = (strict_column(c.name, c.name, c.type, Kind.TYPED, c.type) for c in reads)
+        reasons = {c.name: c.reason for c in reads}
+        return tuple(replace(c, reason=reasons[c.name]) for c in kept), made
+    found_types = selected(made, ask)
+    selection = replace(
+        shaped.sample,
+        encoding=replace(shaped.sample.encoding, format="Native", kind=Kind.TYPED),
+        columns=tuple(ColumnFacts(name, type_) for name, type_ in found_types),
+        example="--select",
+    )
+    if existing is None and not asked.columns:
+        by_name = {c.name: c for c in reads}
+        return tuple(
+            replace(
+                strict_column(name, name, type_, Kind.TYPED, type_),
+                reason=by_name[name].reason
+                if name in by_name and by_name[name].type == type_
+                else "as --select gives it",
+            )
+            for name, type_ in found_types
+        ), made
+    taken = {str(row[0]) for row in existing} if existing else {n for n, _ in asked.columns}
+    extra = [name for name, _ in found_types if name not in taken]
+    if extra:
+        raise UsageError(
+            f"--select gives {', '.join(extra[:10])}, which the table lacks",
+            hint="Name each with AS as the table names it.",
+        )
+    return _columns_of(selection, replace(asked, types={}), existing), made
 
 
 def _check_same(asked: TableOptions, existing: Sequence[Sequence[Any]]) -> None:
@@ -105,6 +202,12 @@ def _check_same(asked: TableOptions, existing: Sequence[Sequence[Any]]) -> None:
             f"the table exists already, its types cannot be chosen: {', '.join(differ)}",
             hint="Leave out --schema and --type, load into another --table, or --replace.",
         )
+
+
+def _wanted_of_source(asked: TableOptions, own: ColumnOptions) -> WantedFacts:
+    """Return what a sample has to show whose columns get other names: all but what is given."""
+    types = {name: type_ for name, type_ in asked.types.items() if name not in own.renames.values()}
+    return WantedFacts(lambda encoding, names: types, not asked.order_by)
 
 
 def _wanted(asked: TableOptions, existing: Sequence[Sequence[Any]] | None) -> WantedFacts:
@@ -138,17 +241,19 @@ def column(name: str, type_: str, found: ColumnFacts, sample: SourceSample, reas
     encoding = sample.encoding
     made = strict_column(
         name,
-        found.name,
+        found.source,
         type_,
         encoding.kind,
         found.declared,
         csv=encoding.is_csv,
         traits=found.traits(encoding),
     )
-    return replace(made, reason="; ".join(r for r in (reason, made.reason) if r))
+    why = "some files lack it" if found.optional else ""
+    reasons = "; ".join(r for r in (reason, why, made.reason) if r)
+    return replace(made, reason=reasons, optional=found.optional)
 
 
-def _chosen(sample: SourceSample, asked: TableOptions, *, json_type: bool) -> tuple[Column, ...]:
+def _chosen(sample: SourceSample, asked: TableOptions) -> tuple[Column, ...]:
     names = [found.name for found in sample.columns]
     for name in asked.types:
         if name not in names:
@@ -161,7 +266,7 @@ def _chosen(sample: SourceSample, asked: TableOptions, *, json_type: bool) -> tu
         if found.name in asked.types:
             type_, reason = asked.types[found.name], "given with --type"
         else:
-            type_, reason = infer_type(found, sample, json_type=json_type)
+            type_, reason = infer_type(found, sample, json_type=asked.json_type)
         columns.append(column(found.name, type_, found, sample, reason))
     return tuple(columns)
 
@@ -262,6 +367,7 @@ def _laid_out(columns: tuple[Column, ...], sample: SourceSample, asked: TableOpt
         order_by=order,
         partition_by=asked.partition_by,
         notes=notes,
+        clauses=asked.clauses if order == asked.order_by else (),
     )
 
 
@@ -272,13 +378,14 @@ def propose_order(columns: Sequence[Column], sample: SourceSample) -> tuple[str,
     (three integers of 10 to 56 values: 0.04 bytes a row sorted, 2.9 as they came).
     """
     known = {found.name: found for found in sample.columns}
+    known |= {found.source: found for found in sample.columns}
     keys: list[tuple[int, str]] = []
     times: list[str] = []
     ids: list[str] = []
     few: list[tuple[int, str]] = []
     for made in columns:
-        type_, found = parse_type(made.type), known[made.source]
-        if type_.nullable or found.nested or found.rows < 2:
+        type_, found = parse_type(made.type), known.get(made.source)
+        if found is None or type_.nullable or found.nested or found.rows < 2:
             continue
         if type_.base in ("Date", "Date32", "DateTime", "DateTime64"):
             times.append(made.name)
@@ -306,6 +413,7 @@ def propose_order(columns: Sequence[Column], sample: SourceSample) -> tuple[str,
 def _row_bytes(columns: Sequence[Column], sample: SourceSample) -> float:
     """Return bytes of a row in memory: type widths, and lengths of the sample's strings."""
     known = {found.name: found for found in sample.columns}
+    known |= {found.source: found for found in sample.columns}
     total = 0.0
     for made in columns:
         type_, found = parse_type(made.type), known.get(made.source)
@@ -327,9 +435,13 @@ def _partitioned(schema: Schema, sample: SourceSample, source: Source, ask: RunS
     """Return the schema with its partitions counted in the sample; warn where rows add more."""
     if not schema.partition_by or not sample.splits:
         return schema
-    inner = sampling.sample_relation(source.relation, sample.splits, sample.encoding, [
-        (c.source, c.read_type) for c in schema.columns
-    ])  # fmt: skip
+    if schema.projection is None:
+        inner = sampling.sample_relation(source.relation, sample.splits, sample.encoding, [
+            (c.source, c.read_type) for c in schema.columns
+        ])  # fmt: skip
+    else:
+        rows = read_relation(source, sample.splits, sample.encoding, schema)
+        inner = SqlText.of("(SELECT * FROM ", rows, f" LIMIT {sampling.ROWS})")
     key = schema.partition_by
     text = SqlText.of(
         f"SELECT uniqExact({key}), uniqExactIf({key}, rand() % 4 = 0), count() "
@@ -393,6 +505,11 @@ def _cast(made: Column, type_: str) -> Column:
 # --- types of columns ----------------------------------------------------------------------------
 
 
+_ID_NAME = re.compile(r"(?i:(^|[_ .-])(id|key|no|nr|number))$|[a-z](Id|ID|Key|No|Nr|Number)$")
+EXACT = 2**53
+"""Integers beyond it have no Float64 of their own."""
+HEADROOM = 64
+"""How far integers of few values may grow: 0 and 1 fit Int8, up to 511 fit Int16."""
 ENOUGH_ROWS = 1000
 """Below this many sample rows cardinalities say nothing."""
 SOME_ROWS = 100
@@ -411,7 +528,7 @@ def infer_type(
         return _nested(found, json_type=json_type)
     if not found.filled:
         return "Nullable(String)", f"empty in all {found.rows:,} rows seen"
-    type_, reason = _bare_type(found, len(sample.splits))
+    type_, reason = _bare_type(found, sample)
     if type_ == "String":
         return _string(found, sample, found.why or reason)
     if found.nulls or found.blanks:
@@ -436,12 +553,18 @@ def _nested(found: ColumnFacts, *, json_type: bool) -> tuple[str, str]:
     return (f"Nullable({type_})" if found.nulls else type_), why
 
 
-def _bare_type(found: ColumnFacts, files: int) -> tuple[str, str]:
+def _bare_type(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
     if found.integers == found.filled:
         if found.zeros:
             return "String", "numbers with leading zeros"
-        return _counted(found, files)
+        if found.plus:
+            return "String", "numbers with a plus sign, which an integer would lose"
+        return _counted(found, sample)
     if found.floats == found.filled and not found.zeros:
+        if found.integers > 0 and max(abs(found.low), abs(found.high)) > EXACT:
+            return "String", "integers beyond 2^53 among fractions: Float64 would change them"
+        if found.plus:
+            return "String", "integers with a plus sign, which a number would lose"
         return "Float64", "fractions seen; 15 digits are kept"
     if found.booleans == found.filled:
         return "Bool", "true and false seen"
@@ -456,32 +579,48 @@ def _bare_type(found: ColumnFacts, files: int) -> tuple[str, str]:
     return "String", ""
 
 
-def _counted(found: ColumnFacts, files: int) -> tuple[str, str]:
-    """Return the type of integers; those that keep on changing get more room than they need now."""
-    if found.filled >= SOME_ROWS:
-        # Counters may start anew in every file, so each sampled file may show the same numbers.
-        if found.distinct > 0.9 * found.filled / files:
-            type_, _ = _integer(min(found.low, 0), 2**62)
-            return type_, f"{found.low:,}..{found.high:,} seen, almost all different: may grow"
-        if found.distinct > LOW_SHARE * found.filled:
-            type_, _ = _integer(min(found.low, 0), max(found.high, 2**30))
-            return type_, f"{found.low:,}..{found.high:,} seen, {found.distinct:,} different"
-    return _integer(found.low, found.high)
+def _counted(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
+    """Return the type of integers: one that the next file fits, too.
 
-
-def _integer(low: int, high: int) -> tuple[str, str]:
-    """Return the narrowest type of which the values fill at most half, so that more may come."""
+    Only where the sample is all the data, and enough to tell, the narrowest type is taken.
+    """
+    low, high = found.low, found.high
     shown = f"{low:,}..{high:,} seen"
-    for bits in (8, 16, 32, 64):
-        sign = "" if low < 0 else "U"
-        most = (2 ** (bits - (1 if low < 0 else 0)) - 1) // 2
+    wide, how = _integer(low, high)
+    if _ID_NAME.search(found.name):
+        return wide, f"{shown}, {how}: a key"
+    if found.filled < SOME_ROWS:
+        return wide, f"{shown}, {how}: {units.counted(found.filled, 'value')} tell little"
+    # Counters may start anew in every file, so each sampled file may show the same numbers.
+    if found.distinct > 0.9 * found.filled / len(sample.splits):
+        return wide, f"{shown}, {how}: almost all different, may grow"
+    if sample.whole:
+        type_, how = _integer(low, high, 2)
+        return type_, f"{shown} in all the data, {how}"
+    if found.distinct > LOW_SHARE * found.filled:
+        type_, how = _integer(low, max(high, 2**29), 2, signed=True)
+        return type_, f"{shown}, {found.distinct:,} different: {how}"
+    type_, how = _integer(low, high, HEADROOM, signed=True)
+    return type_, f"{shown} in a sample: {how}"
+
+
+def _integer(low: int, high: int, room: int = 0, *, signed: bool = False) -> tuple[str, str]:
+    """Return the narrowest type in which ``room`` times the values fit, and half a sentence.
+
+    Args:
+        room: 0 for a type of 64 bits.
+        signed: negative numbers may come, even where there is none.
+    """
+    for bits in (8, 16, 32, 64) if room else ():
+        sign = "" if low < 0 or signed else "U"
+        most = (2 ** (bits - (1 if low < 0 or signed else 0)) - 1) // room
         if high <= most and low >= -most:
-            return f"{sign}Int{bits}", f"{shown}, fits {sign}Int{bits} with room"
-    if low >= 0 and high < 2**64:
-        return "UInt64", f"{shown}, fits UInt64"
+            return f"{sign}Int{bits}", f"fits {sign}Int{bits} with room"
     if low >= -(2**63) and high < 2**63:
-        return "Int64", f"{shown}, fits Int64"
-    return "String", f"{shown}, too long for 64 bits"
+        return "Int64", "fits Int64"
+    if low >= 0 and high < 2**64:
+        return "UInt64", "too large for Int64"
+    return "String", "too long for 64 bits"
 
 
 def _moment(found: ColumnFacts) -> tuple[str, str]:
@@ -519,6 +658,6 @@ def _keep_declared(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
     if declared.base == "String" and _is_low(found):
         inner = "Nullable(String)" if found.nulls else "String"
         return f"LowCardinality({inner})", f"{found.distinct:,} distinct values in {found.rows:,}"
-    if declared.nullable and not found.nulls and found.rows:
+    if declared.nullable and not found.nulls and found.rows and not found.optional:
         return declared.bare, f"declared {found.declared}, no NULL in {found.rows:,} rows seen"
     return found.declared, "declared in the file"

@@ -8,7 +8,9 @@ table are known already, only the facts that their reading depends on are asked 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from rowfall.core import sql
@@ -16,8 +18,10 @@ from rowfall.core.errors import DataError, RowfallError, SourceError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.schema import json_objects
+from rowfall.schema import footers, json_objects
+from rowfall.schema.data_errors import same_object
 from rowfall.schema.dialect import Asked
+from rowfall.schema.excerpts import excerpts
 from rowfall.schema.records import BOM, lines_relation
 from rowfall.schema.strict_reading import TextTraits, reader_settings
 from rowfall.schema.text_format import find_text_format
@@ -34,7 +38,9 @@ class ColumnFacts:
         nested: an array, map, tuple or other type that is passed through.
         nulls: NULL or missing, unquoted empty CSV fields among them; ``marks`` are written \\N.
         blanks: the empty string; ``filled`` all the others.
-        zeros: numbers with leading zeros.
+        zeros: numbers with leading zeros; ``plus``: integers with a plus sign.
+        optional: some files lack it.
+        origin: its name in the source, where it is to have another one.
         bom: the first column of a file that starts with a byte order mark.
         why: the reason for ``declared``, of JSON; ``nullable`` the type where NULLs are among
             nested values, which only text and JSON can be.
@@ -55,6 +61,7 @@ class ColumnFacts:
     bytes_each: float = 16.0
     integers: int = -1
     zeros: int = 0
+    plus: int = 0
     low: int = 0
     high: int = 0
     floats: int = -1
@@ -71,6 +78,13 @@ class ColumnFacts:
     bom: bool = False
     why: str = ""
     nullable: str = "String"
+    origin: str = ""
+    optional: bool = False
+
+    @property
+    def source(self) -> str:
+        """Return the name of the column in the source."""
+        return self.origin or self.name
 
     @property
     def filled(self) -> int:
@@ -147,6 +161,7 @@ class SourceSample:
         splits: that were sampled.
         example: name of one object.
         notes: (subject, reason) for the plan.
+        whole: it holds every row of the source.
     """
 
     encoding: Encoding
@@ -154,6 +169,7 @@ class SourceSample:
     splits: tuple[Split, ...]
     example: str
     notes: tuple[tuple[str, str], ...] = field(default=())
+    whole: bool = False
 
 
 def take_sample(
@@ -164,12 +180,14 @@ def take_sample(
     *,
     text: Asked | None = None,
     skip_bad_lines: bool = False,
+    union: bool = False,
     wanted: WantedFacts | None = None,
 ) -> SourceSample:
-    """Read the first rows of up to :data:`FILES` objects.
+    """Read the first rows of up to :data:`FILES` objects, and some of the middle and the end.
 
     Args:
         text: what the user has said about text; nothing by default.
+        union: files may lack columns.
         skip_bad_lines: bad rows will be left out, so lines that are not JSON are left out here.
         wanted: everything by default.
 
@@ -187,7 +205,8 @@ def take_sample(
         columns = [ColumnFacts(name, guess) for name, guess in shape.names]
         # The reader takes the mark away in front of a header only.
         columns[0] = replace(columns[0], bom=shape.bom and not encoding.has_header)
-        found = _measure(source.relation, splits, encoding, columns, ask, wanted)
+        more = excerpts(source, splits, encoding, [name for name, _ in shape.names])
+        found = _measure(source.relation, splits, encoding, columns, ask, wanted, more)
         if encoding.is_csv:
             encoding = replace(
                 encoding,
@@ -195,10 +214,13 @@ def take_sample(
                 # Numbers with blanks around them are trimmed by their own expression.
                 keep_blanks=any(c.padded for c in found),
             )
-        return SourceSample(encoding, found, splits, splits[0].uri, notes)
+        whole = _is_whole(listing, splits, found)
+        return SourceSample(encoding, found, splits, splits[0].uri, notes, whole)
     relation: Relate = source.relation
     read = splits
-    if encoding.kind is not Kind.JSON:
+    if encoding.format == "Parquet" and len(listing) > 1:
+        columns = _of_footers(source, listing, read, encoding, ask, union=union)
+    elif encoding.kind is not Kind.JSON:
         columns = _described(relation, read, encoding, ask)
     elif skip_bad_lines:
         objects = _valid_lines(source, splits, encoding, ask)
@@ -216,8 +238,24 @@ def take_sample(
             if broken is not None:
                 raise broken
         columns = _keys(objects, encoding, splits, wanted)
-    found = _measure(relation, read, encoding, columns, ask, wanted)
-    return SourceSample(encoding, found, splits, splits[0].uri, notes)
+    more = excerpts(source, splits, encoding, ()) if read == splits else ""
+    found = _measure(relation, read, encoding, columns, ask, wanted, more)
+    whole = _is_whole(listing, splits, found)
+    return SourceSample(encoding, found, splits, splits[0].uri, notes, whole)
+
+
+def _is_whole(listing: Listing, splits: Sequence[Split], columns: Sequence[ColumnFacts]) -> bool:
+    """Tell whether a sample of so many rows can have left none out."""
+    return (
+        len(splits) == len(listing)
+        and bool(columns)
+        and max(c.rows for c in columns) < _limit(len(columns), len(splits))
+    )
+
+
+def _limit(columns: int, splits: int, values: int = VALUES) -> int:
+    """Return how many rows of each object are read."""
+    return max(min(ROWS, values // columns) // splits, 1)
 
 
 def probe_settings(encoding: Encoding, *, strict: bool = False) -> dict[str, str | int | float]:
@@ -226,6 +264,8 @@ def probe_settings(encoding: Encoding, *, strict: bool = False) -> dict[str, str
     if not strict and encoding.kind is Kind.TEXT:
         kind = "csv" if encoding.is_csv else "tsv"
         settings[f"input_format_{kind}_allow_variable_number_of_columns"] = 1
+    if not strict and encoding.kind is Kind.TYPED:
+        settings["input_format_parquet_allow_missing_columns"] = 1
     # A parser per file that stops at the LIMIT, not one that reads ahead on all cores.
     return {
         **settings, "input_format_skip_unknown_fields": 1, "input_format_parallel_parsing": 0,
@@ -340,8 +380,12 @@ def sample_relation(
     encoding: Encoding,
     columns: Sequence[tuple[str, str]],
     limit: int = 0,
+    more: str = "",
 ) -> SqlText:
-    """Return the first rows of every split, as one relation; ``limit`` rows of each."""
+    """Return the first rows of every split, as one relation; ``limit`` rows of each.
+
+    ``more`` are lines that follow them.
+    """
     limit = limit or max(ROWS // len(splits), 1)
     names = ", ".join(sql.name(n) for n, _ in columns)
     parts: list[str | SqlText] = []
@@ -349,6 +393,10 @@ def sample_relation(
         relation = relate([split], encoding, sql.structure(columns))
         parts += [" UNION ALL " if parts else "", f"SELECT {names} FROM ", relation]
         parts += [f" LIMIT {limit}"]
+    if more:
+        format_ = encoding.without_header().format
+        parts += [f" UNION ALL SELECT {names} FROM "]
+        parts += [f"format({format_}, {quote(sql.structure(columns))}, {quote(more)})"]
     return SqlText.of("(", *parts, ")")
 
 
@@ -375,6 +423,55 @@ def _described(
     return columns
 
 
+MOST_FOOTERS = 256
+"""Files here whose footers are looked at before a load: a few milliseconds each."""
+
+
+def _of_footers(
+    source: Source, listing: Listing, splits: Sequence[Split], encoding: Encoding, ask: RunSelect,
+    *, union: bool,
+) -> list[ColumnFacts]:  # fmt: skip
+    """Return the columns of Parquet files with types that the values of all of them fit.
+
+    Args:
+        union: columns that only some have are taken, too. Otherwise those of the first file are.
+    """
+    if not source.remote:
+        splits = list(islice(listing.splits(""), MOST_FOOTERS))
+    kinds: list[list[ColumnFacts]] = []
+    with suppress(RowfallError):  # a broken file: the load finds out which
+        for footer in footers.read_answer(ask(footers.question(source, splits, encoding), {})):
+            own = (s for s in splits if any(same_object(s.uri, path) for path in footer.paths))
+            kinds.append(_described(source.relation, [next(own)], encoding, ask))
+    if not kinds:
+        return _described(source.relation, splits[:1], encoding, ask)
+    # The names are those of the first file, whichever comes first in the answer.
+    first = [c.name for c in _described(source.relation, splits[:1], encoding, ask)]
+    kinds.sort(key=lambda columns: [c.name for c in columns] != first)
+    merged = {column.name: column for column in kinds[0]}
+    for columns in kinds[1:]:
+        for column in columns:
+            known = merged.get(column.name)
+            if known is None:
+                if union:
+                    merged[column.name] = replace(column, optional=True)
+                continue
+            type_ = footers.supertype(known.declared, column.declared)
+            if type_ is not None:
+                merged[column.name] = replace(known, declared=type_)
+    for columns in kinds if union else ():
+        for name in merged.keys() - {column.name for column in columns}:
+            merged[name] = replace(merged[name], optional=True)
+    return [
+        replace(c, declared=_nullable(c.declared)) if c.optional else c for c in merged.values()
+    ]
+
+
+def _nullable(type_: str) -> str:
+    known = parse_type(type_)
+    return f"Nullable({known.bare})" if known.known and not known.nullable else type_
+
+
 def _measure(
     relate: Relate,
     splits: Sequence[Split],
@@ -382,8 +479,12 @@ def _measure(
     columns: Sequence[ColumnFacts],
     ask: RunSelect,
     wanted: WantedFacts,
+    more: str = "",
 ) -> tuple[ColumnFacts, ...]:
     """Return the facts about every column, by one query.
+
+    Args:
+        more: lines from elsewhere in the objects, without a header.
 
     Columns that are asked for the same facts stand in one array, and so does every answer: the
     engine needs 0.2 s only to analyse a thousand aggregates of single columns.
@@ -393,7 +494,7 @@ def _measure(
         return tuple(columns)
     known = encoding.kind is Kind.JSON and wanted.names
     values = KNOWN_VALUES if known else VALUES
-    limit = max(min(ROWS, values // len(columns)) // len(splits), 1)
+    limit = _limit(len(columns), len(splits), values)
     if all(facts == ("bytes_each",) for _, facts in groups):
         splits, limit = [max(splits, key=lambda split: split.size or 0)], WIDTH_ROWS
     typed = encoding.kind is Kind.TYPED
@@ -406,7 +507,7 @@ def _measure(
     settings = {**probe_settings(encoding), "max_block_size": limit}
     if encoding.format == "Parquet":
         settings["input_format_parquet_max_block_size"] = limit  # more is decoded for nothing
-    relation = sample_relation(relate, splits, encoding, reads, limit)
+    relation = sample_relation(relate, splits, encoding, reads, limit, more)
     (row,) = ask(SqlText.of(_aggregates(groups, columns, encoding), relation, ")"), settings)
     given: list[dict[str, Any]] = [{"rows": int(row[0])} for _ in columns]
     if encoding.kind is Kind.TEXT:
@@ -485,7 +586,7 @@ def _facts_of(kind: str, nested: bool, encoding: Encoding) -> list[str]:
         if encoding.is_csv:
             facts += ["breaks", "swallowed"]
     if kind in ("number", "any"):
-        facts += ["integers", "zeros", "low", "high", "floats", "infinite"]
+        facts += ["integers", "zeros", "plus", "low", "high", "floats", "infinite"]
     if kind in ("time", "any", "quoted"):
         facts += ["days", "moments", "with_t", "with_z", "digits", "first", "last"]
     facts += ["booleans"] if kind in ("bool", "any") else []
@@ -538,6 +639,7 @@ def _everything(width: int, encoding: Encoding) -> dict[str, tuple[str, str]]:
         "swallowed": f"position(x, '\\n') > 0 AND {lines} > 1" if width > 1 else "0",
         "integers": "match(t, '^[-+]?[0-9]{1,38}$')",
         "zeros": "match(t, '^[-+]?0[0-9]')",
+        "plus": "match(t, '^[+][0-9]{1,38}$')",
         "floats": "isNotNull(accurateCastOrNull(t, 'Float64'))",
         # 1e400 is no infinity but a number too large.
         "infinite": "isInfinite(accurateCastOrNull(t, 'Float64')) AND match(t, '(?i)inf')",

@@ -417,6 +417,10 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
         rows += _JSON
     elif encoding.kind is Kind.TYPED:
         rows += _TYPED
+        if any(c.optional for c in columns):
+            name = "input_format_parquet_allow_missing_columns"
+            rows = [row for row in rows if row[0] != name]
+            rows.append((name, 1, "some files lack columns; each footer is looked at first"))
     return tuple(Setting(*row, routine=True) for row in rows)
 
 
@@ -443,7 +447,7 @@ def line_fields(encoding: Encoding, columns: Sequence[Column], names: int) -> in
 
 def reads_numbers(schema: Schema) -> bool:
     """Tell whether some integer is read as a number because the sample held no 0."""
-    return any(c.read_type in NUMBERS for c in schema.columns)
+    return any(c.read_type in NUMBERS for c in schema.reads)
 
 
 def with_integers_as_text(schema: Schema, encoding: Encoding) -> Schema:
@@ -454,7 +458,7 @@ def with_integers_as_text(schema: Schema, encoding: Encoding) -> Schema:
 
 def refuses_line_breaks(schema: Schema) -> bool:
     """Tell whether some string column takes a line break for a quote never closed."""
-    return any(_refuses(c) for c in schema.columns)
+    return any(_refuses(c) for c in schema.reads)
 
 
 def holds_line_breaks(columns: Sequence[Column]) -> bool:
@@ -481,6 +485,6 @@ def _again(
         )
         if which(c)
         else c
-        for c in schema.columns
+        for c in schema.reads
     )
-    return replace(schema, columns=columns)
+    return schema.with_reads(columns)

@@ -28,6 +28,8 @@ class TableOptions:
         columns: (name, type) of all of them, () where they are to be inferred.
         types: of single columns, the others stay inferred.
         engine, order_by, partition_by: as SQL, "" where they are not given.
+        json_type: the target has the type JSON.
+        clauses: more of them, as they stand behind ORDER BY.
     """
 
     columns: tuple[tuple[str, str], ...] = ()
@@ -35,6 +37,8 @@ class TableOptions:
     engine: str = ""
     order_by: str = ""
     partition_by: str = ""
+    json_type: bool = True
+    clauses: tuple[str, ...] = ()
 
 
 def read_table_options(options: Options, ask: RunSelect) -> TableOptions:
@@ -96,7 +100,7 @@ def parse_ddl(text: str, ask: RunSelect) -> TableOptions:
     clauses = {k.strip(" ="): v.strip() for k, v in zip(parts[1::2], parts[2::2], strict=True)}
     if clauses.get("SETTINGS") == "index_granularity = 8192":
         del clauses["SETTINGS"]  # the default, which SHOW CREATE TABLE always adds
-    extra += [c for c in ("PRIMARY KEY", "SETTINGS", "TTL", "SAMPLE BY") if c in clauses]
+    extra += [c for c in ("TTL", "SAMPLE BY") if c in clauses]
     if extra:
         raise UsageError(
             f"the schema holds what a load does not create: {'; '.join(extra)[:200]}",
@@ -107,6 +111,7 @@ def parse_ddl(text: str, ask: RunSelect) -> TableOptions:
         engine=clauses.get("ENGINE", ""),
         order_by=clauses.get("ORDER BY", ""),
         partition_by=clauses.get("PARTITION BY", ""),
+        clauses=tuple(f"{c} {clauses[c]}" for c in ("PRIMARY KEY", "SETTINGS") if c in clauses),
     )
 
 

@@ -183,7 +183,8 @@ def _below(path: str) -> Iterator[str]:
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _below(entry.path)
-        elif entry.is_file():
+        elif entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path)):
+            # A link that leads nowhere is an error, as it is where a glob finds it.
             yield entry.path
 
 

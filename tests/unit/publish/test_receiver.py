@@ -31,7 +31,7 @@ def given(kind: Publish, tmp_path: Path, **more: Any) -> Receiving:
         caps=SimpleNamespace(publish=kind), table="t",
         staging_name=lambda attempt, number, encoding: str(tmp_path / f"part_{number}.csv"),
     )  # fmt: skip
-    plan: Any = SimpleNamespace(encoding=None)
+    plan: Any = SimpleNamespace(encoding=None, schema=SimpleNamespace(filters=False))
     engine: Any = SimpleNamespace(ask=lambda text, lane=0: [[more.pop("failed", 0)]])
     ledger: Any = SimpleNamespace(attempts_into=lambda staging: more.get("attempts", 1))
     leases: Any = None

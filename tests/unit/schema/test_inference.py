@@ -50,13 +50,19 @@ def one_type(engine: Chdb, write: Write, values: list[str]) -> str:
 @pytest.mark.parametrize(
     ("values", "type_"),
     [
-        (["1", "10"], "UInt8"),
-        (["1", "127"], "UInt8"),
-        (["1", "128"], "UInt16"),
-        (["-1", "60"], "Int8"),
-        (["-1", "100"], "Int16"),
-        (["0", "2147483647"], "UInt32"),
-        (["0", "2147483648"], "UInt64"),
+        (["1", "10"], "Int64"),
+        (["1", "10"] * 100, "UInt8"),
+        (["1", "127"] * 100, "UInt8"),
+        (["1", "128"] * 100, "UInt16"),
+        (["-1", "60"] * 100, "Int8"),
+        (["-1", "100"] * 100, "Int16"),
+        (["0", "2147483647"] * 100, "UInt32"),
+        (["0", "2147483648"] * 100, "UInt64"),
+        (["0", "9223372036854775807"], "Int64"),
+        (["+4912345678", "17"], "String"),
+        (["+4912345678", "1.5"], "String"),
+        (["623456789012345678", "6.2E+17"], "String"),
+        (["9007199254740992", "1.5"], "Float64"),
         (["0", "18446744073709551615"], "UInt64"),
         (["0", "18446744073709551616"], "String"),
         (["-9223372036854775808", "1"], "Int64"),
@@ -67,7 +73,7 @@ def one_type(engine: Chdb, write: Write, values: list[str]) -> str:
         (["inf", "2.25"], "Float64"),
         (["true", "False"], "Bool"),
         (["yes", "no"], "String"),
-        (["0", "1"], "UInt8"),
+        (["0", "1"], "Int64"),
         (["2020-01-01", "2024-02-29"], "Date"),
         (["2020-01-01", "2024-02-30"], "String"),
         (["1960-01-01", "2024-02-29"], "Date32"),
@@ -83,8 +89,8 @@ def one_type(engine: Chdb, write: Write, values: list[str]) -> str:
         (["a", ""], "String"),
         (["a", "", "", ""], "Nullable(String)"),
         (["", ""], "Nullable(String)"),
-        (["1", ""], "Nullable(UInt8)"),
-        (["1", '""'], "Nullable(UInt8)"),
+        (["1", ""], "Nullable(Int64)"),
+        (["1", '""'], "Nullable(Int64)"),
         (["1.5", "\\N"], "Nullable(Float64)"),
         (["1", "a"], "String"),
         (["[1]", "[2]"], "String"),
@@ -110,9 +116,21 @@ def test_low_cardinality_is_measured(chdb_engine: Chdb, write: Write) -> None:
 def test_counters_get_room_to_grow(chdb_engine: Chdb, write: Write) -> None:
     path = write("x.csv", "".join(f"{i},{i % 5}\n" for i in range(1000)))
     _, made = schema(chdb_engine, CSV, path)
-    assert types(made) == {"c1": "UInt64", "c2": "UInt8"}
+    assert types(made) == {"c1": "Int64", "c2": "UInt8"}
     assert "may grow" in made.columns[0].reason
-    assert made.columns[1].reason == "0..4 seen, fits UInt8 with room"
+    assert made.columns[1].reason == "0..4 seen in all the data, fits UInt8 with room"
+
+
+def test_integers_get_room_where_the_sample_is_not_all_the_data(
+    chdb_engine: Chdb, write: Write
+) -> None:
+    rows = (f"{i % 9},{i % 2},{i % 5},{i % 1500}\n" for i in range(sampling.ROWS + 1))
+    path = write("x.csv", "user_id,flag,seats,zone\n" + "".join(rows))
+    _, made = schema(chdb_engine, CSV, path)
+    assert types(made) == {"user_id": "Int64", "flag": "Int8", "seats": "Int16", "zone": "Int32"}
+    reasons = {c.name: c.reason for c in made.columns}
+    assert reasons["user_id"] == "0..8 seen, fits Int64: a key"
+    assert reasons["seats"] == "0..4 seen in a sample: fits Int16 with room"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +207,7 @@ def test_an_existing_table_gets_columns_of_odd_headers_by_name(
 def test_names_that_are_given_take_the_place_of_a_header(chdb_engine: Chdb, write: Write) -> None:
     path = write("x.csv", "a,b\n1,x\n")
     encoding, made = schema(chdb_engine, CSV, path, columns="n,s", header="yes")
-    assert (types(made), encoding.header) == ({"n": "UInt8", "s": "String"}, ("n", "s"))
+    assert (types(made), encoding.header) == ({"n": "Int64", "s": "String"}, ("n", "s"))
     assert chdb_engine.load(path, encoding, made.columns) == [["1", "x"]]
     encoding, made = schema(chdb_engine, CSV, write("y.csv", "1,x\n"), columns="n,s")
     assert (list(types(made)), encoding.has_header) == (["n", "s"], False)
@@ -236,7 +254,7 @@ def test_line_breaks_in_quotes_and_quotes_never_closed(chdb_engine: Chdb, write:
 def test_tsv(chdb_engine: Chdb, write: Write) -> None:
     path = write("x.tsv", "1\t\\N\tx y\t\n2\t5\t\\tz\tq\n")
     encoding, made = schema(chdb_engine, TSV, path)
-    wanted = {"c1": "UInt8", "c2": "Nullable(UInt8)", "c3": "String", "c4": "String"}
+    wanted = {"c1": "Int64", "c2": "Nullable(Int64)", "c3": "String", "c4": "String"}
     assert types(made) == wanted
     rows = [["1", None, "x y", ""], ["2", "5", "\tz", "q"]]
     assert chdb_engine.load(path, encoding, made.columns) == rows
@@ -262,7 +280,7 @@ def test_json(chdb_engine: Chdb, write: Write) -> None:
 def test_json_keys_of_all_files(chdb_engine: Chdb, write: Write) -> None:
     one, two = write("1.json", '{"a":1}\n'), write("2.json", '{"a":2,"b":"x"}\n')
     _, made = schema(chdb_engine, JSON, one, two)
-    assert types(made) == {"a": "UInt8", "b": "Nullable(String)"}
+    assert types(made) == {"a": "Int64", "b": "Nullable(String)"}
 
 
 def test_parquet_keeps_declared_types(chdb_engine: Chdb, tmp_path: Path) -> None:
@@ -304,7 +322,7 @@ def test_partitions_are_counted(chdb_engine: Chdb, write: Write) -> None:
 def test_given_types(chdb_engine: Chdb, write: Write) -> None:
     path = write("x.csv", "id,zip\n1,2\n")
     _, made = schema(chdb_engine, CSV, path, type=("zip LowCardinality(String)",))
-    assert types(made) == {"id": "UInt8", "zip": "LowCardinality(String)"}
+    assert types(made) == {"id": "Int64", "zip": "LowCardinality(String)"}
     with pytest.raises(UsageError, match="zap"):
         schema(chdb_engine, CSV, path, type=("zap UInt8",))
     with pytest.raises(UsageError, match="names no type"):

@@ -1,0 +1,296 @@
+"""Options about columns: which are renamed, left out, added or computed, and what that makes.
+
+A column of the source that is renamed stays what it is. Where columns are left out of text, come
+from the names of files, or are computed, the schema gets a :class:`Projection`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from rowfall.core import sql
+from rowfall.core.errors import RowfallError, UsageError
+from rowfall.core.listing import Listing
+from rowfall.core.model import Column, Kind, Projection
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.schema import projection
+from rowfall.schema.projection import FILE_COLUMNS
+from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample
+from rowfall.schema.strict_reading import TextTraits, strict_column
+from rowfall.schema.type_names import parse_type
+
+_NOT_AN_ITEM = frozenset((
+    "FROM", "WHERE", "PREWHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION",
+    "INTERSECT", "SETTINGS", "FORMAT", "INTO", "DISTINCT", "WINDOW", "QUALIFY", "JOIN", "WITH",
+    "OVER",
+))  # fmt: skip
+_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+# Steps of an engine's plan that look at several rows, or give another number of them.
+_STEPS = re.compile(
+    r"[\s│├└─]*(Aggregating|Window|ArrayJoin|Limit|Offset|Distinct|Sorting|Join|Fill|Extremes)"
+)
+_MULTIPLY = frozenset(("arrayjoin", "unnest", "explode"))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOptions:
+    """What the user asks of the columns.
+
+    Attributes:
+        renames: source name -> name.
+        skips: source names.
+        added: name -> ``_path`` or ``_file``.
+        select, where: SQL, "" where nothing is computed or left out.
+    """
+
+    renames: Mapping[str, str]
+    skips: frozenset[str]
+    added: Mapping[str, str]
+    select: str = ""
+    where: str = ""
+
+    @property
+    def any(self) -> bool:
+        return bool(self.renames or self.skips or self.added or self.select or self.where)
+
+
+def read_column_options(options: Options) -> ColumnOptions:
+    """Read the options about columns.
+
+    Raises:
+        UsageError: one makes no sense by itself.
+    """
+    renames = dict(_pairs(options.rename, "--rename", "OLD=NEW"))
+    added = dict(_pairs(options.add_column, "--add-column", "file=_path"))
+    for name, what in added.items():
+        if what not in FILE_COLUMNS:
+            raise UsageError(
+                f"--add-column {name}={what}: {what} is not one of {', '.join(FILE_COLUMNS)}",
+                hint="Columns that are computed from others: --select '*, lower(a) AS b'.",
+            )
+    select, where = (options.select or "").strip(), (options.where or "").strip()
+    _check_clause(select, "--select")
+    _check_clause(where, "--where")
+    return ColumnOptions(renames, frozenset(options.skip), added, select, where)
+
+
+def _pairs(texts: Sequence[str], flag: str, example: str) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    for text in texts:
+        one, equals, other = (part.strip() for part in text.partition("="))
+        if not (one and equals and other):
+            raise UsageError(
+                f"{flag} {text!r} names no two columns", hint=f"Write {flag} {example}."
+            )
+        if one in seen:
+            raise UsageError(f"{flag} names {one!r} twice")
+        seen.add(one)
+        yield one, other
+
+
+def _check_clause(text: str, flag: str) -> None:
+    """Check that a clause is expressions and nothing else.
+
+    Raises:
+        UsageError: it holds another clause, a semicolon or a bracket without its other half.
+    """
+    depth, hint = 0, "It takes expressions over the columns of the source."
+    for word in sql.tokens(text):
+        depth += (word in _OPEN) - (word in _CLOSE)
+        if word == ";" or word in ("'", "`", '"') or depth < 0:
+            raise UsageError(f"{flag} is not complete, or more than expressions: {text}", hint=hint)
+        if word.startswith(("--", "/*")):
+            raise UsageError(f"{flag} holds a comment: {text}", hint=hint)
+        if not depth and word.upper() in _NOT_AN_ITEM:
+            raise UsageError(f"{flag} holds {word.upper()}: {text}", hint=hint)
+    if depth:
+        raise UsageError(f"{flag} has a bracket without an end: {text}", hint=hint)
+
+
+# --- the columns of the source -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """A sample with the columns that the load takes, under the names that they get.
+
+    Attributes:
+        sample: without what is left out.
+        order: of all columns of the source, those left out among them, as they are in it.
+        constants: facts about what the names of files give.
+    """
+
+    sample: SourceSample
+    order: tuple[ColumnFacts, ...]
+    constants: tuple[ColumnFacts, ...]
+
+    @property
+    def computed(self) -> bool:
+        """Tell whether the columns read are others than those of the table."""
+        kept = len(self.sample.columns)
+        left_out = kept < len(self.order) and self.sample.encoding.kind is not Kind.TYPED
+        return bool(self.constants) or left_out
+
+
+def shape(
+    sample: SourceSample, listing: Listing, asked: ColumnOptions, only: frozenset[str] | None
+) -> Shaped:
+    """Return the sample with its columns renamed, without those left out.
+
+    Args:
+        only: the names of the table's columns, where there is a table or a list of them, so that
+            what folders say is taken only if it has a place; None: everything is taken.
+
+    Raises:
+        UsageError: an option names a column that is not there, or two get one name.
+    """
+    names = [found.name for found in sample.columns]
+    keys = tuple(k for k in projection.folder_keys(listing) if k not in names)
+    for flag, given in (("--rename", asked.renames), ("--skip", asked.skips)):
+        for name in given:
+            if name not in names and name not in keys:
+                raise UsageError(
+                    f"{flag} names the column {name!r}, which the source does not have",
+                    hint=f"Its columns: {', '.join([*names, *keys][:20])}.",
+                )
+    order = tuple(
+        replace(found, name=asked.renames.get(found.name, found.name), origin=found.name)
+        for found in sample.columns
+    )
+    kept = tuple(found for found in order if found.source not in asked.skips)
+    constants, notes = [], list(sample.notes)
+    wanted = {key: asked.renames.get(key, key) for key in keys if key not in asked.skips}
+    if only is not None and (left := [key for key, name in wanted.items() if name not in only]):
+        notes.append(("folders", f"the table has no column for {', '.join(left)}: left out"))
+        wanted = {key: name for key, name in wanted.items() if name in only}
+    sources = [*wanted.items(), *((what, name) for name, what in asked.added.items())]
+    mentioned = {sql.identifier(w) for w in sql.tokens(f"{asked.select} {asked.where}")}
+    taken = {found.name for found in kept} | set(asked.added)
+    sources += [(w, w) for w in FILE_COLUMNS if w in mentioned and w not in taken]
+    for source, name in sources:
+        values = set(projection.constants(listing, source))
+        constants.append(ColumnFacts(
+            name, rows=max((c.rows for c in kept), default=0), distinct=len(values), origin=source,
+            nulls=int(None in values), bytes_each=len(max((v or "" for v in values), key=len)),
+        ))  # fmt: skip
+    final = [found.name for found in (*kept, *constants)]
+    doubled = next((name for name in final if final.count(name) > 1), None)
+    if doubled is not None:
+        raise UsageError(
+            f"two columns would be named {doubled}",
+            hint=f"Give one another name with --rename, or leave it out with --skip {doubled}.",
+        )
+    if not final:
+        raise UsageError("no column is left to load", hint="Leave out one --skip.")
+    shaped = replace(sample, columns=kept, notes=tuple(notes))
+    return Shaped(shaped, order, tuple(constants))
+
+
+def constant_type(found: ColumnFacts, listing: Listing) -> tuple[str, str]:
+    """Return (type, reason) of what the names of files give: by all of them, not a sample."""
+    if found.source in FILE_COLUMNS:
+        return "String", "the name of the file"
+    values = [v for v in projection.constants(listing, found.source) if v is not None]
+    type_ = "LowCardinality(String)"
+    if values and all(re.fullmatch(r"0|-?[1-9]\d{0,17}", value) for value in values):
+        type_ = "Int64"
+    elif values and all(map(_is_day, values)):
+        type_ = "Date"
+    if found.nulls:
+        type_ = type_.replace("String", "Nullable(String)")
+        type_ = type_ if "String" in type_ else f"Nullable({type_})"
+    return type_, f"of the folders {found.source}=..."
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return len(text) == 10 and 1970 <= date.fromisoformat(text).year < 2130
+    except ValueError:
+        return False
+
+
+def constant_column(found: ColumnFacts, type_: str, reason: str) -> Column:
+    """Return how a column is made of what the names of files give."""
+    made = strict_column(
+        found.name, found.source, type_, Kind.TEXT, csv=False, traits=TextTraits(infinite=True)
+    )
+    return replace(made, reason=reason)
+
+
+# --- the projection ------------------------------------------------------------------------------
+
+
+def project(shaped: Shaped, columns: Sequence[Column], asked: ColumnOptions) -> Projection:
+    """Return the projection that makes a table's columns of those read.
+
+    Args:
+        columns: that are kept of the source and of the names of files, with the names that they
+            have in ``--select``.
+    """
+    encoding = shaped.sample.encoding
+    by_source = {column.source: column for column in columns}
+    sources = {found.source for found in shaped.constants}
+    reads = []
+    for number, found in enumerate(shaped.order):
+        own = by_source.get(found.source)
+        if own is not None:
+            reads.append(own)
+        elif encoding.kind is not Kind.TYPED:
+            reads.append(_unread(found, number, csv=encoding.is_csv, kind=encoding.kind))
+    reads += [column for column in columns if column.source in sources]
+    return Projection(
+        tuple(reads),
+        asked.select or ", ".join(sql.name(column.name) for column in columns),
+        asked.where,
+        tuple(dict.fromkeys(found.source for found in shaped.constants)),
+        keep_all=encoding.kind is not Kind.TYPED,
+    )
+
+
+def _unread(found: ColumnFacts, number: int, *, csv: bool, kind: Kind) -> Column:
+    """Return a column that is read because the reader wants it, and whose values may be any."""
+    made = strict_column(
+        f"rowfall_skipped_{number}", found.source, "Nullable(String)", kind, csv=csv,
+        traits=TextTraits(breaks=True),
+    )  # fmt: skip
+    return replace(made, expression="", bad="", lenient="")
+
+
+def selected(made: Projection, ask: RunSelect) -> list[tuple[str, str]]:
+    """Return (name, type) of what a projection selects, as the engine describes it.
+
+    Raises:
+        UsageError: it makes no sense to the engine, or needs more than the row itself.
+    """
+    structure = sql.structure((c.name, c.type) for c in made.columns)
+    condition = f" WHERE {made.where}" if made.where else ""
+    query = f"SELECT {made.select} FROM null({quote(structure)}){condition}"
+    names = ", ".join(column.name for column in made.columns[:20])
+    try:
+        rows = ask(SqlText.of(f"DESCRIBE TABLE ({query})"), {})
+        steps = ask(SqlText.of(f"SELECT explain FROM (EXPLAIN {query})"), {})
+    except RowfallError as error:
+        raise UsageError(
+            f"the engine refuses --select or --where: {error.message.splitlines()[0]}",
+            hint=f"They are expressions over the columns of the source: {names}.",
+        ) from None
+    odd = [seen[1] for (step,) in steps if (seen := _STEPS.match(str(step)))]
+    odd += [word for word in sql.tokens(query) if word.lower() in _MULTIPLY]
+    if odd:
+        raise UsageError(
+            f"--select or --where need more than the row itself ({odd[0]})",
+            hint="Rows are loaded file by file: nothing can be sorted, grouped or multiplied.",
+        )
+    found = [(str(row[0]), str(row[1])) for row in rows]
+    for name, type_ in found:
+        if parse_type(type_).base == "Nothing":
+            raise UsageError(
+                f"--select gives {name} no type", hint=f"CAST it: NULL::Int64 AS {name}."
+            )
+    if len(dict(found)) < len(found):
+        raise UsageError("--select gives two columns one name", hint="Name each with AS.")
+    return found

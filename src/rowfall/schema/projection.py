@@ -1,0 +1,150 @@
+"""SQL of a projection: what is read from the source, and what the table's columns are made of.
+
+Three SELECTs, one in the other: the columns of the objects, with the constants of each file; every
+value converted strictly to its type; what the user selects of it. The one around them, which the
+INSERT takes, converts to the types of the table.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from urllib.parse import unquote
+
+from rowfall.core import sql
+from rowfall.core.listing import Listing, Split
+from rowfall.core.model import Encoding, Schema
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.sources.base import Source
+
+PATH, FILE = "_path", "_file"
+FILE_COLUMNS = (PATH, FILE)
+"""Constants of a file beside the values of its folders."""
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive and Spark write for NULL."""
+
+_FOLDER = re.compile(r"([A-Za-z_]\w*)=([^/]*)")
+
+
+def read_structure(schema: Schema, encoding: Encoding | None) -> str:
+    """Return the columns of the objects as they are read; by position, in their own order."""
+    types = {c.source or c.name: c.read_type or c.type for c in schema.reads}
+    if encoding is not None and encoding.header:
+        types = {name: types.get(name, "String") for name in encoding.header}
+    return sql.structure(types.items())
+
+
+def read_relation(
+    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema
+) -> SqlText:
+    """Return the relation of splits that the columns of the table are selected from."""
+    return of_raw(schema, _raw(source, splits, encoding, schema))
+
+
+def select_typed(
+    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema
+) -> SqlText:
+    """Return a SELECT of what a projection is made of, every column in its own type."""
+    return _typed(schema, _raw(source, splits, encoding, schema))
+
+
+def _raw(
+    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema
+) -> SqlText:
+    """Return the relation of the columns as the reader gives them, with the constants of files."""
+    structure = read_structure(schema, encoding)
+    projection = schema.projection
+    if projection is None or not projection.constants:
+        return source.relation(splits, encoding, structure)
+    names = "".join(f"{sql.name(c.source)}, " for c in schema.reads)
+    groups: dict[tuple[str | None, ...], list[Split]] = {}
+    for split in splits:
+        values = tuple(constant(split.uri, name) for name in projection.constants)
+        groups.setdefault(values, []).append(split)
+    parts: list[str | SqlText] = []
+    for values, members in groups.items():
+        given = ", ".join(
+            f"CAST({'NULL' if value is None else quote(value)}, 'Nullable(String)') "
+            f"AS {sql.name(name)}"
+            for name, value in zip(projection.constants, values, strict=True)
+        )
+        parts += ["\n    UNION ALL " if parts else "", f"SELECT {names}{given} FROM "]
+        parts += [source.relation(members, encoding, structure)]
+    return SqlText.of("(", *parts, ")")
+
+
+def of_raw(schema: Schema, relation: SqlText) -> SqlText:
+    """Return what the table's columns are selected from, of the columns as the reader gives them.
+
+    Args:
+        relation: with the constants of its files, where the projection has any.
+    """
+    if schema.projection is None:
+        return relation
+    return of_typed(schema, SqlText.of("(", _typed(schema, relation), ")"))
+
+
+def _typed(schema: Schema, relation: SqlText) -> SqlText:
+    columns = schema.projection.columns if schema.projection else schema.columns
+    typed = ", ".join(
+        f"CAST({c.expression or sql.name(c.source or c.name)}, {quote(c.type)}) "
+        f"AS {sql.name(c.name)}"
+        for c in columns
+    )
+    return SqlText.of(f"SELECT {typed}\nFROM ", relation)
+
+
+def of_typed(schema: Schema, relation: SqlText) -> SqlText:
+    """Return what the table's columns are selected from, of columns in their own types."""
+    projection = schema.projection
+    if projection is None:
+        return relation
+    tests = [f"({projection.where})"] if projection.where else []
+    if projection.keep_all:
+        names = ", ".join(sql.name(c.name) for c in projection.columns)
+        tests.append(f"NOT ignore({names})")
+    where = f" WHERE {' AND '.join(tests)}" if tests else ""
+    return SqlText.of(f"(SELECT {projection.select} FROM ", relation, f"{where})")
+
+
+# --- what the names of files say -----------------------------------------------------------------
+
+
+def folder_values(uri: str) -> dict[str, str]:
+    """Return the values of the folders ``key=value`` that a file lies in."""
+    found = (_FOLDER.fullmatch(part) for part in uri.split("/")[:-1])
+    return {match[1]: unquote(match[2]) for match in found if match}
+
+
+def folder_keys(listing: Listing) -> tuple[str, ...]:
+    """Return the keys of folders that all files lie in; () where some lie in others."""
+    keys: tuple[str, ...] | None = None
+    for folder in _folders(listing):
+        own = tuple(folder_values(folder + "/"))
+        if keys is None:
+            keys = own
+        if own != keys or not keys:
+            return ()
+    return keys or ()
+
+
+def constants(listing: Listing, name: str) -> Iterable[str | None]:
+    """Return the different values of a constant in all files."""
+    if name in FILE_COLUMNS:
+        return (constant(listing.uri(i), name) for i in range(len(listing)))
+    return {constant(folder + "/", name) for folder in _folders(listing)}
+
+
+def constant(uri: str, name: str) -> str | None:
+    """Return the value of a constant in one file; None for NULL."""
+    if name == PATH:
+        return uri
+    if name == FILE:
+        return os.path.basename(uri)
+    value = folder_values(uri).get(name)
+    return None if value == NO_VALUE else value
+
+
+def _folders(listing: Listing) -> list[str]:
+    return list(dict.fromkeys(os.path.dirname(listing.uri(i)) for i in range(len(listing))))
