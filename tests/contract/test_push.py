@@ -438,7 +438,9 @@ def test_without_a_local_engine_blocks_are_refused(server: Server) -> None:
 # --- stdin and generators ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("compression", ["none", "gzip", "bz2", "xz"])
+@pytest.mark.parametrize(
+    "compression", ["none", "gzip", pytest.param("bz2", marks=pytest.mark.long), "xz"]
+)
 def test_stdin(
     push: Push,
     reader: Embedded,

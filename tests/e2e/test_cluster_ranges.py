@@ -110,7 +110,8 @@ def decoders(fleet: Fleet) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "format", ["CSVWithNames", pytest.param("TSV", marks=pytest.mark.long), "JSONEachRow"]
+    "format",
+    [*(pytest.param(f, marks=pytest.mark.long) for f in ("CSVWithNames", "TSV")), "JSONEachRow"],
 )
 def test_one_text_file_is_decoded_by_all_shards(
     fleet: Fleet, s3: Seaweed, bucket: str, format: str, decoders: None

@@ -96,13 +96,14 @@ def check(fleet: Fleet, key: str, tables: tuple[str, ...], cluster: str = "lab")
     [
         "id",
         "cityHash64(name)",
-        "ifNull(code, -1)",
         *(
             pytest.param(key, marks=pytest.mark.long)
-            for key in ("small", "intHash64(id)", "toLowCardinality(toInt8(id % 100))")
+            for key in (
+                "ifNull(code, -1)", "small", "intHash64(id)", "toLowCardinality(toInt8(id % 100))",
+            )
         ),
     ],
-)
+)  # fmt: skip
 def test_rows_are_where_clickhouse_puts_them(
     fleet: Fleet, s3: Seaweed, bucket: str, key: str
 ) -> None:

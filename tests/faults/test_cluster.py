@@ -292,7 +292,10 @@ def test_a_hurt_load_of_plain_replicas(
         survived(f"{kind}, mirrored")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way",
+    ["filter", *(pytest.param(way, marks=pytest.mark.long) for way in WAYS if way != "filter")],
+)
 def test_killed_between_the_shards(
     way: str, cluster22: Cluster, two_files: Rows, s3: Seaweed, tmp_path: Path,
     chance: random.Random, survived: Survived,

@@ -92,8 +92,15 @@ def test_hurt_while_compressed_blocks_are_sent(
 
 
 @LONG
-@pytest.mark.parametrize("maker", PACKED)
-@pytest.mark.parametrize("kind", ["kill -9 rowfall", "connection reset"])
+@pytest.mark.parametrize(
+    ("kind", "maker"),
+    [
+        ("kill -9 rowfall", "decoder"),
+        ("connection reset", "engine"),
+        pytest.param("kill -9 rowfall", "engine", marks=pytest.mark.long),
+        pytest.param("connection reset", "decoder", marks=pytest.mark.long),
+    ],
+)
 def test_hurt_in_the_middle_of_compressed_blocks(
     place: Make, rows: Rows, plain: Rows, chance: random.Random, survived: Survived,
     kind: str, maker: str,
