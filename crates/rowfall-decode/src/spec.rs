@@ -43,6 +43,9 @@ pub struct Spec {
     /// How many columns the file has, for formats without names where not all of them are wanted.
     #[serde(default)]
     pub file_columns: Option<usize>,
+    /// The names in the header mean nothing: columns are found by their positions.
+    #[serde(default)]
+    pub skip_header: bool,
     /// Time zone of `DateTime` columns that name none: UTC or one of `types/zone.rs`.
     #[serde(default)]
     pub timezone: Option<String>,
@@ -164,8 +167,8 @@ pub struct ColumnSpec {
     /// Its name in the header or its key in JSON; `name` where there is none.
     #[serde(default)]
     pub source: Option<String>,
-    /// Which column of the file it is, from 0 on; where it has no names, or none that can be used:
-    /// then all columns have one.
+    /// Which column of the file it is, from 0 on; for formats without names, and with
+    /// `skip_header`.
     #[serde(default)]
     pub position: Option<usize>,
     /// Its ClickHouse type.
@@ -348,7 +351,7 @@ impl Spec {
         );
         let named = self.format.has_names() || self.format == Format::Json;
         need(
-            named || self.columns.iter().all(|c| c.position.is_some()),
+            (named && !self.skip_header) || self.columns.iter().all(|c| c.position.is_some()),
             "columns need a position where the file has no names",
         );
         need(

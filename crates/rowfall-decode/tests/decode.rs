@@ -397,6 +397,18 @@ fn header_finds_columns_in_any_order() {
 }
 
 #[test]
+fn a_header_may_only_be_skipped() {
+    let data = b",a , a\n7,text,-1\n";
+    let columns = [("n", "Int8"), ("s", "String"), ("m", "Int8")];
+    assert!(native(data, "CSVWithNames", &columns, json!({})).is_err());
+    let more = json!({"skip_header": true});
+    let plain = native(b"7,text,-1\n", "CSV", &columns, json!({}));
+    assert_eq!(native(data, "CSVWithNames", &columns, more.clone()), plain);
+    let wrong = native(b"a,b\n7,text,-1\n", "CSVWithNames", &columns, more);
+    assert_eq!(wrong.expect_err("the header is too short")["line"], json!(1));
+}
+
+#[test]
 fn blocks_have_the_rows_asked_for() {
     let rows: Vec<Row> = (0..10).map(|n| (n, vec![b'a'; n as usize], None)).collect();
     let data = csv(&rows, "\n", false);

@@ -165,7 +165,8 @@ def spec(
     ]
     for input_, split, address in zip(inputs, splits, addresses, strict=False):
         input_ |= {"url": address.url, "headers": dict(address.headers), "version": split.version}
-    return {
+    more = {"skip_header": True} if encoding.header and encoding.has_header else {}
+    return more | {
         "version": 1,
         "inputs": inputs,
         "compression": encoding.compression,

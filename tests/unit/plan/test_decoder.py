@@ -92,6 +92,10 @@ def test_spec_takes_blocks_from_the_settings() -> None:
     plain = spec(splits, replace(CSV, format="CSV"), schema("UInt8"), settings, ["/p0"], ())
     assert plain["columns"][0]["position"] == 0
     assert plain["sort_by"] is None
+    odd = replace(CSV, header=("c1", "a"))
+    skipped = spec(splits, odd, schema("UInt8"), settings, ["/p0"], ())
+    assert (skipped["skip_header"], skipped["file_columns"]) == (True, 2)
+    assert skipped["columns"][0]["position"] == 1
 
 
 @pytest.mark.parametrize(

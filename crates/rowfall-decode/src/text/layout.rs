@@ -46,11 +46,11 @@ pub fn from_positions(spec: &Spec) -> Option<Layout> {
 }
 
 /// The layout that the header at the start of the index gives; the name in question and a message
-/// where the header does not fit the spec. Where columns have positions, its names mean nothing:
-/// whoever gave them has compared it.
+/// where the header does not fit the spec. With `skip_header` only its width counts: whoever gave
+/// the positions has compared it.
 pub fn from_header(text: &[u8], scan: &Scan, spec: &Spec) -> Result<Layout, (String, String)> {
-    let positions: Vec<usize> = spec.columns.iter().filter_map(|c| c.position).collect();
-    if positions.len() == spec.columns.len() {
+    if spec.skip_header {
+        let positions: Vec<usize> = spec.columns.iter().filter_map(|c| c.position).collect();
         let ends = scan.index.iter().skip(1);
         let count = 1 + ends.take_while(|&&at| text[at as usize] != b'\n').count();
         let wanted = spec.file_columns.unwrap_or(positions.len());
