@@ -6,6 +6,7 @@ A test compares the pages in docs/reference with what this makes.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import click
 
 from rowfall.cli import COMMANDS
 from rowfall.cli.app import cli
+from rowfall.core.engine_formats import BY_NAME, ENGINE_FORMATS
 from rowfall.core.errors import Exit
+from rowfall.core.formats import FORMATS
 from rowfall.core.options import Flag, Options
 
 _MADE = "<!-- Made by `python docs/make_reference.py`; edit the code instead. -->\n"
@@ -83,7 +86,49 @@ def commands() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"exit-codes.md": exit_codes, "options.md": options, "commands.md": commands}
+def formats() -> str:
+    """Return docs/reference/formats.md."""
+    lines = [
+        "# Formats",
+        "",
+        _MADE,
+        "`--format NAME`, in any case. Of the formats in the first table rowfall checks that each",
+        "value arrives unchanged, as [strictness](../concepts/strictness.md) says.",
+        "",
+        "| format | extensions | other names |",
+        "|---|---|---|",
+    ]
+    own = [f for f in FORMATS if f.name not in BY_NAME]
+    lines += [_format(f.name, f.extensions, f.aliases) for f in own]
+    lines += [
+        "",
+        "The others are read by the engine's own readers. rowfall makes them as strict as settings",
+        "can (an unknown JSON key, SQL among `Values` are errors), loads each file exactly once,",
+        "but does not compare values with what the file says; the plan says so. Bad rows cannot be",
+        "left out. Where a file has no names or no types, `--schema` or the table gives them. A",
+        "setting that begins with `format_` or `input_format_` also applies to the sample.",
+        "`JSON` in capitals is a document with `meta` and `data` (as ClickHouse writes it); `json`",
+        "is one object a line. `CapnProto` and `HiveText` are not in the embedded engine.",
+        "",
+        "| format | extensions | other names | needs |",
+        "|---|---|---|---|",
+    ]
+    for f in ENGINE_FORMATS:
+        lines.append(_format(f.name, f.extensions, f.aliases) + f" {_cell(f.needs)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _format(name: str, extensions: Iterable[str], aliases: Iterable[str]) -> str:
+    known = [", ".join(f"`{each}`" for each in some) for some in (extensions, aliases)]
+    return f"| `{name}` | {' | '.join(known)} |"
+
+
+PAGES = {
+    "exit-codes.md": exit_codes,
+    "options.md": options,
+    "commands.md": commands,
+    "formats.md": formats,
+}
 
 
 def _help(path: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rowfall.core import engine_formats
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
@@ -36,12 +37,21 @@ FORMATS = (
     Format("CSVWithNames", Kind.TEXT),
     Format("TSV", Kind.TEXT, (".tsv", ".tab"), ("tabseparated", "tab")),
     Format("TSVWithNames", Kind.TEXT, (), ("tabseparatedwithnames",)),
-    Format("JSONEachRow", Kind.JSON, (".json", ".ndjson", ".jsonl"), ("ndjson", "jsonl", "json")),
+    Format(
+        "JSONEachRow",
+        Kind.JSON,
+        (".json", ".ndjson", ".jsonl"),
+        ("ndjson", "jsonl", "jsonlines", "json"),
+    ),
     Format("Parquet", Kind.TYPED, (".parquet", ".pq"), (), seekable=True),
     Format("ORC", Kind.TYPED, (".orc",), (), seekable=True),
     Format("Arrow", Kind.TYPED, (".arrow", ".feather"), ("feather",), seekable=True),
     Format("Avro", Kind.TYPED, (".avro",), (), seekable=True),
     Format("Native", Kind.TYPED, (".native",), (), seekable=True),
+    *(
+        Format(f.name, Kind.TYPED, f.extensions, f.aliases, seekable=True)
+        for f in engine_formats.ENGINE_FORMATS
+    ),
 )
 
 COMPRESSIONS = {
@@ -59,7 +69,9 @@ AUTO = "auto"
 _COMPRESSION_NAMES = {"none": "none", "gz": "gzip", "zst": "zstd", "bzip2": "bz2", "lzma": "xz"} | {
     name: name for name in COMPRESSIONS.values()
 }
-_BY_NAME = {n: f for f in FORMATS for n in (f.name.lower(), *f.aliases)}
+# `json` in lower case has always been one object a line; the document of that name is `JSON`.
+_BY_NAME = {n: f for f in reversed(FORMATS) for n in (f.name.lower(), *f.aliases)}
+_BY_EXACT_NAME = {f.name: f for f in FORMATS}
 _BY_EXTENSION = {extension: f for f in FORMATS for extension in f.extensions}
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
@@ -80,16 +92,23 @@ _SHOWN = 5
 def find(name: str) -> Format:
     """Return the format called ``name`` in any case, or by an alias.
 
+    ``JSON`` in capitals is a document with ``meta`` and ``data``; in any other case it is one
+    object a line.
+
     Raises:
         UsageError: there is none; the hint names the nearest.
     """
-    found = _BY_NAME.get(name.lower())
+    found = _BY_EXACT_NAME.get(name) or _BY_NAME.get(name.lower())
     if found is not None:
         return found
     near = difflib.get_close_matches(name.lower(), _BY_NAME, 1)
     guess = f"Did you mean {_BY_NAME[near[0]].name}? " if near else ""
-    known = ", ".join(f.name for f in FORMATS)
-    raise UsageError(f"{name!r} is not a known format", hint=f"{guess}Formats: {known}.")
+    known = ", ".join(f.name for f in FORMATS if not engine_formats.is_engine_only(f.name))
+    more = len(engine_formats.ENGINE_FORMATS)
+    raise UsageError(
+        f"{name!r} is not a known format",
+        hint=f"{guess}Formats: {known}, and {more} of the engine: docs/reference/formats.md.",
+    )
 
 
 def find_compression(name: str) -> str:

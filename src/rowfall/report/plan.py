@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from rowfall.core import formats, units
+from rowfall.core import engine_formats, formats, units
 from rowfall.core.listing import Listing
 from rowfall.core.model import ENGINE, Kind, Plan, Setting, Transport
 from rowfall.core.options import DISTRIBUTED, FILTER
@@ -223,6 +223,9 @@ def _shards(plan: Plan) -> list[RenderableType]:
 
 def _parser(plan: Plan) -> list[tuple[str, str]]:
     """Return who parses text and who writes parts; nothing for formats that are not parsed."""
+    if plan.encoding is not None and engine_formats.is_engine_only(plan.encoding.format):
+        unchecked = "rowfall checks the number of rows, not that each value is as it was written"
+        return [("parser", f"the engine's {plan.encoding.format} reader: {unchecked}")]
     if plan.encoding is None or plan.encoding.kind not in (Kind.TEXT, Kind.JSON):
         return []
     transport = plan.transport

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rowfall.core import sql, units
+from rowfall.core import engine_formats, sql, units
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Encoding, Kind, Projection, Schema
@@ -79,6 +79,8 @@ def schema_for(
     asked, own = read_table_options(options, ask), read_column_options(options)
     asked = replace(asked, json_type=json_type)
     shapes = own.any or bool(folder_keys(listing))
+    if engine_formats.is_engine_only(encoding.format):
+        ask = _with_format_settings(ask, options)
     sample = sampling.take_sample(
         source,
         listing,
@@ -110,6 +112,13 @@ def schema_for(
         schema = _laid_out(columns, known, asked)
     schema = replace(schema, row_bytes=_row_bytes(columns, sample), projection=made)
     return sample.encoding, _partitioned(schema, sample, source, ask)
+
+
+def _with_format_settings(ask: RunSelect, options: Options) -> RunSelect:
+    """Return ``ask`` with what ``--set`` says about the format: a delimiter, an expression."""
+    pairs = (text.partition("=") for text in options.set)
+    own = {n: v for n, _, v in pairs if n.startswith(("format_", "input_format_"))}
+    return lambda text, settings: ask(text, {**settings, **own})
 
 
 def _columns_of(

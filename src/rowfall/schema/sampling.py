@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from rowfall.core import sql
-from rowfall.core.errors import DataError, RowfallError, SourceError
+from rowfall.core import engine_formats, sql
+from rowfall.core.errors import DataError, EngineError, RowfallError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText, quote
@@ -218,6 +218,8 @@ def take_sample(
         return SourceSample(encoding, found, splits, splits[0].uri, notes, whole)
     relation: Relate = source.relation
     read = splits
+    if engine_formats.is_engine_only(encoding.format):
+        return _of_engine(source, splits, encoding, ask, wanted)
     if encoding.format == "Parquet" and len(listing) > 1:
         columns = _of_footers(source, listing, read, encoding, ask, union=union)
     elif encoding.kind is not Kind.JSON:
@@ -401,6 +403,33 @@ def sample_relation(
 
 
 # --- facts about columns -------------------------------------------------------------------------
+
+
+def _of_engine(
+    source: Source, splits: Sequence[Split], encoding: Encoding, ask: RunSelect, wanted: WantedFacts
+) -> SourceSample:
+    """Sample a format that is the engine's alone.
+
+    Raises:
+        UsageError: it cannot be read without what has to be given besides.
+    """
+    columns: list[ColumnFacts] = []
+    if wanted.names and engine_formats.are_given(encoding.format):
+        known = wanted.types(encoding, ())
+        columns = [ColumnFacts(name, type_) for name, type_ in known.items()]
+    try:
+        columns = columns or _described(source.relation, splits, encoding, ask)
+        found = _measure(source.relation, splits, encoding, columns, ask, wanted)
+    except EngineError as error:
+        needs = engine_formats.needs(encoding.format)
+        if not needs:
+            raise
+        cause = error.message.splitlines()[0].removeprefix(f"Code: {error.code}. DB::Exception: ")
+        raise UsageError(
+            f"{splits[0].uri} cannot be read as {encoding.format}: {cause[:200]}",
+            hint=f"It needs {needs}. See docs/reference/formats.md.",
+        ) from error
+    return SourceSample(encoding, found, tuple(splits), splits[0].uri)
 
 
 def _described(

@@ -421,6 +421,12 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
             name = "input_format_parquet_allow_missing_columns"
             rows = [row for row in rows if row[0] != name]
             rows.append((name, 1, "some files lack columns; each footer is looked at first"))
+        rows += _JSON if encoding.format.startswith("JSON") else ()
+        if encoding.format == "Values":
+            rows.append(("input_format_values_interpret_expressions", 0, "values, and no SQL"))
+            rows.append(
+                ("input_format_values_deduce_templates_of_expressions", 0, "values, and no SQL")
+            )
     return tuple(Setting(*row, routine=True) for row in rows)
 
 

@@ -1,0 +1,63 @@
+"""Formats that need more than a name: expressions, delimiters, schema files."""
+
+from __future__ import annotations
+
+from e2e.tools import Shell
+
+NGINX = (
+    '10.0.0.1 - - [05/Mar/2024:10:00:01 +0000] "GET /a?b=1 HTTP/1.1" 200 512 "-" "curl/8.1"\n'
+    '10.0.0.2 - bob [05/Mar/2024:10:00:02 +0000] "POST /x HTTP/1.1" 404 0 "http://h/" "M (X; Y)"\n'
+)
+EXPRESSION = r'format_regexp=^(\S+) - (\S+) \[([^\]]+)\] "([^"]*)" (\d+) (\d+) "([^"]*)" "([^"]*)"'
+COLUMNS = (
+    "ip IPv4, user String, at String, request String, status UInt16, bytes UInt64, "
+    "referrer String, agent String"
+)
+
+
+def test_an_access_log_by_a_regular_expression(shell: Shell) -> None:
+    shell.write("access.log", NGINX)
+    options = ("access.log", "--format", "regexp", "--set", EXPRESSION, "--schema", COLUMNS)
+    plan = " ".join(shell.ok("plan", *options, "--table", "log").out.split())
+    assert "the engine's Regexp reader: rowfall checks the number of rows" in plan
+    shell.ok("load", *options, "--table", "log")
+    query = "SELECT ip, user, status, bytes, request FROM log ORDER BY ip"
+    assert shell.ok("query", query, "--format", "TSV").out == (
+        "10.0.0.1\t-\t200\t512\tGET /a?b=1 HTTP/1.1\n10.0.0.2\tbob\t404\t0\tPOST /x HTTP/1.1\n"
+    )
+    # A line that is no entry is an error, not a row less.
+    shell.write("odd.log", NGINX + "restarted\n")
+    refused = shell.ends(2, "load", "odd.log", *options[1:5], "--table", "log")
+    assert "doesn't match the number of columns" in refused.talk
+    assert shell.ok("query", "SELECT count() FROM log", "--format", "TSV").out == "2\n"
+
+
+def test_other_separators(shell: Shell) -> None:
+    shell.write("in.data", "1||a b||2.5\n2||c||\\N\n")
+    shell.ok(
+        "load", "in.data", "--format", "CustomSeparated", "--table", "t",
+        "--set", "format_custom_field_delimiter=||", "--set", "format_custom_escaping_rule=CSV",
+        "--schema", "id Int64, name String, price Nullable(Float64)",
+    )  # fmt: skip
+    out = shell.ok("query", "SELECT * FROM t ORDER BY id", "--format", "TSV").out
+    assert out == "1\ta b\t2.5\n2\tc\t\\N\n"
+
+
+def test_what_a_format_needs_is_said(shell: Shell) -> None:
+    message = b"\x08\x01\x12\x02ab"
+    shell.write("in.pb", bytes([len(message)]) + message)
+    refused = shell.ends(2, "load", "in.pb", "--format", "Protobuf", "--table", "u")
+    assert "It needs a server; --schema; and --set format_schema=FILE:MESSAGE" in refused.talk
+    refused = shell.ends(2, "load", "in.pb", "--format", "rowbinary", "--table", "u")
+    assert "It needs --schema, or a table that is there." in refused.talk
+
+
+def test_a_document_of_clickhouse_and_rows_without_names(shell: Shell) -> None:
+    document = '{"meta":[{"name":"id","type":"UInt16"}],"data":[{"id":1},{"id":2}],"rows":2}'
+    shell.write("in.data", document)
+    shell.ok("load", "in.data", "--format", "JSON", "--table", "t")
+    out = shell.ok("query", "SELECT id, toTypeName(id) FROM t ORDER BY id", "--format", "TSV").out
+    assert out == "1\tUInt16\n2\tUInt16\n"
+    shell.write("more.data", "[3]\n[4]\n")
+    shell.ok("load", "more.data", "--format", "jsoncompacteachrow", "--table", "t")
+    assert shell.ok("query", "SELECT sum(id) FROM t", "--format", "TSV").out == "10\n"
