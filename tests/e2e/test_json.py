@@ -160,3 +160,27 @@ def test_exports_keep_objects_as_text(shell: Shell) -> None:
     shell.ok("load", "out.parquet", "--table", "t")
     found = rows(shell, "rowfall-data", "SELECT p FROM t ORDER BY id")
     assert [json.loads(str(p)) for (p,) in found] == [{"a": 1.0, "n": None}, {"b": "x"}]
+
+
+PRETTY = '{{\n  "id": {},\n  "p": {{\n    "a": [1,\n 2]\n  }}\n}}'
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pretty_printed_and_array_files(shell: Shell, mode: str) -> None:
+    shell.write("in/pretty.json", "\n".join(PRETTY.format(n) for n in range(3)) + "\n")
+    shell.write("in/array.json", "[\n" + ",\n".join(PRETTY.format(n) for n in range(3, 6)) + "]")
+    shell.write("in/line.json", '[{"id":6,"p":{"a":[]}},{"id":7,"p":{"a":[3]}}]\n')
+    shell.ok("load", "in", "--table", "t", "--decoder", mode)
+    assert types(shell, "rowfall-data")["p"] == "Tuple(a Array(Nullable(Int64)))"
+    out = shell.ok("query", "SELECT count(), sum(id), sum(length(p.a)) FROM t", "--format", "TSV")
+    assert out.out == "8\t28\t13\n"
+
+
+def test_the_error_in_a_pretty_printed_file_counts_objects(shell: Shell) -> None:
+    good = "\n".join(PRETTY.format(n) for n in range(3))
+    shell.write("good.json", good)
+    shell.ok("load", "good.json", "--table", "t", "--type", "id UInt8")
+    shell.write("bad.json", good + "\n" + PRETTY.format(300))
+    failed = shell.ends(1, "load", "bad.json", "--table", "t")
+    assert "is not a JSON object" not in failed.talk
+    assert "bad.json" in failed.talk

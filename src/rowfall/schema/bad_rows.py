@@ -24,7 +24,7 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine
 from rowfall.schema import data_errors, footers, strict_reading
-from rowfall.schema.bad_row_queries import LenientReader, read_bad_row
+from rowfall.schema.bad_row_queries import MALFORMED, LenientReader, read_bad_row
 from rowfall.schema.data_errors import CONTAINERS, same_object
 from rowfall.schema.footers import Footer
 from rowfall.schema.projection import of_typed
@@ -104,6 +104,8 @@ class BadRowSearch:
         if not rows:
             return None
         bad, before = read_bad_row(rows[0]), 0
+        if bad.which == MALFORMED and _goes_on(bad.value or ""):
+            return None  # no line of this file is a row: the engine's error counts objects
         query = reader.breaks_query(split, bad.row, header)
         if query is not None:
             ((before,),) = self.ask(query, reader.settings)
@@ -444,3 +446,9 @@ def _escaped(text: str) -> str:
 def _unescaped(text: str) -> str:
     """Undo :func:`_escaped`."""
     return re.sub(r"\\(.)", lambda m: {"t": "\t", "n": "\n", "r": "\r"}.get(m[1], m[1]), text)
+
+
+def _goes_on(line: str) -> bool:
+    """Tell whether a line is the beginning of JSON over several lines, or of an array."""
+    text = line.strip()
+    return text.startswith("[") or (text.startswith("{") and text.endswith(("{", ",", "[", ":")))
