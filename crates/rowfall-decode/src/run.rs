@@ -2,7 +2,7 @@
 //! queue until none is left; and sums up.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -92,14 +92,21 @@ impl Shared<'_> {
 
     /// Print the progress every `progress_ms` milliseconds until the run is over.
     fn report_progress(&self, over: &AtomicBool) {
-        let mut reported = 0;
+        let mut reported = (0, 0);
         while self.spec.progress_ms > 0 && !over.load(Ordering::Relaxed) {
             thread::park_timeout(Duration::from_millis(self.spec.progress_ms));
-            let rows = self.progress.rows.load(Ordering::Relaxed);
-            if rows != reported {
-                reported = rows;
-                let bytes = self.progress.bytes.load(Ordering::Relaxed);
-                eprintln!("{}", json!({"written_rows": rows, "written_bytes": bytes}));
+            let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            let (rows, read) = (of(&self.progress.rows), of(&self.progress.read_bytes));
+            if (rows, read) != reported {
+                reported = (rows, read);
+                // A block may hold half of a file: what is read moves while none is written.
+                let line = json!({
+                    "written_rows": rows,
+                    "written_bytes": of(&self.progress.bytes),
+                    "decoded_rows": of(&self.progress.decoded_rows),
+                    "read_bytes": read,
+                });
+                eprintln!("{line}");
             }
         }
     }

@@ -40,6 +40,9 @@ pub struct InputSummary {
 pub struct Progress {
     pub rows: AtomicU64,
     pub bytes: AtomicU64,
+    /// Rows that were decoded and stored bytes that were read, those of unwritten blocks, too.
+    pub decoded_rows: AtomicU64,
+    pub read_bytes: AtomicU64,
     /// CPU time of writing parts.
     pub part_nanoseconds: AtomicU64,
     /// Time in which threads were ready to run, but had no core.
@@ -147,7 +150,9 @@ impl<'a> Worker<'a> {
         loop {
             let read = source.bytes_read();
             self.buffer.advance(&mut source, chunk).map_err(|e| io(&e))?;
-            self.unwritten_bytes += source.bytes_read() - read;
+            let bytes = source.bytes_read() - read;
+            self.unwritten_bytes += bytes;
+            self.progress.read_bytes.fetch_add(bytes, Ordering::Relaxed);
             let left = input.bytes().map(|bytes| bytes.saturating_sub(source.bytes_read()));
             self.set_block_limits(left)?;
             if self.buffer.ended {
@@ -313,6 +318,7 @@ impl<'a> Worker<'a> {
     /// Count rows that were appended, and write the block when it is full.
     fn add_rows(&mut self, rows: usize) -> Result<(), Fail> {
         self.rows += rows;
+        self.progress.decoded_rows.fetch_add(rows as u64, Ordering::Relaxed);
         let bytes: usize = self.columns.iter().map(Column::bytes).sum();
         if self.rows >= self.block_limits.0 || bytes >= self.block_limits.1 {
             self.flush()?;

@@ -63,6 +63,7 @@ class Progressed:
         parts: active parts of staging and target together.
         memory: bytes resident in the engine process.
         seconds: since the load began.
+        away: seconds since a server that loads has answered, 0.0 while it does.
     """
 
     rows: int
@@ -70,6 +71,7 @@ class Progressed:
     parts: int
     memory: int
     seconds: float
+    away: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -163,10 +163,17 @@ class Decode:
         self._running[order.attempt] = child
         done = threading.Event()
         threading.Thread(target=_release, args=(child, outputs, done), daemon=True).start()
+        seen: Mapping[str, int] = {}
 
         def tick(progress: Mapping[str, int]) -> None:
-            on_tick({**progress, "sent_bytes": child.stored(progress.get("read_rows"))})
+            nonlocal seen
+            seen = progress or seen
+            sent = child.stored(progress.get("read_rows"))
+            rows = max(child.rows, progress.get("read_rows", 0))
+            on_tick({**progress, "read_rows": rows, "sent_bytes": sent})
 
+        # An engine says nothing as long as no block comes, and one may hold half of a file.
+        child.on_progress = lambda: tick(seen)
         try:
             outcome = self._insert_blocks(order, outputs, lane, tick)
         except BaseException as error:
@@ -174,6 +181,7 @@ class Decode:
             self._result_of(child, order)  # what the decoder reports explains what the engine met
             raise error
         finally:
+            child.on_progress = None
             done.set()
         report = self._result_of(child, order)
         if not report:
@@ -330,7 +338,7 @@ class Build(Decode):
         began = time.monotonic()
         child = self._running[order.attempt]
         while not child.wait(_BUILD_POLL_SECONDS):
-            tick({"read_rows": child.rows})
+            tick({})
         report = self._result_of(child, order)
         if not report:
             return Outcome()
@@ -393,16 +401,18 @@ class _Child:
 
     Attributes:
         killed: by this process.
+        on_progress: called when the program has said how far it is.
     """
 
     def __init__(self, program: str, spec: Mapping[str, Any]) -> None:
+        self.on_progress: Callable[[], None] | None = None
         self._process = subprocess.Popen(
             [program, "run", "--spec", "held"],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             env=environment.of_child(),
         )  # fmt: skip
         self._stdin = cast("IO[bytes]", self._process.stdin)
-        self._written = (0, 0)
+        self._written = self._read = (0, 0)
         self._last = b""
         self.killed = False
         self._listener = threading.Thread(
@@ -420,21 +430,36 @@ class _Child:
                 try:
                     report = json.loads(line)
                     self._written = (report["written_rows"], report["written_bytes"])
+                    # Older programs count what they have written only.
+                    rows, stored = self._written
+                    self._read = (
+                        int(report.get("decoded_rows", rows)), int(report.get("read_bytes", stored))
+                    )  # fmt: skip
                 except (ValueError, KeyError, TypeError):
                     self._last = line
+                    continue
+                if (heard := self.on_progress) is not None:
+                    # An engine that just died is no reason to leave the pipe: it would fill up.
+                    with suppress(RowfallError, ValueError, OSError):
+                        heard()
 
     def stored(self, rows: int | None) -> int:
-        """Return the bytes of the objects behind the first ``rows`` rows.
+        """Return the bytes of the objects that were read, less those on their way to the engine.
 
-        Megabytes of what has gone into the pipes are still on their way to a server.
+        Args:
+            rows: that the engine has got; None where there is no such way. Megabytes of what has
+                gone into the pipes may be between here and a server.
         """
         written, stored = self._written
-        return stored if rows is None or rows >= written else stored * rows // written
+        on_the_way = 0
+        if rows is not None and rows < written:
+            on_the_way = stored - stored * rows // written
+        return max(self._read[1] - on_the_way, 0)
 
     @property
     def rows(self) -> int:
-        """Return the rows that the program has written so far."""
-        return self._written[0]
+        """Return the rows that the program has decoded so far."""
+        return self._read[0]
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait at most so many seconds; return True when the program has ended."""

@@ -61,6 +61,7 @@ class TotalProgress:
             sum(p.parts for p in every),
             max(p.memory for p in every),
             max(p.seconds for p in every),
+            max(p.away for p in every),
         )
 
 
@@ -87,6 +88,7 @@ class Watch:
         self._done_bytes = 0
         self._running: dict[str, _Running] = {}
         self._parts = 0
+        self._away_since: float | None = None
         self._stop = threading.Event()
         self._guard = threading.Lock()
         self._thread = threading.Thread(target=self._poll, daemon=True)
@@ -109,7 +111,8 @@ class Watch:
 
         def tick(progress: Mapping[str, int]) -> None:
             with self._guard:
-                mine.rows = int(progress.get("read_rows", 0))
+                # A server that cannot be asked says nothing: what it has read is read all the same.
+                mine.rows = max(mine.rows, int(progress.get("read_rows", 0)))
                 # sent_bytes: what a program beside the engine has read.
                 reports_bytes = [
                     int(progress[k]) for k in (SOURCE_BYTES, "sent_bytes") if k in progress
@@ -139,16 +142,23 @@ class Watch:
             rows = self._done_rows + sum(r.rows for r in self._running.values())
             stored = self._done_bytes + sum(r.stored for r in self._running.values())
         memory, _ = self._engine.resident()
-        self._emit(Progressed(rows, stored, self._parts, memory, self._clock() - self._begin))
+        now, since = self._clock(), self._away_since
+        away = 0.0 if since is None else now - since
+        self._emit(Progressed(rows, stored, self._parts, memory, now - self._begin, away))
 
     def _poll(self) -> None:
         asked = self._begin
         while not self._stop.wait(POLL_SECONDS):
             if (now := self._clock()) - asked >= self._engine.pause - POLL_SECONDS / 2:
                 asked = now
-                # An engine that just died is the business of those who load, not of the watch.
-                with suppress(RowfallError, ValueError, OSError):
+                # An engine that just died is the business of those who load, not of the watch; it
+                # only tells people that nothing moves because a server is away.
+                try:
                     self._ask_once()
+                    self._away_since = None
+                except (RowfallError, ValueError, OSError):
+                    if self._engine.shared and self._away_since is None:
+                        self._away_since = now
             with suppress(RowfallError, ValueError, OSError):
                 self._emit_progress()
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
-from rowfall.core.model import BUILD, Encoding, Facts, Forecast, Group, Kind, Schema, Transport
+from rowfall.core.model import BUILD, Encoding, Facts, Forecast, Group, Kind, Transport
 from rowfall.core.options import Options
 from rowfall.core.units import parse_size
 from rowfall.plan import balance
@@ -71,10 +71,9 @@ def weight(listing: Listing, index: int, row_bytes: float) -> float:
     return float(listing.size(index) or 0)
 
 
-def rows(
-    listing: Listing, encoding: Encoding | None, schema: Schema, todo: Sequence[int]
-) -> int | None:
+def rows(facts: LoadFacts, todo: Sequence[int]) -> int | None:
     """Return about how many rows some splits hold, None when nothing tells."""
+    listing, encoding, schema = facts.listing, facts.encoding, facts.schema
     made = [listing.rows(i) for i in todo]
     if todo and all(r is not None for r in made):
         return sum(r or 0 for r in made)
@@ -84,6 +83,8 @@ def rows(
     if encoding is None or any(s is None for s in sizes):
         return None
     stored = float(sum(s or 0 for s in sizes))
+    if facts.rows_per_byte is not None:
+        return round(stored * facts.rows_per_byte)
     packed = encoding.compression not in ("none", "auto")
     # Text is about as long as its row in memory and a half; Parquet stores a third of it.
     raw = stored * (_RATIO if packed else 1.0)
@@ -188,7 +189,7 @@ def expect(
         todo: indexes of its splits, in ``groups``.
     """
     listing, encoding = facts.listing, facts.encoding
-    count = rows(listing, encoding, facts.schema, todo)
+    count = rows(facts, todo)
     work = sum(weight(listing, i, facts.schema.row_bytes) for i in todo)
     unknown = encoding is not None and listing.total_size is None
     seconds = None if unknown else 0.3 + work / (core_rate(encoding) * engine.cores)

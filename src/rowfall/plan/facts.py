@@ -140,6 +140,8 @@ class LoadFacts:
         remote: the source is read over the network.
         cores_here: usable CPU cores of this machine.
         program: path of rowfall-decode on this machine, None where it is not installed.
+        rows_per_byte: rows in a stored byte, by a sample; None where only the types of columns
+            give an idea of it.
     """
 
     source: Source
@@ -157,6 +159,7 @@ class LoadFacts:
     remote: bool = False
     cores_here: int = 1
     program: str | None = None
+    rows_per_byte: float | None = None
 
     @property
     def engine(self) -> Facts:

@@ -36,7 +36,8 @@ from rowfall.plan.reach import decoder_refused, network_rate, reach, source_read
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.schema import data_errors, inference
-from rowfall.sources.base import Addressed, Pinned, any_version
+from rowfall.schema.density import FILES, rows_per_byte
+from rowfall.sources.base import Addressed, Pinned, Ranged, any_version
 from rowfall.targets import views
 from rowfall.targets.base import Publish
 
@@ -92,6 +93,7 @@ def survey(session: Session, known: Collection[str] | None = None, table: str = 
         remote=session.remote,
         cores_here=usable_cores(),
         program=decoder.program(),
+        rows_per_byte=_ask_density(session, encoding),
     )
     facts = _ask_decoders(session, facts)
     delivery, parser = transport.choose_reading(facts, options)
@@ -101,6 +103,19 @@ def survey(session: Session, known: Collection[str] | None = None, table: str = 
     cut = cutting.cut(session, facts, parser, known)
     facts = replace(facts, listing=cut.listing, ranges=cut.notes)
     return replace(facts, landed=_landed(session, facts, known))
+
+
+def _ask_density(session: Session, encoding: Encoding | None) -> float | None:
+    """Return the rows in a stored byte of local text.
+
+    Elsewhere up to 16 requests would make every load wait for the forecast of a plan.
+    """
+    source = session.source
+    if encoding is None or session.remote or not isinstance(source, Ranged):
+        return None
+    count = len(session.listing)
+    some = session.listing.splits(session.target_key, range(0, count, max(1, -(-count // FILES))))
+    return rows_per_byte(source, list(some), encoding)
 
 
 # --- what has landed -----------------------------------------------------------------------------

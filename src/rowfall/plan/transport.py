@@ -380,7 +380,7 @@ def _choose_parts(
     if wish == "off":
         return Choice(ENGINE, "--build off")
     if wish == "auto" and why is None:
-        rows = attempts.rows(facts.listing, facts.encoding, facts.schema, todo)
+        rows = attempts.rows(facts, todo)
         least = _LEAST_PART_BYTES * facts.engine.cores
         if rows is not None and rows * facts.schema.row_bytes < least:
             why = "there are few rows"
@@ -552,7 +552,7 @@ def sharding_costs(
     Args:
         shares: which part of the rows belongs on each shard.
     """
-    rows = attempts.rows(facts.listing, facts.encoding, facts.schema, todo)
+    rows = attempts.rows(facts, todo)
     if rows is None:
         return None
     cores = sum(writer.engine.cores for writer in facts.writers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
 
@@ -15,6 +16,11 @@ from rowfall.core import units
 
 WIDTH = 80
 ENDLESS = 1 << 16  # columns
+# A word of SQL with the blanks behind it; blanks inside of quotes are part of it. A quote that a
+# backslash escapes ends nothing.
+_SQL_WORD = re.compile(
+    r"""(?:'(?:\\.|[^'\\])*'?|`(?:\\.|[^`\\])*`?|"(?:\\.|[^"\\])*"?|[^\s'`"])+\s*|\s+"""
+)
 
 
 def render(parts: Iterable[RenderableType], *, color: bool = False, width: int = WIDTH) -> str:
@@ -68,6 +74,25 @@ def wrap(text: str, *, indent: str = "", first: str | None = None, width: int = 
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def wrap_sql(text: str, width: int = WIDTH) -> str:
+    """Return SQL whose long lines are broken at blanks outside of quotes; it stays pastable."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if line.lstrip().startswith("--"):  # a comment ends with its line
+            lines.append(line)
+            continue
+        indent = " " * (len(line) - len(line.lstrip()) + 4)
+        current = ""
+        for word in _SQL_WORD.findall(line):
+            if current.strip() and len(current) + len(word.rstrip()) > width:
+                lines.append(current.rstrip())
+                current = indent + word
+            else:
+                current += word
+        lines.append(current.rstrip())
+    return "\n".join(lines)
 
 
 def bar(share: float, width: int) -> str:

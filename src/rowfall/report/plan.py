@@ -14,7 +14,7 @@ from rowfall.core import engine_formats, formats, units
 from rowfall.core.listing import Listing
 from rowfall.core.model import ENGINE, Kind, Plan, Setting, Transport
 from rowfall.core.options import DISTRIBUTED, FILTER
-from rowfall.report.layout import WIDTH, facts, grid, render, wrap
+from rowfall.report.layout import WIDTH, facts, grid, render, wrap, wrap_sql
 
 PLAN_VERSION = 2  # 2: "seats" and "seat" became "writers" and "writer"
 DECODER = "rowfall-decode"
@@ -107,7 +107,7 @@ def plan_text(
         ("Table", _table(plan, verbose, width)),
         ("Settings", _settings(plan, verbose, width)),
         ("Forecast (estimated)", _forecast(plan, width)),
-        ("SQL of one statement", [plan.example.rstrip()] if plan.example else []),
+        ("SQL of one statement", [wrap_sql(plan.example.rstrip(), width)] if plan.example else []),
     ]
     parts: list[RenderableType] = []
     for name, content in sections:

@@ -26,6 +26,8 @@ REDRAWS = 8  # a second
 BUSY_AFTER, PLAIN_FIRST, PLAIN_EVERY = 0.5, 2.0, 5.0
 SHOWN_FAILURES = 10  # the report has all of them
 BAR_RANK, BAR_MIN, BAR_MAX = 6, 5, 30
+FILES_RANK = 7
+AWAY_SECONDS = 2.0  # a question that comes late is no lost connection
 ROOMY = 110  # columns from which all fields fit with a wider gap
 NOW_SECONDS = 3.0  # what "now" is averaged over
 ETA_SECONDS = 30.0  # the forecast averages over a longer time, or it jumps with every stall
@@ -42,12 +44,15 @@ class Meter:
         self._samples: deque[tuple[float, int, int]] = deque()
         self.total_bytes: int | None = None
         self.total_rows: int | None = None
+        self.files = self.total_files = 0
+        self.unit = "file"
         self.latest = events.Progressed(0, None, 0, 0, 0.0)
         self.moving = False
 
     def started(self, event: events.LoadStarted) -> None:
         self.total_bytes = event.total_bytes or None
         self.total_rows = event.total_rows or None
+        self.total_files, self.unit = event.splits - event.resumed, event.unit
         self._heard_at = self._clock()
 
     def progressed(self, event: events.Progressed) -> None:
@@ -180,9 +185,15 @@ def _fields(meter: Meter) -> list[Field]:
         Field(2, f"{units.count(latest.rows)}{of} rows".rjust(width)),
         Field(3, f"{units.count(rows_now) + '/s':>7}", "cyan"),
         Field(9, f"{'avg ' + units.count(rows_mean):>9}", "dim"),
-        Field(7, f"{parts:>3} parts"),
-        Field(8, f"{_tight(units.memory(latest.memory)):>7}"),
+        Field(8, f"{parts:>3} parts"),
+        Field(11, f"{_tight(units.memory(latest.memory)):>7}"),
     ]
+    if meter.total_files > 1:
+        todo = f"{units.exact(meter.total_files)} {meter.unit}s"
+        width = 2 * len(todo) - len(meter.unit) - 1  # of "20/20 files"
+        made.append(Field(FILES_RANK, f"{units.exact(meter.files)}/{todo}".rjust(width)))
+    if latest.away >= AWAY_SECONDS:
+        return [*made, Field(1, f"reconnecting {_short(latest.away)}", "yellow")]
     return made if share is None else [*made, Field(1, f"ETA {_short(meter.eta):<5}")]
 
 
@@ -215,6 +226,8 @@ class Line:
                 self._meter.started(event)
             elif isinstance(event, events.Progressed):
                 self._meter.progressed(event)
+            elif isinstance(event, events.AttemptPublished):
+                self._meter.files += event.splits
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import random
 import time
 from collections.abc import Callable
@@ -177,9 +178,10 @@ def test_eighty_columns_show_the_facts_that_matter() -> None:
     meter.started(started(10**10))
     feed(meter, clock, 10, 5.12e6, 512e6)
     assert draw(meter, 80).plain == (
-        "51% ━━━───  5.1/10.0GB  512MB/s 51.2M rows 5.12M/s  37 parts 3.00GiB ETA 10s"
+        "51% ━━━━━─────  5.1/10.0GB  512MB/s 51.2M rows 5.12M/s   0/100 files ETA 10s"
     )
-    assert "512MB/s  avg 512MB 51.2M rows 5.12M/s avg 5.12M" in draw(meter, 100).plain
+    for fact in ("avg 512MB", "avg 5.12M", "37 parts", "3.00GiB", "0/100 files"):
+        assert fact in draw(meter, 160).plain
 
 
 def test_many_parts_and_a_long_way_to_go_still_fit_eighty_columns() -> None:
@@ -191,8 +193,8 @@ def test_many_parts_and_a_long_way_to_go_still_fit_eighty_columns() -> None:
         meter.progressed(events.Progressed(rows, size, 98_765, 123 << 30, 86_399.0 - back))
     line = draw(meter, 80).plain
     assert len(line) <= 78
-    for fact in ("88%", "88.8/99.9TB", "1.03GB/s", "1.00T rows", "11.6M/s", "98k parts",
-                 "123GiB", "ETA 2h59m"):  # fmt: skip
+    for fact in ("88%", "88.8/99.9TB", "1.03GB/s", "1.00T rows", "11.6M/s", "0/100 files",
+                 "ETA 2h59m"):  # fmt: skip
         assert fact in line
 
 
@@ -281,8 +283,51 @@ def test_plain_line_has_all_facts() -> None:
     meter.progressed(events.Progressed(10**7, 10**9, 37, 3 << 30, 2.0))
     assert plain(meter) == (
         "2s, 10%, 1.0/10.0GB, 500MB/s, avg 500MB, 10.0M rows, 5.00M/s, avg 5.00M, 37 parts, "
-        "3.00GiB, ETA 18s"
+        "3.00GiB, 0/100 files, ETA 18s"
     )
+
+
+def test_files_done_are_counted_as_they_become_visible() -> None:
+    clock = Clock()
+    line = progress.Line(clock, "busy")
+    line.hear(started())
+    line.hear(events.Progressed(10**6, 10**9, 3, 1 << 30, 1.0))
+    line.hear(events.AttemptPublished("a_1", 12, 10**6, 1.0))
+    assert "12/100 files" in str(line)
+
+
+def test_a_server_that_is_away_is_said() -> None:
+    clock = Clock()
+    meter = Meter(clock)
+    meter.started(started())
+    feed(meter, clock, 10, 1e6, 100e6)
+    clock.now += 5
+    meter.progressed(events.Progressed(10**7, 10**9, 3, 1 << 30, 15.0, away=5.0))
+    line = draw(meter, 80).plain
+    assert line.endswith("reconnecting 5s")
+    assert len(line) <= 78
+    meter.progressed(events.Progressed(10**7, 10**9, 3, 1 << 30, 15.5))
+    assert "ETA" in draw(meter, 80).plain
+
+
+def test_the_line_of_a_real_course_changes_and_its_forecast_holds() -> None:
+    """rowfall-decode reads a file in blocks: bytes move, rows of the engine do not."""
+    clock = Clock()
+    meter = Meter(clock)
+    meter.started(started(500 * 10**6))
+    shown = list[str]()
+    for step in range(240):  # 60 s at 4 events a second; each fourth second a block is written
+        clock.now += 0.25
+        writes = step % 16 >= 12
+        done = meter.latest.bytes or 0
+        done += 0 if writes else 500 * 10**6 * 16 // 12 // 240
+        meter.progressed(events.Progressed(step // 16 * 10**6, done, 1, 1 << 30, step * 0.25))
+        if step % 4 == 3:
+            shown.append(draw(meter, 80).plain)
+        if 80 <= step < 200:
+            assert meter.eta == pytest.approx(60 - step * 0.25, rel=0.3)
+    assert all(one != other for one, other in itertools.pairwise(shown))
+    assert len({line.partition("%")[0] for line in shown}) > 40
 
 
 def test_talk_says_what_happens() -> None:

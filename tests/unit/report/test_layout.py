@@ -1,0 +1,19 @@
+"""Long SQL is broken where it stays the same SQL."""
+
+from __future__ import annotations
+
+from rowfall.report.layout import wrap_sql
+
+
+def test_long_sql_is_broken_outside_of_quotes_only() -> None:
+    text = (
+        "INSERT INTO `a table with blanks` (`one two`, `b`)\n"
+        "SELECT " + ", ".join(f"if(x{n} = 'two  \\' words', 1, 0) AS `c {n}`" for n in range(9))
+        + "\nFROM file('" + "/long path" * 12 + "', 'CSV')\n-- a comment that is longer" + " x" * 60
+    )  # fmt: skip
+    wrapped = wrap_sql(text, 80)
+    long = [line for line in wrapped.split("\n") if len(line) > 80]
+    assert [line.lstrip()[:5] for line in long] == ["file(", "-- a "]
+    assert wrapped.split() == text.split()
+    assert "'two  \\' words'" in wrapped
+    assert wrap_sql("SELECT 1") == "SELECT 1"
