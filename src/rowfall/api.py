@@ -284,6 +284,12 @@ def verify(
         SourceError: the source is gone or changed.
     """
     known = report(load_id, to=to)
+    landed = known.splits_landed + known.splits_skipped
+    if not landed and known.outcome in ("failed", "interrupted", "partial"):
+        raise UsageError(
+            f"load {known.load_id} has landed nothing: there is nothing to compare",
+            hint=f"rowfall report {known.load_id[:8]} says why.",
+        )
     request = history.request(known.load_id, to)
     options = restored(request["options"])
     sources = history.sources(request, known.load_id, "rowfall load ... --verify.")

@@ -469,7 +469,10 @@ def test_forget_then_load_again(lake: Lake) -> None:
     lake.ok("load", "in/*.csv", "--table", "t")
     nothing = lake.shell.ends(2, "resume", "--to", lake.to)
     assert "no load is unfinished" in nothing.talk
-    assert "3 files will be loaded again; no row was deleted" in lake.ok("forget", "last").talk
+    asked = lake.shell.ends(2, "forget", "last", "--to", lake.to)
+    assert "3 rows that are in" in asked.talk
+    forgotten = lake.ok("forget", "--yes", "last")
+    assert "3 files will be loaded again; no row was deleted" in forgotten.talk
     assert lake.row("SELECT count() FROM {db}.t") == [3]
     assert lake.load("in/*.csv", "--table", "t")["splits_landed"] == 3
     assert lake.row("SELECT count() FROM {db}.t") == [6]

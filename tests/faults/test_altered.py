@@ -192,11 +192,11 @@ def test_rows_that_cannot_follow_are_given_up(scene: Scene) -> None:
     assert first.returncode == 5, first.stderr
     (attempt,) = set(re.findall(r"rowfall forget (\w+)", first.stderr))
     to = scene.server.uri(scene.database, port=scene.proxy.port)
-    done = scene.rowfall.inside("forget", attempt, "--to", to)
+    done = scene.rowfall.inside("forget", "--yes", attempt, "--to", to)
     assert done.returncode == 0, done.stderr
     assert "1 file will be loaded again; its staged rows were dropped" in done.stderr
     assert scene.left() == []
-    assert scene.rowfall.inside("forget", attempt, "--to", to).returncode == 2
+    assert scene.rowfall.inside("forget", "--yes", attempt, "--to", to).returncode == 2
     scene.do("ALTER TABLE {db}.t MODIFY COLUMN name String")
     assert scene.load(files="rows0.csv").returncode == 0
     assert scene.do("SELECT count(), uniqExact(k) FROM {db}.t") == "500\t500"

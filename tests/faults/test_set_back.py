@@ -141,7 +141,7 @@ def test_a_load_that_the_backup_lacks_is_forgotten(lake: Lake) -> None:
     lake.do("DROP TABLE {db}.t SYNC")
     restore(lake, name, "TABLE {db}.t")
     lake.ends(3, *LOAD)
-    lake.ok("forget", second)
+    lake.ok("forget", "--yes", second)
     lake.ok(*LOAD, "--loaded", "all")
     assert lake.row(COUNT) == [200, 200]
 
@@ -159,7 +159,7 @@ def test_a_rebuilt_copy_takes_the_place(lake: Lake) -> None:
     write(lake.shell, "c")
     assert lake.load("in", "--table", "t", "--loaded", "all")["rows"] == 100
     assert lake.row(COUNT) == [300, 300]
-    lake.ok("forget", "last")  # each load can still be forgotten by itself
+    lake.ok("forget", "--yes", "last")  # each load can still be forgotten by itself
     lake.ok(*LOAD)
     assert lake.row(COUNT) == [400, 300]
 
@@ -397,7 +397,7 @@ def test_forced_and_forgotten_loads_are_no_contradiction(lake: Lake, tmp_path: P
     lake.ok(*LOAD, "--force")
     lake.ok(*LOAD)
     shutil.copytree(lake.shell.cli.home / "state", tmp_path / "other")
-    lake.ok("forget", "last", env=elsewhere(tmp_path))
+    lake.ok("forget", "--yes", "last", env=elsewhere(tmp_path))
     lake.ok(*LOAD)
 
 

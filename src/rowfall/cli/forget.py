@@ -2,30 +2,60 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 import click
 
-from rowfall.cli.options import command, target_option
+from rowfall.cli.options import command, option, target_option
 from rowfall.cli.output import Output
+from rowfall.core import units
+from rowfall.core.errors import Exit, UsageError
 from rowfall.core.masked import Secret
+
+if TYPE_CHECKING:
+    from rowfall.core.results import Report
 
 
 @command
 @click.argument("load_id", metavar="LOAD")
 @target_option
+@option("--yes", is_flag=True, group="Forget", help="Do not ask.")
 @click.pass_obj
-def forget(output: Output, load_id: str, to: str | None, password: Secret | None) -> None:
-    """Forget what a load has loaded, to load it again.
+def forget(output: Output, load_id: str, to: str | None, password: Secret | None, yes: bool) -> int:
+    """Forget what a load has loaded, to load it again, after asking.
 
     LOAD is the id of a load, its first digits, or 'last'. Rows in the table stay where they are.
     LOAD_N is one attempt, whose rows are staged and cannot become visible: they are dropped.
     """
     from rowfall import api
-    from rowfall.core import units
 
-    unit = api.report(load_id.partition("_")[0], to=to).unit
+    known = api.report(load_id.partition("_")[0], to=to)
+    unit = known.unit
+    if not yes:
+        if output.json or not sys.stdin.isatty():
+            raise UsageError(
+                f"nothing was forgotten: {_consequence(known, load_id)}",
+                hint=f"Run it again with --yes: rowfall forget {load_id} --yes",
+            )
+        output.help(_consequence(known, load_id))
+        if not click.confirm("Forget it?", err=True):
+            return Exit.DONE
     splits = api.forget(load_id, to=to, password=password)
     if output.json:
         output.document({"rowfall_forget": 1, "load": load_id, "splits": splits})
     else:
         what = "its staged rows were dropped" if "_" in load_id else "no row was deleted"
         output.talk(f"{units.counted(splits, unit)} will be loaded again; {what}")
+    return Exit.DONE
+
+
+def _consequence(known: Report, load_id: str) -> str:
+    """Return what the next load will do after this."""
+    if "_" in load_id:
+        return "the staged rows of this attempt are dropped, and its files are loaded again"
+    landed = units.counted(known.splits_landed, known.unit)
+    return (
+        f"the next load of {known.source} loads {landed} again, and {units.exact(known.rows)} "
+        f"rows that are in {known.table or known.target} stay there: they would be there twice"
+    )

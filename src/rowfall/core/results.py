@@ -64,6 +64,7 @@ class Report:
         seconds: wall seconds from the first statement to the last publish.
         total_seconds: wall seconds that the user waited: from the start of the process (of the
             call, where the library was called) to the end; 0 when unknown.
+        progress: share of a running load that is done, 0..1; None when not known.
         cpu_seconds: of the engine process; on a server, of the load's statements.
         cpu_seconds_here: of this machine, where rows were read here and pushed.
         parts_written, parts_active: parts staged by this run; active in the target at the end.
@@ -116,6 +117,7 @@ class Report:
     unit: str = "file"
     visibility: str = ""
     total_seconds: float = 0.0
+    progress: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,21 @@ class Ledger:
                 (load_id, fingerprint, source, target, key, now, request, leases.this_process()),
             )
 
+    def never_began(self, load_id: str) -> None:
+        """Forget a load that has done nothing yet: its command was wrong."""
+        with self._store.change() as db:
+            # The engine has refused the CREATE TABLE: there is no table.
+            db.execute(
+                "DELETE FROM step WHERE load_id = ? AND name = 'create' AND state = 'started'",
+                (load_id,),
+            )
+            db.execute(
+                "DELETE FROM load WHERE id = ? AND report IS NULL AND NOT EXISTS (SELECT 1 FROM "
+                "step WHERE load_id = load.id) AND NOT EXISTS (SELECT 1 FROM attempt WHERE "
+                "load_id = load.id) AND NOT EXISTS (SELECT 1 FROM split WHERE load_id = load.id)",
+                (load_id,),
+            )
+
     def take_up(self, old: LoadRow, request: str) -> bool:
         """Go on with an unfinished load; False when another process has just done so."""
         with self._store.change() as db:

@@ -19,7 +19,8 @@ REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 1
 DEFAULT_TARGETS = ("", "rowfall-data", "./rowfall-data")  # what needs no --to
 SHOWN_FAILURES = 20
 SHOWN_SHARDS = 20
-WORTH_SECONDS = 1.0  # a shorter load says nothing about rates and limits
+# A shorter or smaller load says nothing about rates and limits.
+WORTH_SECONDS, WORTH_ROWS = 1.0, 10_000
 LEAST_CPU = 0.05  # seconds: less would be shown as 0.0
 _PHASE_BAR = 40
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z")
@@ -72,7 +73,7 @@ def short_report_text(report: Report, *, color: bool = False, width: int = WIDTH
     rows: list[tuple[str, str]] = []
     if report.rows_rejected:
         rows.append(("rejected", _rejected(report)))
-    if report.rows and report.seconds >= WORTH_SECONDS:
+    if report.rows >= WORTH_ROWS and report.seconds >= WORTH_SECONDS:
         rows.append(("rate", _rate(report)))
         rows.append(("limit", _clause(report.limited_by)))
     parts: list[RenderableType] = [shown, *([facts(rows)] if rows else [])]
@@ -115,6 +116,8 @@ def report_text(
     """Return everything that is known about a load as text; ``verbose`` adds the settings."""
     style, why = _OUTCOMES.get(report.outcome, ("", ""))
     why = why.format(unit=report.unit)
+    if report.progress is not None:
+        why = f"{_percent(report.progress)} done"
     parts: list[RenderableType] = [_title(report.load_id, report.outcome, style, f": {why}"), ""]
     parts += [facts(_where(report)), "", _numbers(report)]
     if any(shard.splits for shard in report.shards):
@@ -299,7 +302,7 @@ def loads_text(reports: Sequence[Report]) -> str:
     rows = [
         (
             r.load_id[:8],
-            r.outcome,
+            r.outcome if r.progress is None else f"running {_percent(r.progress)}",
             r.started[5:16].replace("T", " "),
             f"{r.splits_landed + r.splits_skipped}/{r.splits}",
             units.count(r.rows),
@@ -311,6 +314,11 @@ def loads_text(reports: Sequence[Report]) -> str:
     ]
     head = ("load", "outcome", "started (UTC)", "loaded", "rows", "time", "rows/s", "table")
     return render([grid([head, *rows], right={3, 4, 5, 6}, indent=0)])
+
+
+def _percent(share: float) -> str:
+    """Return a share that is not 100 % before the end."""
+    return f"{min(int(share * 100), 99)} %"
 
 
 def leftovers_text(found: Sequence[Leftover]) -> str:

@@ -13,7 +13,8 @@ from rowfall.core.errors import LedgerError, UsageError
 from rowfall.core.masked import MASK
 from rowfall.core.options import Options
 from rowfall.core.results import Failure, Report, ShardReport
-from rowfall.ledger import Ledger, LoadRow
+from rowfall.ledger import Ledger, LoadRow, running
+from rowfall.ledger.leases import has_ended
 from rowfall.targets import open_target
 from rowfall.targets.base import state_folder
 
@@ -47,13 +48,31 @@ def _rows(path: Path) -> list[LoadRow]:
 
 def _reports(path: Path) -> Iterator[Report]:
     for row in _rows(path):
-        if row.report is not None:
+        if row.state == "running" and row.owner and not has_ended(row.owner):
+            yield _running(path, row)
+        elif row.report is not None:
             found = from_json(row.report)
             # "running" with a report: a later run of the same load was killed.
             yield dataclasses.replace(found, outcome="lost") if row.state == "running" else found
         else:
             parts = json.loads(row.target_key)
             yield Report(row.id, "lost", row.source, row.target, ".".join(parts), row.started)
+
+
+def _running(path: Path, row: LoadRow) -> Report:
+    """Return what is known of a load whose process is alive."""
+    says = running.read(path, row.id)
+    table = ".".join(json.loads(row.target_key))
+    return Report(
+        row.id, "running", row.source, row.target, table, row.started,
+        splits=int(says.get("splits", 0)),
+        splits_landed=int(says.get("landed", 0)),
+        splits_skipped=int(says.get("skipped", 0)),
+        rows=int(says.get("rows", 0)),
+        bytes_source=int(says.get("bytes", 0)),
+        seconds=says.get("seconds", 0.0),
+        progress=says.get("share"),
+    )  # fmt: skip
 
 
 def request(load_id: str, to: str | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from rowfall.core import units
 
 # Below this, a load says nothing about what is fast and what is slow.
-SHORT_SECONDS = 0.5
+SHORT_SECONDS, FEW_ROWS = 0.5, 10_000
 # Publishing that takes more than this share of the working time is what there is to say.
 PUBLISH_SHARE = 0.4
 # Above this share of the cores they are the limit; with what waited for a core, above the other.
@@ -37,6 +37,7 @@ class Effort:
         target: ``table``, ``files`` or ``nothing``.
         objects: objects that are read side by side (1: nothing to spread over cores).
         waited: seconds that threads were ready while others had the cores.
+        few: so few rows that their number is no reason for anything.
     """
 
     seconds: float
@@ -54,13 +55,14 @@ class Effort:
     target: str = "table"
     objects: int = 1
     waited: float = 0.0
+    few: bool = False
 
 
 def limited_by(effort: Effort) -> str:
     """Return the sentence; "" where nothing was done."""
     if not effort.seconds:
         return ""
-    if effort.seconds < SHORT_SECONDS:
+    if effort.seconds < SHORT_SECONDS or effort.few:
         took = units.duration(effort.seconds)
         return f"Start-up and bookkeeping: the rows themselves took {took}."
     if _share(effort, "publish") > PUBLISH_SHARE:

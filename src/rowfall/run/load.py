@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
 from rowfall.core import formats
-from rowfall.core.events import LoadEnded, LoadStarted, Note
+from rowfall.core.errors import DataError, SourceError, UsageError
+from rowfall.core.events import Event, LoadEnded, LoadStarted, Note
 from rowfall.core.model import Plan
 from rowfall.core.results import Report
+from rowfall.ledger.running import Running
 from rowfall.plan.planner import make_plan
 from rowfall.plan.session import Session
 from rowfall.plan.survey import survey
@@ -23,13 +29,22 @@ def run_load(session: Session) -> Report:
     Raises:
         RowfallError: what stopped it; failed splits alone are in the report.
     """
-    with open_load(session) as load:
-        settled = settle(session, load)
-        session = settled.session
-        facts = survey(session, settled.known, settled.table)
-        plan = make_plan(facts, session.options)
+    with open_load(session) as load, _followed(session, load) as session:
+        try:
+            settled = settle(session, load)
+            session = settled.session
+            facts = survey(session, settled.known, settled.table)
+            plan = make_plan(facts, session.options)
+        except (UsageError, SourceError, DataError):
+            # What cannot be loaded as it was asked for is not to be resumed.
+            load.ledger.never_began(load.id)
+            raise
         _announce(session, load, plan)
-        prepared = prepare(settled, load, facts, plan)
+        try:
+            prepared = prepare(settled, load, facts, plan)
+        except UsageError:
+            load.ledger.never_began(load.id)
+            raise
         with prepared.leased():
             done = run_attempts(session, load, facts, plan, prepared)
             finished = finish(settled, load, plan, prepared, done)
@@ -40,6 +55,21 @@ def run_load(session: Session) -> Report:
                 raise finished.problem
             verify_loaded(session, load, facts, plan, done)
             return report
+
+
+@contextmanager
+def _followed(session: Session, load: LoadRun) -> Iterator[Session]:
+    """Let ``rowfall status`` see how far the load is; give a session whose events are heard."""
+    said = Running(load.ledger.path, load.id)
+
+    def emit(event: Event) -> None:
+        said.hear(event)
+        session.emit(event)
+
+    try:
+        yield replace(session, emit=emit)
+    finally:
+        said.remove()
 
 
 def _announce(session: Session, load: LoadRun, plan: Plan) -> None:

@@ -19,7 +19,7 @@ from rowfall.engines.base import Engine
 from rowfall.plan.session import Session, Writer
 from rowfall.run.attempts import Counts, Done
 from rowfall.run.finish import Finished
-from rowfall.run.limits import Effort, limited_by
+from rowfall.run.limits import FEW_ROWS, Effort, limited_by
 from rowfall.run.settle import LoadRun
 from rowfall.targets.base import Publish
 
@@ -195,7 +195,7 @@ def _limit(
         packed=encoding is not None and encoding.compression != "none",
         target=kinds.get(session.target.caps.publish, "files"),
         objects=plan.facts.cores if encoding is None else most * plan.lanes,
-        waited=own,
+        waited=own, few=counts.rows < FEW_ROWS,
     ))  # fmt: skip
 
 

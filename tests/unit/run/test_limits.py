@@ -58,6 +58,7 @@ SERVER = replace(BUSY, server=True, cores=16, cores_here=2)
          "Not the CPU of this machine: 0.5 of 2 cores busy here, reading and sending; the server's "
          "share is not known, as this user may not read its query_log."),
         (replace(BUSY, seconds=0.08), "Start-up and bookkeeping: the rows themselves took 0.08 s."),
+        (replace(IDLE, few=True), "Start-up and bookkeeping: the rows themselves took 10.0 s."),
         (replace(BUSY, seconds=0.0), ""),
     ],
 )  # fmt: skip

@@ -1,0 +1,88 @@
+"""Say how far a running load is, in a small file beside its ledger, for ``rowfall status``.
+
+The ledger itself is flushed to disk with each change, which a line a second should not cost; what
+this file says is worth nothing once its load has ended, so it is neither flushed nor kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from rowfall.core.events import AttemptPublished, Event, LoadEnded, LoadStarted, Progressed
+
+EVERY_SECONDS = 1.0
+
+
+def path_of(ledger: Path, load_id: str) -> Path:
+    """Return the file of a load."""
+    return ledger.with_name(f"{ledger.name}.{load_id}.running")
+
+
+def read(ledger: Path, load_id: str) -> dict[str, float]:
+    """Return what a load has said last: ``share`` (0 to 1), ``rows``, ``bytes``, ``splits``,
+    ``landed``, ``skipped``, ``seconds``; {} where it has said nothing yet."""
+    try:
+        found = json.loads(path_of(ledger, load_id).read_text())
+        return {str(name): float(value) for name, value in found.items() if value is not None}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+class Running:
+    """Writes the file from the events of a load, at most once a second."""
+
+    def __init__(
+        self, ledger: Path, load_id: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._path = path_of(ledger, load_id)
+        self._clock = clock
+        self._written = float("-inf")
+        self._bytes: int | None = None
+        self._rows: int | None = None
+        self._says: dict[str, float | None] = {}
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case LoadStarted():
+                self._bytes, self._rows = event.total_bytes, event.total_rows
+                self._says = {
+                    "share": 0.0, "splits": event.splits, "skipped": event.resumed, "landed": 0,
+                }  # fmt: skip
+                self._write(self._says)
+            case Progressed():
+                share = None
+                if self._bytes and event.bytes is not None:
+                    share = min(event.bytes / self._bytes, 1.0)
+                elif self._rows:
+                    share = min(event.rows / self._rows, 1.0)
+                self._says |= {
+                    "share": share, "rows": event.rows, "bytes": event.bytes,
+                    "seconds": event.seconds,
+                }  # fmt: skip
+                if self._clock() - self._written >= EVERY_SECONDS:
+                    self._write(self._says)
+            case AttemptPublished():
+                self._says["landed"] = (self._says.get("landed") or 0) + event.splits
+            case LoadEnded():
+                self.remove()
+            case _:
+                pass
+
+    def remove(self) -> None:
+        """Remove the file: the load has ended."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def _write(self, says: Mapping[str, float | None]) -> None:
+        """Write the file as a whole, so that nobody reads half of it; a full disk is no reason to
+        stop a load."""
+        self._written = self._clock()
+        with suppress(OSError):
+            whole = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+            whole.write_text(json.dumps(says))
+            whole.replace(self._path)
