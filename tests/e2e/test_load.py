@@ -682,7 +682,10 @@ def test_a_wrong_command_leaves_no_load_behind(shell: Shell) -> None:
     assert "has landed nothing" in shell.ends(2, "verify", "last").talk
 
 
-def test_status_says_how_far_a_running_load_is(shell: Shell) -> None:
+def test_a_running_load_can_be_looked_at(shell: Shell) -> None:
+    """By status, which says how far it is, and by queries of the folder that it holds."""
+    shell.write("a.csv", "id,city\n1,Oslo\n")
+    shell.ok("load", "a.csv", "--table", "t")
     process = shell.cli.start("load", "generate://taxi?rows=20_000_000", "--threads", "1")
 
     def said() -> dict[str, Any]:
@@ -693,6 +696,9 @@ def test_status_says_how_far_a_running_load_is(shell: Shell) -> None:
     assert said()["outcome"] == "running"
     assert re.search(r"running \d+ %", shell.ok("status", "--to", "rowfall-data").out)
     assert re.search(r"running: \d+ % done", shell.ok("status", "last").out)
+    assert shell.row("SELECT city FROM t") == ["Oslo"]
+    refused = shell.ends(5, "query", "--write", "DROP TABLE t")
+    assert "of generate://taxi?rows=20_000_000 runs since" in refused.talk
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 130
     assert said()["outcome"] == "interrupted"

@@ -416,6 +416,10 @@ def _ending(pid: int) -> bool:
 # --- the lock of the folder ---------------------------------------------------------------------
 
 
+class FolderInUseError(TargetError):
+    """Another process has the folder: two engines must never share one."""
+
+
 def take_folder(folder: Path) -> int:
     """Create the folder, lock it for this process and return the lock's descriptor.
 
@@ -448,7 +452,7 @@ def take_folder(folder: Path) -> int:
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
             if _alive(holder) or time.monotonic() > deadline:
                 os.close(lock)
-                raise TargetError(
+                raise FolderInUseError(
                     f"the target folder {folder} is in use by another rowfall process"
                     + (f" (pid {holder})" if holder else ""),
                     hint="Wait for it to end, or load into another folder.",

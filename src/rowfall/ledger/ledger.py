@@ -430,6 +430,17 @@ class Ledger:
                 (error, hint, load_id, split_id),
             )
 
+    def published_attempts(self) -> int | None:
+        """Return how many attempts are visible; None while a living process publishes one."""
+        owners = self._store.rows(
+            "SELECT l.owner FROM attempt a JOIN load l ON l.id = a.load_id "
+            "WHERE a.state = 'loaded' AND l.state = 'running'"
+        )
+        if any(not leases.has_ended(owner) for (owner,) in owners):
+            return None
+        ((count,),) = self._store.rows("SELECT count(*) FROM attempt WHERE state = 'published'")
+        return int(count)
+
     def attempts(self, load_id: str) -> int:
         """Return the number of the last attempt of a load, which is in its name; 0: there is none.
 

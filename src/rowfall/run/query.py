@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import secrets
+from pathlib import Path
 
 from rowfall.core.errors import Interrupted, RowfallError, UsageError
 from rowfall.core.model import Statement
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine
-from rowfall.engines.embedded import Embedded
+from rowfall.engines.embedded import Embedded, FolderInUseError
+from rowfall.engines.snapshot import snapshot
+from rowfall.ledger import Ledger
+from rowfall.ledger.leases import has_ended
 from rowfall.run.session import connect, terminable
 from rowfall.targets.base import Target
 
@@ -32,10 +36,36 @@ def run_query(target: Target, text: str, format: str, *, write: bool, out_fd: in
         return
     if target.folder is None:
         raise UsageError(f"{target.text} has no tables to query")
+    folder = target.folder if target.folder.is_dir() else None
+    try:
+        _query_folder(folder, statement, format, write=write, out_fd=out_fd)
+    except FolderInUseError as error:
+        ledger = Ledger(target.ledger_path)
+        try:
+            if write:
+                raise _in_use(ledger, error) from None
+            with snapshot(target.folder, ledger.published_attempts) as copy:
+                _query_folder(copy, statement, format, write=False, out_fd=out_fd)
+        finally:
+            ledger.close()
+
+
+def _in_use(ledger: Ledger, error: FolderInUseError) -> FolderInUseError:
+    """Return the error of a folder that is in use, with the load that uses it."""
+    for row in ledger.loads("WHERE state = 'running'"):
+        if not has_ended(row.owner):
+            since = row.started[:16].replace("T", " ")
+            what = f"load {row.id[:8]} of {row.source} runs since {since} UTC"
+            return FolderInUseError(f"{error.message}: {what}", hint=error.hint)
+    return error
+
+
+def _query_folder(
+    folder: Path | None, statement: SqlText, format: str, *, write: bool, out_fd: int
+) -> None:
     # The child uses 0 to 2 itself, so the output gets another number there.
     out = os.dup(out_fd)
     try:
-        folder = target.folder if target.folder.is_dir() else None
         engine = Embedded(folder, fds=(out,), stay=True)
         if not write:
             engine.run(Statement(SqlText.of("SET readonly = 2")), lane=1)

@@ -1,0 +1,60 @@
+"""A data folder that a load holds is read from a copy of links, never from the folder itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rowfall.core.errors import TargetError
+from rowfall.engines import snapshot as copies
+from rowfall.engines.snapshot import PREFIX, remove_stale, snapshot
+
+TABLE = "store/abc/abc-uuid"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    part = tmp_path / TABLE / "all_1_1_0"
+    for place in (part, tmp_path / TABLE / "tmp_insert_2", tmp_path / "data/default"):
+        place.mkdir(parents=True)
+    (part / "data.bin").write_bytes(b"rows")
+    (tmp_path / TABLE / "format_version.txt").write_text("1")
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata/default.sql").write_text("ATTACH DATABASE")
+    (tmp_path / "data/default/t").symlink_to("../../" + TABLE)
+    return tmp_path
+
+
+def test_files_of_parts_are_links_and_all_else_is_copied(folder: Path) -> None:
+    with snapshot(folder, lambda: 7) as copy:
+        there = copy / TABLE
+        assert os.path.samefile(there / "all_1_1_0/data.bin", folder / TABLE / "all_1_1_0/data.bin")
+        for name in (f"{TABLE}/format_version.txt", "metadata/default.sql"):
+            assert (copy / name).read_text() == (folder / name).read_text()
+            assert not os.path.samefile(copy / name, folder / name)
+        assert not (there / "tmp_insert_2").exists()
+        assert (copy / "data/default/t").resolve() == there.resolve()
+        (there / "all_1_1_0/data.bin").unlink()
+    assert (folder / TABLE / "all_1_1_0/data.bin").read_bytes() == b"rows"
+    assert not list(folder.glob(f"{PREFIX}*"))
+
+
+def test_no_copy_is_taken_while_an_attempt_becomes_visible(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "PAUSE_SECONDS", 0.0)
+    says = iter([None, 1, 2, 2, 2])  # one is being published; one was, during the copy; calm
+    with snapshot(folder, lambda: next(says)):
+        assert next(says, "asked for all") == "asked for all"
+    with pytest.raises(TargetError, match="change too fast"), snapshot(folder, lambda: None):
+        pass
+    assert not list(folder.glob(f"{PREFIX}*"))
+
+
+def test_copies_of_dead_processes_are_removed(folder: Path) -> None:
+    (folder / f"{PREFIX}4194999-x/copy").mkdir(parents=True)  # above the highest process number
+    (folder / f"{PREFIX}{os.getpid()}-x").mkdir()
+    remove_stale(folder)
+    assert [p.name for p in folder.glob(f"{PREFIX}*")] == [f"{PREFIX}{os.getpid()}-x"]
