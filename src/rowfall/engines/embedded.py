@@ -29,6 +29,7 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import POLL_SECONDS, Asking, Body, Settings, Tick
 from rowfall.engines.codes import translate
 from rowfall.engines.prestart import Child, take
+from rowfall.engines.snapshot import remove_stale
 
 # The lane of KILL and of the watch queries: never busy with a long statement.
 CONTROL_LANE = 99
@@ -460,6 +461,7 @@ def take_folder(folder: Path) -> int:
             time.sleep(0.05)
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
+    remove_stale(folder)
     return lock
 
 
