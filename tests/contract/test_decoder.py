@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -134,3 +135,38 @@ def _decoded(zone: str, moments: set[int], folder: Path) -> dict[str, object] | 
         input=json.dumps(spec).encode(), capture_output=True, check=False,
     )  # fmt: skip
     return None if done.returncode == 0 else json.loads(done.stderr.splitlines()[-1])
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_it_says_what_it_has_read_of_blocks_that_are_not_written(
+    ahead: bool, tmp_path: Path
+) -> None:
+    """A block of a part holds half of a file; a thread that reads ahead is counted, too."""
+    stored = gzip.compress("".join(f"{n}\ttext {n * n}\n" for n in range(600_000)).encode(), 1)
+    (tmp_path / "rows.gz").write_bytes(stored)
+    os.mkfifo(tmp_path / "out")
+    spec = {
+        "version": 1, "inputs": [{"path": str(tmp_path / "rows.gz")}], "format": "TSV",
+        "compression": "gzip", "ahead": ahead, "progress_ms": 5, "block_rows": 10_000_000,
+        "columns": [{"name": "a", "position": 0, "type": "UInt32"},
+                    {"name": "b", "position": 1, "type": "String"}],
+        "outputs": [str(tmp_path / "out")],
+    }  # fmt: skip
+    program = os.environ.get("ROWFALL_DECODE") or str(decoder.program())
+    with subprocess.Popen(
+        [program, "run", "--spec", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin
+        assert process.stderr
+        process.stdin.write(json.dumps(spec).encode())
+        process.stdin.close()
+        with (tmp_path / "out").open("rb") as out:
+            while out.read(1 << 20):
+                pass
+        said = [json.loads(line) for line in process.stderr]
+    *progress, report = said
+    assert report["rows"] == 600_000
+    assert progress[-1]["read_bytes"] == progress[-1]["written_bytes"] == len(stored)
+    assert progress[-1]["decoded_rows"] == 600_000
+    before = [line for line in progress if not line["written_rows"]]
+    assert any(0 < line["read_bytes"] < len(stored) for line in before)

@@ -51,7 +51,7 @@ pub fn run(spec: &Spec) -> Result<Value, Fail> {
         }
         shared.work(&spec.outputs[0]);
         others.into_iter().for_each(|other| other.join().expect("no worker panics"));
-        over.store(true, Ordering::Relaxed);
+        over.store(true, Ordering::Relaxed); // the unpark below orders it
         reporter.thread().unpark();
     });
     if let Some((_, fail)) = shared.failed.into_inner().expect("no worker panics") {
@@ -90,11 +90,15 @@ impl Shared<'_> {
         }
     }
 
-    /// Print the progress every `progress_ms` milliseconds until the run is over.
+    /// Print the progress every `progress_ms` milliseconds, and when the run is over.
     fn report_progress(&self, over: &AtomicBool) {
+        if self.spec.progress_ms == 0 {
+            return;
+        }
         let mut reported = (0, 0);
-        while self.spec.progress_ms > 0 && !over.load(Ordering::Relaxed) {
+        loop {
             thread::park_timeout(Duration::from_millis(self.spec.progress_ms));
+            let ended = over.load(Ordering::Relaxed);
             let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
             let (rows, read) = (of(&self.progress.rows), of(&self.progress.read_bytes));
             if (rows, read) != reported {
@@ -107,6 +111,9 @@ impl Shared<'_> {
                     "read_bytes": read,
                 });
                 eprintln!("{line}");
+            }
+            if ended {
+                return;
             }
         }
     }

@@ -147,10 +147,13 @@ impl<'a> Worker<'a> {
         let mut position =
             InputPosition { input, lines: 0, rows: 0, layout: layout::from_positions(self.spec) };
         let mut chunk = self.spec.chunk_bytes;
+        // Of a thread that reads ahead the count goes on while records are decoded.
+        let mut counted = 0;
         loop {
-            let read = source.bytes_read();
             self.buffer.advance(&mut source, chunk).map_err(|e| io(&e))?;
-            let bytes = source.bytes_read() - read;
+            let read = source.bytes_read();
+            let bytes = read - counted;
+            counted = read;
             self.unwritten_bytes += bytes;
             self.progress.read_bytes.fetch_add(bytes, Ordering::Relaxed);
             let left = input.bytes().map(|bytes| bytes.saturating_sub(source.bytes_read()));

@@ -279,6 +279,8 @@ def _next(report: Report, width: int) -> list[str]:
     lines: list[str] = []
     if report.outcome in ("partial", "failed", "interrupted", "lost"):
         text = "To resume, run the same command again: what is loaded is skipped."
+        if report.source == "-":
+            text = "To load it, pipe the data in once more: nothing of it is in the table."
         lines.append(wrap(text, indent="  ", width=width))
     elif report.outcome == "running":
         lines.append("  look again: rowfall status")
