@@ -112,6 +112,8 @@ def _waiting(effort: Effort, used: float) -> str:
     """Return the sentence for cores that were not busy."""
     busy = _busy(used, effort.cores)
     cpu = "Not the server's CPU" if effort.server else "Not the CPU"
+    if effort.target == "nothing" and effort.generated:
+        return f"{cpu}: {busy}; other processes held it up."
     # Where the threads' own time is much longer than their CPU time, they have waited in it.
     blocked = effort.blocks and sum(effort.phases.values()) - effort.cpu > 0.25 * effort.seconds
     if not blocked:

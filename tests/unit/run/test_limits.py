@@ -70,11 +70,14 @@ def test_no_sentence_speaks_of_what_was_not_done() -> None:
     choices = itertools.product(
         (0.2, 10.0), (0.0, 4.0, 19.0), (1, 2, 16), (False, True), (None, 0.0, 19.0),
         ({}, READING, WRITING), (False, True), ("table", "files", "nothing"), (False, True), (1, 2),
+        (False, True),
     )  # fmt: skip
-    for seconds, cpu, cores, server, here, phases, generated, target, remote, objects in choices:
+    for (
+        seconds, cpu, cores, server, here, phases, generated, target, remote, objects, blocks
+    ) in choices:  # fmt: skip
         effort = Effort(
             seconds, cpu, cores, server, here if server else None, 2, phases,
-            generated=generated, remote=remote, target=target, objects=objects,
+            generated=generated, remote=remote, target=target, objects=objects, blocks=blocks,
         )  # fmt: skip
         text = limited_by(effort)
         assert text.endswith("."), effort
@@ -87,5 +90,7 @@ def test_no_sentence_speaks_of_what_was_not_done() -> None:
             assert "partition" not in text
         if not server:
             assert "server" not in text
+        if generated and target == "nothing" and not server:
+            assert "disk" not in text, effort
         if seconds < SHORT_SECONDS:
             assert text.startswith("Start-up")
