@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 @option("--yes", is_flag=True, group="Forget", help="Do not ask.")
 @click.pass_obj
 def forget(output: Output, load_id: str, to: str | None, password: Secret | None, yes: bool) -> int:
-    """Forget what a load has loaded, to load it again, after asking.
+    """Forget what a load has loaded, to load it again.
 
-    LOAD is the id of a load, its first digits, or 'last'. Rows in the table stay where they are.
+    It says what the next load will do, and asks. LOAD is the id of a load, its first digits, or
+    'last'. Rows in the table stay where they are.
     LOAD_N is one attempt, whose rows are staged and cannot become visible: they are dropped.
     """
     from rowfall import api
