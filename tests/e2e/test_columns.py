@@ -205,7 +205,7 @@ def test_files_of_selected_rows(shell: Shell) -> None:
     assert shell.row("SELECT sum(m) FROM t") == [8]
 
 
-def test_ten_thousand_small_files_beside_large_ones(shell: Shell) -> None:
+def test_many_folders_beside_a_large_file(shell: Shell) -> None:
     for n in range(300):
         shell.write(f"in/n={n}/s.csv", f"id,b\n{n},1\n")
     shell.write("in/n=1000/large.csv", "id,b\n" + "".join(f"{i},2\n" for i in range(200_000)))
