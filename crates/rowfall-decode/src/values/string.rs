@@ -6,6 +6,7 @@ use crate::column::Column;
 use crate::column::strings::write_varint;
 use crate::text::escapes::unescape;
 use crate::text::fields::{Fields, Syntax};
+use crate::text::json::value::is_plain_value;
 
 /// The content of a field of text.
 enum StringField<'a> {
@@ -22,6 +23,8 @@ struct Checks {
     bare: bool,
     /// Fields may hold escapes, or line breaks where none are allowed.
     inside: bool,
+    /// Objects, arrays, numbers and words of JSON are kept as they are written.
+    raw: bool,
 }
 
 impl Checks {
@@ -31,6 +34,7 @@ impl Checks {
             nullable,
             bare: (nullable && batch.options.null_is_empty) || batch.options.trim,
             inside: batch.escapes || (batch.has_line_breaks && !batch.options.line_breaks),
+            raw: false,
         }
     }
 }
@@ -40,7 +44,7 @@ impl Checks {
 fn read_field<'a, 't, C: Fields<'t>>(
     fields: &C,
     row: usize,
-    Checks { nullable, bare, inside }: Checks,
+    Checks { nullable, bare, inside, raw }: Checks,
     scratch: &'a mut Vec<u8>,
 ) -> Option<StringField<'a>> {
     let text = fields.batch().text;
@@ -49,6 +53,9 @@ fn read_field<'a, 't, C: Fields<'t>>(
     let quoted = start != from;
     if C::SYNTAX == Syntax::Json && !quoted {
         let null = from == 0 || &text[from..to] == b"null";
+        if !null && raw && is_plain_value(&text[from..to]) {
+            return Some(StringField::Plain(from, to));
+        }
         return (nullable && null).then_some(StringField::Null);
     }
     if C::SYNTAX == Syntax::Quoted && !quoted {
@@ -100,7 +107,8 @@ fn blank(byte: u8) -> bool {
 /// of the first one that is declined.
 pub fn strings<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), usize> {
     let nullable = column.data_type.nullable;
-    let checks = Checks::of(fields, nullable);
+    let raw = C::SYNTAX == Syntax::Json && !C::ELEMENTS;
+    let checks = Checks { raw, ..Checks::of(fields, nullable) };
     let rows = fields.batch().rows;
     let text = fields.batch().text;
     let mut scratch = Vec::new();

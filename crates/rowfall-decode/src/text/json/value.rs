@@ -109,6 +109,53 @@ pub fn is_scalar(value: &[u8]) -> bool {
     }
 }
 
+/// True for a value that a string column keeps as it is written, as the engine does: a number, true,
+/// false, or an object or array whose brackets close in their order, with no backslash outside of
+/// strings. The engine looks for the end by the brackets of one kind, and at no more.
+pub fn is_plain_value(value: &[u8]) -> bool {
+    match value {
+        [b'[' | b'{', ..] => closes_in_order(value),
+        b"true" | b"false" => true,
+        _ => number::is_plain_number(value),
+    }
+}
+
+/// Levels of objects and arrays that are followed.
+const MAX_DEPTH: u32 = 128;
+
+fn closes_in_order(value: &[u8]) -> bool {
+    // A bit for each open bracket, 1 for an object.
+    let (mut open, mut depth, mut place) = (0u128, 0, 0);
+    while let Some(&byte) = value.get(place) {
+        match byte {
+            b'"' => {
+                place += 1;
+                while value.get(place).is_some_and(|c| *c != b'"') {
+                    place += if value[place] == b'\\' { 2 } else { 1 };
+                }
+            }
+            b'\\' => return false,
+            b'[' | b'{' => {
+                open = open << 1 | u128::from(byte == b'{');
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return false;
+                }
+            }
+            b']' | b'}' => {
+                if depth == 0 || (open & 1 == 1) != (byte == b'}') {
+                    return false;
+                }
+                open >>= 1;
+                depth -= 1;
+            }
+            _ => {}
+        }
+        place += 1;
+    }
+    depth == 0
+}
+
 /// The end of the string whose opening quote is at `at`.
 ///
 /// SAFETY: the CPU has the instructions of `S`.
@@ -137,6 +184,31 @@ pub unsafe fn string_end<S: ByteSearch>(
         }
         if place + 64 > text.len() {
             return Err(json_error(at, at + 1, "a string that never ends"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_plain_value;
+
+    #[test]
+    fn values_that_are_kept_as_they_are_written() {
+        for value in [
+            "{}",
+            "[]",
+            "{\"a\" : [1, {\"}\":\"]\\\"\"}]}",
+            "1",
+            "-1.5e-3",
+            "true",
+            "false",
+            "[\"\\\\\", \"\\\"]\"]",
+        ] {
+            assert!(is_plain_value(value.as_bytes()), "{value}");
+        }
+        let deep = ["[".repeat(129), "]".repeat(129)].concat();
+        for value in ["{]", "[}", "{\"a\":[}]", "[\\\"]", "null", "tru", &deep] {
+            assert!(!is_plain_value(value.as_bytes()), "{value}");
         }
     }
 }
