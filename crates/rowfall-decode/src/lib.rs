@@ -16,6 +16,7 @@
 //! | `input` | opens files and HTTP objects, decompresses them into a buffer of text |
 //! | `column` | holds the values of a column as the Native format has them |
 //! | `spec` | is the JSON document that says what to do |
+//! | `dialect` | says how foreign text is written |
 //! | `types` | parses the names of ClickHouse types |
 //! | `native_string` | reads a spec that a server passes as a Native block |
 //! | `cpu_time` | asks the system for CPU time |
@@ -28,6 +29,7 @@
 mod block;
 mod column;
 mod cpu_time;
+pub mod dialect;
 pub mod error;
 pub mod input;
 pub mod native_string;

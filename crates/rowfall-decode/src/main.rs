@@ -4,6 +4,7 @@ use std::io::Read;
 use std::process::exit;
 
 use rowfall_decode::error::Fail;
+use rowfall_decode::input::rewrite;
 use rowfall_decode::native_string;
 use rowfall_decode::run::run;
 use rowfall_decode::spec::Spec;
@@ -13,6 +14,7 @@ use serde_json::json;
 const USAGE: &str = "usage: rowfall-decode run --spec FILE|-    decode the inputs of a spec
        rowfall-decode run --spec held      a line of stdin; the run ends when stdin does
        rowfall-decode run --spec handed    the same inside a server: a block of one string on stdin
+       rowfall-decode rewrite --spec JSON  write one input to stdout as plain CSV in UTF-8
        rowfall-decode check --spec FILE|-  only say whether the spec can be followed
        rowfall-decode --types              what is supported, as JSON
        rowfall-decode --version";
@@ -24,6 +26,11 @@ fn main() {
         ["run", "--spec", path] => {
             end(read(path).and_then(|text| Spec::parse(&text)).and_then(|spec| run(&spec)))
         }
+        ["rewrite", "--spec", text] => match rewrite::run(text) {
+            Ok(None) => {}
+            Ok(Some(found)) => println!("{found}"),
+            Err(fail) => end(Err(fail)),
+        },
         ["check", "--spec", path] => check(path),
         ["--types"] => println!("{}", types()),
         ["--version"] => println!("rowfall-decode {}", env!("CARGO_PKG_VERSION")),

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use crate::dialect::Dialect;
 use crate::error::Fail;
 use crate::types::{BaseType, Type};
 
@@ -37,6 +38,13 @@ pub struct Spec {
     /// closed.
     #[serde(default)]
     pub breaks: bool,
+    /// Text may hold bytes that are not UTF-8; otherwise they are declined.
+    #[serde(default)]
+    pub binary: bool,
+    /// How the text is written where it is rewritten first, CSV to plain CSV, and of other formats
+    /// the charset; then the fields above say how it is read after that.
+    #[serde(default)]
+    pub dialect: Option<Dialect>,
     /// What to do with columns and keys of the file that are not in `columns`.
     #[serde(default)]
     pub unknown: UnknownColumns,
@@ -114,6 +122,20 @@ pub struct Input {
 }
 
 impl Input {
+    /// A whole file, or `-` for stdin.
+    pub fn file(path: &str) -> Input {
+        Input {
+            path: path.to_owned(),
+            uri: None,
+            start: 0,
+            stop: None,
+            url: None,
+            headers: BTreeMap::new(),
+            size: None,
+            version: None,
+        }
+    }
+
     /// The name in messages.
     pub fn name(&self) -> &str {
         self.uri.as_deref().unwrap_or(&self.path)
@@ -334,6 +356,17 @@ impl Spec {
             "the delimiter is one ASCII character, no quote, blank, backslash or line end",
         );
         need(matches!(self.null.as_str(), "" | "\\N"), "null is the empty text or \\N");
+        for reason in self.dialect.iter().flat_map(Dialect::reasons) {
+            need(false, &reason);
+        }
+        need(
+            self.dialect.is_none() || self.inputs.iter().all(|i| i.start == 0 && !i.is_cut()),
+            "byte ranges are for text that is not rewritten",
+        );
+        need(
+            self.dialect.is_none() || !self.format.is_csv() || self.delimiter == ",",
+            "rewritten CSV has commas",
+        );
         need(!self.columns.is_empty(), "there are no columns");
         need(!self.outputs.is_empty(), "there are no outputs");
         need(self.block_rows > 0 && self.block_bytes > 0, "blocks need rows and bytes");

@@ -10,6 +10,7 @@ use crate::error::{Decline, Fail, shorten};
 use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
 use crate::input::queue::InputReader;
 use crate::input::read_ahead::read_ahead;
+use crate::input::rewrite::rewrite;
 use crate::input::source::TextSource;
 use crate::output::Output;
 use crate::simd::Simd;
@@ -141,6 +142,13 @@ impl<'a> Worker<'a> {
         let io = |error: &std::io::Error| Fail::io(input.name(), error);
         let opened = raw.and_then(|raw| TextSource::new(raw, self.spec.compression));
         let packed = self.spec.compression != Compression::None;
+        let format = self.spec.format;
+        let opened = match &self.spec.dialect {
+            None => opened,
+            Some(dialect) => opened
+                .and_then(|found| rewrite(found, dialect, format.is_csv(), format.has_names())),
+        };
+        let packed = packed || self.spec.dialect.is_some();
         let opened = if self.spec.ahead && packed { opened.map(read_ahead) } else { opened };
         let mut source = opened.map_err(|e| io(&e))?;
         self.buffer.reset(input.start);
@@ -158,6 +166,9 @@ impl<'a> Worker<'a> {
             self.progress.read_bytes.fetch_add(bytes, Ordering::Relaxed);
             let left = input.bytes().map(|bytes| bytes.saturating_sub(source.bytes_read()));
             self.set_block_limits(left)?;
+            if !self.spec.binary && self.spec.dialect.is_none() {
+                self.check_utf8(&position)?;
+            }
             if self.buffer.ended {
                 let (start, end) = (self.buffer.start, self.buffer.end);
                 let open = start < end && self.buffer.text()[end - 1] != b'\n';
@@ -191,6 +202,15 @@ impl<'a> Worker<'a> {
         })
     }
 
+    /// Decline bytes that are not UTF-8, which the engine would store as they are.
+    fn check_utf8(&mut self, position: &InputPosition<'_>) -> Result<(), Fail> {
+        self.buffer.check_utf8().map_err(|at| {
+            let line = self.buffer.text()[at..self.buffer.end].iter().position(|c| *c == b'\n');
+            let end = line.map_or(self.buffer.end, |n| at + n);
+            self.decline(position, (at, end), None, "a byte that is not UTF-8")
+        })
+    }
+
     fn scan(&mut self) {
         let style = if self.spec.format.is_csv() { Syntax::Csv } else { Syntax::Tsv };
         let range = (self.buffer.start, self.buffer.end);
@@ -203,6 +223,11 @@ impl<'a> Worker<'a> {
         if self.buffer.offset(self.buffer.start) == 0 {
             let (at, text) = (self.buffer.start, self.buffer.text());
             if text[at..self.buffer.end].starts_with(b"\xef\xbb\xbf") {
+                if position.layout.is_none() && self.spec.format.has_names() {
+                    // The engine takes it away, too.
+                    self.buffer.start += 3;
+                    return self.decode_records(position);
+                }
                 return Err(self.decline(position, (at, at + 3), None, "a byte order mark"));
             }
         }

@@ -12,6 +12,7 @@ const LAYERS: &[&str] = &[
     "cpu_time",
     "native_string",
     "types",
+    "dialect",
     "spec",
     "column",
     "input",

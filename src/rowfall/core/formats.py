@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rowfall.core import engine_formats
+from rowfall.core import charsets, engine_formats
 from rowfall.core.errors import UsageError
-from rowfall.core.model import Encoding, Kind
+from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.core.options import Options
 
 
@@ -78,7 +78,8 @@ _MAGIC = (
     (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"\x04\x22\x4d\x18", "lz4"),
     (b"\xfd7zXZ\x00", "xz"),
-    (b"BZh", "bz2"),
+    *((b"BZh%d1AY&SY" % level, "bz2") for level in range(1, 10)),
+    *((b"BZh%d\x17rE8P\x90" % level, "bz2") for level in range(1, 10)),  # of nothing
 )
 _FORMAT_MAGIC = (
     (b"PAR1", "Parquet"),
@@ -155,7 +156,83 @@ def detect(names: Iterable[str], options: Options) -> Encoding:
         kinds, compressions = _count_formats(names, format_)
         format_ = format_ or kinds
         packed = packed or (compressions.pop() if len(compressions) == 1 else AUTO)
-    return Encoding(format_.name, packed, format_.kind, delimiter(options, format_))
+    found = Encoding(format_.name, packed, format_.kind, delimiter(options, format_))
+    return with_dialect(found, options)
+
+
+ORDERS = ("dmy", "mdy", "ymd")
+"""Orders of dates that ``--dates`` may name."""
+
+
+def with_dialect(encoding: Encoding, options: Options) -> Encoding:
+    """Return the encoding with the charset, words for NULL, and marks that options name.
+
+    Which columns hold such numbers and dates the sample shows.
+
+    Raises:
+        UsageError: an option makes no sense, or not for this format.
+    """
+    charset = charsets.find(options.encoding) if options.encoding else charsets.UTF_8
+    values = [
+        flag for flag, value in (
+            ("--null", options.null), ("--decimal", options.decimal),
+            ("--thousands", options.thousands), ("--dates", options.dates),
+        ) if value is not None
+    ]  # fmt: skip
+    if options.encoding and encoding.kind not in (Kind.TEXT, Kind.JSON):
+        raise UsageError(
+            f"--encoding is for text, but the source is {encoding.format}", hint="Leave it out."
+        )
+    if values and encoding.kind is not Kind.TEXT:
+        raise UsageError(
+            f"{values[0]} is for CSV and TSV, but the source is {encoding.format}",
+            hint="Leave it out, or name the format with --format CSV.",
+        )
+    if charset == charsets.BINARY:
+        if values:
+            raise UsageError(
+                f"{values[0]} is for text, and --encoding binary for what is none",
+                hint="Name the character encoding of the text, or leave out --encoding.",
+            )
+        return replace(encoding, binary=True)
+    if charset == charsets.UTF_8 and not values:
+        return encoding
+    dialect = replace(encoding.dialect or Dialect(), charset=charset)
+    return _rewritten(encoding, _marks(dialect, options) if values else dialect, bool(values))
+
+
+def _marks(dialect: Dialect, options: Options) -> Dialect:
+    """Return the dialect with the marks and words that options name."""
+    decimal = options.decimal or ("," if options.thousands == "." else ".")
+    thousands = options.thousands or ""
+    for flag, mark in (("--decimal", decimal), ("--thousands", thousands or "'")):
+        if len(mark) != 1 or mark.isalnum() or mark in '+-"\r\n':
+            raise UsageError(f"{flag} {mark!r} is no mark in numbers", hint="Give one character.")
+    if decimal == thousands or not decimal.isascii():
+        raise UsageError(
+            f"--decimal {decimal} and --thousands {thousands} contradict each other",
+            hint="Numbers like 1.234,56 have --decimal , --thousands .",
+        )
+    if options.dates not in (None, *ORDERS):
+        raise UsageError(
+            f"--dates {options.dates} is no order of day, month and year",
+            hint="31.12.2023 is dmy, 12/31/2023 mdy, 2023/12/31 ymd.",
+        )
+    nulls = tuple(word for word in (options.null or "").split(",") if word)
+    # Whichever column shows such dates.
+    dates = ((-1, options.dates),) if options.dates else ()
+    return replace(dialect, nulls=nulls, decimal=decimal, thousands=thousands, dates=dates)
+
+
+def _rewritten(encoding: Encoding, dialect: Dialect, values: bool) -> Encoding:
+    """Return the encoding of text that is rewritten to plain CSV, or in its charset only."""
+    if encoding.is_csv:
+        dialect = replace(dialect, delimiter=encoding.delimiter)
+        return replace(encoding, delimiter=",", dialect=dialect)
+    if encoding.is_tsv and values:
+        dialect = replace(dialect, delimiter="\t", quote="", escape="\\")
+        return replace(encoding, format=encoding.format.replace("TSV", "CSV"), dialect=dialect)
+    return replace(encoding, dialect=dialect)
 
 
 def characters(text: str) -> str:
@@ -227,12 +304,18 @@ _SPELLED = {",": "comma", "\t": "tab", " ": "blank"}
 def sniff(head: bytes) -> tuple[str | None, str]:
     """Return format (if it has a signature) and compression of a stream by its first bytes."""
     for magic, name in _FORMAT_MAGIC:
-        if head.startswith(magic):
+        # A text may begin with ORCID or PAR10: behind the signature of a file there is no text.
+        if head.startswith(magic) and not _is_text(head[len(magic) : len(magic) + 16]):
             return name, "none"
     for magic, name in _MAGIC:
         if head.startswith(magic):
             return None, name
     return None, "none"
+
+
+def _is_text(data: bytes) -> bool:
+    """Tell whether bytes hold no control characters but those of text."""
+    return not any(byte < 32 and byte not in b"\t\n\r" for byte in data) and bool(data)
 
 
 def guess_text(head: bytes) -> str:

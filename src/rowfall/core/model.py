@@ -40,7 +40,11 @@ class Dialect:
         nulls: unquoted fields that mean NULL, beside the empty one.
         decimal, thousands: marks in numbers; "" for no mark between thousands.
         numbers: indexes of the columns whose numbers have those marks.
-        dates: index of a column and the order of its dates, e.g. ``(3, "dmy")``.
+        dates: index of a column and the order of its dates, e.g. ``(3, "dmy")``; -1 for
+            whichever columns the sample will show.
+        trailing: each line ends with a delimiter, behind which there is no field.
+        header: names by which ``numbers`` and ``dates`` count, where there is a header: a file
+            with another order of columns is read by them.
     """
 
     charset: str = "utf-8"
@@ -54,6 +58,8 @@ class Dialect:
     thousands: str = ""
     numbers: tuple[int, ...] = ()
     dates: tuple[tuple[int, str], ...] = ()
+    trailing: bool = False
+    header: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,9 @@ class Encoding:
             be used (an empty one, one twice, blanks around them); () where they can. Columns are
             then found by position, and the first line is left out. ``renamed``: the user has given
             them, so that nothing has to be in the files' own.
+        binary: strings may hold bytes that are not UTF-8, which are refused otherwise.
+        written: of text with a dialect, its format where it is read as another one: without its
+            header, or by lines. "" where it is ``format``.
         dialect: how the bytes are written where they are rewritten first: then the attributes
             above say how they are read after that. None where they are read as they are.
     """
@@ -85,6 +94,8 @@ class Encoding:
     fields: int = 0
     header: tuple[str, ...] = ()
     renamed: bool = False
+    binary: bool = False
+    written: str = ""
     dialect: Dialect | None = None
 
     @property
@@ -109,7 +120,12 @@ class Encoding:
 
     def without_header(self) -> Encoding:
         """Return the encoding of the lines below a header."""
-        return replace(self, format=self.format.removesuffix("WithNames"))
+        return self.read_as(self.format.removesuffix("WithNames"))
+
+    def read_as(self, format: str) -> Encoding:
+        """Return the encoding of the same bytes read as another format."""
+        written = (self.written or self.format) if self.dialect is not None else ""
+        return replace(self, format=format, written=written)
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,48 @@ class Options:
         "Source",
         _READS,
     )
+    encoding: str | None = _opt(
+        None,
+        "--encoding",
+        "NAME",
+        "Character encoding of text: utf-8, windows-1252 (latin-1), utf-16, shift_jis, ...; binary "
+        "takes strings that are no text. Default: utf-8, or what a byte order mark says.",
+        "Source",
+        _READS,
+    )
+    null: str | None = _opt(
+        None,
+        "--null",
+        "WORD,...",
+        "Unquoted fields of CSV or TSV that mean NULL besides the empty one, e.g. NA,NULL,-.",
+        "Source",
+        _READS,
+    )
+    decimal: str | None = _opt(
+        None,
+        "--decimal",
+        "CHAR",
+        "Mark before the decimals of numbers in CSV or TSV, e.g. a comma. Default: a point.",
+        "Source",
+        _READS,
+    )
+    thousands: str | None = _opt(
+        None,
+        "--thousands",
+        "CHAR",
+        "Mark between thousands of numbers in CSV or TSV, e.g. a point. Default: none.",
+        "Source",
+        _READS,
+    )
+    dates: str | None = _opt(
+        None,
+        "--dates",
+        "dmy|mdy|ymd",
+        "Order of dates in CSV or TSV that are not ISO: 31.12.2023 is dmy, 12/31/2023 mdy, "
+        "2023/12/31 ymd.",
+        "Source",
+        _READS,
+    )
     s3_endpoint: str | None = _opt(
         None,
         "--s3-endpoint",

@@ -68,6 +68,7 @@ def cut_files(
     """
     sizes = [split.size or 0 for split in splits]
     plain = encoding.compression == "none" and encoding.kind in (Kind.TEXT, Kind.JSON)
+    plain = plain and encoding.dialect is None
     whole = all(split.size is not None and split.start is None for split in splits)
     every = max(least, sum(sizes) // (pipes * EACH))
     if not plain or not whole or pipes < 2 or max(sizes, default=0) < every + least:

@@ -8,10 +8,7 @@ CPU: 50 M rows of three integers take 0.9 CPU-seconds out of gzip, the engine's 
 from __future__ import annotations
 
 import re
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rowfall.core import uri
@@ -21,9 +18,12 @@ from rowfall.plan.statements import sent_type
 from rowfall.schema import strict_reading, type_names
 from rowfall.schema.strict_reading import strict_column
 from rowfall.schema.type_names import parse_type
+from rowfall.sources import rewriting
 from rowfall.sources.base import HttpAddress
+from rowfall.sources.rewriting import PROGRAM, program
 
-PROGRAM = "rowfall-decode"
+__all__ = ["PROGRAM", "program"]
+
 _SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https"})
 _FORMATS = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
 _PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
@@ -52,12 +52,6 @@ NESTED = frozenset({"Array", "Map", "Tuple"})
 # columns are cast from text there.
 _EXACT_FLOATS = (26, 9)
 _ELEMENTS = 64  # of a tuple
-
-
-def program() -> str | None:
-    """Return the path of the program: beside this Python, or on PATH; None where it is not."""
-    beside = Path(sys.executable).with_name(PROGRAM)
-    return str(beside) if beside.is_file() else shutil.which(PROGRAM)
 
 
 def refusal(
@@ -165,7 +159,11 @@ def spec(
     ]
     for input_, split, address in zip(inputs, splits, addresses, strict=False):
         input_ |= {"url": address.url, "headers": dict(address.headers), "version": split.version}
-    more = {"skip_header": True} if encoding.header and encoding.has_header else {}
+    more: dict[str, Any] = {"binary": True} if encoding.binary else {}
+    if encoding.dialect is not None:
+        more["dialect"] = rewriting.document(encoding.dialect)
+    if encoding.header and encoding.has_header:
+        more["skip_header"] = True
     return more | {
         "version": 1,
         "inputs": inputs,

@@ -16,7 +16,7 @@ from rowfall.core import sql
 from rowfall.core.errors import DataError, RowfallError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing
-from rowfall.core.model import ENGINE, PUSH, Choice, Encoding, Kind, Schema, Statement
+from rowfall.core.model import ENGINE, PUSH, Choice, Dialect, Encoding, Kind, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES
@@ -37,6 +37,7 @@ from rowfall.plan.session import Session, Writer
 from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.schema import data_errors, inference
 from rowfall.schema.density import FILES, rows_per_byte
+from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed, Pinned, Ranged, any_version
 from rowfall.targets import views
 from rowfall.targets.base import Publish
@@ -69,6 +70,9 @@ def survey(session: Session, known: Collection[str] | None = None, table: str = 
     transport.choose_delivery(reached, options)  # --pull is refused before anything is read
     listed = _ask_table(session, table or session.first_target.table)
     encoding, schema = _ask_schema(session, reached, _columns(session, listed))
+    if reached is not None and encoding is not None and encoding.dialect is not None:
+        reached = _rewritten_here(session, encoding.dialect)
+        transport.choose_delivery(reached, options)
     if known is None:
         known = landed_ids(session)
     known = {*known, *landed_under_other_names(session, known)}
@@ -211,6 +215,9 @@ def _ask_reach(session: Session) -> Reach | None:
     """Ask what servers can read of the source; None where the embedded engine stores the rows."""
     if session.engine.kind == "embedded":
         return None
+    declared = session.declared
+    if declared is not None and declared.dialect is not None:
+        return _rewritten_here(session, declared.dialect)
     if session.options.push:
         return Reach(False, "the server was not asked", session.source)
     # FROM clauses that the oldest node understands in full are safe on all of them.
@@ -219,6 +226,11 @@ def _ask_reach(session: Session) -> Reach | None:
         session.source_engine, session.source, session.listing, session.declared,
         oldest=oldest.version,
     )  # fmt: skip
+
+
+def _rewritten_here(session: Session, dialect: Dialect) -> Reach:
+    why = f"{rewriting.describe(dialect)} is rewritten here first"
+    return Reach(False, why, session.source, hint="Leave out --pull.")
 
 
 def _ask_writers(session: Session, encoding: Encoding | None) -> tuple[WriterFacts, ...]:

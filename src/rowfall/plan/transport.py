@@ -38,6 +38,7 @@ from rowfall.plan.facts import LoadFacts, Reach, ShardingFacts
 from rowfall.plan.statements import insert_raw, is_json
 from rowfall.schema import strict_reading
 from rowfall.schema.type_names import parse_type
+from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed
 from rowfall.targets.base import Publish
 
@@ -248,6 +249,9 @@ def sent_as(
         return SentAs((), everything, "rows are made here and sent as blocks")
     if schema.projection is not None and schema.projection.constants and not stream:
         return SentAs((), everything, "names of files give columns: read here, sent as blocks")
+    if encoding.dialect is not None and not stream:
+        why = f"{rewriting.describe(encoding.dialect)}: rewritten and read here, sent as blocks"
+        return SentAs((), everything, why)
     if stream:
         return SentAs(everything, (), "stdin goes on as it comes in")
     if any(not is_local(split) for split in everything):
@@ -677,6 +681,8 @@ def ranges_refused(facts: LoadFacts, options: Options, parser: Choice) -> str | 
 
 def _not_cut(encoding: Encoding, schema: Schema, parser: Choice) -> str | None:
     """Return why no text file can be cut."""
+    if encoding.dialect is not None:
+        return f"{rewriting.describe(encoding.dialect)} is rewritten from its beginning"
     if encoding.kind in (Kind.TEXT, Kind.JSON) and encoding.compression != "none":
         return (
             f"{encoding.compression} can be unpacked from its beginning only; several smaller "

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from rowfall.core.errors import Interrupted, TargetError, UsageError
-from rowfall.core.events import Listener
+from rowfall.core.events import Listener, Note
 from rowfall.core.masked import Secret
 from rowfall.core.options import ALL, FILTER, JOURNAL, METHODS, NONE, Options, projection_of
 from rowfall.core.units import parse_size
@@ -84,6 +84,8 @@ def open_session(
         listing = source.listing()
         listing.projection = projection_of(options)
         encoding = source.encoding(listing)
+        for note in source.notes:
+            emit(Note("info", note))
         folder = target.folder
         if folder is not None and dry and not folder.is_dir():
             folder = None

@@ -30,7 +30,7 @@ from rowfall.schema.footers import Footer
 from rowfall.schema.projection import of_typed
 from rowfall.schema.records import header_names, lines_relation
 from rowfall.schema.sampling import RunSelect
-from rowfall.sources.base import Ranged, Source
+from rowfall.sources.base import Ranged, Rewritten, Source
 
 # Finding bad rows runs beside nothing else, but not on a lane that the watch or a KILL needs.
 LANE = 3
@@ -112,6 +112,8 @@ class BadRowSearch:
         line, where = reader.line_of(bad.row, int(before or 0)), ""
         if split.of_text and line is not None:
             line, where = line_in_file(self.source, split, line - int(self.encoding.has_header))
+        if line is not None:
+            (line,) = lines_in_source(self.source, split, self.encoding, [line])
         width = len(header)
         return data_errors.bad_row_error(split, self.encoding, self.schema, bad, line, width, where)
 
@@ -144,6 +146,25 @@ class BadRowSearch:
 
     def _of_engine(self, error: RowfallError, split: Split) -> DataError:
         return data_errors.explain_engine_error(error.code, error.message, split.uri)
+
+
+def lines_in_source(
+    source: Source, split: Split, encoding: Encoding, lines: Sequence[int]
+) -> list[int]:
+    """Return the lines of an object in which lines stand as they are read.
+
+    They differ where text is rewritten: comments and empty lines are left out.
+
+    Args:
+        lines: in ascending order.
+    """
+    if encoding.dialect is None or not isinstance(source, Rewritten) or not encoding.is_csv:
+        return list(lines)
+    try:
+        found = source.lines_in(split, encoding, lines)
+    except RowfallError:
+        return list(lines)  # what is wrong with the file is another matter
+    return found if len(found) == len(lines) else list(lines)
 
 
 def line_in_file(source: Source, split: Split, line: int) -> tuple[int, str]:
@@ -368,7 +389,11 @@ class BadRows:
             found.append(bad)
             if refused:
                 breaks += int(lines) - 1
-        return self._as_written(split, found)
+        found = self._as_written(split, found)
+        lines = sorted({bad.line for bad in found})
+        there = lines_in_source(self._source, split, self._encoding, lines)
+        known = dict(zip(lines, there, strict=True))
+        return [replace(bad, line=known[bad.line]) for bad in found]
 
     def _as_written(self, split: Split, found: list[RejectedRow]) -> list[RejectedRow]:
         """Return bad rows with their text as it stands in the file, nothing left out."""

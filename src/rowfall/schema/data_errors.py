@@ -35,6 +35,10 @@ _AT_KEY = re.compile(r"while reading the value of key ([^):]+)")
 _FETCH = "Fetch the file again, or see how it was written."
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
+_ENCODING = (
+    "Name the encoding of the file, e.g. --encoding windows-1252; --encoding binary loads the "
+    "bytes as they are."
+)
 
 
 def header_error(
@@ -95,6 +99,8 @@ def bad_row_error(
     shown = None if bad.value is None else _shorten(bad.value)
     if bad.which == LONG:
         text, hint = f"{where} has more than {width} fields", _OUT
+    elif bad.which == MALFORMED and _is_foreign(bad.value):
+        text, hint = f"{where} is not UTF-8: {_shorten(bad.value or '')}", _ENCODING
     elif bad.which == MALFORMED:
         text, hint = f"{where} is not a JSON object: {shown}", _OUT
     elif bad.which == UNKNOWN:
@@ -115,6 +121,8 @@ def _value_error(
 ) -> tuple[str, str]:
     where = f'{row} column "{column.name}"'
     target = parse_type(column.type)
+    if target.base == "String" and (_is_foreign(bad.value) or (bad.value and not bad.breaks)):
+        return f'{where}: "{shown}" is not UTF-8', _ENCODING
     if bad.breaks:
         return (
             f"{where}: a quote is opened here and not closed in this line (the value goes on "
@@ -163,8 +171,14 @@ def _real_day(text: str) -> bool:
         return False
 
 
+def _is_foreign(value: str | None) -> bool:
+    """Tell whether a value holds bytes that are no text, which became surrogates."""
+    return any("\udc80" <= letter <= "\udcff" for letter in value or "")
+
+
 def _shorten(text: str) -> str:
-    clean = text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    clean = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    clean = clean.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     return clean if len(clean) <= SHOWN else clean[: SHOWN - 3] + "..."
 
 

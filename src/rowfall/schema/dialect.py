@@ -47,6 +47,7 @@ class Asked:
         fixed: the format was named, so TSV stays TSV.
         quote, escape: "" for none.
         columns: names, in the order of the file.
+        charset: what it is written in.
     """
 
     fixed: bool = False
@@ -57,6 +58,7 @@ class Asked:
     skip_lines: int | None = None
     header: bool | None = None
     columns: tuple[str, ...] = ()
+    charset: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,16 @@ class TextSample:
 
 @dataclass(frozen=True, slots=True)
 class FileRecords:
-    """The records of one sample from the header, or the first row, on."""
+    """The records of one sample from the header, or the first row, on.
+
+    Attributes:
+        skipped: lines before them; ``titles`` where some of these are neither blank nor comments.
+    """
 
     uri: str
     rows: tuple[tuple[str, ...], ...]
     skipped: int = 0
+    titles: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +91,10 @@ class Finding:
     Attributes:
         delimiter, quote, escape, comment: see :class:`rowfall.core.model.Dialect`.
         line_end: ``\\n``, ``\\r\\n`` or ``\\r``.
-        charset: ``utf-8``, ``utf-16-le``, ``windows-1252``, ...
+        charset: ``utf-8``, ``utf-16le``, ``windows-1252``, ...
         bom: some file begins with a byte order mark.
-        skip_lines: before the header or the first row.
+        skip_lines: before the header or the first row; ``titles`` where some of them are neither
+            blank nor comments.
         header: the first record names the columns; ``why`` it is taken for that or not.
         sure: False where the first record may as well be the other.
         width: fields of most records; ``even`` is the share of records that have as many.
@@ -107,6 +115,7 @@ class Finding:
     charset: str = "utf-8"
     bom: bool = False
     skip_lines: int = 0
+    titles: bool = False
     header: bool = False
     why: str = ""
     sure: bool = True
@@ -127,7 +136,7 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
         UsageError: some files have a header and others do not.
     """
     asked = asked or Asked()
-    charset, texts = _decoded(samples)
+    charset, texts = _decoded(samples, asked.charset)
     marked = any(text.startswith("\ufeff") for text in texts)
     texts = [text.removeprefix("\ufeff") for text in texts]
     line_end = _line_end(texts)
@@ -140,7 +149,7 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
     best = _try(sources, best.delimiter, best.quote, best.escape, asked)
     found = Finding(
         best.delimiter, best.quote, best.escape, best.comment, line_end, charset, marked,
-        max((f.skipped for f in best.files), default=0),
+        max((f.skipped for f in best.files), default=0), any(f.titles for f in best.files),
         width=best.width, even=round(best.even, 4), ends=best.ends, files=best.files,
         others=others,
     )  # fmt: skip
@@ -150,16 +159,20 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
 # --- bytes to text -------------------------------------------------------------------------------
 
 
-def _decoded(samples: Sequence[TextSample]) -> tuple[str, list[str]]:
+def _decoded(samples: Sequence[TextSample], given: str | None) -> tuple[str, list[str]]:
     """Return the charset of all samples and their text."""
     data = [s.data for s in samples]
-    charset = next((c for d in data if (c := _charset(d)) != "utf-8"), "utf-8")
+    charset = given or next((c for d in data if (c := _charset(d)) != "utf-8"), "utf-8")
     return charset, [d.decode(_CODECS.get(charset, charset), errors="replace") for d in data]
 
 
-_CODECS = {"windows-1252": "cp1252"}
-_MARKS = ((b"\xff\xfe\0\0", "utf-32-le"), (b"\0\0\xfe\xff", "utf-32-be"),
-          (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))  # fmt: skip
+# What WHATWG calls them and Python does not.
+_CODECS = {
+    "windows-1252": "cp1252", "macintosh": "mac-roman", "windows-874": "cp874", "ibm866": "cp866",
+    "x-mac-cyrillic": "mac-cyrillic", "utf-32le": "utf-32-le", "utf-32be": "utf-32-be",
+}  # fmt: skip
+_MARKS = ((b"\xff\xfe\0\0", "utf-32le"), (b"\0\0\xfe\xff", "utf-32be"),
+          (b"\xff\xfe", "utf-16le"), (b"\xfe\xff", "utf-16be"))  # fmt: skip
 
 
 def _charset(data: bytes) -> str:
@@ -169,7 +182,7 @@ def _charset(data: bytes) -> str:
             return name
     head = data[:4096]
     if head.count(0) > len(head) // 4:
-        return "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
+        return "utf-16le" if head[1::2].count(0) > head[::2].count(0) else "utf-16be"
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -321,7 +334,8 @@ def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) ->
         total += len(rows)
         skips += start > 0
         if rows:
-            files.append(FileRecords(uri, rows, asked.skip_lines or skipped))
+            titles = start > 0 or bool(asked.skip_lines)
+            files.append(FileRecords(uri, rows, asked.skip_lines or skipped, titles))
     even = hits / total if total else 0.0
     score = 100 * even - 6 * (skips > 0) + 15 * _typed(files, mark, width) + min(width, 20) / 2
     score -= STRONG.index(mark) * 0.4 if mark in STRONG else 4

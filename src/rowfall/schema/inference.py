@@ -18,7 +18,7 @@ from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Encoding, Kind, Projection, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.schema import json_objects, sampling
+from rowfall.schema import json_objects, marked_values, sampling
 from rowfall.schema.column_options import (
     ColumnOptions,
     Shaped,
@@ -111,7 +111,9 @@ def schema_for(
         known = replace(sample, columns=(*sample.columns, *shaped.constants))
         schema = _laid_out(columns, known, asked)
     schema = replace(schema, row_bytes=_row_bytes(columns, sample), projection=made)
-    return sample.encoding, _partitioned(schema, sample, source, ask)
+    encoding = marked_values.only_where_read(sample.encoding, columns)
+    sample = replace(sample, encoding=encoding)
+    return encoding, _partitioned(schema, sample, source, ask)
 
 
 def _with_format_settings(ask: RunSelect, options: Options) -> RunSelect:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 
 from rowfall.core.listing import Split
@@ -42,7 +41,7 @@ def lines_relation(
     source: Source, splits: Sequence[Split], encoding: Encoding, column: str = "line"
 ) -> SqlText:
     """Return the FROM part that reads the lines of objects as one column of strings."""
-    lines = replace(encoding, format="LineAsString")
+    lines = encoding.read_as("LineAsString")
     return source.relation(splits, lines, f"`{column}` String")
 
 

@@ -106,6 +106,7 @@ class ColumnFacts:
             breaks=self.breaks > 0 and not self.swallowed,
             bom=self.bom,
             native=bool(encoding.null),
+            binary=encoding.binary,
             nonzero=0 < self.filled == self.integers and (self.low > 0 or self.high < 0),
         )
 
@@ -300,7 +301,7 @@ def _objects(
         if names.issubset(c.name for c in json_objects.columns_of(objects, names)):
             return objects
     limit = max(limit // len(splits), 1)
-    texts = replace(encoding, format="JSONAsString")
+    texts = encoding.read_as("JSONAsString")
     parts: list[str | SqlText] = []
     for number, split in enumerate(splits):
         relation = source.relation([split], texts, "`line` String")

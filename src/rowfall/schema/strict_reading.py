@@ -48,6 +48,7 @@ class TextTraits:
         bom: files start with a byte order mark, which this first column would keep.
         nonzero: integers, none of them 0: see :func:`_read_as_number`.
         native: the reader of CSV itself takes ``\\N`` for NULL.
+        binary: strings may hold bytes that are not UTF-8.
     """
 
     blank: bool = False
@@ -58,6 +59,7 @@ class TextTraits:
     bom: bool = False
     nonzero: bool = False
     native: bool = False
+    binary: bool = False
 
 
 def strict_column(
@@ -180,11 +182,16 @@ def _read_as_text(
             text = f"nullIf({text}, {quote(null)})"
         nulls = []
     value, wrong = _convert(text, target, traits)
+    utf8 = target.base == "String" and not traits.binary
     if target.text and kind is Kind.TEXT:
         # MISSING holds a line break, so one test finds both it and a quote never closed.
         broken = csv and not traits.breaks
         guard = f"position({x}, '\\n') > 0" if broken else f"{x} = {quote(MISSING)}"
+        if utf8:
+            guard += f" OR NOT isValidUTF8({x})"
         wrong = f"ifNull({guard}, 0)" + (f" OR {wrong}" if wrong != "0" else "")
+    elif utf8:
+        wrong = f"ifNull(NOT isValidUTF8({x}), 0)"
     lenient, bad = value, wrong
     if target.nullable:
         if target.base != "String":
@@ -458,7 +465,7 @@ def reads_numbers(schema: Schema) -> bool:
 
 def with_integers_as_text(schema: Schema, encoding: Encoding) -> Schema:
     """Return the schema with all integers of text formats read as text."""
-    traits = TextTraits(native=bool(encoding.null))
+    traits = TextTraits(native=bool(encoding.null), binary=encoding.binary)
     return _again(schema, encoding, lambda c: c.read_type in NUMBERS, traits)
 
 
@@ -474,7 +481,8 @@ def holds_line_breaks(columns: Sequence[Column]) -> bool:
 
 def with_line_breaks(schema: Schema, encoding: Encoding) -> Schema:
     """Return the schema whose strings may hold line breaks: all quotes are known to be closed."""
-    return _again(schema, encoding, _refuses, TextTraits(breaks=True, native=bool(encoding.null)))
+    traits = TextTraits(breaks=True, native=bool(encoding.null), binary=encoding.binary)
+    return _again(schema, encoding, _refuses, traits)
 
 
 def _refuses(column: Column) -> bool:

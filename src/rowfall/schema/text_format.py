@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,11 +17,13 @@ from typing import Any
 from rowfall.core import formats
 from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.listing import Split
-from rowfall.core.model import Encoding
+from rowfall.core.model import Dialect, Encoding
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
+from rowfall.schema import marked_values
 from rowfall.schema.dialect import Asked, Finding, TextSample, brief, sniff, unique_names
 from rowfall.schema.records import lines_relation
+from rowfall.sources import rewriting
 from rowfall.sources.base import Ranged, Source
 from rowfall.sources.stdin import unpack
 
@@ -77,9 +79,10 @@ def asked_of(options: Options) -> Asked:
     if len(set(names)) < len(names):
         raise UsageError(f"--columns names a column twice: {options.columns}")
     delimiter = None if options.delimiter is None else formats.characters(options.delimiter)
+    comment = "" if options.comment == "none" else options.comment
     return Asked(
         bool(options.format), delimiter, _mark("--quote", options.quote, 1),
-        _mark("--escape", options.escape, 1), options.comment, options.skip_lines, header, names,
+        _mark("--escape", options.escape, 1), comment, options.skip_lines, header, names,
     )  # fmt: skip
 
 
@@ -108,6 +111,10 @@ def find_text_format(
     """
     each = max(SAMPLE // len(splits), SAMPLE // 16)
     samples = _read(source, splits, encoding, ask, each, LINES)
+    if encoding.dialect is not None:
+        asked = _of_dialect(encoding.dialect, asked)
+    elif encoding.binary:
+        asked = replace(asked, charset="latin-1")
     if encoding.is_tsv:
         asked = _of_tsv(samples, asked)
     found = sniff(samples, asked)
@@ -120,35 +127,58 @@ def find_text_format(
             f"--columns names {len(asked.columns)} columns, {found.files[0].uri} has {found.width}",
             hint="Name all of them, in their order.",
         )
-    _check_readable(found)
     _check_alike(found)
-    encoding = _encoding(found, encoding, renamed=bool(asked.columns) and found.header)
-    notes: list[tuple[str, str]] = []
+    raw = encoding.is_tsv and asked.escape == ""
+    encoding = _encoding(found, encoding, raw=raw, renamed=bool(asked.columns) and found.header)
+    odd = unplain(found)
+    if odd and not encoding.is_tsv:
+        encoding = _rewritten(found, odd, encoding, asked, source)
+    elif encoding.dialect is not None and encoding.is_csv:
+        encoding = _with_marks(found, encoding, encoding.dialect)
+    body = [
+        row for f in found.files for row in f.rows[int(found.header) :] if len(row) == found.width
+    ]
+    classes = [value_class([row[n] for row in body[:512]]) for n in range(len(found.names))]
+    narrow = [row[: len(found.names)] for row in body]
+    marked = marked_values.find_columns(encoding, found.names, narrow)
+    if marked != encoding:
+        # Their numbers and dates have been seen as they were written.
+        encoding, classes = marked, [""] * len(classes)
+    named = tuple(zip(found.names, classes, strict=True))
+    return TextFormat(encoding, named, found.bom, tuple(_notes(found, asked)))
+
+
+def _notes(found: Finding, asked: Asked) -> Iterator[tuple[str, str]]:
     if asked.header is None:
-        notes.append(("header" if found.sure else UNSURE, found.why))
+        yield ("header" if found.sure else UNSURE), found.why
+    if found.comment and asked.comment is None:
+        mark = found.comment
+        yield UNSURE, f"lines that begin with {mark} are left out; --comment none keeps them"
     for mark, fields in found.others[:1]:
         said = formats.spelled(mark)
         said = said if said.isalnum() else f"'{said}'"
         why = f"one column only, but {said} splits most lines into {fields}"
-        notes.append((UNSURE, f"{why}: --delimiter {said}"))
+        yield UNSURE, f"{why}: --delimiter {said}"
     renamed = [
         f"{given or 'the empty name'!r} is {name}"
         for given, name in zip(found.given, found.names, strict=False)
         if given != name
     ]
     if renamed and not asked.columns:
-        notes.append(("names", ", ".join(renamed[:8]) + (", ..." if len(renamed) > 8 else "")))
-    body = [
-        row for f in found.files for row in f.rows[int(found.header) :] if len(row) == found.width
-    ]
-    classes = [value_class([row[n] for row in body[:512]]) for n in range(len(found.names))]
-    named = tuple(zip(found.names, classes, strict=True))
-    return TextFormat(encoding, named, found.bom, tuple(notes))
+        yield "names", ", ".join(renamed[:8]) + (", ..." if len(renamed) > 8 else "")
 
 
-def _encoding(found: Finding, encoding: Encoding, *, renamed: bool) -> Encoding:
-    """Return the encoding by which the readers take what was found."""
-    tsv = encoding.is_tsv and (found.width < 2 or (found.delimiter == "\t" and not found.quote))
+def _encoding(found: Finding, encoding: Encoding, *, raw: bool, renamed: bool) -> Encoding:
+    """Return the encoding by which the readers take what was found.
+
+    Args:
+        raw: TSV whose backslashes are letters.
+    """
+    tsv = (
+        encoding.is_tsv
+        and not raw
+        and (found.width < 2 or (found.delimiter == "\t" and not found.quote))
+    )
     name = ("TSV" if tsv else "CSV") + ("WithNames" if found.header else "")
     odd = any(unique_names(f.rows[0]) != f.rows[0] for f in found.files) if found.header else False
     return replace(
@@ -161,26 +191,60 @@ def _encoding(found: Finding, encoding: Encoding, *, renamed: bool) -> Encoding:
     )
 
 
-def _check_readable(found: Finding) -> None:
-    """Check that the readers take the text as it is.
+def _rewritten(
+    found: Finding, what: str, encoding: Encoding, asked: Asked, source: Source
+) -> Encoding:
+    """Return the encoding of text that is rewritten to plain CSV first.
 
     Raises:
-        UsageError: they do not.
+        UsageError: it cannot be.
     """
-    what = unplain(found)
-    if what:
-        hint = "Write it as plain CSV first."
-        if found.charset != "utf-8":
-            hint = f"Rewrite it first: iconv -f {found.charset} -t utf-8."
-        elif found.line_end == "\r":
-            hint = r"Rewrite it first: tr '\r' '\n'."
-        uri = found.files[0].uri
-        raise UsageError(f"{uri} {what}, which rowfall does not read yet", hint=hint)
+    uri = found.files[0].uri
+    if found.charset != (encoding.dialect or Dialect()).charset:
+        raise UsageError(f"{uri} {what}", hint=f"Say so: --encoding {found.charset}.")
+    if not source.replayable:
+        raise UsageError(
+            f"{uri} {what}, and a stream is read once", hint="Write it to a file first: cat > FILE."
+        )
+    if found.titles and asked.skip_lines is None:
+        counts = {f.skipped for f in found.files}
+        if len(counts) > 1 or not found.header:
+            raise UsageError(
+                f"{uri} {what}" + (", others have not as many" if len(counts) > 1 else ""),
+                hint=f"Say --skip-lines {found.skip_lines} if that is so in all files.",
+            )
+    return rewriting.check(_with_marks(found, encoding, encoding.dialect or Dialect()))
+
+
+def _with_marks(found: Finding, encoding: Encoding, dialect: Dialect) -> Encoding:
+    """Return the encoding with the marks of the text in its dialect: it is read as plain CSV."""
+    dialect = replace(
+        dialect,
+        delimiter=found.delimiter,
+        quote=found.quote,
+        escape=found.escape,
+        comment=found.comment,
+        skip_lines=found.skip_lines if found.titles else 0,
+        trailing=bool(found.ends),
+    )
+    return replace(encoding, delimiter=",", fields=len(found.names), dialect=dialect)
+
+
+def _of_dialect(dialect: Dialect, asked: Asked) -> Asked:
+    """Return what options and first bytes have said about text that is rewritten."""
+    tabs = dialect.delimiter == "\t" and not dialect.quote  # TSV, read as CSV
+    return replace(
+        asked,
+        charset=dialect.charset,
+        delimiter="\t" if tabs else asked.delimiter,
+        quote="" if tabs else asked.quote,
+        escape=dialect.escape if tabs else asked.escape,
+    )
 
 
 def unplain(found: Finding) -> str | None:
     """Return what makes text one that no reader takes as it is; None where both do."""
-    if found.charset != "utf-8":
+    if found.charset not in ("utf-8", "latin-1"):
         return f"is written in {found.charset}"
     if found.line_end == "\r":
         return "has line ends of old Macs (CR alone)"
@@ -190,8 +254,8 @@ def unplain(found: Finding) -> str | None:
         return f"has comment lines that begin with {found.comment}"
     if found.quote == '"' and found.escape != '"':
         return "has quotes behind a backslash"
-    if found.quote not in ('"', ""):
-        return f"has {found.quote} around its fields"
+    if found.quote != '"':
+        return f"has {found.quote} around its fields" if found.quote else "has quotes as letters"
     if len(found.delimiter) > 1:
         return f"has the delimiter {found.delimiter!r}"
     if found.ends:
@@ -245,8 +309,14 @@ def other_header(
     for split in splits:
         size = split.part.size if split.part is not None else split.size
         files.setdefault(split.uri, replace(split, start=None, stop=None, part=None, size=size))
-    asked = Asked(True, encoding.delimiter if encoding.is_csv else "\t", skip_lines=0, header=True,
-                  quote='"' if encoding.is_csv else "")  # fmt: skip
+    csv = encoding.is_csv
+    dialect = encoding.dialect or Dialect(
+        delimiter=encoding.delimiter if csv else "\t", quote='"' if csv else ""
+    )
+    asked = Asked(
+        True, dialect.delimiter, dialect.quote, dialect.escape, dialect.comment,
+        dialect.skip_lines, header=True, charset=dialect.charset,
+    )  # fmt: skip
     for sample in _read(source, list(files.values()), encoding, ask, HEADER, 1):
         if sniff([replace(sample, whole=True)], asked).names != encoding.header:
             return next(split for split in splits if split.uri == sample.uri)
@@ -258,6 +328,7 @@ def _read(
     lines: int,
 ) -> list[TextSample]:  # fmt: skip
     """Return the first bytes of each file, unpacked; of those that only an engine reads, lines."""
+    encoding = replace(encoding, dialect=None)  # as they are written
 
     def here(split: Split) -> TextSample | None:
         packed = encoding.compression

@@ -119,6 +119,20 @@ class Ranged(Protocol):
 
 
 @runtime_checkable
+class Rewritten(Protocol):
+    """A source whose text may be rewritten to plain CSV on its way to the reader."""
+
+    def lines_in(self, split: Split, encoding: Encoding, lines: Sequence[int]) -> list[int]:
+        """Return the lines of an object in which lines of the rewritten text stand.
+
+        ``lines`` are in ascending order, counted from 1.
+
+        Raises:
+            SourceError: it cannot be read.
+        """
+
+
+@runtime_checkable
 class Pinned(Protocol):
     """A source that reads the versions of its objects that were listed, and no others.
 
@@ -151,6 +165,7 @@ class Source(Protocol):
         secrets: values that must be masked in foreign text (engine errors).
         fds: open file descriptors that the engine's process must inherit (stdin).
         made: columns and layout of a generator; None where they are read from the data.
+        notes: sentences for the user about what was found out with the encoding.
     """
 
     text: str
@@ -159,6 +174,7 @@ class Source(Protocol):
     secrets: tuple[Secret, ...]
     fds: tuple[int, ...]
     made: Schema | None
+    notes: tuple[str, ...]
 
     def listing(self) -> Listing:
         """Return all splits, in any order.

@@ -85,7 +85,7 @@ class LocalFiles(ObjectSource):
         return partial(pipes.read_file, split.uri)
 
     def _problem(self, split: Split) -> str | None:
-        packed = completeness.compression_of(split.uri, self._options)
+        packed = self._packing(split.uri)
         try:
             status = os.stat(split.uri)
             if (now := _version(status)) != split.version:

@@ -43,6 +43,7 @@ class Generate:
     remote = False
     replayable = True
     secrets: tuple[Secret, ...] = ()
+    notes: tuple[str, ...] = ()
     fds: tuple[int, ...] = ()
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:

@@ -219,7 +219,7 @@ class Http(ObjectSource):
             return self._pipes.broken(split.name) or completeness.check_remote(
                 partial(self._read, split),
                 now.size,
-                completeness.compression_of(self._path(split.uri), self._options),
+                self._packing(split.uri),
             )
         except _NoRangesError:
             return None

@@ -351,7 +351,7 @@ class StoreSource(ObjectSource):
         return self._pipes.broken(split.name) or completeness.check_remote(
             partial(opened.read, key, version=split.version),
             now.size,
-            completeness.compression_of(key, self._options),
+            self._packing(split.uri),
         )
 
     def _opener(self, split: Split) -> pipes.Opener:

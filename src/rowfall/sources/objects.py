@@ -5,20 +5,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from heapq import nlargest
 from typing import ClassVar, TypeVar
 
 from rowfall.core import formats
-from rowfall.core.errors import ObjectChangedError, SourceError
+from rowfall.core.errors import ObjectChangedError, RowfallError, SourceError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import from_clause, pipes
+from rowfall.sources import completeness, first_bytes, from_clause, pipes, rewriting
 from rowfall.sources.base import EMBEDDED, Reader
 
 REQUESTS = 32  # at a time, each of one object
+HEADS = 8  # objects whose first bytes are looked at, as many as are sampled
 READS_PARTS = "The engine cannot ask for one version of each file here"
 """Said where a mixture of versions is possible, see :meth:`ObjectSource.unpinned`."""
 _Found = TypeVar("_Found")
@@ -33,6 +35,7 @@ class ObjectSource(ABC):
     Attributes:
         kind: what its objects are called in messages.
         pinned: see :class:`rowfall.sources.base.Pinned`.
+        notes: see :class:`rowfall.sources.base.Source`.
     """
 
     kind: ClassVar[str] = "files"
@@ -42,10 +45,12 @@ class ObjectSource(ABC):
     made: Schema | None = None
     reader: Reader = EMBEDDED
     pinned = True
+    notes: tuple[str, ...] = ()
 
     def __init__(self, text: str, options: Options) -> None:
         self.text = text
         self._options = options
+        self._packed = ""  # what the objects are packed with, where their names say otherwise
         self._pipes = pipes.Pipes(self)
 
     @abstractmethod
@@ -104,7 +109,40 @@ class ObjectSource(ABC):
 
     def encoding(self, listing: Listing) -> Encoding:
         names = [self._path(listing.uri(index)) for index in range(len(listing))]
-        return pipes.check_bz2(formats.detect(names, self._options), names)
+        heads = self._heads(listing)
+        options = first_bytes.with_format(heads, names, self._options)
+        declared = pipes.check_bz2(formats.detect(names, options), names)
+        found = first_bytes.examine(heads, declared, options)
+        if found.encoding.compression != declared.compression:
+            self._packed = found.encoding.compression
+        self.notes = found.notes
+        return rewriting.check(pipes.check_bz2(found.encoding, names))
+
+    def lines_in(self, split: Split, encoding: Encoding, lines: Sequence[int]) -> list[int]:
+        """See :class:`rowfall.sources.base.Rewritten`."""
+        pieces = pipes.stored(self._opener(split))
+        packed = pipes.packing(split.uri, encoding)
+        return rewriting.locate(pieces, encoding, packed, lines)
+
+    def _heads(self, listing: Listing) -> dict[str, bytes]:
+        """Return the first stored bytes of some objects; nothing of what cannot be read.
+
+        Reading those will say why, and the others may land all the same.
+        """
+
+        def head(split: Split) -> bytes:
+            with suppress(RowfallError):
+                return self.part(split, 0, min(first_bytes.HEAD, split.size or first_bytes.HEAD))
+            return b""
+
+        splits = from_clause.evenly(listing, HEADS)
+        with ThreadPoolExecutor(HEADS) as pool:
+            found = pool.map(head, splits) if self.remote else map(head, splits)
+            return {self._path(split.uri): data for split, data in zip(splits, found, strict=True)}
+
+    def _packing(self, name: str) -> str:
+        """Return the compression of one object as the engine was asked to read it."""
+        return self._packed or completeness.compression_of(self._path(name), self._options)
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
         return from_clause.evenly(listing, most)
@@ -112,6 +150,10 @@ class ObjectSource(ABC):
     def relation(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
+        if encoding is not None and encoding.dialect is not None:
+            objects = [(s.uri, self._opener(s)) for s in {s.uri: s for s in splits}.values()]
+            function = self._pipes.function(objects, encoding, structure, packed=False)
+            return from_clause.joined([function], structure)
         ranges, splits = pipes.text_ranges(splits, structure, self.reader, self.part)
         packed, rest = pipes.packed_in_bz2(splits, encoding, self.reader)
         here = self._read_here(rest, encoding) if structure and self.pinned else {}

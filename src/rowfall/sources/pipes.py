@@ -27,13 +27,14 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeGuard
 
 from rowfall.core import formats
 from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import from_clause
+from rowfall.sources import from_clause, rewriting
 from rowfall.sources.base import EMBEDDED, Reader
 from rowfall.sources.from_clause import TableFunction
 
@@ -61,12 +62,16 @@ class BrokenStreamError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _NamedPipe:
-    """One pipe that the engine has not opened yet; ``packed`` in bz2, ``made`` in clock seconds."""
+    """One pipe that the engine has not opened yet; ``packed`` in bz2, ``made`` in clock seconds.
+
+    ``encoding``: of an object that is rewritten on its way.
+    """
 
     path: str
     uri: str
     open: Opener
     packed: bool
+    encoding: Encoding | None = None
     made: float = field(default_factory=time.monotonic)
 
 
@@ -102,12 +107,13 @@ class Pipes:
         """
         if encoding is None:
             raise ValueError("a source of bytes needs an encoding")
+        foreign = encoding if encoding.dialect is not None else None
         if structure:
-            paths = self._pipes(objects, packed)
+            paths = self._pipes(objects, packed, foreign)
         else:
-            paths = [self._sample(uri, opener) for uri, opener in objects]
+            paths = [self._sample(uri, opener, foreign) for uri, opener in objects]
         # What is not unpacked here the engine unpacks itself; ranges are of plain files.
-        unpacked = packed or encoding.compression == formats.AUTO
+        unpacked = packed or foreign is not None or encoding.compression == formats.AUTO
         plain = replace(encoding, compression="none") if unpacked else encoding
         tail = from_clause.last_arguments(plain, structure)
         return TableFunction(SqlText.of(f"file({from_clause.file_argument(paths)}{tail})"))
@@ -139,7 +145,9 @@ class Pipes:
 
     # --- files --------------------------------------------------------------------------------
 
-    def _pipes(self, objects: Sequence[tuple[str, Opener]], packed: bool) -> list[str]:
+    def _pipes(
+        self, objects: Sequence[tuple[str, Opener]], packed: bool, foreign: Encoding | None
+    ) -> list[str]:
         old = time.monotonic() - _STALE
         names = {uri for uri, _ in objects}
         with self._wake:
@@ -148,7 +156,7 @@ class Pipes:
             pipes = []
             for uri, opener in objects:
                 self._broken.pop(uri, None)
-                pipe = _NamedPipe(self._path(uri), uri, opener, packed)
+                pipe = _NamedPipe(self._path(uri), uri, opener, packed, foreign)
                 try:
                     os.mkfifo(pipe.path, 0o600)
                 except OSError as error:
@@ -162,13 +170,15 @@ class Pipes:
             self._wake.notify_all()
         return [pipe.path for pipe in pipes]
 
-    def _sample(self, uri: str, opener: Opener) -> str:
+    def _sample(self, uri: str, opener: Opener, foreign: Encoding | None) -> str:
         """Write a file of the first rows of an object and return its path."""
         if uri in self._samples and os.path.exists(self._samples[uri]):
             return self._samples[uri]
         head = bytearray()
         try:
-            for piece in unpack_bz2(opener()):
+            if foreign is not None:
+                head += rewriting.head(stored(opener), foreign, packing(uri, foreign), _SAMPLE)
+            for piece in unpack_bz2(opener()) if foreign is None else ():
                 head += piece
                 if len(head) >= _SAMPLE:
                     del head[head.rfind(b"\n") + 1 or len(head) :]
@@ -226,16 +236,28 @@ class Pipes:
                     pause = _SHORT
 
     def _fill(self, pipe: _NamedPipe, sink: int) -> None:
+        try:
+            self._write(pipe, sink)
+        finally:
+            with self._wake:
+                self._wake.notify_all()  # the engine opens its next pipe at once
+
+    def _write(self, pipe: _NamedPipe, sink: int) -> None:
         with os.fdopen(sink, "wb", buffering=0) as file:
             try:
+                if pipe.encoding is not None:
+                    packed = packing(pipe.uri, pipe.encoding)
+                    child = rewriting.Rewriting(
+                        stored(pipe.open), pipe.encoding, packed, file.fileno()
+                    )
+                    child.end()
+                    return
                 for piece in unpack_bz2(pipe.open()) if pipe.packed else pipe.open():
                     if not write(file.fileno(), piece):
                         break  # a LIMIT is reached, or the statement failed: no error of ours
             except Exception as error:  # whatever it is, the load must not take it for the end
                 with self._wake:
                     self._broken[pipe.uri] = error
-        with self._wake:
-            self._wake.notify_all()  # the engine opens its next pipe at once
 
 
 def packed_in_bz2(
@@ -341,6 +363,22 @@ def unpack_bz2(chunks: Iterable[bytes]) -> Iterator[bytes]:
         raise BrokenStreamError("it ends in the middle")
     if not streams:
         raise BrokenStreamError("it is empty")
+
+
+def stored(opener: Opener) -> Iterator[bytes] | str:
+    """Return the path of a file here, or the stored bytes of any other object."""
+    return opener.args[0] if _is_file(opener) else opener()
+
+
+def _is_file(opener: Opener) -> TypeGuard[partial[Iterator[bytes]]]:
+    return isinstance(opener, partial) and opener.func is read_file
+
+
+def packing(uri: str, encoding: Encoding) -> str:
+    """Return the compression of one object."""
+    if encoding.compression == formats.AUTO:
+        return formats.by_name(from_clause.path_of(uri))[1]
+    return encoding.compression
 
 
 def read_file(path: str) -> Iterator[bytes]:

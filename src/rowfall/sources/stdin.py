@@ -26,7 +26,7 @@ from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import completeness, files, from_clause, pipes
+from rowfall.sources import completeness, files, first_bytes, from_clause, pipes, rewriting
 
 HEAD = 4 << 20
 """Bytes read ahead to tell format and schema."""
@@ -54,6 +54,7 @@ class StandardInput:
     text = "-"
     remote = False
     secrets: tuple[Secret, ...] = ()
+    notes: tuple[str, ...] = ()
     made: Schema | None = None
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
@@ -96,6 +97,8 @@ class StandardInput:
     def encoding(self, listing: Listing) -> Encoding:
         if self._encoding is None:
             raise ValueError("stdin is described after its listing")
+        if self._encoding.dialect is not None:  # the pump rewrites it
+            return replace(self._encoding, compression="none", dialect=None)
         return self._encoding
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
@@ -167,14 +170,35 @@ class StandardInput:
         else:
             found = formats.find(formats.guess_text(unpack(self._head, packed)))
         delimiter = formats.delimiter(self._options, found)
-        encoding = Encoding(found.name, packed, found.kind, delimiter)
-        return pipes.check_bz2(encoding, ()), found.seekable
+        encoding = formats.with_dialect(
+            Encoding(found.name, packed, found.kind, delimiter), self._options
+        )
+        examined = first_bytes.examine({"stdin": self._head}, encoding, self._options)
+        self.notes = examined.notes
+        encoding = rewriting.check(pipes.check_bz2(examined.encoding, ()))
+        if encoding.dialect is not None and packed in ("zstd", "lz4"):
+            raise SourceError(
+                f"{rewriting.describe(encoding.dialect)} packed with {packed} is not read from "
+                "stdin",
+                hint=f"Unpack it before: {packed} -dc FILE | rowfall load -.",
+            )
+        marks = self._options.decimal or self._options.thousands or self._options.dates
+        if marks is not None:
+            raise SourceError(
+                "stdin is read once, and a sample has to show which columns have such numbers and "
+                "dates",
+                hint="Write it to a file first: cat > FILE.",
+            )
+        return encoding, found.seekable
 
     def _write_sample(self, ended: bool) -> None:
         encoding = self._encoding
         packed = encoding.compression if encoding else "none"
         data = self._head
-        if packed not in ("zstd", "lz4"):  # those are whole here
+        if encoding is not None and encoding.dialect is not None:
+            data = rewriting.head(iter((data,)), encoding, packed, HEAD)
+            data = data[: data.rfind(b"\n") + 1] or data
+        elif packed not in ("zstd", "lz4"):  # those are whole here
             data = unpack(data, packed)
             if packed != "none" or not ended:
                 data = data[: data.rfind(b"\n") + 1] or data
@@ -205,11 +229,10 @@ class StandardInput:
             fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, _PIPE)
         self.fds = (read_end,)
         head, self._head = self._head, b""
-        packed = self._encoding.compression if self._encoding else "none"
         threading.Thread(
             target=_pump,
             # A descriptor of its own: a closed number may be given to another file at once.
-            args=(os.dup(self._input), write_end, head, packed, self._broken),
+            args=(os.dup(self._input), write_end, head, self._encoding, self._broken),
             daemon=True,
             name="stdin",
         ).start()
@@ -246,14 +269,20 @@ def unpack(head: bytes, compression: str) -> bytes:
     return b"".join(out)
 
 
-def _pump(source: int, sink: int, head: bytes, compression: str, broken: list[str]) -> None:
+def _pump(
+    source: int, sink: int, head: bytes, encoding: Encoding | None, broken: list[str]
+) -> None:
     """Copy head and rest to the engine's pipe, then close both; its end is the stream's end.
 
     What goes wrong is noted before the pipe is closed: the engine cannot tell it from the end.
     """
     with os.fdopen(source, "rb", buffering=0) as stream, os.fdopen(sink, "wb", buffering=0) as pipe:
         pieces = _stream(head, stream)
+        compression = encoding.compression if encoding else "none"
         try:
+            if encoding is not None and encoding.dialect is not None:
+                rewriting.Rewriting(pieces, encoding, compression, pipe.fileno()).end()
+                return
             for piece in pipes.unpack_bz2(pieces) if compression == pipes.BZ2 else pieces:
                 # The engine closes its end early when it fails; it reports why.
                 if not pipes.write(pipe.fileno(), piece):

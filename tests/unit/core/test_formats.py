@@ -118,14 +118,17 @@ def test_delimiter_is_for_csv() -> None:
 @pytest.mark.parametrize(
     ("head", "found"),
     [
-        (b"PAR1....", ("Parquet", "none")),
-        (b"ORC..", ("ORC", "none")),
-        (b"Obj\x01..", ("Avro", "none")),
+        (b"PAR1\x15\x04..", ("Parquet", "none")),
+        (b"ORC\x11..", ("ORC", "none")),
+        (b"Obj\x01\x04..", ("Avro", "none")),
+        (b"ORCID,name\n", (None, "none")),  # a header, no file
+        (b"PAR1,PAR2\n", (None, "none")),
+        (b"BZh,x\n", (None, "none")),
         (gzip.compress(b"1", mtime=0), (None, "gzip")),
         (b"\x28\xb5\x2f\xfd", (None, "zstd")),
         (b"\x04\x22\x4d\x18", (None, "lz4")),
         (b"\xfd7zXZ\x00", (None, "xz")),
-        (b"BZh9", (None, "bz2")),
+        (b"BZh91AY&SY..", (None, "bz2")),
         (b"a,b\n", (None, "none")),
         (b"", (None, "none")),
     ],

@@ -22,20 +22,24 @@ pub struct TextBuffer {
     pub end: usize,
     /// Offset in the decompressed input of `bytes[0]`, plus `FRONT`.
     base: u64,
+    /// Position up to which the text is known to be UTF-8.
+    checked: usize,
     /// The input has no more text.
     pub ended: bool,
 }
 
 impl Default for TextBuffer {
     fn default() -> TextBuffer {
-        TextBuffer { bytes: Vec::new(), start: FRONT, end: FRONT, base: 0, ended: false }
+        let (start, end, checked) = (FRONT, FRONT, FRONT);
+        TextBuffer { bytes: Vec::new(), start, end, base: 0, checked, ended: false }
     }
 }
 
 impl TextBuffer {
     /// Forget everything, for the next input, which starts at the offset `base`.
     pub fn reset(&mut self, base: u64) {
-        (self.start, self.end, self.base, self.ended) = (FRONT, FRONT, base, false);
+        (self.start, self.end, self.checked) = (FRONT, FRONT, FRONT);
+        (self.base, self.ended) = (base, false);
     }
 
     /// The whole buffer, at least `PAD` bytes longer than `end`.
@@ -57,6 +61,7 @@ impl TextBuffer {
             self.base += (keep - FRONT) as u64;
             self.start -= keep - FRONT;
             self.end -= keep - FRONT;
+            self.checked = self.checked.saturating_sub(keep - FRONT).max(FRONT);
         }
         let limit = self.end + chunk;
         if self.bytes.len() < limit + SLACK + PAD {
@@ -68,11 +73,55 @@ impl TextBuffer {
         Ok(())
     }
 
+    /// Check the text that was read last. The error is the position of the first byte that is not
+    /// UTF-8.
+    pub fn check_utf8(&mut self) -> Result<(), usize> {
+        let text = &self.bytes[self.checked..self.end];
+        // The last character may be cut: its rest comes with the next text.
+        let cut = if self.ended { 0 } else { cut_character(text) };
+        let whole = &text[..text.len() - cut];
+        if simdutf8::basic::from_utf8(whole).is_ok() {
+            self.checked += whole.len();
+            return Ok(());
+        }
+        let valid = std::str::from_utf8(whole).map_or_else(|wrong| wrong.valid_up_to(), str::len);
+        Err(self.checked + valid)
+    }
+
     /// Put a line end behind the last line where that is `needed`.
     pub fn end_last_line(&mut self, needed: bool) {
         if needed {
             self.bytes[self.end] = b'\n';
             self.end += 1;
+        }
+    }
+}
+
+/// Bytes at the end of a text that begin a character of which more bytes are missing.
+fn cut_character(text: &[u8]) -> usize {
+    for back in 1..=text.len().min(3) {
+        let needed = match text[text.len() - back] {
+            0x80..=0xBF => continue,
+            0xC0..=0xDF => 2,
+            0xE0..=0xEF => 3,
+            0xF0..=0xFF => 4,
+            _ => 1,
+        };
+        return if needed > back { back } else { 0 };
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut_character;
+
+    #[test]
+    fn a_character_may_be_cut() {
+        let text = "aä€😀".as_bytes();
+        for (end, cut) in [(0, 0), (1, 0), (2, 1), (3, 0), (4, 1), (5, 2), (6, 0), (9, 3), (10, 0)]
+        {
+            assert_eq!(cut_character(&text[..end]), cut, "{end}");
         }
     }
 }

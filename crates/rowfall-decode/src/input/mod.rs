@@ -7,4 +7,5 @@ mod http_request;
 pub mod inflate;
 pub(crate) mod queue;
 pub(crate) mod read_ahead;
+pub mod rewrite;
 pub(crate) mod source;

@@ -37,7 +37,8 @@ impl Read for InputReader {
 }
 
 impl InputReader {
-    fn file(input: &Input) -> io::Result<InputReader> {
+    /// Open a file or stdin.
+    pub fn file(input: &Input) -> io::Result<InputReader> {
         let mut file = File::open(if input.path == "-" { "/dev/stdin" } else { &input.path })?;
         if input.start > 0 {
             file.seek(SeekFrom::Start(input.start))?;

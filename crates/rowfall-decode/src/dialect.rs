@@ -1,0 +1,102 @@
+//! How foreign text is written: the part of the spec that rewriting needs.
+
+use serde::Deserialize;
+
+/// How text is written that is rewritten first. The attributes are those of `Dialect` in
+/// `src/rowfall/core/model.py`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Dialect {
+    /// A label of WHATWG. A byte order mark in the text has the last word.
+    pub charset: String,
+    /// Between fields; one or more characters.
+    pub delimiter: String,
+    /// Around fields; one character, or nothing where quotes mean nothing.
+    pub quote: String,
+    /// In front of a quote inside quotes; one character. The quote itself where it is doubled.
+    pub escape: String,
+    /// What lines begin with that are no data; nothing for none.
+    pub comment: String,
+    /// Lines before the header or the first record.
+    pub skip_lines: u64,
+    /// Each line ends with a delimiter, behind which there is no field.
+    pub trailing: bool,
+    /// Unquoted fields that mean NULL, beside the empty one and `\N`.
+    pub nulls: Vec<String>,
+    /// The mark before decimals.
+    pub decimal: String,
+    /// The mark between thousands; nothing for none.
+    pub thousands: String,
+    /// Fields whose numbers have those marks, from 0 on.
+    pub numbers: Vec<usize>,
+    /// Fields with dates, and how they are written.
+    pub dates: Vec<(usize, DateOrder)>,
+    /// Names in the header by which `numbers` and `dates` count; a file whose header has another
+    /// order is read by its names.
+    pub header: Vec<String>,
+}
+
+impl Default for Dialect {
+    fn default() -> Dialect {
+        Dialect {
+            charset: "utf-8".into(),
+            delimiter: ",".into(),
+            quote: "\"".into(),
+            escape: "\"".into(),
+            comment: String::new(),
+            skip_lines: 0,
+            trailing: false,
+            nulls: Vec::new(),
+            decimal: ".".into(),
+            thousands: String::new(),
+            numbers: Vec::new(),
+            dates: Vec::new(),
+            header: Vec::new(),
+        }
+    }
+}
+
+/// The order of day, month and year.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DateOrder {
+    /// 31/12/2023.
+    Dmy,
+    /// 12/31/2023.
+    Mdy,
+    /// 2023/12/31.
+    Ymd,
+}
+
+impl Dialect {
+    /// Why text cannot be rewritten by this.
+    pub fn reasons(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        let mut need = |fine: bool, reason: &str| {
+            if !fine {
+                reasons.push(reason.to_owned());
+            }
+        };
+        let ends = |text: &str| text.contains(['\r', '\n']);
+        need(
+            encoding_rs::Encoding::for_label(self.charset.as_bytes()).is_some(),
+            "the charset is not known",
+        );
+        need(
+            !self.delimiter.is_empty() && !ends(&self.delimiter),
+            "the delimiter of a dialect is one or more characters, and no line end",
+        );
+        let one = |text: &str| text.len() == 1 && text.is_ascii() && !ends(text);
+        need(self.quote.is_empty() || one(&self.quote), "a quote is one ASCII character");
+        need(self.escape.is_empty() || one(&self.escape), "an escape is one ASCII character");
+        need(
+            self.quote.is_empty() || !self.delimiter.starts_with(&self.quote),
+            "quote and delimiter are not the same",
+        );
+        need(!ends(&self.comment), "comments begin with no line end");
+        need(one(&self.decimal), "the decimal mark is one ASCII character");
+        need(self.thousands.len() <= 4 && !ends(&self.thousands), "thousands have a short mark");
+        need(self.thousands != self.decimal, "decimals and thousands have marks of their own");
+        reasons
+    }
+}

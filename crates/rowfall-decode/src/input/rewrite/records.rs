@@ -1,0 +1,468 @@
+//! Takes the records of foreign text apart and writes them as plain CSV.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use memchr::{memchr2, memchr3};
+
+use crate::dialect::{DateOrder, Dialect};
+use crate::input::rewrite::values::{Marks, date, number};
+
+/// What was done with the text from a position on.
+pub enum Step {
+    /// A record or a line without data was taken; it ends before this position.
+    Record(usize),
+    /// The record goes on behind the text.
+    More,
+    /// There are no more records.
+    End,
+    /// It is no record; a line and what is wrong.
+    Wrong(String),
+}
+
+/// What is done with the values of a field.
+#[derive(Clone)]
+enum Change {
+    Number,
+    Date(DateOrder),
+}
+
+/// The rules, and the position in one input.
+pub struct Records {
+    delimiter: Vec<u8>,
+    quote: Option<u8>,
+    escape: Option<u8>,
+    /// Bytes that end an unquoted field, or need a look.
+    special: [bool; 256],
+    comment: Vec<u8>,
+    skip_lines: u64,
+    trailing: bool,
+    nulls: Vec<Vec<u8>>,
+    longest_null: usize,
+    marks: Marks,
+    /// By field; empty where nothing is changed.
+    changes: Vec<Option<Change>>,
+    header: Vec<String>,
+    /// The next record names the columns.
+    header_comes: bool,
+    /// The line of the source at which the next record starts.
+    line: u64,
+    /// The line of the rewritten text at which the next record starts.
+    out_line: u64,
+    /// Fields of the first record; 0 before it.
+    width: usize,
+    wanted: VecDeque<u64>,
+    found: Vec<u64>,
+}
+
+impl Records {
+    pub fn new(dialect: &Dialect, header: bool) -> Records {
+        let byte = |text: &str| text.bytes().next();
+        let delimiter = dialect.delimiter.clone().into_bytes();
+        let quote = byte(&dialect.quote);
+        let escape = byte(&dialect.escape).filter(|c| Some(*c) != quote);
+        let mut special = [false; 256];
+        for c in [b'\r', b'\n', delimiter[0]].into_iter().chain(escape) {
+            special[usize::from(c)] = true;
+        }
+        let mut changes = Vec::new();
+        for (field, change) in dialect
+            .numbers
+            .iter()
+            .map(|n| (*n, Change::Number))
+            .chain(dialect.dates.iter().map(|(n, order)| (*n, Change::Date(*order))))
+        {
+            if changes.len() <= field {
+                changes.resize(field + 1, None);
+            }
+            changes[field] = Some(change);
+        }
+        let nulls: Vec<Vec<u8>> = dialect.nulls.iter().map(|n| n.clone().into_bytes()).collect();
+        Records {
+            delimiter,
+            quote,
+            escape,
+            special,
+            comment: dialect.comment.clone().into_bytes(),
+            skip_lines: dialect.skip_lines,
+            trailing: dialect.trailing,
+            longest_null: nulls.iter().map(Vec::len).max().unwrap_or(0).max(2),
+            nulls,
+            marks: Marks {
+                decimal: byte(&dialect.decimal).unwrap_or(b'.'),
+                thousands: dialect.thousands.clone().into_bytes(),
+            },
+            changes,
+            header: dialect.header.clone(),
+            header_comes: header,
+            line: 1,
+            out_line: 1,
+            width: 0,
+            wanted: VecDeque::new(),
+            found: Vec::new(),
+        }
+    }
+
+    /// The line of the source at which the next record starts.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Ask for the lines of the source in which these lines of the rewritten text stand.
+    pub fn locate(&mut self, lines: Vec<u64>) {
+        self.wanted = lines.into();
+    }
+
+    /// The lines that were asked for and found.
+    pub fn located(&self) -> &[u64] {
+        &self.found
+    }
+
+    /// Take the record at `at` and append it to `out`. `last`: there is no text behind `text`.
+    pub fn next(&mut self, text: &[u8], at: usize, last: bool, out: &mut Vec<u8>) -> Step {
+        if at >= text.len() {
+            return if last { Step::End } else { Step::More };
+        }
+        let rest = &text[at..];
+        // A line end of two bytes, or what a comment begins with, may be cut.
+        if !last && rest.len() <= self.comment.len() + 1 {
+            return Step::More;
+        }
+        let comment = !self.comment.is_empty() && rest.starts_with(&self.comment);
+        if self.skip_lines > 0 || comment {
+            let Some(next) = line_end(text, at, last) else { return Step::More };
+            self.skip_lines = self.skip_lines.saturating_sub(1);
+            self.line += 1;
+            return Step::Record(next);
+        }
+        if matches!(rest[0], b'\r' | b'\n') && self.width != 1 {
+            let Some(next) = line_end(text, at, last) else { return Step::More };
+            self.line += 1;
+            return Step::Record(next);
+        }
+        let start = out.len();
+        let step = self.record(text, at, last, out);
+        match step {
+            Step::Record(next) => self.count(&text[at..next], &out[start..]),
+            _ => out.truncate(start),
+        }
+        step
+    }
+
+    fn count(&mut self, read: &[u8], written: &[u8]) {
+        let lines = memchr::memchr_iter(b'\n', written).count() as u64;
+        while let Some(&wanted) = self.wanted.front() {
+            if wanted >= self.out_line + lines {
+                break;
+            }
+            self.found.push(self.line + wanted.saturating_sub(self.out_line));
+            self.wanted.pop_front();
+        }
+        self.out_line += lines;
+        self.line += count_lines(read);
+    }
+
+    fn record(&mut self, text: &[u8], mut at: usize, last: bool, out: &mut Vec<u8>) -> Step {
+        let mut fields = 0;
+        let mut names = Vec::new();
+        let start = out.len();
+        loop {
+            if fields > 0 {
+                out.push(b',');
+            }
+            let from = out.len();
+            let quoted = self.quote.is_some() && text.get(at) == self.quote.as_ref();
+            let found = match quoted {
+                true => self.quoted(text, at, last, fields, out),
+                false => self.unquoted(text, at, last, fields, out),
+            };
+            let end = match found {
+                Ok(Some(end)) => end,
+                Ok(None) => return Step::More,
+                Err(message) => return Step::Wrong(message),
+            };
+            if self.header_comes && !self.header.is_empty() {
+                names.push(unquote(&out[from..]));
+            }
+            let empty = !quoted && out.len() == from;
+            fields += 1;
+            if text[end..].starts_with(&self.delimiter) && end < text.len() {
+                at = end + self.delimiter.len();
+                continue;
+            }
+            // A delimiter of several characters, and the line end of two, may be cut.
+            if !last && text.len() - end < self.delimiter.len().max(2) {
+                return Step::More;
+            }
+            let next = match text.get(end) {
+                None => end,
+                Some(b'\r') if text.get(end + 1) == Some(&b'\n') => end + 2,
+                Some(_) => end + 1,
+            };
+            if self.trailing && empty && fields > 1 {
+                out.pop();
+                fields -= 1;
+                names.pop();
+            }
+            if out.len() == start && self.header_comes {
+                return Step::Record(next);
+            }
+            out.push(b'\n');
+            self.width = if self.width == 0 { fields } else { self.width };
+            if self.header_comes {
+                self.header_comes = false;
+                return match self.follow_header(&names) {
+                    Ok(()) => Step::Record(next),
+                    Err(message) => Step::Wrong(message),
+                };
+            }
+            return Step::Record(next);
+        }
+    }
+
+    /// Put the changes where the header of this file has their columns.
+    fn follow_header(&mut self, names: &[String]) -> Result<(), String> {
+        if self.header.is_empty() || self.header == names || self.changes.is_empty() {
+            return Ok(());
+        }
+        let mut changes = vec![None; names.len()];
+        for (field, change) in self.changes.iter().enumerate() {
+            let (Some(change), Some(name)) = (change, self.header.get(field)) else { continue };
+            let place = names.iter().position(|n| n == name);
+            let place = place
+                .ok_or_else(|| format!("line {}: the header lacks the column {name}", self.line))?;
+            changes[place] = Some(change.clone());
+        }
+        self.changes = changes;
+        Ok(())
+    }
+
+    /// Write a field without quotes; the position of what ends it, None where it may go on.
+    fn unquoted(
+        &self,
+        text: &[u8],
+        at: usize,
+        last: bool,
+        field: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<usize>, String> {
+        let mut end = at;
+        let mut escapes = false;
+        loop {
+            // Most fields are short: a table is faster than a search.
+            while end < text.len() && !self.special[usize::from(text[end])] {
+                end += 1;
+            }
+            if end == text.len() {
+                if !last {
+                    return Ok(None);
+                }
+                break;
+            }
+            if Some(text[end]) == self.escape {
+                // What is escaped is no delimiter and no line end.
+                if end + 1 == text.len() && !last {
+                    return Ok(None);
+                }
+                escapes = true;
+                let two = text[end..].starts_with(b"\\\r\n");
+                end = (end + if two { 3 } else { 2 }).min(text.len());
+                continue;
+            }
+            if matches!(text[end], b'\r' | b'\n') || text[end..].starts_with(&self.delimiter) {
+                break;
+            }
+            if !last && text.len() - end < self.delimiter.len() {
+                return Ok(None);
+            }
+            end += 1;
+        }
+        let bare = &text[at..end];
+        if bare.is_empty() || self.is_null(bare) {
+            return Ok(Some(end));
+        }
+        let value = if escapes { self.unescaped(bare) } else { Cow::Borrowed(bare) };
+        self.write(&value, field, false, out);
+        Ok(Some(end))
+    }
+
+    fn is_null(&self, bare: &[u8]) -> bool {
+        if self.header_comes || bare.len() > self.longest_null + 32 {
+            return false;
+        }
+        let bare = bare.trim_ascii();
+        bare == b"\\N" || self.nulls.iter().any(|null| null == bare)
+    }
+
+    /// Undo escapes outside of quotes, or of a dialect without quotes.
+    fn unescaped<'t>(&self, bare: &'t [u8]) -> Cow<'t, [u8]> {
+        let mut value = Vec::with_capacity(bare.len());
+        let mut at = 0;
+        while at < bare.len() {
+            let byte = bare[at];
+            if Some(byte) != self.escape || at + 1 == bare.len() {
+                value.push(byte);
+                at += 1;
+                continue;
+            }
+            let after = bare[at + 1];
+            let known = match after {
+                b'n' => Some(b'\n'),
+                b't' => Some(b'\t'),
+                b'r' => Some(b'\r'),
+                b'0' => Some(0),
+                _ => None,
+            };
+            // Databases that write no quotes write these; where there are quotes `C:\new` is a path.
+            match known.filter(|_| self.quote.is_none() && byte == b'\\') {
+                Some(meant) => value.push(meant),
+                None if self.is_special(after) => value.push(after),
+                None => value.extend_from_slice(&[byte, after]),
+            }
+            at += 2;
+        }
+        Cow::Owned(value)
+    }
+
+    fn is_special(&self, byte: u8) -> bool {
+        self.special[usize::from(byte)] || Some(byte) == self.quote
+    }
+
+    /// Write a field in quotes; see `unquoted`.
+    fn quoted(
+        &self,
+        text: &[u8],
+        at: usize,
+        last: bool,
+        field: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<usize>, String> {
+        let quote = self.quote.expect("seen by the caller");
+        let mut from = at + 1;
+        let mut search = from;
+        let mut value: Cow<'_, [u8]> = Cow::Borrowed(&[]);
+        let end = loop {
+            let found = match self.escape {
+                Some(escape) => memchr2(quote, escape, &text[search..]),
+                None => memchr::memchr(quote, &text[search..]),
+            };
+            let Some(here) = found.map(|n| search + n) else {
+                if last {
+                    return Err(format!("line {}: a quote is opened and never closed", self.line));
+                }
+                return Ok(None);
+            };
+            let Some(&after) = text.get(here + 1) else {
+                if !last {
+                    return Ok(None);
+                }
+                if text[here] == quote {
+                    break here;
+                }
+                return Err(format!("line {}: a quote is opened and never closed", self.line));
+            };
+            let doubled = text[here] == quote && after == quote;
+            let escaped = text[here] != quote
+                && (after == quote || Some(after) == self.escape || self.is_special(after));
+            if doubled || escaped {
+                value.to_mut().extend_from_slice(&text[from..here]);
+                value.to_mut().push(after);
+                from = here + 2;
+                search = from;
+            } else if text[here] == quote {
+                break here;
+            } else {
+                search = here + 1;
+            }
+        };
+        if let Cow::Owned(owned) = &mut value {
+            owned.extend_from_slice(&text[from..end]);
+        } else {
+            value = Cow::Borrowed(&text[from..end]);
+        }
+        // Blanks may stand between a quote and the delimiter.
+        let mut next = end + 1;
+        while matches!(text.get(next), Some(b' ' | b'\t'))
+            && !text[next..].starts_with(&self.delimiter)
+        {
+            next += 1;
+        }
+        let rest = &text[next..];
+        let ends = rest.is_empty()
+            || matches!(rest[0], b'\r' | b'\n')
+            || rest.starts_with(&self.delimiter);
+        if !last && (rest.is_empty() || (!ends && rest.len() < self.delimiter.len())) {
+            return Ok(None);
+        }
+        if !ends {
+            let line = self.line + count_lines(&text[at..end]);
+            return Err(format!("line {line}: there is text after a closing quote"));
+        }
+        self.write(&value, field, true, out);
+        Ok(Some(next))
+    }
+
+    /// Write a value, changed where its field is, in quotes where it needs them.
+    fn write(&self, value: &[u8], field: usize, quoted: bool, out: &mut Vec<u8>) {
+        if !self.changes.is_empty() && !self.header_comes {
+            let mut changed = Vec::new();
+            match self.changes.get(field) {
+                Some(Some(Change::Number)) => number(value, &self.marks, &mut changed),
+                Some(Some(Change::Date(order))) => date(value, *order, &mut changed),
+                _ => return write_field(value, quoted, out),
+            }
+            return write_field(&changed, quoted, out);
+        }
+        write_field(value, quoted, out);
+    }
+}
+
+/// Write a value as a field of plain CSV.
+fn write_field(value: &[u8], quoted: bool, out: &mut Vec<u8>) {
+    // A CR is none of these three, but would end a line for some readers; it is rare.
+    let marked = memchr3(b'"', b',', b'\n', value).is_some() || value.contains(&b'\r');
+    if !quoted && !marked {
+        out.extend_from_slice(value);
+        return;
+    }
+    out.push(b'"');
+    let mut rest = value;
+    while marked && let Some(n) = memchr::memchr(b'"', rest) {
+        out.extend_from_slice(&rest[..=n]);
+        out.push(b'"');
+        rest = &rest[n + 1..];
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}
+
+/// The value of a field of plain CSV.
+fn unquote(field: &[u8]) -> String {
+    let text = String::from_utf8_lossy(field);
+    match text.strip_prefix('"').and_then(|t| t.strip_suffix('"')) {
+        Some(inner) => inner.replace("\"\"", "\""),
+        None => text.into_owned(),
+    }
+}
+
+/// The position behind the line that stands at `at`, None where it may go on.
+fn line_end(text: &[u8], at: usize, last: bool) -> Option<usize> {
+    let Some(n) = memchr2(b'\r', b'\n', &text[at..]) else {
+        return last.then_some(text.len());
+    };
+    let end = at + n;
+    match (text[end], text.get(end + 1)) {
+        (b'\r', Some(b'\n')) => Some(end + 2),
+        (b'\r', None) if !last => None,
+        _ => Some(end + 1),
+    }
+}
+
+/// Lines that end in a text: CR LF is one line end.
+fn count_lines(text: &[u8]) -> u64 {
+    let mut count = 0;
+    for n in memchr::memchr2_iter(b'\r', b'\n', text) {
+        count += u64::from(text[n] == b'\n' || text.get(n + 1) != Some(&b'\n'));
+    }
+    count
+}

@@ -1,0 +1,315 @@
+"""Compares the first bytes of objects with what their names and the options promise. Pure.
+
+An extension is a promise of whoever wrote the name. gzip called ``.csv`` was loaded as one row of
+rubbish, Latin-1 as replacement characters, both with exit code 0. So the beginnings of a few
+objects are read before anything is created: what can be told for sure is read as what it is, and
+what is no table is refused with what would help.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import lzma
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from rowfall.core import formats
+from rowfall.core.errors import DataError, SourceError, UsageError
+from rowfall.core.model import Dialect, Encoding, Kind
+from rowfall.core.options import Options
+
+HEAD = 64 << 10
+"""Bytes of each object that are looked at: one small request, and hundreds of lines."""
+UNPACKED = 1 << 20
+"""Bytes of them at most after unpacking: 64 KiB of gzip may hold 64 MiB of zeros."""
+
+# Signatures of what holds no rows that the engine reads, what it is, and what helps.
+_NO_TABLES = (
+    (b"%PDF-", "a PDF document", "Export its table as CSV."),
+    (b"SQLite format 3\0", "an SQLite database",
+     "Export a table: sqlite3 -header -csv FILE 'SELECT * FROM name' | rowfall load -."),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Excel workbook (.xls)",
+     "Save the sheet as CSV, or as Parquet."),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "Unpack it first: 7z x FILE."),
+    (b"Rar!\x1a\x07", "a RAR archive", "Unpack it first: unrar x FILE."),
+    (b"\x7fELF", "a program", "Check the name of the file."),
+)  # fmt: skip
+_PAGES = (b"<!doctype html", b"<html", b"<?xml")
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_SHEET = (b"[Content_Types].xml", b"xl/", b"_rels/")
+_MARKS = (
+    (codecs.BOM_UTF16_LE, "utf-16le"),
+    (codecs.BOM_UTF16_BE, "utf-16be"),
+)
+_BOM = codecs.BOM_UTF8
+
+
+class _Decompressor(Protocol):
+    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
+
+
+_DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
+    "gzip": lambda: zlib.decompressobj(wbits=31),
+    "bz2": bz2.BZ2Decompressor,
+    "xz": lzma.LZMADecompressor,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """How objects are to be read by their first bytes.
+
+    Attributes:
+        notes: sentences about what differs from the names, for the user.
+    """
+
+    encoding: Encoding
+    notes: tuple[str, ...] = ()
+
+
+def examine(heads: Mapping[str, bytes], declared: Encoding, options: Options) -> Examined:
+    """Return how objects are to be read, by their first bytes.
+
+    Args:
+        heads: the first stored bytes of some objects, by their names.
+        declared: by names and options.
+
+    Raises:
+        SourceError: they hold no rows that can be read, or not as the options say.
+        DataError: their text is not UTF-8, and nothing says what it is.
+    """
+    heads = {name: head for name, head in heads.items() if head}
+    if not heads:
+        return Examined(declared)
+    _refuse_no_tables(heads, options)
+    encoding, notes = _compression(heads, declared, options)
+    texts = {name: unpack(head, packing(name, encoding)) for name, head in heads.items()}
+    texts = {name: text for name, text in texts.items() if text}
+    if not texts:
+        return Examined(encoding, notes)
+    _refuse_no_tables(texts, options)
+    encoding, more = _format(texts, encoding, options)
+    notes += more
+    if encoding.kind not in (Kind.TEXT, Kind.JSON) or encoding.binary:
+        return Examined(encoding, notes)
+    encoding, more = _charset(texts, encoding, options)
+    return Examined(encoding, notes + more)
+
+
+def with_format(
+    heads: Mapping[str, bytes], names: Sequence[str], options: Options
+) -> Options:  # fmt: skip
+    """Return the options with a format where no name has an extension that says one.
+
+    Raises:
+        UsageError: the first bytes do not say it either.
+    """
+    if options.format or any(map(formats.is_data, names)):
+        return options
+    _refuse_no_tables(heads, options)
+    texts = {name: unpack(head, formats.sniff(head)[1]) for name, head in heads.items() if head}
+    found = {formats.sniff(text)[0] for text in texts.values()}
+    only = found.pop() if len(found) == 1 else None
+    if only is not None:
+        return replace(options, format=only)
+    text = next(iter(texts.values()), b"")
+    named = formats.guess_text(text) if text else "CSV"
+    raise UsageError(
+        f"{names[0]} does not end with the extension of a known format",
+        hint=f"Its first bytes look like {named}: --format {named}."
+        if text
+        else "Name it with --format, e.g. --format CSV.",
+    )
+
+
+def packing(name: str, encoding: Encoding) -> str:
+    """Return the compression of one object."""
+    if encoding.compression != formats.AUTO:
+        return encoding.compression
+    return formats.by_name(name.partition("?")[0])[1]
+
+
+def unpack(head: bytes, compression: str) -> bytes:
+    """Return the beginning of what a packed stream holds; b"" where Python cannot unpack it."""
+    if compression == "none":
+        return head
+    maker = _DECOMPRESSORS.get(compression)
+    if maker is None:
+        return b""  # zstd and lz4: the standard library of Python 3.11 lacks them
+    try:
+        return maker().decompress(head, UNPACKED)
+    except (zlib.error, OSError, lzma.LZMAError, EOFError):
+        return b""  # damaged: reading it will say so
+
+
+def _some(names: Mapping[str, bytes]) -> str:
+    """Return the first name, and how many there are besides."""
+    first, *others = names
+    return f"{first} and {len(others)} more of the files looked at" if others else first
+
+
+# --- no tables -----------------------------------------------------------------------------------
+
+
+def _refuse_no_tables(heads: Mapping[str, bytes], options: Options) -> None:
+    """Raise SourceError for the first object that is a document, a database or an archive."""
+    for name, head in heads.items():
+        for magic, what, hint in _NO_TABLES:
+            if head.startswith(magic):
+                raise SourceError(f"{name} is {what}, not a table", hint=hint)
+        if head.startswith(_ZIP):
+            if any(mark in head for mark in _SHEET):
+                raise SourceError(
+                    f"{name} is an Excel workbook or another office document, not a table",
+                    hint="Save the sheet as CSV, or as Parquet.",
+                )
+            raise SourceError(
+                f"{name} is a zip archive", hint="Unpack it first: unzip FILE -d FOLDER."
+            )
+        if head[257:262] == b"ustar":
+            raise SourceError(f"{name} is a tar archive", hint="Unpack it first: tar xf FILE.")
+        # A table may begin so, where its user says that it is one.
+        start = head.removeprefix(_BOM).lstrip()[:64].lower()
+        if options.format is None and start.startswith(_PAGES):
+            what = "XML" if start.startswith(b"<?xml") else "an HTML page"
+            raise SourceError(
+                f"{name} is {what}, not a table",
+                hint="A server may have answered with an error or a login page: look at the file. "
+                "Where it is a table all the same, name its format with --format.",
+            )
+
+
+# --- compression ---------------------------------------------------------------------------------
+
+
+def _compression(
+    heads: Mapping[str, bytes], declared: Encoding, options: Options
+) -> tuple[Encoding, tuple[str, ...]]:
+    """Return the encoding with the compression that the objects really have.
+
+    Raises:
+        SourceError: they differ, or ``--compression`` says something else.
+    """
+    found = {name: formats.sniff(head)[1] for name, head in heads.items()}
+    odd = {name: head for name, head in heads.items() if found[name] != packing(name, declared)}
+    if not odd:
+        return declared, ()
+    kinds = {found[name] for name in heads}
+    first = next(iter(odd))
+    is_ = "not packed" if found[first] == "none" else found[first]
+    if options.compression and "none" not in kinds:
+        raise SourceError(
+            f"{_some(odd)} is {is_}, and --compression says {declared.compression}",
+            hint="Leave out --compression: what the first bytes say is used.",
+        )
+    if len(kinds) == 1 and not options.compression:
+        was = packing(first, declared)
+        said = "its name says nothing of that" if was == "none" else f"not {was}, as its name says"
+        return replace(declared, compression=found[first]), (f"{_some(odd)} is {is_}: {said}",)
+    if found[first] == "none":
+        return declared, ()  # it fails alone, and the others land
+    raise SourceError(
+        f"{_some(odd)} is {is_}, and other files are not",
+        hint="Give packed files the extension of what they are packed with, or load them alone.",
+    )
+
+
+# --- format --------------------------------------------------------------------------------------
+
+
+def _format(
+    texts: Mapping[str, bytes], encoding: Encoding, options: Options
+) -> tuple[Encoding, tuple[str, ...]]:
+    """Return the encoding with the format whose signature the objects have.
+
+    Raises:
+        SourceError: ``--format`` says something else, or only some have it.
+    """
+    if encoding.kind is Kind.TYPED:
+        return encoding, ()
+    odd = {name: text for name, text in texts.items() if formats.sniff(text)[0]}
+    if not odd:
+        return encoding, ()
+    first = next(iter(odd))
+    found = formats.find(formats.sniff(texts[first])[0] or "")
+    if options.format or len(odd) < len(texts):
+        raise SourceError(
+            f"{_some(odd)} is {found.name}, not {encoding.format}",
+            hint=f"Load it on its own with --format {found.name}.",
+        )
+    read = Encoding(found.name, encoding.compression, found.kind)
+    return read, (f"{_some(odd)} is {found.name}, whatever its name says",)
+
+
+# --- charset -------------------------------------------------------------------------------------
+
+
+def _charset(
+    texts: Mapping[str, bytes], encoding: Encoding, options: Options
+) -> tuple[Encoding, tuple[str, ...]]:
+    """Return the encoding with the charset of text that begins with the mark of UTF-16.
+
+    Raises:
+        DataError: none of the texts is UTF-8, and ``--encoding`` says nothing.
+    """
+    marked = {name: mark for name, text in texts.items() if (mark := _mark(text))}
+    if encoding.dialect is not None and encoding.dialect.charset != "utf-8":
+        return encoding, ()  # named with --encoding
+    if marked and len(marked) == len(texts) and len(set(marked.values())) == 1:
+        charset = next(iter(marked.values()))
+        dialect = replace(encoding.dialect or Dialect(), charset=charset)
+        return replace(encoding, dialect=dialect), (f"{_some(texts)} is {charset.upper()}",)
+    wrong = [(name, text, at) for name, text in texts.items() if (at := invalid_at(text)) >= 0]
+    # Where only some are, they fail alone and say why, as do rows that may be left out.
+    if len(wrong) == len(texts) and not (options.max_errors or options.max_error_ratio):
+        name, text, at = wrong[0]
+        raise not_utf8(name, text, at)
+    return encoding, ()
+
+
+def _mark(text: bytes) -> str:
+    """Return the charset that a byte order mark names, "" for UTF-8 and for none."""
+    return next((charset for mark, charset in _MARKS if text.startswith(mark)), "")
+
+
+def invalid_at(text: bytes) -> int:
+    """Return the offset of the first byte that is not UTF-8; -1 where there is none.
+
+    The last character may be cut.
+    """
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(text)
+    except UnicodeDecodeError as error:
+        return error.start
+    # Every other byte of UTF-16 is zero, which UTF-8 allows and nobody writes.
+    return text.find(0) if guess(text).startswith("utf-16") else -1
+
+
+def not_utf8(name: str, text: bytes, at: int) -> DataError:
+    """Return the error about the byte at an offset that is not UTF-8."""
+    line = text.count(b"\n", 0, at) + 1
+    begin = text.rfind(b"\n", 0, at) + 1
+    shown = _shown(text[max(begin, at - 20) : at + 20].partition(b"\n")[0])
+    return DataError(
+        f"{name} line {line} is not UTF-8: byte 0x{text[at]:02X} in {shown}",
+        uri=name, line=line, value=shown,
+        hint=f"Name its encoding, e.g. --encoding {guess(text)}; "
+        "--encoding binary loads the bytes as they are.",
+    )  # fmt: skip
+
+
+def guess(text: bytes) -> str:
+    """Return the charset that text which is not UTF-8 most likely has."""
+    even, odd = text[:4096:2].count(0), text[1:4096:2].count(0)
+    few = min(len(text), 4096) // 8
+    if max(even, odd) > few:
+        return "utf-16be" if even > odd else "utf-16le"
+    return "windows-1252"
+
+
+def _shown(text: bytes) -> str:
+    """Return bytes for a message, those that are no text as escapes."""
+    return '"' + text.decode("utf-8", "backslashreplace").strip("\r") + '"'

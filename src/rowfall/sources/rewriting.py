@@ -1,0 +1,198 @@
+"""Foreign text, rewritten to plain CSV in UTF-8 by rowfall-decode before an engine reads it.
+
+``rowfall-decode rewrite`` is a child process for each object that is read: it takes the stored
+bytes of a file here, or what comes in through its stdin, unpacks them, and writes the plain text
+straight into the pipe that the engine reads (crates/rowfall-decode/src/input/rewrite). Where
+rowfall-decode parses the load, it rewrites by itself, so both readers see the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.model import Dialect, Encoding
+
+PROGRAM = "rowfall-decode"
+_LEFT = 5  # its exit status where nobody took what it wrote any more
+_PIECE = 1 << 20
+
+
+def program() -> str | None:
+    """Return the path of the program: beside this Python, or on PATH; None where it is not."""
+    beside = Path(sys.executable).with_name(PROGRAM)
+    return str(beside) if beside.is_file() else shutil.which(PROGRAM)
+
+
+def check(encoding: Encoding) -> Encoding:
+    """Return the encoding, unless its text would have to be rewritten and cannot be.
+
+    Raises:
+        UsageError: rowfall-decode is not installed.
+    """
+    if encoding.dialect is not None and program() is None:
+        raise _missing(encoding.dialect)
+    return encoding
+
+
+def _missing(dialect: Dialect) -> UsageError:
+    return UsageError(
+        f"{describe(dialect)} is rewritten by {PROGRAM}, which is not installed",
+        hint=f"Install it: pip install {PROGRAM}. Or convert the file first, e.g. "
+        f"iconv -f {dialect.charset} -t utf-8 FILE | rowfall load -.",
+    )
+
+
+def describe(dialect: Dialect) -> str:
+    """Return half a sentence that says what is foreign about a text."""
+    if dialect.charset != "utf-8":
+        return f"text in {dialect.charset}"
+    return "text of this dialect"
+
+
+def document(dialect: Dialect) -> dict[str, Any]:
+    """Return a dialect for a spec of rowfall-decode (crates/rowfall-decode/src/dialect.rs)."""
+    plain = asdict(Dialect())
+    found = asdict(dialect) | {"dates": [item for item in dialect.dates if item[0] >= 0]}
+    return {k: v for k, v in found.items() if v != plain[k] or k == "charset"}
+
+
+def _spec(encoding: Encoding, compression: str, path: str, lines: Sequence[int] = ()) -> str:
+    if encoding.dialect is None:
+        raise ValueError("plain text is not rewritten")
+    return json.dumps({
+        "path": path, "compression": compression, "format": encoding.written or encoding.format,
+        "dialect": document(encoding.dialect), "locate": list(lines),
+    })  # fmt: skip
+
+
+class Rewriting:
+    """One object on its way through the program.
+
+    Args:
+        pieces: stored bytes of the object; or its path, where it is a file here.
+        sink: the descriptor that the plain text is written to; by default it is read with
+            :meth:`read`.
+    """
+
+    def __init__(
+        self, pieces: Iterable[bytes] | str, encoding: Encoding, compression: str,
+        sink: int = subprocess.PIPE, lines: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        path = pieces if isinstance(pieces, str) else "-"
+        command = program()
+        if command is None:
+            raise _missing(encoding.dialect or Dialect())
+        self._failed: list[Exception] = []
+        self._child = subprocess.Popen(
+            [command, "rewrite", "--spec", _spec(encoding, compression, path, lines)],
+            stdin=subprocess.DEVNULL if path != "-" else subprocess.PIPE, stdout=sink,
+            stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self._feeder: threading.Thread | None = None
+        if not isinstance(pieces, str):
+            self._feeder = threading.Thread(target=self._feed, args=(pieces,), daemon=True)
+            self._feeder.start()
+
+    def _feed(self, pieces: Iterable[bytes]) -> None:
+        assert self._child.stdin is not None  # noqa: S101 - asked for above
+        try:
+            for piece in pieces:
+                self._child.stdin.write(piece)
+        except BrokenPipeError:
+            pass  # it has ended, and says why
+        except Exception as error:
+            # What follows must not be taken for the end of the object.
+            self._failed.append(error)
+            self._child.kill()
+        finally:
+            with suppress(OSError):
+                self._child.stdin.close()
+
+    def read(self) -> Iterator[bytes]:
+        """Give the plain text in pieces; stop early by :meth:`stop`."""
+        assert self._child.stdout is not None  # noqa: S101 - asked for above
+        while piece := os.read(self._child.stdout.fileno(), _PIECE):
+            yield piece
+
+    def stop(self) -> None:
+        """End the program: what it still would write is not wanted."""
+        self._child.kill()
+        self._child.communicate()
+
+    def end(self) -> None:
+        """Wait until the program has ended.
+
+        Raises:
+            SourceError: it could not read or rewrite the object.
+            Exception: what went wrong with reading the object.
+        """
+        assert self._child.stderr is not None  # noqa: S101 - asked for above
+        said = self._child.stderr.read().decode("utf-8", "replace").strip()
+        code = self._child.wait()
+        self._child.stderr.close()
+        if self._child.stdout is not None:
+            self._child.stdout.close()
+        if self._feeder is not None:
+            self._feeder.join()
+        if self._failed:
+            raise self._failed[0]
+        if code in (0, _LEFT):
+            return
+        raise SourceError(_message(said) or f"{PROGRAM} ended with {code}", hint=_HINT)
+
+
+_HINT = "Name how it is written, e.g. --encoding; or correct the file."
+
+
+def _message(said: str) -> str:
+    """Return what the program said was wrong."""
+    try:
+        return str(json.loads(said.splitlines()[-1])["message"])
+    except (ValueError, KeyError, IndexError, TypeError):
+        return "it is older than this version of rowfall" if "usage:" in said else said[:300]
+
+
+def head(pieces: Iterable[bytes] | str, encoding: Encoding, compression: str, most: int) -> bytes:
+    """Return the first whole lines of the plain text, about ``most`` bytes.
+
+    Raises:
+        SourceError: not even those can be read.
+    """
+    found = bytearray()
+    child = Rewriting(pieces, encoding, compression)
+    for piece in child.read():
+        found += piece
+        if len(found) >= most:
+            child.stop()
+            del found[found.rfind(b"\n") + 1 or len(found) :]
+            return bytes(found)
+    try:
+        child.end()
+    except SourceError:
+        if not found:  # else there are rows for the schema; the load will find what is wrong
+            raise
+    return bytes(found)
+
+
+def locate(
+    pieces: Iterable[bytes] | str, encoding: Encoding, compression: str, lines: Sequence[int]
+) -> list[int]:
+    """Return the lines of the object in which lines of the plain text stand.
+
+    ``lines`` are in ascending order; fewer are returned where the object ends before.
+    """
+    child = Rewriting(pieces, encoding, compression, lines=lines)
+    text = b"".join(child.read())
+    child.end()
+    return [int(line) for line in json.loads(text)["lines"]]

@@ -1,0 +1,190 @@
+"""Bytes that are not what their names say, and text that is written another way."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from e2e.tools import Shell, made
+
+MODES = ("never", "always", "auto")
+PLAIN = 'id,name,amount,day\n1,Müller,1234.5,2023-12-31\n2,,,\n3,"a;b",7,2024-01-02\n'
+ROWS = [[1, "Müller", 1234.5, "2023-12-31"], [2, "", None, None], [3, "a;b", 7, "2024-01-02"]]
+SCHEMA = "id UInt32, name String, amount Nullable(Float64), day Nullable(Date)"
+
+
+# --- bytes that lie ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gzip_called_csv_is_read_as_gzip(shell: Shell, mode: str) -> None:
+    shell.write("t.csv", gzip.compress(PLAIN.encode()))
+    done = shell.ok("load", "t.csv", "--decoder", mode)
+    assert "t.csv is gzip" in done.talk
+    assert shell.rows("SELECT * FROM t ORDER BY id") == ROWS
+
+
+def test_parquet_is_told_by_its_bytes(shell: Shell) -> None:
+    data = made("SELECT number AS id, 'x' AS name FROM numbers(5)", "Parquet")
+    shell.write("lie.csv", data)
+    shell.write("part-0", data)
+    assert "lie.csv is Parquet" in shell.ok("load", "lie.csv", "--table", "t").talk
+    shell.ok("load", "part-0", "--table", "t")
+    assert shell.row("SELECT count(), sum(id) FROM t") == [10, 20]
+
+
+def test_a_workbook_is_refused_before_anything_is_made(shell: Shell) -> None:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("[Content_Types].xml", "")
+    shell.write("t.csv", data.getvalue())
+    done = shell.ends(4, "load", "t.csv")
+    assert "is an Excel workbook" in done.talk
+    assert "Save the sheet as CSV" in done.talk
+    assert not (shell.folder / "rowfall-data").exists()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_bytes_that_are_not_utf_8_are_refused(shell: Shell, mode: str) -> None:
+    shell.write("first.csv", PLAIN.encode("latin-1"))
+    done = shell.ends(4, "load", "first.csv", "--decoder", mode)
+    assert "first.csv line 2 is not UTF-8: byte 0xFC" in done.talk
+    assert "--encoding windows-1252" in done.talk
+    # Behind what is looked at, the load itself finds it.
+    lines = [f"{i},name{i % 9},{i}" for i in range(30_000)]
+    late = "id,name,n\n" + "\n".join([*lines, "9000,Müller,9000"]) + "\n"
+    shell.write("late.csv", late.encode("latin-1"))
+    done = shell.ends(1, "load", "late.csv", "--table", "t", "--decoder", mode)
+    assert 'late.csv line 30002 column "name": "M\\xfcller" is not UTF-8' in done.talk
+    assert shell.row("SELECT count() FROM t") == [0]
+    shell.ok("load", "late.csv", "--table", "t", "--decoder", mode, "--encoding", "binary")
+    assert shell.row("SELECT count(), countIf(NOT isValidUTF8(name)) FROM t") == [30001, 1]
+
+
+def test_bytes_of_json_that_are_not_utf_8_are_refused(shell: Shell) -> None:
+    lines = [f'{{"id":{i},"name":"x"}}' for i in range(9000)]
+    text = "\n".join([*lines, '{"id":9000,"name":"Müller"}']) + "\n"
+    shell.write("t.json", text.encode("latin-1"))
+    for mode in MODES:
+        done = shell.ends(1, "load", "t.json", "--decoder", mode)
+        assert "t.json line 9001 is not UTF-8" in done.talk
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_byte_order_mark_before_a_header(shell: Shell, mode: str) -> None:
+    shell.write("t.csv", PLAIN.encode("utf-8-sig"))
+    shell.ok("load", "t.csv", "--decoder", mode)
+    assert shell.rows("SELECT * FROM t ORDER BY id") == ROWS
+
+
+# --- charsets ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("charset", "named"),
+    [("latin-1", "latin-1"), ("utf-16", None), ("utf-16-be", "utf-16be"), ("cp1252", "cp1252")],
+)
+def test_charsets(shell: Shell, charset: str, named: str | None, mode: str) -> None:
+    shell.write("t.csv", PLAIN.encode(charset))
+    options = ("--encoding", named) if named else ()
+    shell.ok("load", "t.csv", "--decoder", mode, *options)
+    assert shell.rows("SELECT * FROM t ORDER BY id") == ROWS
+
+
+def test_charsets_of_other_formats_stdin_and_packed_files(shell: Shell) -> None:
+    shell.write("t.json.gz", gzip.compress('{"id":1,"name":"Müller"}\n'.encode("utf-16")))
+    shell.ok("load", "t.json.gz")
+    shell.write("u.tsv", "1\tMü\\tller\n".encode("latin-1"))
+    shell.ok("load", "u.tsv", "--encoding", "latin-1", "--table", "u")
+    shell.ok("load", "-", "--table", "v", "--null", "NA", stdin="id,name\n1,NA\n2,5\n3,6\n")
+    assert shell.rows("SELECT * FROM t") == [[1, "Müller"]]
+    assert shell.rows("SELECT * FROM u") == [[1, "Mü\tller"]]
+    assert shell.rows("SELECT * FROM v ORDER BY id") == [[1, None], [2, 5], [3, 6]]
+
+
+def test_bytes_that_a_charset_lacks_are_errors_with_their_offset(shell: Shell) -> None:
+    shell.write("t.csv", "id,name\n1,日本\n".encode("shift_jis") + b"2,\xff\n")
+    for mode in MODES:
+        done = shell.ends(1, "load", "t.csv", "--encoding", "shift_jis", "--decoder", mode)
+        assert "byte 0xFF at offset 17 is not Shift_JIS" in done.talk
+
+
+# --- numbers, dates, words -----------------------------------------------------------------------
+
+FOREIGN = 'id;name;amount;day\n1;Müller;1.234,5;31.12.2023\n2;"";NA;-\n3;"a;b";7;2.1.2024\n'
+DIALECT = ("--delimiter", ";", "--encoding", "latin-1", "--null", "NA,-", "--decimal", ",",
+           "--thousands", ".", "--dates", "dmy")  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_foreign_file_gives_the_rows_of_the_plain_one(shell: Shell, mode: str) -> None:
+    shell.write("t.csv", FOREIGN.encode("latin-1"))
+    shell.ok("load", "t.csv", "--decoder", mode, *DIALECT)
+    assert shell.rows("SELECT * FROM t ORDER BY id") == ROWS
+    types = "SELECT arrayMap(x -> x.2, groupArray((position, type))) FROM system.columns "
+    assert shell.row(types + "WHERE table = 't'") == [
+        ["UInt8", "String", "Nullable(Float64)", "Nullable(Date)"]
+    ]
+    # Nothing is loaded twice, and both sides are equal.
+    shell.ok("load", "t.csv", "--decoder", mode, *DIALECT)
+    assert shell.row("SELECT count() FROM t") == [3]
+    load = shell.ok("load", "t.csv", "--decoder", mode, *DIALECT, "--json").document["load_id"]
+    shell.ok("verify", load)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_bad_rows_of_foreign_text_are_named_by_their_lines(shell: Shell, mode: str) -> None:
+    # An empty line is left out of what is read.
+    text = "id;name;amount;day\n1;x;1,5;31.12.2023\n\n2;y;1.5;1.1.2024\n"
+    shell.write("t.csv", text)
+    given = ("--schema", SCHEMA, "--delimiter", ";", "--decimal", ",", "--dates", "dmy")
+    lines = text.splitlines()
+    shell.write("u.csv", "\n".join([lines[0], *lines[1:2] * 90, *lines[2:]]) + "\n")
+    done = shell.ends(1, "load", "u.csv", "--table", "t", "--decoder", mode, *given)
+    assert 'u.csv line 93 column "amount": "1.5 (decimal mark?)" does not fit' in done.talk
+    shell.ok("load", "u.csv", "--table", "t", "--decoder", mode, "--max-errors", "1", *given)
+    assert shell.row("SELECT count(), sum(amount) FROM t") == [90, 135]
+    rejected = (shell.folder / "rowfall-rejects.tsv").read_text().splitlines()[1].split("\t")
+    assert rejected[1] == "93"
+
+
+def test_a_header_in_another_order_is_read_by_its_names(shell: Shell) -> None:
+    shell.write("a.csv", "id;amount;code\n1;1,5;1.5\n")
+    shell.write("b.csv", "code;amount;id\n2.5;2,5;2\n")
+    shell.ok("load", "*.csv", "--table", "t", "--delimiter", ";", "--decimal", ",", "--format",
+             "CSVWithNames", "--schema", "id UInt8, amount Float64, code String")  # fmt: skip
+    assert shell.rows("SELECT id, amount, code FROM t ORDER BY id") == [
+        [1, 1.5, "1.5"], [2, 2.5, "2.5"]
+    ]  # fmt: skip
+
+
+def test_text_is_not_rewritten_without_the_program(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from rowfall.sources import rewriting
+
+    monkeypatch.setattr(rewriting, "program", lambda: None)
+    shell.write("t.csv", PLAIN.encode("latin-1"))
+    done = shell.ends(2, "load", "t.csv", "--encoding", "latin-1")
+    assert "rewritten by rowfall-decode, which is not installed" in done.talk
+    assert "iconv -f windows-1252 -t utf-8" in done.talk
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--encoding", "latin1x"), "no character encoding"),
+        (("--decimal", "x"), "no mark"),
+        (("--decimal", ",", "--thousands", ","), "contradict"),
+        (("--dates", "ydm"), "no order"),
+        (("--encoding", "binary", "--null", "NA"), "--encoding binary"),
+    ],
+)
+def test_options_that_make_no_sense(shell: Shell, options: tuple[str, ...], says: str) -> None:
+    shell.write("t.csv", PLAIN)
+    assert says in shell.ends(2, "load", "t.csv", *options).talk
