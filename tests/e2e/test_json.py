@@ -44,7 +44,8 @@ def test_an_event_archive_loads_without_options(shell: Shell) -> None:
         assert found["payload"] == "JSON"
         assert found["org"] == "Nullable(JSON)"
         assert found["actor"].startswith("Tuple(")
-        hashes = "SELECT count(), sum(cityHash64(*)) FROM t"
+        # The hash of a JSON column depends on the paths of its part; its text does not.
+        hashes = "SELECT count(), sum(cityHash64(toString(tuple(*)))) FROM t"
         checks.add(shell.ok("query", hashes, "--to", mode).out)
     assert len(checks) == 1
     # Queries on nested keys, against the events themselves.
