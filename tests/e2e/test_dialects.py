@@ -37,13 +37,21 @@ SHAPES = {
     "blanks around names": text(",", ("id ", " name", "day", "x")),
     "quoted header": text(",", ("id", "name, first", "day", 'x "y"')),
     "umlauts": text(";", ("id", "Größe", "Tag", "x")),
+    "title": "Report of March\n\n" + text(",", NAMES),
+    "comments": "# made by hand\n" + text(";", NAMES).replace("\n2;", "\n# no\n2;"),
+    "CR alone": text(",", NAMES, "\r"),
+    "two characters": text("||", NAMES),
+    "delimiter at the ends": text("|", None).replace("\n", "|\n"),
+    "delimiter at the ends of rows": text(",", NAMES).replace("\n", ",\n").replace(",\n", "\n", 1),
+    "backslashes": text(",", NAMES).replace('""', '\\"').replace(',\\",', ',"",'),
+    "title above names of no use": "Report\n" + text("||", ("", "a", "a ", "x")),
 }
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_each_dialect_gives_the_same_rows(shell: Shell, name: str) -> None:
     shell.write("a.csv", SHAPES[name])
-    for decoder in ("never", "auto"):
+    for decoder in ("never", "auto", "always"):
         shell.ok("load", "a.csv", "--decoder", decoder, "--table", decoder)
         assert shell.rows(f"SELECT * FROM {decoder} ORDER BY 1") == WANTED
 
@@ -85,6 +93,16 @@ def test_a_tab_as_delimiter(shell: Shell, options: tuple[str, ...], first: list[
     for decoder in ("never", "auto"):
         shell.ok("load", "a.csv", *options, "--decoder", decoder, "--table", decoder)
         assert shell.rows(f"SELECT * FROM {decoder} ORDER BY 1") == [[1, "x"], [2, ""]]
+
+
+def test_what_is_left_out_is_said(shell: Shell) -> None:
+    shell.write("a.csv", "# made by hand\n" + text(";", NAMES))
+    done = shell.ok("load", "a.csv")
+    assert "(csv, delimiter ;, header yes, comment #, utf-8)" in done.talk
+    assert "lines that begin with # are left out; --comment none keeps them" in done.talk
+    shell.write("b.tsv", "n\tpath\n1\tC:\\temp\n")
+    shell.ok("load", "b.tsv", "--escape", "none")
+    assert shell.row("SELECT path FROM b") == ["C:\\temp"]
 
 
 def test_what_is_unsure_is_said(shell: Shell) -> None:

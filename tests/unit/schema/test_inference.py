@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from rowfall.core.errors import SourceError, TargetError, UsageError
-from rowfall.core.model import Encoding, Kind, Schema
+from rowfall.core.model import Dialect, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.plan import statements
-from rowfall.schema import inference, sampling
+from rowfall.schema import inference, sampling, text_format
+from rowfall.schema.dialect import Asked
+from rowfall.sources import rewriting
 from unit.memory import CSV, JSON, TSV, Chdb, Files
 
 Write = Callable[[str, str | bytes], Path]
@@ -216,17 +218,53 @@ def test_names_that_are_given_take_the_place_of_a_header(chdb_engine: Chdb, writ
 
 
 @pytest.mark.parametrize(
+    ("data", "dialect"),
+    [
+        (b"a,b\r1,2\r3,4\r", Dialect()),
+        (b"\n\na,b\n1,2\n", Dialect()),
+        (b"Report\n\na,b\n1,2\n", Dialect(skip_lines=2)),
+        (b"a,b\n#x\n1,2\n", Dialect(comment="#")),
+        (b'a,b\n"x \\"y\\", z",1\n"q",2\n', Dialect(escape="\\")),
+        (b"'a, b',1\n'c, d',2\n", Dialect(quote="'", escape="'")),
+        (b"a||b\n1||2\n", Dialect(delimiter="||")),
+        (b"1|x|\n2|y|\n", Dialect(delimiter="|", trailing=True)),
+        (b"a,b\n1,2,\n3,4,\n", Dialect(trailing=True)),
+    ],
+)
+def test_what_no_reader_takes_is_rewritten(
+    chdb_engine: Chdb, write: Write, monkeypatch: pytest.MonkeyPatch, data: bytes, dialect: Dialect
+) -> None:
+    monkeypatch.setattr(rewriting, "program", lambda: "rowfall-decode")
+    source = Files(write("x.csv", data))
+    splits = source.sample(source.listing(), 1)
+    found = text_format.find_text_format(source, splits, CSV, chdb_engine.ask, Asked())
+    assert (found.encoding.dialect, found.encoding.delimiter) == (dialect, ",")
+    assert len(found.names) == 2
+    monkeypatch.setattr(source, "replayable", False)
+    with pytest.raises(UsageError, match="a stream is read once"):
+        text_format.find_text_format(source, splits, CSV, chdb_engine.ask, Asked())
+
+
+@pytest.mark.parametrize(
     ("data", "said"),
     [
         ("Größe,b\n1,2\n".encode("latin-1"), "written in windows-1252"),
         ("a,b\n1,2\n".encode("utf-16"), "written in utf-16le"),
     ],
 )
-def test_what_no_reader_takes_is_refused(
+def test_charsets_that_are_not_named_are_refused(
     chdb_engine: Chdb, write: Write, data: bytes, said: str
 ) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
         schema(chdb_engine, CSV, write("x.csv", data))
+
+
+def test_what_may_be_otherwise_in_other_files_is_refused(chdb_engine: Chdb, write: Write) -> None:
+    one, two = write("1.csv", "Report\na,b\n1,2\n"), write("2.csv", "a,b\n1,2\n")
+    with pytest.raises(UsageError, match="others have not as many"):
+        schema(chdb_engine, CSV, one, two)
+    with pytest.raises(UsageError, match="3 lines before"):
+        schema(chdb_engine, CSV, write("3.csv", "Report\nof\nMay\n" + "1,2\n" * 5))
 
 
 def test_empty_files(chdb_engine: Chdb, write: Write) -> None:
