@@ -128,7 +128,7 @@ def test_a_foreign_file_gives_the_rows_of_the_plain_one(shell: Shell, mode: str)
     assert shell.rows("SELECT * FROM t ORDER BY id") == ROWS
     types = "SELECT arrayMap(x -> x.2, groupArray((position, type))) FROM system.columns "
     assert shell.row(types + "WHERE table = 't'") == [
-        ["UInt8", "String", "Nullable(Float64)", "Nullable(Date)"]
+        ["Int64", "String", "Nullable(Float64)", "Nullable(Date)"]
     ]
     # Nothing is loaded twice, and both sides are equal.
     shell.ok("load", "t.csv", "--decoder", mode, *DIALECT)
