@@ -26,6 +26,7 @@ from rowfall.engines.server import Server
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Move
 from rowfall.publish.attach import Publisher
+from rowfall.publish.evidence import Answer
 from rowfall.targets.staging import clone, facts
 
 pytestmark = pytest.mark.xdist_group("engine")
@@ -130,7 +131,7 @@ class Case:
 
     def finish(self, ledger: Ledger, answer: str | None = None) -> bool:
         """Do what the next run does; return False where it stops."""
-        publisher = Publisher(self.engine, ledger, answer=answer)
+        publisher = Publisher(self.engine, ledger, answer=Answer(answer))
         before = self.rows()
         try:
             publisher.publish("a", publisher.settle("a", self.moves))
