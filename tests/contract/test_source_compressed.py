@@ -6,6 +6,7 @@ import bz2
 import contextlib
 import gzip
 import itertools
+import lzma
 import os
 import sys
 import threading
@@ -188,9 +189,32 @@ def test_bz2_of_a_format_with_a_footer(put: Put) -> None:
 
 
 def test_not_bz2_at_all(put: Put, engine: Embedded) -> None:
-    source, listing, encoding = opened(put("a.csv.bz2", ROWS))
+    """Alone it is read as what it is; among files that are packed it is a broken one."""
+    plain = put("a.csv.bz2", ROWS)
+    source, listing, encoding = opened(plain)
+    assert encoding.compression == "none"
+    assert "a.csv.bz2 is not packed: not bz2, as its name says" in "".join(source.notes)
+    splits = list(listing.splits("t"))
+    assert total(engine, source, splits, encoding) == SUM
+    assert source.changed(splits) == []
+    source, listing, encoding = opened(plain, put("b.csv.bz2", bz2.compress(b"1,x\n")))
+    assert encoding.compression == "bz2"
     with pytest.raises(SourceError, match="bz2 stream is broken: invalid data stream"):
         source.relation(source.sample(listing, 1), encoding, "")
+
+
+@pytest.mark.parametrize("name", ["a.csv.bz2", "a.csv.gz", "a.csv.xz"])
+def test_cut_inside_the_signature(put: Put, engine: Embedded, name: str) -> None:
+    pack = {"bz2": bz2.compress, "gz": gzip.compress, "xz": lzma.compress}[name.rpartition(".")[2]]
+    whole = pack(ROWS)
+    for length in (1, 3):
+        try:
+            source, listing, encoding = opened(put(name, whole[:length]))
+            splits = list(listing.splits("t"))
+            total(engine, source, splits, encoding)
+        except RowfallError:
+            continue
+        assert source.changed(splits)
 
 
 # --- cut streams that the engine takes for short ones -------------------------------------------

@@ -313,6 +313,14 @@ def sniff(head: bytes) -> tuple[str | None, str]:
     return None, "none"
 
 
+def is_cut(head: bytes, compression: str) -> bool:
+    """Tell whether a stream ends inside the signature of this compression."""
+    return bool(head) and any(
+        name == compression and len(head) < len(magic) and magic.startswith(head)
+        for magic, name in _MAGIC
+    )
+
+
 def _is_text(data: bytes) -> bool:
     """Tell whether bytes hold no control characters but those of text."""
     return not any(byte < 32 and byte not in b"\t\n\r" for byte in data) and bool(data)

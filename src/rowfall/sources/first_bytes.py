@@ -193,7 +193,7 @@ def _compression(
     Raises:
         SourceError: they differ, or ``--compression`` says something else.
     """
-    found = {name: formats.sniff(head)[1] for name, head in heads.items()}
+    found = {name: _sniff(head, packing(name, declared)) for name, head in heads.items()}
     odd = {name: head for name, head in heads.items() if found[name] != packing(name, declared)}
     if not odd:
         return declared, ()
@@ -215,6 +215,12 @@ def _compression(
         f"{_some(odd)} is {is_}, and other files are not",
         hint="Give packed files the extension of what they are packed with, or load them alone.",
     )
+
+
+def _sniff(head: bytes, declared: str) -> str:
+    """Return the compression that the first bytes of an object say."""
+    # The first bytes of a packed file that was cut behind them are no row.
+    return declared if formats.is_cut(head, declared) else formats.sniff(head)[1]
 
 
 # --- format --------------------------------------------------------------------------------------

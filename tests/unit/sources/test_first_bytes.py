@@ -42,6 +42,10 @@ def _zip(*names: str) -> bytes:
         ("a.csv", b"\x28\xb5\x2f\xfd....", ("CSV", "zstd")),
         ("a.csv.gz", CSV, ("CSV", "none")),
         ("a.csv.gz", gzip.compress(CSV, mtime=0)[:30], ("CSV", "gzip")),
+        ("a.csv.gz", b"\x1f", ("CSV", "gzip")),  # cut inside the signature
+        ("a.csv.bz2", b"BZh", ("CSV", "bz2")),
+        ("a.csv.bz2", b"BZh9,x\n", ("CSV", "none")),
+        ("a.csv", b"BZh", ("CSV", "none")),
         ("a.csv", PARQUET, ("Parquet", "none")),
         ("a.json", b"\xef\xbb\xbf{}", ("JSONEachRow", "none")),
         ("a.parquet", PARQUET, ("Parquet", "none")),
