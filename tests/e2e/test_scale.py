@@ -127,7 +127,7 @@ def test_text_shows_formula_limits_and_cost(shell: Shell) -> None:
     assert "1,000 files, 900 GB" in text
     assert "1, 2: the cores: each node loads 413 MB/s" in text
     assert "10: too few files: 6.25 for each of 160 cores" in text
-    assert "10 4m 05s 40.8 0.54 409M 100 0 % files" in text
+    assert "10 4 min 5 s 40.8 0.54 409M 100 0 % files" in text
     rate = "min(16 cores x 25.8 MB/s, network 1.25 GB/s, store 22.8 GB/s / nodes)"
     assert f"node rate = {rate}" in text
     assert "time = start 0.3 s + the attempts of the slowest node" in text

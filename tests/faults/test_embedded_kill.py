@@ -124,7 +124,7 @@ def test_ctrl_c_inside_an_exec_keeps_the_exit_code() -> None:
     program = (
         "import os, signal\nfrom rowfall import cli\nfrom rowfall.cli import app\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "def run(arguments):\n"
+        "def run(arguments, began):\n"
         "    try:\n"
         "        exec('os.kill(os.getpid(), 2); list(range(100))')\n"
         "    except KeyboardInterrupt:\n"

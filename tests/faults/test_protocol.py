@@ -243,7 +243,7 @@ def _runner(
         staging_name=lambda attempt, number, encoding: f"_rowfall_{attempt}",
     )  # fmt: skip
     plan: Any = nothing(
-        encoding=None, schema=nothing(row_bytes=0.0), groups=(), lanes=1,
+        encoding=None, schema=nothing(row_bytes=0.0, filters=False), groups=(), lanes=1,
         transport=nothing(delivery=nothing(value="push")),
     )  # fmt: skip
     bad_rows: Any = nothing(other_types=lambda splits: [])

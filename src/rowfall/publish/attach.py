@@ -58,6 +58,10 @@ def pairs_of(moves: Sequence[Move]) -> list[Pair]:
     return list(dict.fromkeys(m.pair for m in moves if m.state == "pending"))
 
 
+class StagingLostError(EngineError):
+    """Staging does not hold the rows any more that were counted in it."""
+
+
 class Publisher:
     """Publishes attempts: any pairs of a table and its staging table.
 
@@ -262,7 +266,7 @@ class Publisher:
         A server that was without power between INSERT and sync has lost it, and no error tells.
 
         Raises:
-            EngineError: rows are missing.
+            StagingLostError: rows are missing.
         """
         for pair in pairs_of(moves):
             ((rows,),) = self._ask(
@@ -271,7 +275,7 @@ class Publisher:
             )
             counted = sum(m.rows for m in moves if m.pair == pair)
             if rows != counted:
-                raise EngineError(
+                raise StagingLostError(
                     f"{pair.database}.{pair.staging} holds {rows:,} of the {counted:,} rows that "
                     "were counted: was the server's machine without power?",
                     hint="Run the same command again.",

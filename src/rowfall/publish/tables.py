@@ -20,7 +20,7 @@ from rowfall.engines.codes import GONE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move, Ownership
 from rowfall.publish.altered import AlteredTableError, alter_alike
-from rowfall.publish.attach import PUBLISH_LANE, Publisher, Staged
+from rowfall.publish.attach import PUBLISH_LANE, Publisher, Staged, StagingLostError
 from rowfall.publish.fence import fence
 from rowfall.publish.receiver import (
     Counted,
@@ -341,8 +341,15 @@ class TableReceiver:
 
     def commit(self, delivered: Delivered, counted: Counted) -> bool:
         for at, share in zip(self._writers, counted.shares, strict=True):
-            if at.writer.engine.shared:
+            if not at.writer.engine.shared:
+                continue
+            try:
                 _publisher(at, self._given.ledger).check_staged(share.moves)
+            except StagingLostError:
+                # Another process took this one for dead, and has dropped what was staged.
+                if self._given.leases.ownership(delivered.attempt) is Ownership.TAKEN:
+                    return False
+                raise
         moves = [move for share in counted.shares for move in share.moves]
         if not self._given.leases.commit(delivered.attempt, counted.rows, moves):
             return False
