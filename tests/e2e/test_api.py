@@ -78,7 +78,7 @@ def test_events_tell_the_load(data: str, tmp_path: Path) -> None:
     for before, after in itertools.pairwise(progress):
         assert before.seconds <= after.seconds
         assert before.rows <= after.rows <= 6000
-    assert any(isinstance(e, Note) and "CREATE TABLE" in e.text for e in heard)
+    assert any(isinstance(e, Note) and "CREATE TABLE" in e.detail for e in heard)
     assert ask("SELECT count(), uniqExact(id) FROM t", data) == [[6000, 6000]]
 
 

@@ -476,4 +476,6 @@ def _unescaped(text: str) -> str:
 def _goes_on(line: str) -> bool:
     """Tell whether a line is the beginning of JSON over several lines, or of an array."""
     text = line.strip()
-    return text.startswith("[") or (text.startswith("{") and text.endswith(("{", ",", "[", ":")))
+    return re.match(r"\[\s*([\[{]|\Z)", text) is not None or (
+        text.startswith("{") and text.endswith(("{", ",", "[", ":"))
+    )

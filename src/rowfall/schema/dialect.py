@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from rowfall.core.errors import UsageError
 
@@ -35,7 +35,7 @@ TRIED = 1 << 15
 """Characters of all samples together that every delimiter is tried on; the best one reads all."""
 _LEAST_LINES = 8  # of each file, however long they are
 _JUNK_LINES = 50  # before the header; more is another kind of file
-_LEAST_EVEN = 0.75  # of the records have to have as many fields as most
+_LEAST_EVEN = 2 / 3  # of the records have to have as many fields as most
 _SWALLOWED = "\x1f"  # stands for a delimiter of several characters while a sample is parsed
 
 
@@ -160,9 +160,15 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
 
 
 def _decoded(samples: Sequence[TextSample], given: str | None) -> tuple[str, list[str]]:
-    """Return the charset of all samples and their text."""
+    """Return the charset of all samples and their text.
+
+    Bytes that are not UTF-8 in some samples only are errors of their files, which fail alone.
+    """
     data = [s.data for s in samples]
-    charset = given or next((c for d in data if (c := _charset(d)) != "utf-8"), "utf-8")
+    guessed = [_charset(d) for d in data if d]
+    wide = next((c for c in guessed if c.startswith(("utf-16", "utf-32"))), None)
+    same = guessed[0] if len(set(guessed)) == 1 else "utf-8"
+    charset = given or wide or same
     return charset, [d.decode(_CODECS.get(charset, charset), errors="replace") for d in data]
 
 
@@ -287,7 +293,9 @@ def _quotes(sources: _Sources, asked: Asked) -> list[tuple[str, str]]:
         found.append(("'", "'"))
         if any("\\'" in text for text in texts):
             found.append(("'", "\\"))
-    if any(text.count('"') % 2 for text in texts):
+    # One line alone is a quote that somebody forgot to close: its file fails.
+    odd = (line for text in texts for line in text.split("\n") if line.count('"') % 2)
+    if any(text.count('"') % 2 for text in texts) and len(list(islice(odd, 2))) > 1:
         found.append(("", ""))
     return found
 

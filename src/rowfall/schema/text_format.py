@@ -338,8 +338,8 @@ def _read(
             return None
         with suppress(RowfallError, OSError):  # who reads all of it says why
             data = source.part(split, 0, each)
-            if data:
-                text = unpack(data, packed)
+            # Where nothing can be unpacked, the engine says whether it is damaged or empty.
+            if data and (text := unpack(data, packed)):
                 whole = len(data) >= (split.size or 0) and len(text) <= each
                 return TextSample(split.uri, text[:each], whole)
         return None

@@ -91,3 +91,25 @@ def test_eight_files_take_no_time() -> None:
     began = time.process_time()
     assert sniff(samples).header
     assert time.process_time() - began < 0.5  # 0.05 s where nothing else runs
+
+
+def test_one_quote_that_is_not_closed_is_no_dialect() -> None:
+    rows = "".join(f"{i},n,{i}\n" for i in range(50))
+    one = sniff([TextSample("x", b'id,name,n\n100,"n,1\n' + rows.encode(), True)])
+    assert (one.delimiter, one.quote) == (",", '"')
+    three = b'id,name,n\n100,"n,1\n101,"n,1\n102,"n,1\n'
+    assert sniff([TextSample("x", three + rows.encode(), True)]).quote == ""
+
+
+def test_two_thirds_of_few_rows_show_the_delimiter() -> None:
+    text = b"id,name,n,day\n1,a,1,x\n2,b,2,x\n3,c\n4,d,4,x\n5,e,5,x\n6,f,6,x,more\n"
+    found = sniff([TextSample("x", text, True)])
+    assert (found.delimiter, found.width, found.header) == (",", 4, True)
+
+
+def test_bytes_that_are_not_utf_8_in_some_files_are_errors_of_those() -> None:
+    plain, odd = b"id,n\n1,a\n2,b\n", b"id,n\n1,\xff\n2,b\n"
+    assert sniff([TextSample("x", plain), TextSample("y", odd)]).charset == "utf-8"
+    assert sniff([TextSample("x", odd), TextSample("y", odd)]).charset == "windows-1252"
+    wide = plain.decode().encode("utf-16-le")
+    assert sniff([TextSample("x", plain), TextSample("y", wide)]).charset == "utf-16le"
