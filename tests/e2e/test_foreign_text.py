@@ -107,6 +107,15 @@ def test_charsets_of_other_formats_stdin_and_packed_files(shell: Shell) -> None:
     assert shell.rows("SELECT * FROM v ORDER BY id") == [[1, None], [2, 5], [3, 6]]
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_words_for_null_are_null_in_columns_of_text(shell: Shell, mode: str) -> None:
+    """Also where few fields are words; in quotes a word is a word, and nothing is nothing."""
+    shell.write("t.csv", 'id,name\n1,a\n2,NA\n3,b\n4,""\n5,\n6,"NA"\n7,c\n8,d\n9,e\n')
+    shell.ok("load", "t.csv", "--null", "NA", "--decoder", mode)
+    names = [row[1] for row in shell.rows("SELECT * FROM t ORDER BY id")]
+    assert names == ["a", None, "b", "", None, "NA", "c", "d", "e"]
+
+
 def test_bytes_that_a_charset_lacks_are_errors_with_their_offset(shell: Shell) -> None:
     shell.write("t.csv", "id,name\n1,日本\n".encode("shift_jis") + b"2,\xff\n")
     for mode in MODES:

@@ -648,7 +648,9 @@ def _moment(found: ColumnFacts) -> tuple[str, str]:
 def _string(found: ColumnFacts, sample: SourceSample, reason: str) -> tuple[str, str]:
     empty = found.nulls + found.blanks if sample.encoding.kind is Kind.TEXT else found.nulls
     csv = sample.encoding.is_csv
-    null = found.marks > 0 if csv else found.nulls > 0
+    words = sample.encoding.dialect is not None and sample.encoding.dialect.nulls
+    # Words for NULL are rewritten to unquoted empty fields: these are NULL where words are named.
+    null = found.marks > 0 if csv and not words else found.nulls > 0
     if empty * 2 > found.rows:
         null = True
     inner = "Nullable(String)" if null else "String"
