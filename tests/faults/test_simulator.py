@@ -70,7 +70,7 @@ OLD = (
     ("dead loads leave their shadows", "atomic", range(400), "left over"),
     ("row counts alone", "people move parts", range(800), "doubled"),
     ("retry without rename", "late", range(400), "doubled"),
-    ("exchange without rename", "replace", range(600), "old and new rows"),
+    ("exchange without rename", "replace", range(520, 600), "old and new rows"),
     ("local journal", "replicas", range(100), "doubled"),
     ("outdated parts count", "replicas", range(400), "missing"),
     ("journal on the first node", "shards", range(25, 60), "doubled"),
