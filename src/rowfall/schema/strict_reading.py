@@ -339,7 +339,7 @@ _ALWAYS = (
     ("date_time_overflow_behavior", "throw", "the default clips 2200-01-01 to 2106"),
     ("cast_string_to_date_time_mode", "basic", "each text means one point in time"),
     ("cast_keep_nullable", 0, "casts give the type that they name"),
-    ("use_hive_partitioning", 0, "key=value folders add no columns"),
+    ("use_hive_partitioning", 0, "rowfall itself makes columns of folders key=value"),
     ("input_format_try_infer_dates", 0, "text in JSON columns stays text"),
     ("input_format_try_infer_datetimes", 0, "text in JSON columns stays text"),
 )
