@@ -101,7 +101,7 @@ proptest! {
         let data = csv(&rows, if crlf { "\r\n" } else { "\n" }, last);
         for simd in simds() {
             for chunk in [chunk, 256 << 10] {
-                let more = json!({"chunk_bytes": chunk, "simd": simd, "breaks": true});
+                let more = json!({"chunk_bytes": chunk, "simd": simd, "breaks": true, "binary": true});
                 prop_assert_eq!(native(&data, "CSV", &COLUMNS, more), Ok(wanted(&rows)));
             }
         }
@@ -154,8 +154,27 @@ proptest! {
     fn tsv_in_chunks_of_any_size(rows in rows(), chunk in 1usize..80) {
         let data = tsv(&rows);
         for simd in simds() {
-            let more = json!({"chunk_bytes": chunk, "simd": simd});
+            let more = json!({"chunk_bytes": chunk, "simd": simd, "binary": true});
             prop_assert_eq!(native(&data, "TSV", &COLUMNS, more), Ok(wanted(&rows)));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_declined(rows in rows(), chunk in 1usize..80) {
+        let text = rows.iter().all(|r| std::str::from_utf8(&r.1).is_ok());
+        for (format, data) in [("CSV", csv(&rows, "\n", true)), ("TSV", tsv(&rows))] {
+            for chunk in [chunk, 256 << 10] {
+                let more = json!({"chunk_bytes": chunk, "breaks": true});
+                match native(&data, format, &COLUMNS, more) {
+                    Ok(blocks) => prop_assert!(text && blocks == wanted(&rows)),
+                    Err(said) => {
+                        prop_assert!(!text);
+                        prop_assert_eq!(&said["message"], "a byte that is not UTF-8");
+                        let wrong = std::str::from_utf8(&data).expect_err("seen above").valid_up_to();
+                        prop_assert_eq!(&said["offset"], &json!(wrong));
+                    }
+                }
+            }
         }
     }
 
@@ -199,7 +218,7 @@ proptest! {
     fn blocks_are_sorted(mut rows in rows(), by in prop::sample::select(vec![vec![0], vec![1], vec![2, 0], vec![2, 1, 0]])) {
         rows.iter_mut().for_each(|r| (r.0, r.2) = (r.0 % 3, r.2.map(|m| m % 3)));
         let data = csv(&rows, "\n", true);
-        let more = json!({"sort_by": by, "breaks": true});
+        let more = json!({"sort_by": by, "breaks": true, "binary": true});
         rows.sort_by(|a, b| {
             let null = |r: &Row| (r.2.is_none(), r.2);
             by.iter().fold(std::cmp::Ordering::Equal, |found, column| found.then_with(|| match column {
@@ -215,7 +234,9 @@ proptest! {
     #[test]
     fn wide_blocks_are_sorted(mut rows in rows(), chunk in 1usize..200, block in 1usize..60, by in prop::sample::select(vec![vec![0], vec![1], vec![2, 1, 0]])) {
         let data = csv(&rows, "\n", true);
-        let more = json!({"sort_by": by, "breaks": true, "chunk_bytes": chunk, "block_rows": block});
+        let more = json!({
+            "sort_by": by, "breaks": true, "binary": true, "chunk_bytes": chunk, "block_rows": block,
+        });
         let mut blocks = Vec::new();
         for rows in rows.chunks_mut(block) {
             rows.sort_by(|a, b| {

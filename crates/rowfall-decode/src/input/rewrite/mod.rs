@@ -51,6 +51,8 @@ pub struct Rewriter {
     text: Vec<u8>,
     out: Vec<u8>,
     taken: usize,
+    /// Bytes that are read at a time.
+    chunk_bytes: usize,
     /// Bytes that are read next: more where a record is longer.
     chunk: usize,
     ended: bool,
@@ -77,6 +79,7 @@ impl Rewriter {
             text: Vec::new(),
             out: Vec::new(),
             taken: 0,
+            chunk_bytes: CHUNK_BYTES,
             chunk: CHUNK_BYTES,
             ended: false,
             bytes,
@@ -121,7 +124,7 @@ impl Rewriter {
                 Step::Wrong(message) => return Err(invalid(message)),
             }
         }
-        self.chunk = if at == 0 { self.chunk * 2 } else { CHUNK_BYTES };
+        self.chunk = if at == 0 { self.chunk * 2 } else { self.chunk_bytes };
         self.text.drain(..at);
         if self.text.len() > MAX_RECORD_BYTES {
             let line = records.line();
@@ -234,4 +237,140 @@ pub fn run(text: &str) -> Result<Option<Value>, Fail> {
 
 fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rewritten(
+        data: &[u8],
+        dialect: &Dialect,
+        header: bool,
+        chunk: usize,
+    ) -> Result<String, String> {
+        let source = TextSource::from_reader(Box::new(Cursor::new(data.to_vec())), Arc::default());
+        let mut rewriter = Rewriter::new(source, dialect, true, header, Arc::default())
+            .map_err(|e| e.to_string())?;
+        (rewriter.chunk_bytes, rewriter.chunk) = (chunk, chunk);
+        let mut out = String::new();
+        rewriter.read_to_string(&mut out).map_err(|e| e.to_string())?;
+        Ok(out)
+    }
+
+    fn dialects() -> impl Strategy<Value = Dialect> {
+        let text = |all: &'static [&'static str]| prop::sample::select(all).prop_map(str::to_owned);
+        (
+            text(&[",", ";", "|", "||", "\t", " | ", "¦", "a;b"]),
+            text(&["\"", "'", ""]),
+            text(&["\"", "\\", "'", ""]),
+            text(&["", "#", "--", "//a"]),
+            0u64..3,
+            any::<bool>(),
+        )
+            .prop_map(|(delimiter, quote, escape, comment, skip_lines, trailing)| {
+                Dialect {
+                    delimiter,
+                    quote,
+                    escape,
+                    comment,
+                    skip_lines,
+                    trailing,
+                    nulls: vec!["NA".into(), "-".into()],
+                    decimal: ",".into(),
+                    thousands: ".".into(),
+                    numbers: vec![1],
+                    dates: vec![(2, crate::dialect::DateOrder::Dmy)],
+                    ..Dialect::default()
+                }
+            })
+    }
+
+    /// Text of the pieces that mean something to one dialect or another.
+    fn foreign() -> impl Strategy<Value = String> {
+        const PIECES: [&str; 24] = [
+            ",",
+            ";",
+            "|",
+            "||",
+            "\t",
+            " | ",
+            "¦",
+            "a;b",
+            "\"",
+            "'",
+            "\\",
+            "\r",
+            "\n",
+            "\r\n",
+            "#",
+            "--",
+            "//a",
+            " ",
+            "NA",
+            "-",
+            "1.234,5",
+            "31.12.2023",
+            "ä€😀",
+            "n",
+        ];
+        let pieces = proptest::collection::vec(prop::sample::select(&PIECES[..]), 0..60);
+        pieces.prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn chunks_of_any_size_give_the_same(text in foreign(), dialect in dialects(), header in any::<bool>(), chunk in 1usize..40) {
+            prop_assume!(dialect.reasons().is_empty());
+            let whole = rewritten(text.as_bytes(), &dialect, header, CHUNK_BYTES);
+            prop_assert_eq!(rewritten(text.as_bytes(), &dialect, header, chunk), whole);
+        }
+
+        #[test]
+        fn charsets_are_read_in_chunks_of_any_size(text in foreign(), chunk in 1usize..40, mark in any::<bool>()) {
+            let plain = Dialect { quote: String::new(), ..Dialect::default() };
+            let wanted = rewritten(text.as_bytes(), &plain, false, CHUNK_BYTES);
+            let mut data = if mark { vec![0xFF, 0xFE] } else { Vec::new() };
+            data.extend(text.encode_utf16().flat_map(u16::to_le_bytes));
+            // A byte order mark has the last word.
+            let charset = if mark { "windows-1252" } else { "utf-16le" }.to_owned();
+            let dialect = Dialect { charset, ..plain };
+            prop_assert_eq!(rewritten(&data, &dialect, false, chunk), wanted);
+        }
+
+        #[test]
+        fn values_in_quotes_are_those_that_were_written(
+            rows in proptest::collection::vec(proptest::collection::vec(foreign(), 1..4), 0..6),
+            dialect in dialects(),
+            crlf in any::<bool>(),
+            chunk in 1usize..40,
+        ) {
+            // The values are text here, and nothing stands before or behind them.
+            let dialect = Dialect {
+                skip_lines: 0, trailing: false, numbers: Vec::new(), dates: Vec::new(), ..dialect
+            };
+            let (quote, escape) = (dialect.quote.as_str(), dialect.escape.as_str());
+            prop_assume!(dialect.reasons().is_empty() && !quote.is_empty());
+            let (mut text, mut wanted) = (String::new(), String::new());
+            for row in &rows {
+                let written = row.iter().map(|value| {
+                    let doubled = escape.is_empty() || escape == quote;
+                    let value = if doubled { value.clone() } else { value.replace(escape, &escape.repeat(2)) };
+                    let before = if doubled { quote } else { escape };
+                    format!("{quote}{}{quote}", value.replace(quote, &format!("{before}{quote}")))
+                });
+                text += &written.collect::<Vec<_>>().join(&dialect.delimiter);
+                text += if crlf { "\r\n" } else { "\n" };
+                let plain = row.iter().map(|value| format!("\"{}\"", value.replace('"', "\"\"")));
+                wanted += &(plain.collect::<Vec<_>>().join(",") + "\n");
+            }
+            prop_assert_eq!(rewritten(text.as_bytes(), &dialect, false, chunk), Ok(wanted));
+        }
+    }
 }
