@@ -167,7 +167,7 @@ impl<'a> Worker<'a> {
             let left = input.bytes().map(|bytes| bytes.saturating_sub(source.bytes_read()));
             self.set_block_limits(left)?;
             if !self.spec.binary && self.spec.dialect.is_none() {
-                self.check_utf8(&position)?;
+                self.check_utf8(&mut position)?;
             }
             if self.buffer.ended {
                 let (start, end) = (self.buffer.start, self.buffer.end);
@@ -202,13 +202,18 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Decline bytes that are not UTF-8, which the engine would store as they are.
-    fn check_utf8(&mut self, position: &InputPosition<'_>) -> Result<(), Fail> {
-        self.buffer.check_utf8().map_err(|at| {
-            let line = self.buffer.text()[at..self.buffer.end].iter().position(|c| *c == b'\n');
-            let end = line.map_or(self.buffer.end, |n| at + n);
-            self.decline(position, (at, end), None, "a byte that is not UTF-8")
-        })
+    /// Decline bytes that are not UTF-8, which the engine would store as they are. What is wrong in
+    /// a record before them is told first, however much text is read at a time.
+    fn check_utf8(&mut self, position: &mut InputPosition<'_>) -> Result<(), Fail> {
+        let Err(at) = self.buffer.check_utf8() else { return Ok(()) };
+        // As if the text read so far ended there.
+        let (end, ended) = (self.buffer.end, self.buffer.ended);
+        (self.buffer.end, self.buffer.ended) = (at, false);
+        self.decode_records(position)?;
+        (self.buffer.end, self.buffer.ended) = (end, ended);
+        let line = self.buffer.text()[at..end].iter().position(|c| *c == b'\n');
+        let end = line.map_or(end, |n| at + n);
+        Err(self.decline(position, (at, end), None, "a byte that is not UTF-8"))
     }
 
     fn scan(&mut self) {

@@ -179,6 +179,19 @@ proptest! {
     }
 
     #[test]
+    fn the_first_wrong_byte_or_value_is_told(rows in rows(), at in any::<prop::sample::Index>(), chunk in 1usize..80) {
+        let mut lines: Vec<Vec<u8>> = rows.iter().map(|r| csv(std::slice::from_ref(r), "\n", true)).collect();
+        lines.insert(at.index(lines.len() + 1), b"no number,,\n".to_vec());
+        let data = lines.concat();
+        let [torn, whole] = [chunk, 256 << 10].map(|chunk| {
+            let more = json!({"chunk_bytes": chunk, "breaks": true});
+            let said = native(&data, "CSV", &COLUMNS, more).expect_err("a value is no number");
+            (said["line"].clone(), said["offset"].clone(), said["message"].clone())
+        });
+        prop_assert_eq!(torn, whole);
+    }
+
+    #[test]
     fn json_in_chunks_of_any_size(rows in rows(), chunk in 1usize..80, turn in any::<bool>()) {
         let mut rows = rows;
         rows.iter_mut().for_each(|r| r.1.retain(u8::is_ascii));

@@ -17,9 +17,9 @@ use crate::dialect::Dialect;
 use crate::error::Fail;
 use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
 use crate::input::queue::InputReader;
+use crate::input::rewrite::records::{Records, Step};
 use crate::input::source::TextSource;
 use crate::spec::{Compression, Format, Input};
-use records::{Records, Step};
 
 /// Bytes of decompressed text that are taken at a time; they stay in the cache.
 const CHUNK_BYTES: usize = 256 << 10;
