@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -196,11 +197,12 @@ def test_what_the_decoder_declines_the_engine_reads(shell: Shell) -> None:
 
 
 def decoder_of(pid: int) -> int | None:
-    """The decoder that a process has started."""
+    """The decoder that a process has started; None while there is none."""
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            if Path(f"/proc/{child}/comm").read_text() == "rowfall-decode\n":
-                return int(child)
+        with suppress(OSError):  # a thread or a child that has just ended
+            for child in (task / "children").read_text().split():
+                if Path(f"/proc/{child}/comm").read_text() == "rowfall-decode\n":
+                    return int(child)
     return None
 
 

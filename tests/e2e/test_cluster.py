@@ -286,6 +286,7 @@ def test_another_replica_takes_over(fleet: Fleet) -> None:
     assert fleet.numbers("t") == [8_000, 8_000]
 
 
+@pytest.mark.long  # 10 s; the gate kills nodes in faults/test_cluster.py
 def test_a_shard_killed_in_the_middle_costs_no_row(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
     source = objects(fleet, s3, bucket, count=24, rows=20_000)
     killed = next(node for node in fleet.cluster.nodes if (node.shard, node.replica) == (2, 1))

@@ -169,6 +169,7 @@ def test_a_shard_that_is_added_gets_its_share_of_what_is_left(shell: Shell) -> N
         assert not fleet.left()
 
 
+@pytest.mark.long  # 13 s: it starts a cluster of its own
 def test_shards_in_different_time_zones_are_told(shell: Shell) -> None:
     with Cluster.start(2, 1) as cluster:
         fleet = Fleet(shell, cluster)

@@ -53,6 +53,7 @@ def check(fleet: Fleet, table: str) -> None:
     assert not fleet.left()
 
 
+@pytest.mark.long  # 20 s; faults/test_cluster.py hurts such a load
 def test_a_load_through_one_node(fleet: Fleet, source: str) -> None:
     report = fleet.load(source, "--table", "t", "--verify", "--wait", "replicas")
     assert report["rows"] == FILES * ROWS
@@ -71,6 +72,7 @@ def test_a_sharding_key_through_one_node(fleet: Fleet, source: str, way: str) ->
     assert fleet.ask(fleet.cluster.nodes[0], wrong) == [[0]]
 
 
+@pytest.mark.long  # 15 s; test_bad_input finds them through every other way
 def test_bad_rows_are_found_through_one_node(
     fleet: Fleet, source: str, s3: Seaweed, bucket: str
 ) -> None:

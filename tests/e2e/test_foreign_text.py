@@ -12,6 +12,8 @@ import pytest
 from e2e.tools import Shell, made
 
 MODES = ("never", "always", "auto")
+# What is taken by default is "always" for all of these.
+EACH_MODE = ["never", "always", pytest.param("auto", marks=pytest.mark.long)]
 PLAIN = 'id,name,amount,day\n1,Müller,1234.5,2023-12-31\n2,,,\n3,"a;b",7,2024-01-02\n'
 ROWS = [[1, "Müller", 1234.5, "2023-12-31"], [2, "", None, None], [3, "a;b", 7, "2024-01-02"]]
 SCHEMA = "id UInt32, name String, amount Nullable(Float64), day Nullable(Date)"
@@ -20,7 +22,7 @@ SCHEMA = "id UInt32, name String, amount Nullable(Float64), day Nullable(Date)"
 # --- bytes that lie ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", EACH_MODE)
 def test_gzip_called_csv_is_read_as_gzip(shell: Shell, mode: str) -> None:
     shell.write("t.csv", gzip.compress(PLAIN.encode()))
     done = shell.ok("load", "t.csv", "--decoder", mode)
@@ -48,7 +50,7 @@ def test_a_workbook_is_refused_before_anything_is_made(shell: Shell) -> None:
     assert not (shell.folder / "rowfall-data").exists()
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", EACH_MODE)
 def test_bytes_that_are_not_utf_8_are_refused(shell: Shell, mode: str) -> None:
     shell.write("first.csv", PLAIN.encode("latin-1"))
     done = shell.ends(4, "load", "first.csv", "--decoder", mode)
@@ -74,7 +76,7 @@ def test_bytes_of_json_that_are_not_utf_8_are_refused(shell: Shell) -> None:
         assert "t.json line 9001 is not UTF-8" in done.talk
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", EACH_MODE)
 def test_a_byte_order_mark_before_a_header(shell: Shell, mode: str) -> None:
     shell.write("t.csv", PLAIN.encode("utf-8-sig"))
     shell.ok("load", "t.csv", "--decoder", mode)
@@ -84,7 +86,7 @@ def test_a_byte_order_mark_before_a_header(shell: Shell, mode: str) -> None:
 # --- charsets ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", EACH_MODE)
 @pytest.mark.parametrize(
     ("charset", "named"),
     [("latin-1", "latin-1"), ("utf-16", None), ("utf-16-be", "utf-16be"), ("cp1252", "cp1252")],
@@ -107,7 +109,7 @@ def test_charsets_of_other_formats_stdin_and_packed_files(shell: Shell) -> None:
     assert shell.rows("SELECT * FROM v ORDER BY id") == [[1, None], [2, 5], [3, 6]]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", EACH_MODE)
 def test_words_for_null_are_null_in_columns_of_text(shell: Shell, mode: str) -> None:
     """Also where few fields are words; in quotes a word is a word, and nothing is nothing."""
     shell.write("t.csv", 'id,name\n1,a\n2,NA\n3,b\n4,""\n5,\n6,"NA"\n7,c\n8,d\n9,e\n')
@@ -130,7 +132,7 @@ DIALECT = ("--delimiter", ";", "--encoding", "latin-1", "--null", "NA,-", "--dec
            "--thousands", ".", "--dates", "dmy")  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", EACH_MODE)
 def test_a_foreign_file_gives_the_rows_of_the_plain_one(shell: Shell, mode: str) -> None:
     shell.write("t.csv", FOREIGN.encode("latin-1"))
     shell.ok("load", "t.csv", "--decoder", mode, *DIALECT)
@@ -146,7 +148,7 @@ def test_a_foreign_file_gives_the_rows_of_the_plain_one(shell: Shell, mode: str)
     shell.ok("verify", load)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", EACH_MODE)
 def test_bad_rows_of_foreign_text_are_named_by_their_lines(shell: Shell, mode: str) -> None:
     # An empty line is left out of what is read.
     text = "id;name;amount;day\n1;x;1,5;31.12.2023\n\n2;y;1.5;1.1.2024\n"

@@ -12,6 +12,8 @@ from e2e.tools import Shell
 from rowfall.plan import decoder
 
 MODES = ("auto", "always", "never")
+# What is taken by default is "always" for all of these.
+EACH_MODE = ["never", "always", pytest.param("auto", marks=pytest.mark.long)]
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +74,7 @@ def test_an_event_archive_loads_without_options(shell: Shell) -> None:
     assert rows(shell, "auto", "SELECT toInt32(count()) FROM t WHERE isNull(org)") == [[14_000]]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", EACH_MODE)
 @pytest.mark.parametrize(
     ("given", "type_", "wanted"),
     [
@@ -166,7 +168,7 @@ def test_exports_keep_objects_as_text(shell: Shell) -> None:
 PRETTY = '{{\n  "id": {},\n  "p": {{\n    "a": [1,\n 2]\n  }}\n}}'
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", EACH_MODE)
 def test_pretty_printed_and_array_files(shell: Shell, mode: str) -> None:
     shell.write("in/pretty.json", "\n".join(PRETTY.format(n) for n in range(3)) + "\n")
     shell.write("in/array.json", "[\n" + ",\n".join(PRETTY.format(n) for n in range(3, 6)) + "]")

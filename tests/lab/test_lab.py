@@ -30,6 +30,7 @@ class TestSeaweed:
         assert s3.list("lab-put") == ["a/one.csv", "b/two.csv"]
         assert s3.list("lab-put", "b/") == ["b/two.csv"]
 
+    @pytest.mark.long  # a thousand requests
     def test_lists_more_than_one_page(self, s3: Seaweed) -> None:
         s3.create_bucket("lab-many")
         keys = [f"k{number:04}" for number in range(1005)]
