@@ -34,6 +34,8 @@ NO_UUID = "00000000-0000-0000-0000-000000000000"
 # is fetched at once where another one has it. Longer than this is an outage: the next run goes on.
 KEEPER_SECONDS = 60.0
 POLL_SECONDS = 0.5
+# What a replica decides before a look that finds nothing under way is in the log at the next one.
+QUIET_LOOKS = 2
 # Of the missing rows of a partition about so many are looked for, and more of very many parts.
 SAMPLE_ROWS, MOST_SAMPLE_ROWS = 64, 1000
 # Values of these have no hash on every version.
@@ -259,7 +261,8 @@ class Search:
         sure = {uuid for uuid, active, *_ in listed if active or not replicated}
         if all(uuid in sure for uuid, *_ in listed):
             return sure
-        covers = _Blocks(self._ask, self.pair)
+        # What replaced a lost part holds no rows, and is no trace of ours.
+        covers = _Blocks(self._ask, self.pair, least_rows=1)
         return sure | {uuid for uuid, _, gone, *blocks in listed if gone and covers(*blocks)}
 
     def _linked(self, parts: Sequence[StagedPart]) -> list[StagedPart]:
@@ -554,17 +557,23 @@ def _list(values: Collection[str]) -> str:
 # --- replicated tables after an outage of Keeper --------------------------------------------------
 #
 # An ATTACH whose answer from Keeper is lost is taken back by the replica. Keeper may have carried
-# it out all the same: then the replica fetches the parts again, from another one or never.
+# it out all the same: then the replica attaches the parts again, from staging or from another
+# replica. Until it has, another replica may find that nobody holds such a part: it calls the part
+# lost, puts an empty one in its place and drops that everywhere. So a part that is listed may be
+# about to go (server 24.10 with two replicas: one of about a hundred outages in an ATTACH).
+
+# Entries of a replica's queue that bring or drop no rows, and may take hours.
+_REWRITES = r"\n(merge|mutate|alter)\n"
 
 
 class _Blocks:
     """The blocks that the active parts of a table hold."""
 
-    def __init__(self, ask: Ask, pair: Pair) -> None:
+    def __init__(self, ask: Ask, pair: Pair, least_rows: int = 0) -> None:
         self._ranges: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for partition, first, last in ask(
             "SELECT partition_id, min_block_number, max_block_number FROM system.parts "
-            f"WHERE {sql.table_is(pair.database, pair.table)} AND active"
+            f"WHERE {sql.table_is(pair.database, pair.table)} AND active AND rows >= {least_rows}"
         ):
             self._ranges[partition].append((first, last))
 
@@ -572,8 +581,44 @@ class _Blocks:
         return any(low <= first and last <= high for low, high in self._ranges[partition])
 
 
+class _Queue:
+    """What a replica had to carry out at the first look: later entries need not be waited for."""
+
+    def __init__(self, ask: Ask, path: str, replica_path: str) -> None:
+        self._ask, self._path, self._replica_path = ask, path, replica_path
+        self._last: str | None = None
+        self._entries: set[str] | None = None
+
+    def left(self) -> list[str]:
+        """Return the names of the entries that are not carried out yet."""
+        # Keeper is asked, not system.replication_queue, which misses entries while they are read.
+        ((pointer,),) = self._ask(
+            f"SELECT value FROM system.zookeeper WHERE path = {quote(self._replica_path)} "
+            "AND name = 'log_pointer'"
+        )
+        log = [str(name) for (name,) in self._ask(
+            f"SELECT name FROM system.zookeeper WHERE path = {quote(self._path + '/log')} "
+            "ORDER BY name"
+        )]  # fmt: skip
+        if self._last is None:
+            self._last = log[-1] if log else ""
+        next_read = f"log-{int(pointer or 0):010}"
+        unread = [name for name in log if next_read <= name <= self._last]
+        if unread:
+            return unread
+        queue = {str(name) for (name,) in self._ask(
+            "SELECT name FROM system.zookeeper WHERE "
+            f"path = {quote(self._replica_path + '/queue')} AND NOT match(value, '{_REWRITES}')"
+        )}  # fmt: skip
+        self._entries = queue if self._entries is None else self._entries & queue
+        return sorted(self._entries)
+
+
 def wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[Move]) -> bool:
-    """Wait until a replicated table has what Keeper says it was given since the commit.
+    """Wait until a replicated table has what Keeper says it was given since the commit, for good.
+
+    Several looks in a row must find no such part, see QUIET_LOOKS, and before each of them the
+    replica carries out what was in its queue.
 
     Returns:
         Whether the table is replicated.
@@ -583,11 +628,13 @@ def wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[Move]) -> bool:
     """
     deadline = time.monotonic() + KEEPER_SECONDS
     since = {move.partition_id: move.highest_block for move in moves}
+    queue: _Queue | None = None
+    quiet_looks = 0
     while True:
         try:
             rows = ask(
-                "SELECT is_readonly OR is_session_expired, replica_path FROM system.replicas "
-                f"WHERE {sql.table_is(pair.database, pair.table)}"
+                "SELECT is_readonly OR is_session_expired, zookeeper_path, replica_path "
+                f"FROM system.replicas WHERE {sql.table_is(pair.database, pair.table)}"
             )
         except RowfallError as error:
             if error.code != ACCESS_DENIED or _is_replicated(ask, pair):
@@ -595,11 +642,30 @@ def wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[Move]) -> bool:
             return False  # loads of such tables need no right to see replicas
         if not rows:
             return False
-        awaited = [] if rows[0][0] else _awaited(ask, pair, since, rows[0][1])
-        if not rows[0][0] and not awaited:
-            return True
+        away, path, replica_path = rows[0]
+        awaited: list[str] = []
+        if away:
+            quiet_looks = 0
+        else:
+            queue = queue or _Queue(ask, path, replica_path)
+            try:
+                awaited = [f"the entry {name}" for name in queue.left()]
+                if not awaited:
+                    awaited = _awaited(ask, pair, since, path, replica_path)
+                    quiet_looks = 0 if awaited else quiet_looks + 1
+                    queue = None
+            except RowfallError as error:
+                if error.code == ACCESS_DENIED:
+                    return True  # not for this user to see: what the table lists has to do
+                if not error.transient:
+                    raise
+                awaited, quiet_looks = ["an answer"], 0
+            if quiet_looks == QUIET_LOOKS:
+                return True
+            if not awaited:
+                continue
         if time.monotonic() > deadline:
-            what = f"part {awaited[0]}" if awaited else "a session"
+            what = awaited[0] if awaited else "a session"
             raise EngineError(
                 f"{pair.database}.{pair.table} has waited {KEEPER_SECONDS:.0f} seconds for {what} "
                 "from Keeper",
@@ -616,21 +682,31 @@ def _is_replicated(ask: Ask, pair: Pair) -> bool:
     ))  # fmt: skip
 
 
-def _awaited(ask: Ask, pair: Pair, since: dict[str, int], path: str) -> list[str]:
-    """Return the parts newer than the commit that Keeper lists for this replica and it lacks."""
-    try:
-        names = ask(f"SELECT name FROM system.zookeeper WHERE path = {quote(path + '/parts')}")
-    except RowfallError as error:
-        if error.code == ACCESS_DENIED:
-            return []  # not for this user to see: what the table lists has to do
-        if not error.transient:
-            raise
-        return ["(not known)"]
+def _awaited(
+    ask: Ask, pair: Pair, since: dict[str, int], path: str, replica_path: str
+) -> list[str]:
+    """Return, in words, the parts newer than the commit that are still to come or to go.
+
+    Keeper lists those for this replica and it lacks them, or replicas hold different ones.
+    """
+    replicas = [str(name) for (name,) in ask(
+        f"SELECT name FROM system.zookeeper WHERE path = {quote(path + '/replicas')}"
+    )]  # fmt: skip
+    paths = [f"{path}/replicas/{name}/parts" for name in replicas]
+    # The value of a part is the digest of its columns and checksums.
+    parts = ask(
+        f"SELECT name, has(groupArray(path), {quote(replica_path + '/parts')}), "
+        "uniqExact(value) > 1 FROM system.zookeeper "
+        f"WHERE path IN ({_list(paths)}) GROUP BY name"
+    )
     covers = _Blocks(ask, pair)
     awaited = []
-    for (name,) in names:
-        partition, first, last = str(name).split("_")[:3]
-        newer = partition in since and int(first) > since[partition]
-        if newer and not covers(partition, int(first), int(last)):
-            awaited.append(str(name))
+    for name, own, differ in parts:
+        partition, first, last, level = str(name).split("_")[:4]
+        if partition not in since or int(first) <= since[partition]:
+            continue
+        # Merges of two replicas may differ in their bytes; what was attached is copied.
+        lost = differ and level == "0"
+        if lost or (own and not covers(partition, int(first), int(last))):
+            awaited.append(f"part {name}")
     return awaited
