@@ -18,7 +18,7 @@ import pytest
 
 from contract.engines import run
 from rowfall.engines.embedded import Embedded
-from rowfall.plan import decoder
+from rowfall.sources import rewriting
 
 SEED = int(os.environ.get("ROWFALL_SEED", "1"))
 NULL, QUOTE = "\\N", '"'
@@ -163,7 +163,7 @@ class Parts:
             **spec,
         }
         done = subprocess.run(
-            [os.environ.get("ROWFALL_DECODE") or str(decoder.program()), "run", "--spec", "-"],
+            [os.environ.get("ROWFALL_DECODE") or str(rewriting.program()), "run", "--spec", "-"],
             input=json.dumps(document).encode(), capture_output=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr.decode()

@@ -17,6 +17,7 @@ from lab.clickhouse import ClickHouse
 from lab.process import ServiceError
 from rowfall.core.sqltext import quote
 from rowfall.plan import decoder
+from rowfall.sources import rewriting
 from unit.memory import Chdb
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +34,7 @@ SCRIPTS = ROOT / "crates/rowfall-decode/tests"
 )
 def test_what_it_accepts_the_engine_reads_the_same(script: str, options: list[str]) -> None:
     """A small seed; the scripts alone take any number of them."""
-    program = decoder.program()
+    program = rewriting.program()
     assert program, "make test builds it: make decoder"
     ran = subprocess.run(
         [sys.executable, SCRIPTS / script, "--first", "1", "--seeds", "1", *options],
@@ -62,7 +63,7 @@ def compressed(rows: int, tmp_path: Path) -> bytes:
         "output_compression": "lz4", "sort_by": [1], "outputs": ["-"],
     }  # fmt: skip
     return subprocess.run(
-        [str(decoder.program()), "run", "--spec", "-"],
+        [str(rewriting.program()), "run", "--spec", "-"],
         input=json.dumps(spec).encode(), capture_output=True, check=True,
     ).stdout  # fmt: skip
 
@@ -131,7 +132,7 @@ def _decoded(zone: str, moments: set[int], folder: Path) -> dict[str, object] | 
         "outputs": [str(folder / "native")],
     }  # fmt: skip
     done = subprocess.run(
-        [os.environ.get("ROWFALL_DECODE") or str(decoder.program()), "run", "--spec", "-"],
+        [os.environ.get("ROWFALL_DECODE") or str(rewriting.program()), "run", "--spec", "-"],
         input=json.dumps(spec).encode(), capture_output=True, check=False,
     )  # fmt: skip
     return None if done.returncode == 0 else json.loads(done.stderr.splitlines()[-1])
@@ -152,7 +153,7 @@ def test_it_says_what_it_has_read_of_blocks_that_are_not_written(
                     {"name": "b", "position": 1, "type": "String"}],
         "outputs": [str(tmp_path / "out")],
     }  # fmt: skip
-    program = os.environ.get("ROWFALL_DECODE") or str(decoder.program())
+    program = os.environ.get("ROWFALL_DECODE") or str(rewriting.program())
     with subprocess.Popen(
         [program, "run", "--spec", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

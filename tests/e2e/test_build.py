@@ -6,15 +6,12 @@ import gzip
 import json
 import os
 import signal
-import time
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
-from e2e.tools import Shell
+from e2e.tools import Shell, decoder_of
 from rowfall.deliver.decode import PIPES
-from rowfall.plan import decoder
+from rowfall.sources import rewriting
 
 ROWS = 300_000
 COUNT = "SELECT count(), sum(cityHash64(*)), uniqExact(id) FROM t"
@@ -26,7 +23,7 @@ PARTS = (
 
 @pytest.fixture(autouse=True)
 def _installed() -> None:
-    assert decoder.program(), "make test builds it: make decoder"
+    assert rewriting.program(), "make test builds it: make decoder"
 
 
 def rows(shell: Shell, name: str, start: int, count: int) -> None:
@@ -196,27 +193,13 @@ def test_what_the_decoder_declines_the_engine_reads(shell: Shell) -> None:
     ]  # fmt: skip
 
 
-def decoder_of(pid: int) -> int | None:
-    """The decoder that a process has started; None while there is none."""
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(OSError):  # a thread or a child that has just ended
-            for child in (task / "children").read_text().split():
-                if Path(f"/proc/{child}/comm").read_text() == "rowfall-decode\n":
-                    return int(child)
-    return None
-
-
 def test_a_killed_decoder_is_started_again(shell: Shell) -> None:
     for n in range(2):
         rows(shell, f"f{n}", n * ROWS, ROWS)
     process = shell.cli.start(
         "load", "in/*.csv.gz", "--table", "t", "--order-by", "id", "--build", "on", "--json"
     )
-    deadline = time.monotonic() + 30
-    while (found := decoder_of(process.pid)) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    os.kill(found, signal.SIGKILL)
+    os.kill(decoder_of(process), signal.SIGKILL)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     report = json.loads(out)

@@ -32,8 +32,7 @@ from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.deliver.ranges import LEAST
-from rowfall.plan import decoder
-from rowfall.sources import az, open_source
+from rowfall.sources import az, open_source, rewriting
 from rowfall.sources.base import Addressed
 
 _numbers = itertools.count()
@@ -181,7 +180,7 @@ def test_mistakes(shell: Shell, cloud: Cloud) -> None:
 
 def test_into_a_server(lake: Lake, cloud: Cloud) -> None:
     plan = lake.ok("plan", cloud.source, "--table", "t", "--json", env=cloud.env).document
-    assert plan["decoder"] == decoder.PROGRAM
+    assert plan["decoder"] == rewriting.PROGRAM
     report = lake.load(cloud.source, "--table", "t", "--verify", env=cloud.env)
     assert report["rows"] == 2 * ROWS
     assert lake.row(COUNT.replace("FROM t", "FROM {db}.t")) == EXACT

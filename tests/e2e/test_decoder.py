@@ -21,20 +21,20 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from e2e.tools import Shell
+from e2e.tools import Shell, decoder_of
 from lab.faulty import Fault, Faulty, Request, first, internal_error, slow_down
 from lab.http import SilentServer, Web
 from lab.seaweed import Seaweed
 from rowfall.deliver.decode import PIPES
 from rowfall.deliver.ranges import LEAST
-from rowfall.plan import decoder
+from rowfall.sources import rewriting
 
 CHECK = "SELECT count(), sum(cityHash64(*)), uniqExact(id) FROM t"
 
 
 @pytest.fixture(autouse=True)
 def _installed() -> None:
-    assert decoder.program(), "make test builds it: make decoder"
+    assert rewriting.program(), "make test builds it: make decoder"
 
 
 def plan(shell: Shell, *args: str) -> tuple[str, str]:
@@ -266,20 +266,6 @@ def test_a_cut_file_is_no_short_file(shell: Shell) -> None:
     assert "f.csv.gz" in done.talk
 
 
-def decoder_of(parent: int) -> int:
-    """Pid of the decoder that a process has started; 0 while there is none."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = (entry / "stat").read_text().rsplit(")", 1)
-            if int(fields[1].split()[1]) == parent and "rowfall-decode" in fields[0]:
-                return int(entry.name)
-        except OSError:
-            continue
-    return 0
-
-
 def test_a_lack_of_memory_is_not_blamed_on_the_decoder(shell: Shell) -> None:
     shell.ok("load", "generate://taxi?rows=100000", "--to", "in/p_{n}.csv", "--files", "2")
     limit = ("--set", "max_memory_usage=30000000")
@@ -294,11 +280,7 @@ def test_killed_in_the_middle(shell: Shell, victim: str) -> None:
     command = [sys.executable, "-m", "rowfall", "load", "in/*.csv", "--table", "t"]
     environment = {**os.environ, **shell.env}
     process = subprocess.Popen(command, cwd=shell.folder, env=environment, stderr=subprocess.PIPE)
-    child = 0
-    while not child and process.poll() is None:
-        child = decoder_of(process.pid)
-        time.sleep(0.005)
-    assert child, "the load was over before the decoder was seen"
+    child = decoder_of(process)
     time.sleep(0.1)
     try:
         os.kill(child if victim == "decoder" else process.pid, signal.SIGKILL)
@@ -325,7 +307,7 @@ def test_a_decoder_whose_rowfall_was_killed_ends(tmp_path: Path) -> None:
     column = {"name": "a", "type": "UInt8", "position": 0}
     spec = {"version": 1, "inputs": [{"path": str(data)}], "format": "CSV", "columns": [column],
             "outputs": [str(pipe)]}  # fmt: skip
-    command = [decoder.program() or "", "run", "--spec", "held"]
+    command = [rewriting.program() or "", "run", "--spec", "held"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.write(json.dumps(spec).encode() + b"\n")
@@ -668,11 +650,7 @@ def test_keys_are_nowhere_to_be_seen(shell: Shell, lake: Faulty, s3: Seaweed) ->
     process = subprocess.Popen(
         command, cwd=shell.folder, env=environment, stderr=subprocess.PIPE, text=True
     )
-    child = 0
-    while not child and process.poll() is None:
-        child = decoder_of(process.pid)
-        time.sleep(0.005)
-    assert child, "the load was over before the decoder was seen"
+    child = decoder_of(process)
     shown = Path(f"/proc/{child}/cmdline").read_bytes()
     while sum(map(by_decoder, lake.requests)) == 0:
         time.sleep(0.01)

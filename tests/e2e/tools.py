@@ -10,6 +10,7 @@ import pty
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,3 +162,16 @@ def made(sql: str, format: str) -> bytes:
         rowfall.query(sql, to=folder, format=format, out_fd=out.fileno())
         out.seek(0)
         return out.read()
+
+
+def decoder_of(process: subprocess.Popen[Any]) -> int:
+    """Wait for the decoder that a process starts, and return its pid."""
+    deadline = time.monotonic() + 30  # a load starts in one second, on a busy machine in ten
+    while process.poll() is None and time.monotonic() < deadline:
+        for task in Path(f"/proc/{process.pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # a thread or a child that has just ended
+                for child in (task / "children").read_text().split():
+                    if Path(f"/proc/{child}/comm").read_text() == "rowfall-decode\n":
+                        return int(child)
+        time.sleep(0.005)
+    raise AssertionError("no decoder was seen before the load was over")

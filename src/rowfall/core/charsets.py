@@ -1,12 +1,15 @@
-"""Names of character encodings: what people write, and what WHATWG calls it. Pure."""
+"""Character encodings: their names as people and WHATWG write them, and what bytes show. Pure."""
 
 from __future__ import annotations
 
+import codecs
 import difflib
 
 from rowfall.core.errors import UsageError
 
 UTF_8, BINARY = "utf-8", "binary"
+BOM = "\ufeff"
+"""Byte order mark: the first character of many files that Windows writes."""
 CHARSETS = frozenset((
     UTF_8, "utf-16le", "utf-16be", "ibm866", "iso-8859-2", "iso-8859-3", "iso-8859-4", "iso-8859-5",
     "iso-8859-6", "iso-8859-7", "iso-8859-8", "iso-8859-10", "iso-8859-13", "iso-8859-14",
@@ -15,7 +18,7 @@ CHARSETS = frozenset((
     "windows-1257", "windows-1258", "x-mac-cyrillic", "gbk", "gb18030", "big5", "euc-jp",
     "iso-2022-jp", "shift_jis", "euc-kr",
 ))  # fmt: skip
-"""Those that rowfall-decode reads."""
+"""Character encodings that rowfall-decode reads."""
 
 # windows-1252 is Latin-1 with letters where that has control characters that no text uses.
 _ALIASES = {
@@ -51,3 +54,51 @@ def find(name: str) -> str:
         f"{name!r} is no character encoding that can be read",
         hint=f"{guess}Others are converted first: iconv -f {name} -t utf-8 FILE | rowfall load -.",
     )
+
+
+# That of UTF-32 begins with that of UTF-16.
+_MARKS = ((codecs.BOM_UTF32_LE, "utf-32le"), (codecs.BOM_UTF32_BE, "utf-32be"),
+          (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"))  # fmt: skip
+# What WHATWG calls them and Python does not.
+_CODECS = {
+    "windows-1252": "cp1252", "macintosh": "mac-roman", "windows-874": "cp874", "ibm866": "cp866",
+    "x-mac-cyrillic": "mac-cyrillic", "utf-32le": "utf-32-le", "utf-32be": "utf-32-be",
+}  # fmt: skip
+
+
+def marked(data: bytes) -> str:
+    """Return the charset that a byte order mark names, "" for UTF-8 and for none."""
+    return next((charset for mark, charset in _MARKS if data.startswith(mark)), "")
+
+
+def guess(data: bytes) -> str:
+    """Return the charset that the beginning of a text most likely has; it may be cut anywhere."""
+    if wide := marked(data):
+        return wide
+    # Every other byte of UTF-16 is zero, which UTF-8 allows and nobody writes.
+    even, odd = data[:4096:2].count(0), data[1:4096:2].count(0)
+    if max(even, odd) > min(len(data), 4096) // 8:
+        return "utf-16be" if even > odd else "utf-16le"
+    return UTF_8 if _wrong_at(data) < 0 else "windows-1252"
+
+
+def invalid_at(data: bytes) -> int:
+    """Return the offset of the first byte that is not UTF-8; -1 where there is none.
+
+    The last character may be cut.
+    """
+    at = _wrong_at(data)
+    return data.find(0) if at < 0 and guess(data).startswith("utf-16") else at
+
+
+def _wrong_at(data: bytes) -> int:
+    try:
+        codecs.getincrementaldecoder(UTF_8)().decode(data)
+    except UnicodeDecodeError as error:
+        return error.start
+    return -1
+
+
+def decode(data: bytes, charset: str) -> str:
+    """Return bytes as text for a look at it: what is not of the charset is replaced."""
+    return data.decode(_CODECS.get(charset, charset), errors="replace")

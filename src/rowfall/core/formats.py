@@ -328,7 +328,7 @@ def _is_text(data: bytes) -> bool:
 
 def guess_text(head: bytes) -> str:
     """Return the format of uncompressed text by its first line: JSONEachRow, TSV or CSV."""
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    text = head.removeprefix(charsets.BOM.encode()).lstrip()
     if text[:1] == b"{":
         return "JSONEachRow"
     line = text.partition(b"\n")[0]

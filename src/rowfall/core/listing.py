@@ -14,7 +14,7 @@ from dataclasses import dataclass
 # A smaller file is never cut: half of it would be a range of less than a second of work.
 CUT_LEAST = 8 << 20
 MARK = "~"
-"""In front of the id of a file: some range of it."""
+"""Prefix of the id of a file: some range of it."""
 
 
 @dataclass(frozen=True, slots=True)

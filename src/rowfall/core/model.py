@@ -18,7 +18,7 @@ Ask = Callable[[str], list[list[Any]]]
 
 
 class Kind(StrEnum):
-    """How a format names its columns: decides inference, strictness and error positions."""
+    """Naming of columns in a format: decides inference, strictness and error positions."""
 
     TEXT = "text"  # CSV, TSV: positions or header names, every value is text
     JSON = "json"  # JSONEachRow: names and JSON types in every row
@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How text is written that neither reader takes as it is; it is rewritten to plain CSV first.
+    """Marks and charset of text that is rewritten to plain CSV: no reader takes it as it is.
 
     Attributes:
         charset: of the bytes, a name as WHATWG lists them: ``utf-8``, ``windows-1252``.
@@ -64,7 +64,7 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How the bytes of a source are to be read.
+    """Format, compression and dialect in which the bytes of a source are read.
 
     Attributes:
         format: the engine's format name, e.g. ``CSVWithNames``.
@@ -162,7 +162,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """How the columns of a table are made of those of its source, where they are not the same.
+    """Expressions that make the columns of a table, where they are not those of its source.
 
     Attributes:
         columns: that are read from the source, all of them in the order of the file where it has
@@ -469,7 +469,7 @@ ENGINE, HERE, INSIDE = "engine", "here", "inside"
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """How rows travel from the source into staging tables.
+    """Decision how rows travel from the source into staging tables, with its reasons.
 
     Attributes:
         delivery: ``pull``: the engine that stores the rows reads the source; ``push``: rows are

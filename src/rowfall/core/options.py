@@ -10,13 +10,13 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 FILTER, DISTRIBUTED = "filter", "distributed"
-"""How rows get to the shard that a sharding key says, see :class:`rowfall.core.model.Plan`."""
+"""Ways of rows to the shard that a sharding key says, see :class:`rowfall.core.model.Plan`."""
 
 ALL, JOURNAL, NONE = "all", "journal", "none"
 """Answers of ``--loaded`` where ledger, journal and table contradict each other."""
 
 METHODS = ("local", FILTER, DISTRIBUTED)
-"""All that may be asked for."""
+"""All ways that may be asked for."""
 
 LOAD, PLAN, QUERY, STATUS, REPORT, VERIFY = "load", "plan", "query", "status", "report", "verify"
 SCALE = "scale"
@@ -26,7 +26,7 @@ _READS = (LOAD, PLAN, SCALE)
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """How one option looks on the command line.
+    """Spelling of one option on the command line.
 
     Attributes:
         flags: e.g. ``("--threads", "-j")``.

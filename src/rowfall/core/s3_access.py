@@ -28,7 +28,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a bucket is reached.
+    """Endpoint, region and keys of a bucket.
 
     Attributes:
         endpoint: URL without a trailing slash; None means AWS itself.

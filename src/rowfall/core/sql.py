@@ -15,7 +15,7 @@ from rowfall.core.sqltext import SqlText, quote
 
 _SETTING_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 CHANGED = "rowfall: the object changed while it was read"
-"""What a condition of a source raises inside the engine, which met another version of an object."""
+"""Text of the error that a condition of a source raises in the engine: another version was met."""
 
 
 def name(identifier: str) -> str:

@@ -33,6 +33,7 @@ from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.engines.codes import CHILD_FAILED, CHILD_GONE, DATA_CODES
 from rowfall.plan import balance, decoder
 from rowfall.plan.statements import block_structure, insert_decoded_blocks, select_blocks
+from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed, HttpAddress, Ranged, Source
 from rowfall.targets.base import Target
 
@@ -185,7 +186,7 @@ class Decode:
             done.set()
         report = self._result_of(child, order)
         if not report:
-            raise EngineError(f"{decoder.PROGRAM} did not end by itself", transient=True)
+            raise EngineError(f"{rewriting.PROGRAM} did not end by itself", transient=True)
         # More is no fault: each view on the table reads the rows again. Staging is counted later.
         if outcome.rows_read < report["rows"]:
             raise EngineError(
@@ -240,11 +241,11 @@ class Decode:
             return {}  # the engine's own error is the cause
         if code < 0:
             raise EngineError(
-                f"{decoder.PROGRAM} was killed by signal {-code}",
+                f"{rewriting.PROGRAM} was killed by signal {-code}",
                 hint="Signal 9 often means that the machine ran out of memory; lower --memory.",
                 transient=True,
             )
-        raise DeclinedError(f"{decoder.PROGRAM} ended with {code}: {last[:300]}", None)
+        raise DeclinedError(f"{rewriting.PROGRAM} ended with {code}: {last[:300]}", None)
 
     def kill(self, attempt: str) -> None:
         child = self._running.get(attempt)
@@ -558,7 +559,7 @@ class DecodeInside:
             # What it made and is not whole is its fault, not that of the objects.
             if not _is_of_program(error):
                 raise
-            raise DeclinedError(f"{decoder.PROGRAM}: {error.message}", None) from None
+            raise DeclinedError(f"{rewriting.PROGRAM}: {error.message}", None) from None
 
     def kill(self, attempt: str) -> None:
         self._server.kill(attempt)
@@ -573,7 +574,7 @@ class DecodeInside:
     def _statement(self, order: Order, tables: Sequence[str]) -> SqlText:
         schema = order.schema
         columns = schema.columns
-        program = sql.literal(f"{decoder.PROGRAM} run --spec handed")
+        program = sql.literal(f"{rewriting.PROGRAM} run --spec handed")
         rows = select_blocks(schema, [
             f"executable({program}, 'Native', {block_structure(schema.reads)}, "
             f"(SELECT text FROM {sql.name(table)}), {_LIMITS})"

@@ -33,7 +33,7 @@ from rowfall.schema.projection import read_relation, select_typed
 from rowfall.schema.records import SCAN, Read, header_names, record_starts
 from rowfall.schema.strict_reading import reader_settings
 from rowfall.sources.base import Source
-from rowfall.sources.stdin import unpack
+from rowfall.sources.first_bytes import unpack
 
 Values = Mapping[str, str | int | float]
 """Settings of a statement."""

@@ -264,7 +264,7 @@ class Footer:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """How a number of the statistics is compared.
+    """Meaning of a number of the statistics, by which it is compared.
 
     Attributes:
         function: makes it a value of the column; "" for plain integers.

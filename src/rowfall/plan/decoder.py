@@ -1,4 +1,4 @@
-"""Rules for rowfall-decode: what it can read, and its spec. Pure, but for program().
+"""Rules for rowfall-decode: what it can read, and its spec. Pure.
 
 The decoder gives the rows that the engine's reader would give (`schema/strict_reading.py`), or
 declines: then the engine reads the object and has the last word. It parses for a quarter of the
@@ -20,9 +20,7 @@ from rowfall.schema.strict_reading import strict_column
 from rowfall.schema.type_names import parse_type
 from rowfall.sources import rewriting
 from rowfall.sources.base import HttpAddress
-from rowfall.sources.rewriting import PROGRAM, program
-
-__all__ = ["PROGRAM", "program"]
+from rowfall.sources.rewriting import PROGRAM
 
 _SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https"})
 _FORMATS = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})

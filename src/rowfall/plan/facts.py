@@ -91,7 +91,7 @@ class FilledTable:
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """Where rows go on each writer.
+    """Target of the rows on each writer.
 
     Attributes:
         name: of the target's own table there, "" where rows go into no table.

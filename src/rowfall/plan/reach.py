@@ -25,9 +25,9 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.version import __version__
 from rowfall.engines.base import Engine, NoAnswerError
 from rowfall.engines.codes import ACCESS_DENIED
-from rowfall.plan import decoder
 from rowfall.plan.facts import Reach
 from rowfall.plan.session import Session
+from rowfall.sources import rewriting
 from rowfall.sources.base import Pullable, Reader, Source
 
 # s3('{a,b}') asks for each key from here on; older servers leave out what is missing.
@@ -311,11 +311,11 @@ PROGRAM_MS = 5_000
 def decoder_refused(server: Engine) -> str | None:
     """Return why a server cannot run this version of rowfall-decode, as half a sentence."""
     try:
-        said = _program_version(server, decoder.PROGRAM)
+        said = _program_version(server, rewriting.PROGRAM)
     except RowfallError:
-        return f"the server has no {decoder.PROGRAM}"
-    if said != f"{decoder.PROGRAM} {__version__}":
-        return f"the server has {said or decoder.PROGRAM}, and this is {__version__}"
+        return f"the server has no {rewriting.PROGRAM}"
+    if said != f"{rewriting.PROGRAM} {__version__}":
+        return f"the server has {said or rewriting.PROGRAM}, and this is {__version__}"
     return None
 
 

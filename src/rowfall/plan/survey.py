@@ -21,7 +21,7 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES
 from rowfall.engines.embedded import usable_cores
-from rowfall.plan import attempts, cutting, decoder, memory, transport
+from rowfall.plan import attempts, cutting, memory, transport
 from rowfall.plan.facts import (
     FilledTable,
     LoadFacts,
@@ -96,7 +96,7 @@ def survey(session: Session, known: Collection[str] | None = None, table: str = 
         sharding=_ask_sharding(session, schema),
         remote=session.remote,
         cores_here=usable_cores(),
-        program=decoder.program(),
+        program=rewriting.program(),
         rows_per_byte=_ask_density(session, encoding),
     )
     facts = _ask_decoders(session, facts)

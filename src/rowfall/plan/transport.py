@@ -33,18 +33,19 @@ from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import ExistingTable
 from rowfall.plan import attempts, decoder
-from rowfall.plan.decoder import NESTED, PROGRAM
+from rowfall.plan.decoder import NESTED
 from rowfall.plan.facts import LoadFacts, Reach, ShardingFacts
 from rowfall.plan.statements import insert_raw, is_json
 from rowfall.schema import strict_reading
 from rowfall.schema.type_names import parse_type
 from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed
+from rowfall.sources.rewriting import PROGRAM
 from rowfall.targets.base import Publish
 
 LZ4, NONE = "lz4", "none"
 COMPRESSIONS = ("auto", LZ4, NONE)
-"""All that ``--compress`` may ask for."""
+"""Answers of ``--compress``."""
 ANY = "any"
 """The value of :attr:`rowfall.core.model.Transport.sharding` without a key."""
 
@@ -223,7 +224,7 @@ _SEALED = frozenset({"zstd", "lz4"})
 
 @dataclass(frozen=True, slots=True)
 class SentAs:
-    """How the splits of one attempt are sent to a server that parses them.
+    """Splits of one attempt by how they are sent to a server.
 
     Attributes:
         raw: as they are; the server unpacks and parses them.

@@ -176,7 +176,7 @@ class Partition:
 
 @dataclass(slots=True)
 class Answer:
-    """What ``--loaded`` says of parts that nothing decides, and whether anything was decided by it.
+    """Answer of ``--loaded`` about parts that nothing decides; remembers whether it was needed.
 
     Attributes:
         text: ALL, they are in the target; NONE; any other decides nothing.

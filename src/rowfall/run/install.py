@@ -14,9 +14,9 @@ from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.events import silent
 from rowfall.core.options import Options
 from rowfall.engines.base import Engine
-from rowfall.plan import decoder
 from rowfall.plan.reach import decoder_refused, program_refused
 from rowfall.run.session import connect, shards_of
+from rowfall.sources import rewriting
 from rowfall.targets.base import Target
 
 _FOLDER = re.compile(
@@ -53,10 +53,10 @@ def install(target: Target, folder: str = "") -> Installed:
         raise UsageError(
             f"{target.text} is no server", hint="Give one with --to clickhouse://host:8123."
         )
-    program = decoder.program()
+    program = rewriting.program()
     if program is None:
         raise UsageError(
-            f"{decoder.PROGRAM} is not installed here",
+            f"{rewriting.PROGRAM} is not installed here",
             hint="Build it from crates/rowfall-decode: make decoder.",
         )
     with ExitStack() as stack:
@@ -78,7 +78,7 @@ def install(target: Target, folder: str = "") -> Installed:
 def _install(server: Engine, host: str, text: str, folder: str, program: str) -> Installed:
     """Install the program in one server, which errors call ``text``; see :func:`install`."""
     folder = folder or _folder(server, text)
-    path = Path(folder) / decoder.PROGRAM
+    path = Path(folder) / rewriting.PROGRAM
     if decoder_refused(server) is None:
         return Installed(str(path), changed=False)
     if not server.same_machine() or not os.access(folder, os.W_OK):

@@ -21,7 +21,7 @@ BUSY, BUSY_WAITING = 0.75, 0.9
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What a load did and what that cost.
+    """Rows, bytes and seconds of a load, by which its limit is found.
 
     Attributes:
         seconds: wall seconds. ``cpu``: CPU seconds of the engine that stores the rows.

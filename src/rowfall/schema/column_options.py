@@ -38,7 +38,7 @@ _MULTIPLY = frozenset(("arrayjoin", "unnest", "explode"))
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """What the user asks of the columns.
+    """Options about columns, as the user gave them.
 
     Attributes:
         renames: source name -> name.

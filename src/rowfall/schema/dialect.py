@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
+from rowfall.core import charsets
 from rowfall.core.errors import UsageError
 
 STRONG = (",", ";", "\t", "|", "^", "~", "\x01", "\x1f")
@@ -41,7 +42,7 @@ _SWALLOWED = "\x1f"  # stands for a delimiter of several characters while a samp
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the user has said about the text; None leaves it to the sample.
+    """Options about the dialect, as the user gave them; None leaves it to the sample.
 
     Attributes:
         fixed: the format was named, so TSV stays TSV.
@@ -86,7 +87,7 @@ class FileRecords:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How the samples are written.
+    """Dialect of the samples: marks, header, records, and what is unsure about them.
 
     Attributes:
         delimiter, quote, escape, comment: see :class:`rowfall.core.model.Dialect`.
@@ -137,8 +138,8 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
     """
     asked = asked or Asked()
     charset, texts = _decoded(samples, asked.charset)
-    marked = any(text.startswith("\ufeff") for text in texts)
-    texts = [text.removeprefix("\ufeff") for text in texts]
+    marked = any(text.startswith(charsets.BOM) for text in texts)
+    texts = [text.removeprefix(charsets.BOM) for text in texts]
     line_end = _line_end(texts)
     if line_end == "\r":
         texts = [text.replace("\r", "\n") for text in texts]
@@ -165,37 +166,11 @@ def _decoded(samples: Sequence[TextSample], given: str | None) -> tuple[str, lis
     Bytes that are not UTF-8 in some samples only are errors of their files, which fail alone.
     """
     data = [s.data for s in samples]
-    guessed = [_charset(d) for d in data if d]
+    guessed = [charsets.guess(d) for d in data if d]
     wide = next((c for c in guessed if c.startswith(("utf-16", "utf-32"))), None)
     same = guessed[0] if len(set(guessed)) == 1 else "utf-8"
     charset = given or wide or same
-    return charset, [d.decode(_CODECS.get(charset, charset), errors="replace") for d in data]
-
-
-# What WHATWG calls them and Python does not.
-_CODECS = {
-    "windows-1252": "cp1252", "macintosh": "mac-roman", "windows-874": "cp874", "ibm866": "cp866",
-    "x-mac-cyrillic": "mac-cyrillic", "utf-32le": "utf-32-le", "utf-32be": "utf-32-be",
-}  # fmt: skip
-_MARKS = ((b"\xff\xfe\0\0", "utf-32le"), (b"\0\0\xfe\xff", "utf-32be"),
-          (b"\xff\xfe", "utf-16le"), (b"\xfe\xff", "utf-16be"))  # fmt: skip
-
-
-def _charset(data: bytes) -> str:
-    """Guess the charset of one sample."""
-    for mark, name in _MARKS:
-        if data.startswith(mark):
-            return name
-    head = data[:4096]
-    if head.count(0) > len(head) // 4:
-        return "utf-16le" if head[1::2].count(0) > head[::2].count(0) else "utf-16be"
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        # The sample may end within a character.
-        if error.start < len(data) - 3 or error.reason != "unexpected end of data":
-            return "windows-1252"
-    return "utf-8"
+    return charset, [charsets.decode(d, charset) for d in data]
 
 
 def _line_end(texts: Iterable[str]) -> str:
@@ -211,7 +186,7 @@ def _line_end(texts: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """What one delimiter makes of the samples."""
+    """Records that one delimiter makes of the samples, and their score."""
 
     delimiter: str
     quote: str

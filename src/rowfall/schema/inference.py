@@ -520,7 +520,7 @@ _ID_NAME = re.compile(r"(?i:(^|[_ .-])(id|key|no|nr|number))$|[a-z](Id|ID|Key|No
 EXACT = 2**53
 """Integers beyond it have no Float64 of their own."""
 HEADROOM = 64
-"""How far integers of few values may grow: 0 and 1 fit Int8, up to 511 fit Int16."""
+"""Headroom of integers of few values: 0 and 1 fit Int8, up to 511 fit Int16."""
 ENOUGH_ROWS = 1000
 """Below this many sample rows cardinalities say nothing."""
 SOME_ROWS = 100

@@ -91,7 +91,7 @@ class _Budget:
 
 @dataclass(slots=True)
 class _Node:
-    """What was seen at one place of the objects.
+    """Types and keys that were seen at one place of the objects.
 
     Attributes:
         scalars: kinds of plain values: ``int``, ``float``, ``bool``, ``str``.

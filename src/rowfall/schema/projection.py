@@ -22,7 +22,7 @@ PATH, FILE = "_path", "_file"
 FILE_COLUMNS = (PATH, FILE)
 """Constants of a file beside the values of its folders."""
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""What Hive and Spark write for NULL."""
+"""Word that Hive and Spark write for NULL in names of folders."""
 
 _FOLDER = re.compile(r"([A-Za-z_]\w*)=([^/]*)")
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
+from rowfall.core.charsets import BOM
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText
@@ -22,7 +23,6 @@ from rowfall.sources.base import Source
 Read = Callable[[int, int], bytes]
 """(offset, length) -> bytes; fewer only where the file ends."""
 
-BOM = "\ufeff"
 _BOM = BOM.encode()
 
 # Read at a time: larger is no faster.

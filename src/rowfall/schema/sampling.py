@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from rowfall.core import engine_formats, sql
+from rowfall.core.charsets import BOM
 from rowfall.core.errors import DataError, EngineError, RowfallError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind
@@ -22,7 +23,7 @@ from rowfall.schema import footers, json_objects
 from rowfall.schema.data_errors import same_object
 from rowfall.schema.dialect import Asked
 from rowfall.schema.excerpts import excerpts
-from rowfall.schema.records import BOM, lines_relation
+from rowfall.schema.records import lines_relation
 from rowfall.schema.strict_reading import TextTraits, reader_settings
 from rowfall.schema.text_format import find_text_format
 from rowfall.schema.type_names import Type, parse_type

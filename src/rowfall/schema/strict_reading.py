@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from rowfall.core import sql
+from rowfall.core.charsets import BOM
 from rowfall.core.model import Column, Encoding, Kind, Schema, Setting
 from rowfall.core.sqltext import quote
-from rowfall.schema.records import BOM
 from rowfall.schema.type_names import TIMES, Type, first_fields, parse_type
 
 TAG = "rowfall: "
@@ -36,7 +36,7 @@ _NAMES = re.compile(r"'(?:[^'\\]|\\.|'')*'")
 
 @dataclass(frozen=True, slots=True)
 class TextTraits:
-    """How the values of a column are written, by the sample; the default trusts nothing.
+    """Traits of the values of a column, by the sample; the default trusts nothing.
 
     Attributes:
         blank: ``""`` stands for "no value" in a column that is not a string.

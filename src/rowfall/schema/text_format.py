@@ -25,7 +25,7 @@ from rowfall.schema.dialect import Asked, Finding, TextSample, brief, sniff, uni
 from rowfall.schema.records import lines_relation
 from rowfall.sources import rewriting
 from rowfall.sources.base import Ranged, Source
-from rowfall.sources.stdin import unpack
+from rowfall.sources.first_bytes import unpack
 
 RunSelect = Callable[[SqlText, Mapping[str, str | int | float]], list[list[Any]]]
 
@@ -44,7 +44,7 @@ _HERE = frozenset({"none", "gzip", "bz2", "xz"})
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """How text files are read.
+    """Encoding and columns of text files, by their first bytes.
 
     Attributes:
         encoding: delimiter and header as found.
@@ -180,12 +180,11 @@ def _encoding(found: Finding, encoding: Encoding, *, raw: bool, renamed: bool) -
         and (found.width < 2 or (found.delimiter == "\t" and not found.quote))
     )
     name = ("TSV" if tsv else "CSV") + ("WithNames" if found.header else "")
-    odd = any(unique_names(f.rows[0]) != f.rows[0] for f in found.files) if found.header else False
     return replace(
         encoding,
         format=name,
         delimiter="," if tsv else found.delimiter,
-        header=found.names if odd or renamed else (),
+        header=found.names if _odd(found) or renamed else (),
         renamed=renamed,
         fields=0 if tsv else found.width,
     )
@@ -274,7 +273,7 @@ def _check_alike(found: Finding) -> None:
     for other in found.files[1:]:
         names = unique_names(other.rows[0])
         same = sorted(names) == sorted(first)
-        if found.header and same and names != first and _odd(found):
+        if same and names != first and _odd(found):
             raise UsageError(
                 f"{other.uri} has its columns in another order than {one.uri}, and some names "
                 "can be told apart by their place only",
@@ -289,7 +288,8 @@ def _check_alike(found: Finding) -> None:
 
 
 def _odd(found: Finding) -> bool:
-    return any(unique_names(f.rows[0]) != f.rows[0] for f in found.files)
+    """Tell whether some header holds names that the readers do not take as they are."""
+    return found.header and any(unique_names(f.rows[0]) != f.rows[0] for f in found.files)
 
 
 # --- first bytes ---------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ _HINT = (
 
 @dataclass(frozen=True, slots=True)
 class AzureAccount:
-    """How a storage account is reached.
+    """Endpoint and keys of a storage account.
 
     Attributes:
         endpoint: of its blobs, without a trailing slash; containers follow.

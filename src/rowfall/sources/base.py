@@ -81,7 +81,7 @@ class Pullable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HttpAddress:
-    """Where plain HTTP gets an object: all that a program needs that knows nothing of stores.
+    """Address of an object over plain HTTP: all that a program needs that knows nothing of stores.
 
     Attributes:
         url: signed where the store wants that; good for a day, of this object, for reading.
@@ -156,7 +156,7 @@ def any_version(source: _Source) -> _Source:
 
 
 class Source(Protocol):
-    """Where rows come from: five methods; differences between sources are data.
+    """Origin of rows: five methods; differences between sources are data.
 
     Attributes:
         text: what the user typed, without secrets.

@@ -13,10 +13,11 @@ import codecs
 import lzma
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from rowfall.core import formats
+from rowfall.core import charsets, formats
 from rowfall.core.errors import DataError, SourceError, UsageError
 from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.core.options import Options
@@ -24,7 +25,8 @@ from rowfall.core.options import Options
 HEAD = 64 << 10
 """Bytes of each object that are looked at: one small request, and hundreds of lines."""
 UNPACKED = 1 << 20
-"""Bytes of them at most after unpacking: 64 KiB of gzip may hold 64 MiB of zeros."""
+"""Bytes of them after unpacking, about."""
+_STEP = 1 << 14  # unpacked at a time
 
 # Signatures of what holds no rows that the engine reads, what it is, and what helps.
 _NO_TABLES = (
@@ -40,15 +42,10 @@ _NO_TABLES = (
 _PAGES = (b"<!doctype html", b"<html", b"<?xml")
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _SHEET = (b"[Content_Types].xml", b"xl/", b"_rels/")
-_MARKS = (
-    (codecs.BOM_UTF16_LE, "utf-16le"),
-    (codecs.BOM_UTF16_BE, "utf-16be"),
-)
-_BOM = codecs.BOM_UTF8
 
 
 class _Decompressor(Protocol):
-    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
 
 
 _DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
@@ -60,7 +57,7 @@ _DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """How objects are to be read by their first bytes.
+    """Encoding of objects by their first bytes.
 
     Attributes:
         notes: sentences about what differs from the names, for the user.
@@ -86,8 +83,7 @@ def examine(heads: Mapping[str, bytes], declared: Encoding, options: Options) ->
         return Examined(declared)
     _refuse_no_tables(heads, options)
     encoding, notes = _compression(heads, declared, options)
-    texts = {name: unpack(head, packing(name, encoding)) for name, head in heads.items()}
-    texts = {name: text for name, text in texts.items() if text}
+    texts = _beginnings(heads, encoding)
     if not texts:
         return Examined(encoding, notes)
     _refuse_no_tables(texts, options)
@@ -110,7 +106,7 @@ def with_format(
     if options.format or any(map(formats.is_data, names)):
         return options
     _refuse_no_tables(heads, options)
-    texts = {name: unpack(head, formats.sniff(head)[1]) for name, head in heads.items() if head}
+    texts = _beginnings(heads, None)
     found = {formats.sniff(text)[0] for text in texts.values()}
     only = found.pop() if len(found) == 1 else None
     if only is not None:
@@ -132,17 +128,48 @@ def packing(name: str, encoding: Encoding) -> str:
     return formats.by_name(name.partition("?")[0])[1]
 
 
-def unpack(head: bytes, compression: str) -> bytes:
-    """Return the beginning of what a packed stream holds; b"" where Python cannot unpack it."""
+def unpack(head: bytes, compression: str, most: int = UNPACKED) -> bytes:
+    """Unpack the beginning of a packed stream, about ``most`` bytes.
+
+    Nothing of zstd and lz4, which the standard library of Python 3.11 lacks.
+
+    Raises:
+        SourceError: the bytes are not what ``compression`` says.
+    """
     if compression == "none":
         return head
     maker = _DECOMPRESSORS.get(compression)
     if maker is None:
-        return b""  # zstd and lz4: the standard library of Python 3.11 lacks them
+        return b""
+    decompressor = maker()
+    out = bytearray()
     try:
-        return maker().decompress(head, UNPACKED)
-    except (zlib.error, OSError, lzma.LZMAError, EOFError):
-        return b""  # damaged: reading it will say so
+        # In pieces: 64 KiB of gzip may hold 64 MiB of zeros.
+        for start in range(0, len(head), _STEP):
+            out += decompressor.decompress(head[start : start + _STEP])
+            if len(out) > most or getattr(decompressor, "eof", False):
+                break
+    except (zlib.error, OSError, lzma.LZMAError) as error:
+        raise SourceError(
+            f"cannot unpack it as {compression}: {error}",
+            hint="Name the compression with --compression.",
+        ) from error
+    return bytes(out)
+
+
+def _beginnings(heads: Mapping[str, bytes], encoding: Encoding | None) -> dict[str, bytes]:
+    """Return the unpacked beginnings of objects; without those that cannot be unpacked here.
+
+    Args:
+        encoding: None where the first bytes have to show what they are packed with.
+    """
+    texts = {}
+    for name, head in heads.items():
+        packed = formats.sniff(head)[1] if encoding is None else packing(name, encoding)
+        with suppress(SourceError):  # damaged: reading all of it will say so
+            if text := unpack(head, packed):
+                texts[name] = text
+    return texts
 
 
 def _some(names: Mapping[str, bytes]) -> str:
@@ -172,7 +199,7 @@ def _refuse_no_tables(heads: Mapping[str, bytes], options: Options) -> None:
         if head[257:262] == b"ustar":
             raise SourceError(f"{name} is a tar archive", hint="Unpack it first: tar xf FILE.")
         # A table may begin so, where its user says that it is one.
-        start = head.removeprefix(_BOM).lstrip()[:64].lower()
+        start = head.removeprefix(codecs.BOM_UTF8).lstrip()[:64].lower()
         if options.format is None and start.startswith(_PAGES):
             what = "XML" if start.startswith(b"<?xml") else "an HTML page"
             raise SourceError(
@@ -261,37 +288,27 @@ def _charset(
     Raises:
         DataError: none of the texts is UTF-8, and ``--encoding`` says nothing.
     """
-    marked = {name: mark for name, text in texts.items() if (mark := _mark(text))}
+    marked = {name: mark for name, text in texts.items() if (mark := charsets.marked(text))}
     if encoding.dialect is not None and encoding.dialect.charset != "utf-8":
         return encoding, ()  # named with --encoding
+    for name, charset in marked.items():
+        if charset not in charsets.CHARSETS:
+            raise SourceError(
+                f"{name} is {charset.upper()}, which is not read",
+                hint=f"Convert it: iconv -f {charset} -t utf-8 FILE | rowfall load -.",
+            )
     if marked and len(marked) == len(texts) and len(set(marked.values())) == 1:
         charset = next(iter(marked.values()))
         dialect = replace(encoding.dialect or Dialect(), charset=charset)
         return replace(encoding, dialect=dialect), (f"{_some(texts)} is {charset.upper()}",)
-    wrong = [(name, text, at) for name, text in texts.items() if (at := invalid_at(text)) >= 0]
+    wrong = [
+        (name, text, at) for name, text in texts.items() if (at := charsets.invalid_at(text)) >= 0
+    ]
     # Where only some are, they fail alone and say why, as do rows that may be left out.
     if len(wrong) == len(texts) and not (options.max_errors or options.max_error_ratio):
         name, text, at = wrong[0]
         raise not_utf8(name, text, at)
     return encoding, ()
-
-
-def _mark(text: bytes) -> str:
-    """Return the charset that a byte order mark names, "" for UTF-8 and for none."""
-    return next((charset for mark, charset in _MARKS if text.startswith(mark)), "")
-
-
-def invalid_at(text: bytes) -> int:
-    """Return the offset of the first byte that is not UTF-8; -1 where there is none.
-
-    The last character may be cut.
-    """
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(text)
-    except UnicodeDecodeError as error:
-        return error.start
-    # Every other byte of UTF-16 is zero, which UTF-8 allows and nobody writes.
-    return text.find(0) if guess(text).startswith("utf-16") else -1
 
 
 def not_utf8(name: str, text: bytes, at: int) -> DataError:
@@ -302,18 +319,9 @@ def not_utf8(name: str, text: bytes, at: int) -> DataError:
     return DataError(
         f"{name} line {line} is not UTF-8: byte 0x{text[at]:02X} in {shown}",
         uri=name, line=line, value=shown,
-        hint=f"Name its encoding, e.g. --encoding {guess(text)}; "
+        hint=f"Name its encoding, e.g. --encoding {charsets.guess(text)}; "
         "--encoding binary loads the bytes as they are.",
     )  # fmt: skip
-
-
-def guess(text: bytes) -> str:
-    """Return the charset that text which is not UTF-8 most likely has."""
-    even, odd = text[:4096:2].count(0), text[1:4096:2].count(0)
-    few = min(len(text), 4096) // 8
-    if max(even, odd) > few:
-        return "utf-16be" if even > odd else "utf-16le"
-    return "windows-1252"
 
 
 def _shown(text: bytes) -> str:

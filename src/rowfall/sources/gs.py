@@ -90,7 +90,7 @@ GOOGLE = "https://storage.googleapis.com"
 
 @dataclass(frozen=True, slots=True)
 class GoogleAccount:
-    """How buckets are reached.
+    """Endpoint and keys of buckets.
 
     Attributes:
         endpoint: URL without a trailing slash; buckets follow.

@@ -52,7 +52,7 @@ PATIENCE: dict[str, Any] = {
 
 # An attempt is 20 s of work, but one object of 5 TB at 100 MB/s is 14 hours. S3 allows a week.
 SIGNED = timedelta(days=1)
-"""How long a signed address is good."""
+"""Life of a signed address."""
 
 
 class PreconditionFailed(Exception):  # noqa: N818 - what HTTP calls it

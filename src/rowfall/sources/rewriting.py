@@ -8,6 +8,7 @@ rowfall-decode parses the load, it rewrites by itself, so both readers see the s
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.model import Dialect, Encoding
@@ -100,15 +101,15 @@ class Rewriting:
             stderr=subprocess.PIPE,
         )  # fmt: skip
         self._feeder: threading.Thread | None = None
-        if not isinstance(pieces, str):
-            self._feeder = threading.Thread(target=self._feed, args=(pieces,), daemon=True)
+        stdin = self._child.stdin
+        if stdin is not None and not isinstance(pieces, str):
+            self._feeder = threading.Thread(target=self._feed, args=(pieces, stdin), daemon=True)
             self._feeder.start()
 
-    def _feed(self, pieces: Iterable[bytes]) -> None:
-        assert self._child.stdin is not None  # noqa: S101 - asked for above
+    def _feed(self, pieces: Iterable[bytes], stdin: IO[bytes]) -> None:
         try:
             for piece in pieces:
-                self._child.stdin.write(piece)
+                stdin.write(piece)
         except BrokenPipeError:
             pass  # it has ended, and says why
         except Exception as error:
@@ -117,11 +118,16 @@ class Rewriting:
             self._child.kill()
         finally:
             with suppress(OSError):
-                self._child.stdin.close()
+                stdin.close()
 
     def read(self) -> Iterator[bytes]:
-        """Give the plain text in pieces; stop early by :meth:`stop`."""
-        assert self._child.stdout is not None  # noqa: S101 - asked for above
+        """Give the plain text in pieces; stop early by :meth:`stop`.
+
+        Raises:
+            ValueError: it goes to another descriptor.
+        """
+        if self._child.stdout is None:
+            raise ValueError("the plain text is written to the sink")
         while piece := os.read(self._child.stdout.fileno(), _PIECE):
             yield piece
 
@@ -137,10 +143,9 @@ class Rewriting:
             SourceError: it could not read or rewrite the object.
             Exception: what went wrong with reading the object.
         """
-        assert self._child.stderr is not None  # noqa: S101 - asked for above
-        said = self._child.stderr.read().decode("utf-8", "replace").strip()
+        with self._child.stderr or io.BytesIO() as stderr:
+            said = stderr.read().decode("utf-8", "replace").strip()
         code = self._child.wait()
-        self._child.stderr.close()
         if self._child.stdout is not None:
             self._child.stdout.close()
         if self._feeder is not None:

@@ -104,6 +104,13 @@ def test_utf_16_without_a_mark_is_refused() -> None:
     assert "utf-16be" in (caught.value.hint or "").lower()
 
 
+def test_utf_32_is_not_taken_for_utf_16() -> None:
+    """The mark of the one begins with that of the other."""
+    with pytest.raises(SourceError, match=r"a\.csv is UTF-32LE") as caught:
+        _examine({"a.csv": "id,name\n1,x\n".encode("utf-32")})
+    assert "iconv -f utf-32le" in (caught.value.hint or "")
+
+
 def test_strings_that_are_no_text_are_taken_where_that_is_said() -> None:
     examined = _examine({"a.csv": b"1,\xff\xfe\x01\n"}, Options(encoding="binary"))
     assert examined.encoding.binary
