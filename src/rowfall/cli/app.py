@@ -7,6 +7,7 @@ command is one file of this package, imported when it is asked for.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import traceback
 from importlib import import_module
@@ -14,12 +15,14 @@ from importlib import import_module
 import click
 
 from rowfall.cli import COMMANDS
+from rowfall.cli.options import GroupOfCommands, common_options
 from rowfall.cli.output import Output
 from rowfall.core.errors import Exit, Interrupted, RowfallError
+from rowfall.core.nearest import did_you_mean
 from rowfall.core.version import __version__
 
 
-class Commands(click.Group):
+class Commands(GroupOfCommands):
     """The commands in the order of a first use, each imported late."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -38,6 +41,7 @@ class Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 @click.version_option(__version__, prog_name="rowfall", message="%(prog)s %(version)s")
+@common_options
 def cli() -> None:
     """Load data into ClickHouse as fast as the hardware allows, exactly once.
 
@@ -92,7 +96,7 @@ def _failed(error: Exception, output: Output) -> int:
         output.error("interrupted", None, label="")
         return Exit.INTERRUPTED
     if isinstance(error, click.ClickException):
-        output.error(_uncapped(error.format_message()), _usage_hint(error))
+        output.error(*_usage(error))
         return Exit.USAGE
     if output.debug:
         output.help("".join(traceback.format_exception(error)).rstrip())
@@ -112,6 +116,22 @@ def _uncapped(message: str) -> str:
     return (message[:1].lower() + message[1:]).removesuffix(".")
 
 
-def _usage_hint(error: click.ClickException) -> str | None:
-    context = getattr(error, "ctx", None)
-    return f"'{context.command_path} --help' lists what is accepted." if context else None
+def _usage(error: click.ClickException) -> tuple[str, str | None]:
+    """Return the message and the hint of a command line that makes no sense."""
+    context: click.Context | None = getattr(error, "ctx", None)
+    if context is None:
+        return _uncapped(error.format_message()), None
+    help_ = f"'{context.command_path} --help' lists what is accepted."
+    if isinstance(error, click.exceptions.NoSuchCommand):
+        name, group = error.command_name, context.command
+        guess = ""
+        if isinstance(group, click.Group):
+            guess = did_you_mean(name, group.list_commands(context), f"{context.command_path} ")
+        if context.parent is None and ("://" in name or os.path.exists(name)):
+            guess = f"To load it: rowfall load {shlex.quote(name)}. "
+        return _uncapped(error.message), guess + help_
+    if isinstance(error, click.exceptions.NoSuchOption):
+        name = error.option_name
+        known = [flag for param in context.command.get_params(context) for flag in param.opts]
+        return _uncapped(error.message), did_you_mean(name, known) + help_
+    return _uncapped(error.format_message()), help_

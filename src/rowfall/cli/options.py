@@ -55,15 +55,16 @@ class GroupOfCommands(GroupedCommand, click.Group):
 
 def command(function: Callable[..., Any]) -> click.Command:
     """Return ``@click.command`` with grouped help and the options that all commands have."""
-    return click.command(name=function.__name__, cls=GroupedCommand)(_with_common(function))
+    return click.command(name=function.__name__, cls=GroupedCommand)(common_options(function))
 
 
 def group(function: Callable[..., Any]) -> click.Group:
     """Return ``@click.group`` with grouped help and the options that all commands have."""
-    return click.group(name=function.__name__, cls=GroupOfCommands)(_with_common(function))
+    return click.group(name=function.__name__, cls=GroupOfCommands)(common_options(function))
 
 
-def _with_common(function: Callable[..., Any]) -> Callable[..., Any]:
+def common_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that may stand anywhere: in front of the command and behind it."""
     for add in reversed(_COMMON):
         function = add(function)
     return function

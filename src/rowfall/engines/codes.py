@@ -20,6 +20,7 @@ from rowfall.core.errors import (
 from rowfall.core.sqltext import quote
 
 BAD_ARGUMENTS = 36
+UNKNOWN_IDENTIFIER = 47
 TABLE_EXISTS = 57
 UNKNOWN_TABLE = 60
 RECEIVED_ERROR_FROM_HTTP = 86

@@ -526,6 +526,16 @@ def usable_cores() -> int:
     return max(1, cores)
 
 
+def total_memory() -> int:
+    """Return the memory of this machine, or of its cgroup; 0 where that is not known."""
+    found = 0
+    for line in _read(Path("/proc/meminfo")).splitlines():
+        if line.startswith("MemTotal:"):
+            found = int(line.split()[1]) * 1024
+    limit = _read(_CGROUP / "memory.max").strip()
+    return min(found or int(limit), int(limit)) if limit.isdigit() else found
+
+
 def free_memory() -> int:
     """Return the bytes to take without swapping: MemAvailable, or less by the cgroup's limit."""
     available = 0

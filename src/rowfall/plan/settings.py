@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.model import Column, Encoding, Facts, Kind, Setting
+from rowfall.core.nearest import did_you_mean
 from rowfall.core.units import counted
 from rowfall.core.units import memory as bytes_text
 from rowfall.engines.codes import forbidden
@@ -119,7 +120,8 @@ def compute_settings(
         if facts.settings and name not in facts.settings:
             raise UsageError(
                 f"the engine ({facts.version}) has no setting {name!r}",
-                hint="List them: rowfall query 'SELECT name, description FROM system.settings'.",
+                hint=f"{did_you_mean(name, facts.settings)}List them: "
+                "rowfall query 'SELECT name, description FROM system.settings'.",
             )
     return (*known, *(Setting(n, v, "given with --set") for n, v in chosen.items()))
 

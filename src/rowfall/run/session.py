@@ -16,10 +16,11 @@ from rowfall.core.errors import Interrupted, TargetError, UsageError
 from rowfall.core.events import Listener, Note
 from rowfall.core.masked import Secret
 from rowfall.core.options import ALL, FILTER, JOURNAL, METHODS, NONE, Options, projection_of
+from rowfall.core.units import memory as memory_text
 from rowfall.core.units import parse_size
 from rowfall.engines import server_class
 from rowfall.engines.base import Engine
-from rowfall.engines.embedded import Embedded
+from rowfall.engines.embedded import Embedded, total_memory
 from rowfall.engines.prestart import prestart
 from rowfall.ledger import Ledger
 from rowfall.ledger.journal import make_durable
@@ -68,7 +69,8 @@ def open_session(
         options = replace(options, pull=True)
     prestart(texts, to)  # it imports while the source is listed
     source = open_source(texts, options)
-    target = open_target(to, table or default_table(texts[0]), options, password)
+    named = default_table(texts[0]) if table is None else table
+    target = open_target(to, named, options, password)
     _check_target(target, options)
     with ExitStack() as stack:
         server = None if target.server is None else connect(target.server, options)
@@ -89,7 +91,7 @@ def open_session(
         folder = target.folder
         if folder is not None and dry and not folder.is_dir():
             folder = None
-        memory = parse_size(options.memory) if options.memory and server is None else None
+        memory = _memory_here(options) if options.memory and server is None else None
         reader = Embedded(
             folder, memory=memory, threads=options.threads, fds=source.fds, idle=server is not None,
             durable=not options.no_sync,
@@ -107,6 +109,21 @@ def open_session(
             texts, to, options, source, target, listing, encoding, reader, writers, ledger, emit,
             shards, began or time.monotonic(),
         )  # fmt: skip
+
+
+def _memory_here(options: Options) -> int:
+    """Return what ``--memory`` says.
+
+    Raises:
+        UsageError: this machine does not have it.
+    """
+    asked, there = parse_size(options.memory or ""), total_memory()
+    if there and asked > there:
+        raise UsageError(
+            f"--memory {options.memory} is more than the {memory_text(there)} of this machine",
+            hint="Leave it out to use half of what is free.",
+        )
+    return asked
 
 
 def shards_of(
@@ -279,6 +296,12 @@ def _check_target(target: Target, options: Options) -> None:
                     f"--{name} needs a single table, and each shard of a cluster has its own",
                     hint="Leave it out: rowfall plan says what readers then see.",
                 )
+    for name in ("files", "to_format") if not target.caps.one_file_per_group else ():
+        if getattr(options, name):
+            raise UsageError(
+                f"--{name.replace('_', '-')} is for files to write, and {target.text} is not one",
+                hint="Write files with --to 'part_{n}.csv.gz'.",
+            )
     if not target.table:
         for name in ("atomic", "direct", "wait"):
             if getattr(options, name):

@@ -15,6 +15,7 @@ from rowfall.core import sql
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Kind, Projection
+from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.schema import projection
@@ -155,7 +156,8 @@ def shape(
             if name not in names and name not in keys:
                 raise UsageError(
                     f"{flag} names the column {name!r}, which the source does not have",
-                    hint=f"Its columns: {', '.join([*names, *keys][:20])}.",
+                    hint=f"{did_you_mean(name, [*names, *keys])}"
+                    f"Its columns: {', '.join([*names, *keys][:20])}.",
                 )
     order = tuple(
         replace(found, name=asked.renames.get(found.name, found.name), origin=found.name)

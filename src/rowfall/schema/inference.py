@@ -16,8 +16,10 @@ from rowfall.core import engine_formats, sql, units
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Encoding, Kind, Projection, Schema
+from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
-from rowfall.core.sqltext import SqlText
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.engines.codes import UNKNOWN_IDENTIFIER
 from rowfall.schema import json_objects, marked_values, sampling
 from rowfall.schema.column_options import (
     ColumnOptions,
@@ -113,6 +115,7 @@ def schema_for(
     schema = replace(schema, row_bytes=_row_bytes(columns, sample), projection=made)
     encoding = marked_values.only_where_read(sample.encoding, columns)
     sample = replace(sample, encoding=encoding)
+    _check_order(schema, asked, ask)
     return encoding, _partitioned(schema, sample, source, ask)
 
 
@@ -165,6 +168,8 @@ def _projected(
         reads.append(constant_column(found, fixed.get(found.name, type_), reason))
     made = project(shaped, reads, own)
     if not own.select:
+        if own.where:
+            selected(made, ask)
         kept = (strict_column(c.name, c.name, c.type, Kind.TYPED, c.type) for c in reads)
         reasons = {c.name: c.reason for c in reads}
         return tuple(replace(c, reason=reasons[c.name]) for c in kept), made
@@ -270,7 +275,7 @@ def _chosen(sample: SourceSample, asked: TableOptions) -> tuple[Column, ...]:
         if name not in names:
             raise UsageError(
                 f"--type names the column {name!r}, which the source does not have",
-                hint=f"Its columns: {', '.join(names[:20])}.",
+                hint=f"{did_you_mean(name, names)}Its columns: {', '.join(names[:20])}.",
             )
     columns = []
     for found in sample.columns:
@@ -440,6 +445,27 @@ def _row_bytes(columns: Sequence[Column], sample: SourceSample) -> float:
             total += 8 + (found.bytes_each + 8 * found.nested if found else 16)
         total += type_.nullable
     return max(total, 1.0)
+
+
+def _check_order(schema: Schema, asked: TableOptions, ask: RunSelect) -> None:
+    """Check that ``--order-by`` names columns of a table to be made, before anything is made.
+
+    Raises:
+        UsageError: it names another one.
+    """
+    key = schema.order_by if asked.order_by and not schema.exists else ""
+    if not key:
+        return
+    structure = quote(sql.structure((c.name, c.type) for c in schema.columns))
+    try:
+        ask(SqlText.of(f"DESCRIBE TABLE (SELECT {key} FROM null({structure}))"), {})
+    except RowfallError as error:
+        # Other errors are those of words such as DESC, which only CREATE TABLE judges.
+        if error.code == UNKNOWN_IDENTIFIER:
+            raise UsageError(
+                f"ORDER BY {key} makes no sense: {error.message.splitlines()[0]}",
+                hint=f"Columns of the table: {', '.join(c.name for c in schema.columns[:20])}.",
+            ) from None
 
 
 def _partitioned(schema: Schema, sample: SourceSample, source: Source, ask: RunSelect) -> Schema:

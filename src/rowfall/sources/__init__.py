@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from rowfall.core import uri
 from rowfall.core.errors import UsageError
+from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def _class_of(text: str) -> str:
         known = ", ".join(f"{name}://" for name in REGISTRY if name not in ("file", "stdin"))
         raise UsageError(
             f"no source reads {scheme}:// ({uri.mask(text)})",
-            hint=f"Sources are paths, globs, - for stdin, and {known}.",
+            hint=f"{did_you_mean(scheme, [n for n in REGISTRY if n not in ('file', 'stdin')])}"
+            f"Sources are paths, globs, - for stdin, and {known}.",
         )
     return REGISTRY["stdin"] if text == "/dev/stdin" else REGISTRY[scheme]

@@ -14,6 +14,7 @@ from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.targets.base import Target
+from rowfall.targets.kinds import kind_of
 
 REGISTRY = {
     "folder": "table:open_folder",
@@ -26,10 +27,6 @@ REGISTRY = {
 """Kind -> module in this package and function; it takes (text, table, options, password)."""
 
 DEFAULT_FOLDER = "rowfall-data"
-# Ends of names that make a path an export pattern and not a data folder.
-_FILE = re.compile(
-    r"\.(csv|tsv|tab|json|ndjson|jsonl|parquet|orc|avro|native)(\.(gz|zst|lz4|xz|bz2))?\Z", re.I
-)
 
 
 def open_target(
@@ -43,28 +40,16 @@ def open_target(
         password: for a server, instead of the one in the URI or the environment.
 
     Raises:
-        UsageError: a scheme that is not known, or a pattern that cannot hold ``--files``.
+        UsageError: a scheme that is not known, a folder that was meant as a server or a file, or a
+            pattern that cannot hold ``--files``.
     """
+    if to == "":
+        raise UsageError("--to is empty", hint="Leave it out to load into ./rowfall-data.")
     text = to or DEFAULT_FOLDER
-    module, _, name = REGISTRY[_kind(text)].partition(":")
+    kind = "folder" if to is None else kind_of(text, options, tuple(REGISTRY))
+    module, _, name = REGISTRY[kind].partition(":")
     factory = getattr(import_module(f"rowfall.targets.{module}"), name)
     return cast("Target", factory(text, table, options, password))
-
-
-def _kind(text: str) -> str:
-    if text == "null:":
-        return "null"
-    scheme = text.split("://", 1)[0].lower() if "://" in text else "file"
-    if scheme == "file":
-        return "file" if _FILE.search(text) else "folder"
-    if scheme not in REGISTRY or scheme in ("folder", "null"):
-        raise UsageError(
-            f"{scheme}:// is not a target",
-            hint="Targets are a folder (embedded ClickHouse), clickhouse://host:8123/database, "
-            "null:, or files to write: a path or s3:// URL that ends in a format such as "
-            "part_{n}.csv.gz.",
-        )
-    return scheme
 
 
 def default_table(source: str) -> str:

@@ -165,5 +165,11 @@ def _names(table: str) -> tuple[str, str]:
             f"the engine takes no braces in the name of a table: {table}",
             hint="Give another name with --table.",
         )
-    database, _, name = table.rpartition(".")
+    database, dot, name = table.rpartition(".")
+    if not name.strip() or (dot and not database.strip()):
+        raise UsageError(
+            f"--table {table!r} names no table",
+            hint="Write --table NAME or --table DATABASE.NAME; without it the name of the source "
+            "is taken.",
+        )
     return database, name

@@ -195,6 +195,36 @@ def test_mistakes_in_the_command_line(api: Api, line: str, capsys: Captured) -> 
     assert api.calls == []
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("laod x.csv", "Did you mean rowfall load?"),
+        ("load x.csv --tabel t", "Did you mean --table?"),
+        ("lab dwon", "Did you mean rowfall lab down?"),
+        ("help laod", "Did you mean rowfall load?"),
+        ("s3://bucket/x.csv", "To load it: rowfall load s3://bucket/x.csv."),
+    ],
+)
+def test_the_nearest_name_is_suggested(api: Api, line: str, hint: str, capsys: Captured) -> None:
+    assert run(line.split()) == Exit.USAGE
+    assert f"  hint: {hint} 'rowfall" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["-q load x", "load -q x", "load x --quiet", "--json -q load x"])
+def test_common_options_may_stand_anywhere(api: Api, line: str, capsys: Captured) -> None:
+    api.answers["load"] = DONE
+    assert run(line.split()) == Exit.DONE
+    assert capsys.readouterr().err == ""
+
+
+def test_help_is_a_command(capsys: Captured) -> None:
+    for words in ([], ["load"], ["lab", "up"]):
+        assert run([*words, "--help"]) == Exit.DONE
+        by_option = capsys.readouterr().out
+        assert run(["help", *words]) == Exit.DONE
+        assert capsys.readouterr().out == by_option
+
+
 def test_the_end_report_is_talk_and_json_is_data(api: Api, capsys: Captured) -> None:
     def load(*, on_event: events.Listener, **_: Any) -> Report:
         on_event(events.LoadStarted("3f2a", "x.csv", "d", "default.t", 1, 0, 10, None))

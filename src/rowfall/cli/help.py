@@ -1,0 +1,29 @@
+"""``rowfall help``."""
+
+from __future__ import annotations
+
+import click
+
+from rowfall.cli.options import command
+from rowfall.cli.output import Output
+
+
+@command
+@click.argument("words", nargs=-1, metavar="[COMMAND]...")
+@click.pass_context
+def help(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Show the help of rowfall or of a command."""
+    context = ctx.find_root()
+    for word in words:
+        group = context.command
+        if not isinstance(group, click.Group):
+            raise click.UsageError(f"{context.command_path} has no command {word!r}", ctx)
+        found = group.get_command(context, word)
+        if found is None:
+            raise click.exceptions.NoSuchCommand(
+                word, possibilities=group.list_commands(context), ctx=context
+            )
+        context = click.Context(found, info_name=word, parent=context)
+    output = ctx.find_object(Output)
+    if output is not None:
+        output.data(context.get_help())

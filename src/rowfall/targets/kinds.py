@@ -1,0 +1,108 @@
+"""Tell what kind of target a text names, and refuse those that were meant as another kind."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from rowfall.core.errors import UsageError
+from rowfall.core.nearest import did_you_mean
+from rowfall.core.options import Options
+
+# Ends of names that make a path an export pattern and not a data folder.
+_FILE = re.compile(
+    r"\.(csv|tsv|tab|json|ndjson|jsonl|parquet|pq|orc|arrow|feather|avro|native)"
+    r"(\.(gz|zst|lz4|xz|bz2))?\Z",
+    re.I,
+)
+# Ends of files that nobody gives to a folder, and that are not written here.
+_OTHER_FILE = re.compile(
+    r"\.(xlsx?|ods|txt|dat|log|sql|html?|xml|ya?ml|toml|pdf|md|gz|zst|lz4|xz|bz2|zip|tar|tgz|7z|"
+    r"sqlite3?|duckdb|h5|hdf5|pkl)\Z",
+    re.I,
+)
+# In front of the first slash: a name that only machines have. A folder of that name is "./NAME".
+_MACHINE = re.compile(
+    r"(?:[^/@]+@)?"
+    r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:]+\]|"
+    r"(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|cloud|local|internal|lan|localdomain))"
+    r"(?::\d*)?",
+    re.I,
+)
+_NOWHERE = ("null", "/dev/null")
+_STDOUT = ("-", "/dev/stdout", "stdout")
+
+
+def kind_of(text: str, options: Options, kinds: tuple[str, ...]) -> str:
+    """Return the kind of target that ``text`` names.
+
+    Args:
+        kinds: ``folder``, ``file``, ``null`` and schemes.
+
+    Raises:
+        UsageError: none, or it looks like another kind than the one it would be.
+    """
+    if text == "null:":
+        return "null"
+    scheme = text.split("://", 1)[0].lower() if "://" in text else "file"
+    if scheme == "file":
+        return _kind_of_path(text, options)
+    if scheme not in kinds or scheme in ("folder", "null"):
+        guess = did_you_mean(scheme, [k for k in kinds if k not in ("folder", "null", "file")])
+        raise UsageError(
+            f"{scheme}:// is not a target",
+            hint=f"{guess}Targets are a folder (embedded ClickHouse), "
+            "clickhouse://host:8123/database, null:, or files to write: a path or s3:// URL that "
+            "ends in a format such as part_{n}.csv.gz.",
+        )
+    return scheme
+
+
+def _kind_of_path(text: str, options: Options) -> str:
+    """Return ``file`` or ``folder``; a folder that exists is one, whatever its name."""
+    path = text.removeprefix("file://")
+    if text in _STDOUT:
+        raise UsageError(
+            "rows cannot be loaded into stdout",
+            hint="Write them to a file, as --to out.csv; rowfall query prints rows.",
+        )
+    if text in _NOWHERE:
+        raise UsageError(f"--to {text} is no target", hint="To only read, write --to null:.")
+    if _FILE.search(path):
+        return "file"
+    if os.path.isdir(path):
+        return "folder"
+    if options.to_format and not path.endswith("/"):
+        return "file"
+    first = path.partition("/")[0]
+    if text == path and (_MACHINE.fullmatch(first) or ":" in first):
+        raise UsageError(
+            f"--to {text} looks like a server and would be a folder",
+            hint=f"{_as_server(path)}A folder of that name: --to ./{text}",
+        )
+    if os.path.exists(path):
+        raise UsageError(
+            f"--to {text} is a file, and rows are kept in a folder",
+            hint="Name a folder. Files to write end in a format, as out.csv or out.parquet.",
+        )
+    if _OTHER_FILE.search(path):
+        raise UsageError(
+            f"--to {text} is no kind of file that rowfall writes, and would be a folder",
+            hint="Files to write end in .csv, .tsv, .json, .parquet, .orc, .arrow, .avro or "
+            f".native, also packed as in .csv.gz; of others --to-format names the format. "
+            f"A folder of that name: --to {text}/",
+        )
+    return "folder"
+
+
+def _as_server(text: str) -> str:
+    """Return the sentence with the URI that was probably meant; "" if that is unclear."""
+    address, _, database = text.partition("/")
+    machine = address.rpartition("@")[2]
+    name, colon, port = machine.rpartition(":")
+    if not _MACHINE.fullmatch(address) and (not port.isdigit() or not name):
+        return ""
+    whole = address if colon and port else f"{address.rstrip(':')}:8123"
+    for native, http in ((":9000", ":8123"), (":9440", ":8443")):  # rowfall speaks HTTP
+        whole = whole.removesuffix(native) + http if whole.endswith(native) else whole
+    return f"A server: --to clickhouse://{whole}/{database or 'default'}. "
