@@ -535,15 +535,31 @@ def _replicas(server: Server) -> list[Row]:
 
 
 def _zookeeper(server: Server) -> list[Row]:
-    """Return the parts that Keeper lists for this replica: also those that it was never told of."""
+    """Return the log of each table, and the parts that Keeper lists for its replicas."""
     found = []
+
+    def add(path: str, name: str, value: str = "") -> None:
+        found.append({"path": path, "name": name, "value": value})
+
     for table, path in _replicated(server):
-        assert table.keeper is not None
-        given = [p["name"] for who, made, _ in table.keeper.log[table.seen :] for p in made
-                 if who == f"{server.host} and Keeper"]  # fmt: skip
-        names = [p["name"] for p in table.active()]
-        own = f"{path}/replicas/{server.host}/parts"
-        found += [{"path": own, "name": name} for name in dict.fromkeys(names + given)]
+        keeper = table.keeper
+        assert keeper is not None
+        # What is read is carried out at once, so the queue is empty.
+        add(f"{path}/replicas/{server.host}", "log_pointer", str(table.seen))
+        for number in range(len(keeper.log)):
+            add(f"{path}/log", f"log-{number:010}")
+        for node in server.nodes():
+            add(f"{path}/replicas", node.host)
+            for own, _ in _replicated(node):
+                if own.keeper is keeper:
+                    parts = {p["name"]: p for p in own.active()}
+                    # Also those of which the replica was never told.
+                    parts |= {
+                        p["name"]: p for who, made, _ in keeper.log[own.seen :] for p in made
+                        if who == f"{node.host} and Keeper"
+                    }  # fmt: skip
+                    for name, part in parts.items():
+                        add(f"{path}/replicas/{node.host}/parts", name, str(part["_rows"]))
     return found
 
 
