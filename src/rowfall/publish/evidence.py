@@ -17,9 +17,9 @@ from typing import Any
 
 from rowfall.core import disk, sql
 from rowfall.core.errors import EngineError, LedgerError, RowfallError
-from rowfall.core.model import Ask, Column, Pair
+from rowfall.core.model import Ask, Column, Pair, Statement
 from rowfall.core.options import ALL, NONE
-from rowfall.core.sqltext import quote
+from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED, GONE, UNKNOWN_TABLE
 from rowfall.ledger.leases import Move
@@ -34,8 +34,9 @@ NO_UUID = "00000000-0000-0000-0000-000000000000"
 # is fetched at once where another one has it. Longer than this is an outage: the next run goes on.
 KEEPER_SECONDS = 60.0
 POLL_SECONDS = 0.5
-# What a replica decides before a look that finds nothing under way is in the log at the next one.
-QUIET_LOOKS = 2
+# A part that was called lost is attached anew under another name, so one drop does for all; a
+# second outage meanwhile may cost another one.
+MOST_DROPS = 3
 # Of the missing rows of a partition about so many are looked for, and more of very many parts.
 SAMPLE_ROWS, MOST_SAMPLE_ROWS = 64, 1000
 # Values of these have no hash on every version.
@@ -252,11 +253,10 @@ class Search:
         linked already, and lists that in the same way: only without a time of removal, and no
         other part holds its block.
         """
-        replicated = wait_for_keeper(self._ask, self.pair, self.moves)
+        replicated = self._wait_for_replicas(uuids)
         listed = self._ask(
             "SELECT toString(uuid), active, toUnixTimestamp(remove_time) > 0, partition_id, "
-            f"min_block_number, max_block_number FROM system.parts WHERE "
-            f"{_of(self.pair.database, self.pair.table)} AND toString(uuid) IN ({_list(uuids)})"
+            f"min_block_number, max_block_number FROM system.parts WHERE {self._is_own(uuids)}"
         )
         sure = {uuid for uuid, active, *_ in listed if active or not replicated}
         if all(uuid in sure for uuid, *_ in listed):
@@ -264,6 +264,42 @@ class Search:
         # What replaced a lost part holds no rows, and is no trace of ours.
         covers = _Blocks(self._ask, self.pair, least_rows=1)
         return sure | {uuid for uuid, _, gone, *blocks in listed if gone and covers(*blocks)}
+
+    def _is_own(self, uuids: Sequence[str]) -> str:
+        """Return the condition for the parts of the target that have one of these UUIDs."""
+        at = _of(self.pair.database, self.pair.table)
+        return f"{at} AND toString(uuid) IN ({_list(uuids)})"
+
+    def _wait_for_replicas(self, uuids: Sequence[str]) -> bool:
+        """Wait until the parts that a replicated table lists stay; tell whether it is replicated.
+
+        A part that another replica has called lost goes within minutes. It is dropped here at once,
+        so that it is attached again like all that has not arrived.
+
+        Raises:
+            EngineError: Keeper is away.
+        """
+        for _ in range(MOST_DROPS):
+            if not wait_for_keeper(self._ask, self.pair, self.moves):
+                return False
+            # Nothing can call a part lost any more that this replica holds.
+            names = [str(name) for (name,) in self._ask(
+                f"SELECT name FROM system.parts WHERE {self._is_own(uuids)} AND active "
+                "AND level = 0"
+            )]  # fmt: skip
+            lost = _called_lost(self._ask, self.pair, names)
+            if not lost:
+                # What was called lost, and dropped, before that look is in the log by now.
+                return wait_for_keeper(self._ask, self.pair, self.moves)
+            table = sql.qualified(self.pair.database, self.pair.table)
+            for name in lost:
+                text = SqlText.of(f"ALTER TABLE {table} DROP PART {quote(name)}")
+                self.engine.run(Statement(text), lane=self.lane)
+        raise EngineError(
+            f"replicas of {self.pair.database}.{self.pair.table} hold different parts of one name",
+            hint="Run the same command again.",
+            transient=True,
+        )
 
     def _linked(self, parts: Sequence[StagedPart]) -> list[StagedPart]:
         """Return the parts that may have been attached: all but those whose files nobody linked.
@@ -559,8 +595,9 @@ def _list(values: Collection[str]) -> str:
 # An ATTACH whose answer from Keeper is lost is taken back by the replica. Keeper may have carried
 # it out all the same: then the replica attaches the parts again, from staging or from another
 # replica. Until it has, another replica may find that nobody holds such a part: it calls the part
-# lost, puts an empty one in its place and drops that everywhere. So a part that is listed may be
-# about to go (server 24.10 with two replicas: one of about a hundred outages in an ATTACH).
+# lost, puts an empty one in its place, and drops that everywhere within five minutes
+# (max_cleanup_delay_period). So a part that is listed may be about to go: seen with server 24.10
+# in one of thirty outages in an ATTACH.
 
 # Entries of a replica's queue that bring or drop no rows, and may take hours.
 _REWRITES = r"\n(merge|mutate|alter)\n"
@@ -615,10 +652,7 @@ class _Queue:
 
 
 def wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[Move]) -> bool:
-    """Wait until a replicated table has what Keeper says it was given since the commit, for good.
-
-    Several looks in a row must find no such part, see QUIET_LOOKS, and before each of them the
-    replica carries out what was in its queue.
+    """Wait until a replicated table has what Keeper says it was given since the commit.
 
     Returns:
         Whether the table is replicated.
@@ -629,12 +663,11 @@ def wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[Move]) -> bool:
     deadline = time.monotonic() + KEEPER_SECONDS
     since = {move.partition_id: move.highest_block for move in moves}
     queue: _Queue | None = None
-    quiet_looks = 0
     while True:
         try:
             rows = ask(
                 "SELECT is_readonly OR is_session_expired, zookeeper_path, replica_path "
-                f"FROM system.replicas WHERE {sql.table_is(pair.database, pair.table)}"
+                f"FROM system.replicas WHERE {_of(pair.database, pair.table)}"
             )
         except RowfallError as error:
             if error.code != ACCESS_DENIED or _is_replicated(ask, pair):
@@ -643,32 +676,16 @@ def wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[Move]) -> bool:
         if not rows:
             return False
         away, path, replica_path = rows[0]
-        awaited: list[str] = []
-        if away:
-            quiet_looks = 0
-        else:
+        awaited = ["a session"]
+        if not away:
             queue = queue or _Queue(ask, path, replica_path)
-            try:
-                awaited = [f"the entry {name}" for name in queue.left()]
-                if not awaited:
-                    awaited = _awaited(ask, pair, since, path, replica_path)
-                    quiet_looks = 0 if awaited else quiet_looks + 1
-                    queue = None
-            except RowfallError as error:
-                if error.code == ACCESS_DENIED:
-                    return True  # not for this user to see: what the table lists has to do
-                if not error.transient:
-                    raise
-                awaited, quiet_looks = ["an answer"], 0
-            if quiet_looks == QUIET_LOOKS:
-                return True
-            if not awaited:
-                continue
+            awaited = _awaited(ask, pair, since, queue, replica_path)
+        if not awaited:
+            return True
         if time.monotonic() > deadline:
-            what = awaited[0] if awaited else "a session"
             raise EngineError(
-                f"{pair.database}.{pair.table} has waited {KEEPER_SECONDS:.0f} seconds for {what} "
-                "from Keeper",
+                f"{pair.database}.{pair.table} has waited {KEEPER_SECONDS:.0f} seconds for "
+                f"{awaited[0]} from Keeper",
                 hint="Run the same command again when SELECT * FROM system.replicas shows no "
                 "read-only table: what is loaded is not loaded twice.",
             )
@@ -683,30 +700,58 @@ def _is_replicated(ask: Ask, pair: Pair) -> bool:
 
 
 def _awaited(
-    ask: Ask, pair: Pair, since: dict[str, int], path: str, replica_path: str
+    ask: Ask, pair: Pair, since: dict[str, int], queue: _Queue, replica_path: str
 ) -> list[str]:
-    """Return, in words, the parts newer than the commit that are still to come or to go.
+    """Return, in words, what the replica still has to carry out or to fetch.
 
-    Keeper lists those for this replica and it lacks them, or replicas hold different ones.
+    Parts newer than the commit count that Keeper lists for this replica and it lacks.
     """
-    replicas = [str(name) for (name,) in ask(
-        f"SELECT name FROM system.zookeeper WHERE path = {quote(path + '/replicas')}"
-    )]  # fmt: skip
-    paths = [f"{path}/replicas/{name}/parts" for name in replicas]
-    # The value of a part is the digest of its columns and checksums.
-    parts = ask(
-        f"SELECT name, has(groupArray(path), {quote(replica_path + '/parts')}), "
-        "uniqExact(value) > 1 FROM system.zookeeper "
-        f"WHERE path IN ({_list(paths)}) GROUP BY name"
-    )
+    try:
+        entries = queue.left()
+        if entries:
+            return [f"the entry {name}" for name in entries]
+        names = ask(
+            f"SELECT name FROM system.zookeeper WHERE path = {quote(replica_path + '/parts')}"
+        )
+    except RowfallError as error:
+        if error.code == ACCESS_DENIED:
+            return []  # not for this user to see: what the table lists has to do
+        if not error.transient:
+            raise
+        return ["an answer"]
     covers = _Blocks(ask, pair)
     awaited = []
-    for name, own, differ in parts:
-        partition, first, last, level = str(name).split("_")[:4]
-        if partition not in since or int(first) <= since[partition]:
-            continue
-        # Merges of two replicas may differ in their bytes; what was attached is copied.
-        lost = differ and level == "0"
-        if lost or (own and not covers(partition, int(first), int(last))):
+    for (name,) in names:
+        partition, first, last = str(name).split("_")[:3]
+        newer = partition in since and int(first) > since[partition]
+        if newer and not covers(partition, int(first), int(last)):
             awaited.append(f"part {name}")
     return awaited
+
+
+def _called_lost(ask: Ask, pair: Pair, names: Sequence[str]) -> list[str]:
+    """Return those of the parts in whose place another replica has put a different one.
+
+    Args:
+        names: of parts of level 0, which replicas copy from each other byte by byte.
+    """
+    if not names:
+        return []
+    try:
+        ((path,),) = ask(
+            f"SELECT zookeeper_path FROM system.replicas WHERE {_of(pair.database, pair.table)}"
+        )
+        replicas = [str(name) for (name,) in ask(
+            f"SELECT name FROM system.zookeeper WHERE path = {quote(f'{path}/replicas')}"
+        )]  # fmt: skip
+        # The value of a part is the digest of its columns and checksums.
+        found = ask(
+            "SELECT name FROM system.zookeeper WHERE "
+            f"path IN ({_list([f'{path}/replicas/{replica}/parts' for replica in replicas])}) "
+            f"AND name IN ({_list(names)}) GROUP BY name HAVING uniqExact(value) > 1"
+        )
+    except RowfallError as error:
+        if error.code != ACCESS_DENIED:
+            raise
+        return []  # not for this user to see
+    return [str(name) for (name,) in found]
