@@ -69,7 +69,7 @@ def open_session(
         options = replace(options, pull=True)
     prestart(texts, to)  # it imports while the source is listed
     source = open_source(texts, options)
-    named = default_table(texts[0]) if table is None else table
+    named = default_table(texts) if table is None else table
     target = open_target(to, named, options, password)
     _check_target(target, options)
     with ExitStack() as stack:

@@ -6,7 +6,6 @@ Imports core.
 
 from __future__ import annotations
 
-import re
 from importlib import import_module
 from typing import cast
 
@@ -15,6 +14,9 @@ from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.targets.base import Target
 from rowfall.targets.kinds import kind_of
+from rowfall.targets.table_names import default_table
+
+__all__ = ["DEFAULT_FOLDER", "REGISTRY", "default_table", "open_target"]
 
 REGISTRY = {
     "folder": "table:open_folder",
@@ -50,20 +52,3 @@ def open_target(
     module, _, name = REGISTRY[kind].partition(":")
     factory = getattr(import_module(f"rowfall.targets.{module}"), name)
     return cast("Target", factory(text, table, options, password))
-
-
-def default_table(source: str) -> str:
-    """Return a table name made from the source's text: ``/data/trips_*.csv.gz`` -> ``trips``."""
-    path = source.split("?")[0].rstrip("/")
-    name = path.rsplit("/", 1)[-1]
-    if "*" in name and not re.search(r"[A-Za-z]", name.split(".")[0].replace("*", "")):
-        # The name is all wildcard: the folder says more.
-        parts = [p for p in path.split("/")[:-1] if p and not re.search(r"[*?\[{:]", p)]
-        name = parts[-1] if parts else name
-    stem = re.split(r"[.*?\[{]", name.lstrip("."), maxsplit=1)[0]
-    stem = re.sub(r"[^A-Za-z0-9_]+", "_", stem)
-    stem = re.sub(r"[_-]*(part|chunk)?[_-]*\d*[_-]*\Z", "", stem) or stem
-    stem = stem.strip("_").lower()
-    if not stem:
-        return "data"
-    return f"t_{stem}" if stem[0].isdigit() else stem

@@ -1,0 +1,123 @@
+"""Name a table after its source, as a person would. Pure but for the name of ``.``.
+
+docs/guides/loading-files.md says the rules to users.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-z])[0-9a-f]{16,}", re.I)
+_COPY = re.compile(r"( - )?\b(copy|kopie)\b( \(\d+\))?\Z|\(\d+\)", re.I)
+_ENDS = re.compile(
+    r"\.(csv|tsv|tab|psv|tbl|txt|dat|log|json|ndjson|jsonl|geojson|parquet|pq|orc|arrow|feather|"
+    r"avro|native|xml|sql|gz|gzip|zst|zstd|lz4|xz|bz2|snappy|zip|tar|tgz|br|deflate|"
+    r"\d+)\Z",  # the last: logs that were rotated
+    re.I,
+)
+_WILD = re.compile(r"\*+|\?|\[[^\]]*\]|\{[^}]*\}")
+# Says which piece of the data a file is.
+_PIECE = re.compile(r"(part|chunk|shard|slice|piece|segment|block|batch|split|page|c(?=\d))?\d*\Z")
+# Says nothing about what is in it: the folder does, or its folder.
+_NOTHING = frozenset((
+    "data", "dataset", "file", "files", "export", "exports", "output", "out", "result",
+    "results", "dump", "download", "downloads", "untitled", "input", "raw", "latest",
+    "current", "part", "chunk", "shard", "slice", "piece", "segment", "block", "batch",
+    "split", "page", "archive", "backup", "tmp", "temp", "new", "csv", "tsv", "json",
+    "ndjson", "parquet", "orc", "avro",
+))  # fmt: skip
+_SYSTEM = frozenset((
+    "home", "users", "mnt", "media", "var", "srv", "opt", "usr", "tmp", "volumes", "root",
+    "dev",
+))  # fmt: skip
+_LONGEST = 60
+
+
+def default_table(sources: Sequence[str]) -> str:
+    """Return the name of the table for SOURCE arguments.
+
+    Of several it is what their names have in common, else their folder, else the first one's.
+    """
+    names = list(dict.fromkeys(map(_name, sources)))
+    common = _common_words(names)
+    if len(names) > 1 and not common:
+        folders = {"".join(_parts(source)[1][-2:-1]) for source in sources}
+        common = _words(folders.pop()) if len(folders) == 1 else []
+        common = [] if _is_nothing(common) else common
+    return _as_name(common) if common else names[0]
+
+
+def _name(source: str) -> str:
+    """Return the name for one source: the last part of its path that says something."""
+    bucket, parts = _parts(source)
+    found = [_words(part) for part in reversed(parts)]
+    best = next((words for words in found if not _is_nothing(words)), None)
+    if best is None:
+        # Better "export" than nothing at all, better the bucket than a number.
+        named = (words for words in found if any(not word.isdigit() for word in words))
+        best = next(named, None) or _words(bucket) or next((w for w in found if w), [])
+    return _as_name(best)
+
+
+def _parts(source: str) -> tuple[str, list[str]]:
+    """Return the bucket of a source, "" where there is none, and the parts of its path."""
+    scheme, mark, rest = source.rpartition("://")
+    bucket, path = "", rest
+    if scheme in ("s3", "gs", "az"):
+        bucket, _, path = rest.partition("/")
+    elif scheme in ("http", "https"):
+        path = unquote(rest.partition("?")[0].partition("#")[0].partition("/")[2])
+    elif mark and scheme != "file":
+        path = rest.partition("?")[0]
+    elif path.rstrip("/").rpartition("/")[2] in (".", ".."):
+        path = os.path.abspath(path)
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    if path.startswith("/") and len(parts) > 1 and parts[0].lower() in _SYSTEM:
+        # Those of the system say nothing, nor do users.
+        parts = parts[2 if parts[0].lower() in ("home", "users") and len(parts) > 2 else 1 :]
+    return bucket, [part for part in parts if "=" not in part]  # dt=2024-01-01 is a column
+
+
+def _words(part: str) -> list[str]:
+    """Return the words of one part of a path that name what it holds, in lower case."""
+    text = unicodedata.normalize("NFKD", part.lstrip(".")).encode("ascii", "ignore").decode()
+    wild = _WILD.search(text) is not None
+    while (shorter := _ENDS.sub("", text)) != text:
+        text = shorter
+    text = _COPY.sub(" ", _UUID.sub(" ", _WILD.sub(" ", text)))
+    words = [word for word in re.split(r"[^A-Za-z0-9]+", text.lower()) if word]
+    numbers = words
+    while words and (_PIECE.fullmatch(words[-1]) or words[-1] == "of"):
+        words = words[:-1]
+    while words and words[0].isdigit():
+        words = words[1:]
+    if words:
+        # A year or a date; behind a wildcard any number is one of many.
+        last = re.sub(r"\d+\Z" if wild else r"\d{4,}\Z", "", words[-1])
+        words = [*words[:-1], last] if last else words
+    return words or [word for word in numbers if not word.isdigit()][:1] or numbers[:1]
+
+
+def _is_nothing(words: Sequence[str]) -> bool:
+    return all(word in _NOTHING or _PIECE.fullmatch(word) for word in words)
+
+
+def _common_words(names: Sequence[str]) -> list[str]:
+    """Return the words that all names begin with."""
+    common = []
+    for words in zip(*(name.split("_") for name in names), strict=False):
+        if len(set(words)) > 1:
+            break
+        common.append(words[0])
+    return common
+
+
+def _as_name(words: Sequence[str]) -> str:
+    name = "_".join(words)[:_LONGEST].rstrip("_")
+    if not name:
+        return "data"
+    return f"t_{name}" if name[0].isdigit() else name
