@@ -188,6 +188,32 @@ def test_blocks_are_compressed_on_their_way(lake: Lake, decoder: str) -> None:
     lake.ok("load", source, "--table", "lz4", "--compress", "lz4")  # nothing is left to do
 
 
+def test_a_server_that_stays_away_ends_the_load_after_its_patience(lake: Lake) -> None:
+    """And the same command loads the rest, and nothing twice."""
+    for n in range(2):
+        lake.shell.write(f"in/f{n}.csv", rows(n * 100_000, n * 100_000 + 100_000, *HEAD))
+    with Proxy(lake.server.http_port) as cable:
+        to = lake.server.uri(lake.database, port=cable.port)
+        command = ("load", "in/*.csv", "--to", to, "--table", "t", "--patience", "1s")
+        cable.throttle(1_000_000)
+
+        def leave() -> None:
+            wait_until(lambda: cable.passed["up"] > 500_000, 30, "rows on their way")
+            cable.refuse()
+            cable.cut()
+
+        thread = threading.Thread(target=leave)
+        thread.start()
+        done = lake.shell.ends(5, *command)
+        thread.join()
+        assert "did not come back within 1.0 s" in done.talk
+        assert "--patience 10m waits for longer" in done.talk
+        cable.accept()
+        cable.throttle(1_000_000_000)
+        lake.shell.ok(*command)
+    assert lake.row("SELECT count(), uniqExact(id) FROM {db}.t") == [200_000, 200_000]
+
+
 def test_the_network_decides_about_compression(lake: Lake) -> None:
     """By an address that does not say that it is this machine's."""
     source = files_of("csv", lake)

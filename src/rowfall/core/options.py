@@ -463,6 +463,15 @@ class Options:
         "all replicas have the rows. Both: replicas,merges=N.",
         "Run",
     )
+    patience: str = _opt(
+        "1m",
+        "--patience",
+        "DURATION",
+        "Time that a server may be away (a restart, a network that fails) before the load ends "
+        "and can be resumed: 30s, 5m, 2h.",
+        "Run",
+        (LOAD,),
+    )
     no_sync: bool = _opt(
         False,
         "--no-sync",

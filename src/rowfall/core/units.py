@@ -17,6 +17,7 @@ _IEC = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _NUMBER = re.compile(r"(\d[\d_]*\.?\d*(?:e\+?\d+)?)\s*([a-z]*)\Z", re.IGNORECASE)
 _RANGE = re.compile(r"\[\d+:\d+\]\Z")  # behind the name of a file, see Split.name
 _PAIRS = ((86400, 3600, "d", "h"), (3600, 60, "h", "min"), (60, 1, "min", "s"))
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
@@ -152,6 +153,21 @@ def parse_size(text: str) -> int:
         if base and math.isfinite(value := float(number.replace("_", "")) * base**power):
             return int(value)
     raise UsageError(f"{text!r} is not a size", hint="Sizes look like 4GiB, 512m or 1.5GB.")
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of ``90``, ``30s``, ``5m``, ``1.5h``, ``1d``.
+
+    Raises:
+        UsageError: it is none, or 0.
+    """
+    found = _NUMBER.match(text.strip())
+    if found:
+        number, unit = found.groups()
+        seconds = float(number.replace("_", "")) * _SECONDS.get(unit.lower(), 0)
+        if 0 < seconds < math.inf:
+            return seconds
+    raise UsageError(f"{text!r} is not a duration", hint="Durations look like 30s, 5m or 1.5h.")
 
 
 def parse_rows(text: str) -> int:

@@ -22,6 +22,7 @@ from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageErr
 from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.units import duration
 from rowfall.engines._http import Address, Answer, Connections, Exchange, Lost, form
 from rowfall.engines._relay import Relay
 from rowfall.engines._status import (
@@ -47,7 +48,7 @@ from rowfall.engines.server_facts import check_options, check_rights, may_sync, 
 # A finished statement answers at once; 30 s of silence means that the answer got stuck on the way.
 SILENCE_SECONDS = 30.0
 # A killed server that systemd or an operator starts again is back well within this.
-BACK_SECONDS = 60.0
+PATIENCE_SECONDS = 60.0
 # How far back the log is searched for the end of a statement of an interrupted load.
 LOGGED_DAYS = 30
 # Statements name every file of their attempt; the default of 256 KiB is too short for that.
@@ -73,6 +74,7 @@ class Server(Asking):
         through: another server that can reach this one by HTTP when this process cannot, see
             :mod:`rowfall.engines._relay`; ``host`` is then what the other one calls it.
         durable: what was written is flushed when :meth:`sync` asks for it.
+        patience: seconds that it may be away.
 
     Attributes:
         facts: as the planner wants them; ``settings`` are those this user may change.
@@ -108,6 +110,7 @@ class Server(Asking):
         sharing: int = 1,
         through: Server | None = None,
         durable: bool = True,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self.silence, self.pause = SILENCE_SECONDS, POLL_SECONDS
         self._address = Address(host, port, tls, user, password)
@@ -126,6 +129,8 @@ class Server(Asking):
         self._highest = 0
         self._cpu = 0.0
         self._durable = durable
+        self._patience = patience
+        self.status.away = min(self.status.away, patience)
         try:
             # A question that comes by way of another server is a GET, which makes 2 of a 0.
             relayed = isinstance(self._connections, Relay)
@@ -453,9 +458,9 @@ class Server(Asking):
         """Wait until the server answers again: a restart takes seconds, minutes with many parts.
 
         Raises:
-            TargetError: it did not come back within ``BACK_SECONDS``.
+            TargetError: it was away for longer than the load has patience (``--patience``).
         """
-        deadline = time.monotonic() + BACK_SECONDS
+        deadline = time.monotonic() + self._patience
         while True:
             try:
                 self.status.ask("SELECT 1")
@@ -464,9 +469,9 @@ class Server(Asking):
                 if time.monotonic() > deadline:
                     raise TargetError(
                         f"the server at {self._address} did not come back within "
-                        f"{BACK_SECONDS:.0f} seconds: {error}",
+                        f"{duration(self._patience)}: {error}",
                         hint="Run the same command again when it is up: what is loaded is not "
-                        "loaded twice.",
+                        "loaded twice. --patience 10m waits for longer.",
                     ) from None
             time.sleep(POLL_SECONDS)
 

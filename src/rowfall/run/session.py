@@ -17,7 +17,7 @@ from rowfall.core.events import Listener, Note
 from rowfall.core.masked import Secret
 from rowfall.core.options import ALL, FILTER, JOURNAL, METHODS, NONE, Options, projection_of
 from rowfall.core.units import memory as memory_text
-from rowfall.core.units import parse_size
+from rowfall.core.units import parse_duration, parse_size
 from rowfall.engines import server_class
 from rowfall.engines.base import Engine
 from rowfall.engines.embedded import Embedded, total_memory
@@ -160,6 +160,7 @@ def connect(
         options=at.options, threads=options.threads, database=database,
         memory=parse_size(options.memory) if options.memory else None, sharing=at.sharing,
         through=through, durable=not options.no_sync,
+        patience=parse_duration(options.patience),
     )  # fmt: skip
 
 
@@ -252,6 +253,7 @@ def _check_choices(options: Options) -> None:
     for name in ("presort", "build"):
         if (wish := getattr(options, name)) not in ("auto", "on", "off"):
             raise UsageError(f"--{name} {wish} is not one of auto, on, off")
+    parse_duration(options.patience)
     if options.compress not in COMPRESSIONS:
         raise UsageError(f"--compress {options.compress} is not one of {', '.join(COMPRESSIONS)}")
     if options.wait and not all(_WAIT.fullmatch(one) for one in options.wait.split(",")):

@@ -103,6 +103,20 @@ def test_parse_size_refuses(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
+    [("90", 90), ("30s", 30), ("5m", 300), ("5 min", 300), ("1.5h", 5400), ("1D", 86400)],
+)
+def test_parse_duration(text: str, value: float) -> None:
+    assert units.parse_duration(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "0", "0s", "-1s", "soon", "5x", "1m30s", "1e999h"])
+def test_parse_duration_refuses(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a duration"):
+        units.parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
     [
         ("1e8", 10**8),
         ("100_000_000", 10**8),
