@@ -161,7 +161,7 @@ def test_a_bad_value_in_a_file_that_was_not_sampled(shell: Shell) -> None:
     files[8].write_text(HEAD + "8,n,70000,2024-01-01\n")
     done = shell.ends(1, "load", "in/*.csv", "--table", "t")
     assert f'{files[8]} line 2 column "amount": "70000" does not fit UInt8' in done.talk
-    assert "MODIFY COLUMN amount UInt32" in done.talk
+    assert "--widen --type 'amount UInt32'" in done.talk
 
 
 def test_a_file_that_is_corrected_lands_alone(shell: Shell) -> None:

@@ -293,8 +293,7 @@ def test_the_command_of_a_hint_works(shell: Shell, name: str) -> None:
     shell.ok("load", "in", "--table", "t", "--type", f"`{name}` UInt8")
     shell.write("in/b.csv", f"id,{name}\n" + "1,70000\n")
     done = shell.ends(1, "load", "in", "--table", "t")
-    hint = done.talk[done.talk.index("--table NAME --type") :]
-    words = shlex.split(hint[: hint.index("; or change")])
-    assert words[:3] == ["--table", "NAME", "--type"]
-    shell.ok("load", "in", *words)
-    assert shell.row(f"SELECT sum(`{name}`) FROM NAME") == [70002]
+    hint = done.talk[done.talk.index("--widen --type") :]
+    words = shlex.split(hint[: hint.index(", or leave")])
+    shell.ok("load", "in", "--table", "t", *words)
+    assert shell.row(f"SELECT sum(`{name}`) FROM t") == [70002]

@@ -371,8 +371,13 @@ def test_columns_that_do_not_fit(lake: Lake) -> None:
         "names": ("a,c\nx,1\n", 5, "lacks b, which the table needs; the table lacks c", "by name"),
         "more": ("x,1,2\ny,2,3\n", 5, "the table takes 2 columns", "the table has a, b"),
         "fewer": ("x\ny\n", 5, "the table takes 2 columns", "the table has a, b"),
-        "type": ("a,b\nx,1\ny,300\n", 1, '"300" does not fit UInt8', "MODIFY COLUMN b UInt16"),
-        "order": ("1,x\n2,y\n", 1, 'column "b": "x" does not fit UInt8', "MODIFY COLUMN b"),
+        "type": ("a,b\nx,1\ny,300\n", 1, '"300" does not fit UInt8', "--widen --type 'b UInt16'"),
+        "order": (
+            "1,x\n2,y\n",
+            1,
+            'column "b": "x" does not fit UInt8',
+            "--widen --type 'b String'",
+        ),
     }
     for name, (content, code, says, hint) in cases.items():
         path = lake.shell.write(f"{name}.csv", content)

@@ -256,6 +256,85 @@ def test_a_folder_s_table_is_altered_after_a_crash(
     assert found == f"{ROWS + 1}\t{7 * ROWS + 7}\t{ROWS}\n"
 
 
+# --- a load that alters the table itself ----------------------------------------------------------
+
+NEW = ("--widen", "--on-new-column", "add")
+STEPS = ["ALTER TABLE `{db}`.`t` ", STAGE, COMMIT, ATTACH]
+
+
+def widening(scene: Scene) -> None:
+    """Files that need another column, and a wider one."""
+    scene.do("ALTER TABLE {db}.t ADD COLUMN n Int32")
+    for number in range(2):
+        first = number * ROWS // 2
+        lines = "".join(f"{i},n{i},{2**40},c\n" for i in range(first, first + ROWS // 2))
+        (scene.rowfall.cwd / f"rows{number}.csv").write_text("k,name,n,city\n" + lines)
+
+
+WIDENED = f"{ROWS}\t{ROWS}\t{ROWS * 2**40}\t{ROWS}"
+SUMS = "SELECT count(), uniqExact(k), sum(n), countIf(city = 'c') FROM {db}.t"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", [STEPS[0], *(pytest.param(s, marks=long) for s in STEPS[1:])])
+@pytest.mark.parametrize("kind", [(), pytest.param(("--atomic",), marks=long)], ids=str)
+def test_a_load_that_is_killed_around_its_alter(
+    scene: Scene, step: str, when: str, kind: tuple[str, ...]
+) -> None:
+    """By ``kill -9``, before the server has the statement or after it has answered."""
+    widening(scene)
+    words, killed = step.replace("{db}", scene.database), []
+
+    def kill() -> None:
+        process.kill()
+        process.wait()
+        killed.append(words)
+
+    def script(request: Request) -> Fault | None:
+        if killed or words not in request.sql:
+            return None
+        at = {"before": kill} if when == "before" else {"after": kill}
+        return Fault(reset=when, **at)  # type: ignore[arg-type]
+
+    scene.proxy.script = script
+    to = scene.server.uri(scene.database, port=scene.proxy.port)
+    command = ("rows*.csv", "--to", to, "--table", "t", "--attempt-bytes", "1KB", *NEW, *kind)
+    process = scene.rowfall.start("load", *command)
+    process.wait(60)
+    assert killed
+    scene.proxy.script = lambda request: None
+    done = scene.load(*NEW, *kind)
+    assert done.returncode == 0, done.stderr
+    assert scene.do(SUMS) == WIDENED
+    assert scene.left() == []
+
+
+@pytest.mark.parametrize("before", [ATTACH, pytest.param(STAGE, marks=long),
+                                    pytest.param(COMMIT, marks=long)])  # fmt: skip
+def test_another_load_alters_the_table_meanwhile(scene: Scene, before: str) -> None:
+    """The staged rows of the load that was first follow."""
+    scene.do("ALTER TABLE {db}.t ADD COLUMN n Int32 DEFAULT 1")
+    (scene.rowfall.cwd / "wide.csv").write_text(f"k,name,city,n\n5000,x,c,{2**40}\n")
+    words, once = before.replace("{db}", scene.database), iter([None])
+
+    def other() -> None:
+        to = scene.server.uri(scene.database)
+        done = scene.rowfall("load", "wide.csv", "--to", to, "--table", "t", *NEW)
+        assert done.returncode == 0, done.stderr
+
+    def script(request: Request) -> Fault | None:
+        if words in request.sql and next(once, 1) is None:
+            return Fault(before=other)
+        return None
+
+    scene.proxy.script = script
+    done = scene.load()
+    assert done.returncode == 0, done.stderr
+    found = scene.do("SELECT count(), uniqExact(k), sum(n), countIf(city = 'c') FROM {db}.t")
+    assert found == f"{ROWS + 1}\t{ROWS + 1}\t{ROWS + 2**40}\t1"
+    assert scene.left() == []
+
+
 # --- clusters -------------------------------------------------------------------------------------
 
 

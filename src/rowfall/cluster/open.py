@@ -16,7 +16,7 @@ from typing import Any
 
 from rowfall.cluster.ddl import Ddl, create_statements, run_on_cluster
 from rowfall.cluster.sharding_keys import RAND, ShardingKey, is_free, read_sharding_key
-from rowfall.cluster.tables import Tables, find_tables
+from rowfall.cluster.tables import Tables, column_types, find_tables
 from rowfall.cluster.topology import (
     SERVER_UUID,
     Cluster,
@@ -73,6 +73,7 @@ class OpenCluster:
         tables: what there is of the target table on the nodes.
         writers: the nodes that load, one a shard; all replicas where they are ``unreplicated``.
         connect: connects to any node.
+        altering: see :func:`rowfall.cluster.tables.find_tables`.
     """
 
     cluster: Cluster
@@ -80,6 +81,7 @@ class OpenCluster:
     tables: Tables
     writers: tuple[Writer, ...]
     connect: Callable[[Node], Engine]
+    altering: bool = False
 
     @property
     def unreplicated(self) -> bool:
@@ -166,7 +168,13 @@ class OpenCluster:
     def find_tables(self) -> Tables:
         """Return what there is of the table now."""
         tables = self.tables
-        return find_tables(self.entry.ask, self.cluster, tables.database, tables.table)
+        return find_tables(
+            self.entry.ask, self.cluster, tables.database, tables.table, altering=self.altering
+        )
+
+    def columns(self, tables: Tables) -> dict[tuple[str, str], dict[Node, dict[str, str]]]:
+        """Return the columns of tables on each node, see :func:`column_types`."""
+        return column_types(self.entry.ask, self.cluster, tables)
 
     def create(self, ddl: Ddl, emit: Listener) -> None:
         """Run one of those statements on all nodes.
@@ -192,11 +200,12 @@ Connects = Callable[[ServerAt, Engine | None], Engine]
 
 def open_cluster(
     entry: Engine, at: ServerAt, target: Table, connects: Connects, stack: ExitStack,
-    emit: Listener, *, skip: bool,
+    emit: Listener, *, skip: bool, altering: bool = False,
 ) -> OpenCluster:  # fmt: skip
     """Choose the nodes of a load and connect to them; ``stack`` closes the connections.
 
     Args:
+        altering: the load may change columns of the table.
         at: the entry, which names the cluster.
         skip: load into the shards that are there when others are not.
 
@@ -206,7 +215,7 @@ def open_cluster(
     """
     asks = entry.ask
     cluster = discover(asks, at.cluster, tls=at.tls)
-    tables = find_tables(asks, cluster, target.database, target.table)
+    tables = find_tables(asks, cluster, target.database, target.table, altering=altering)
     uuids = server_uuids(asks, cluster)
 
     def look(node: Node, text: str) -> list[list[Any]]:
@@ -259,7 +268,7 @@ def open_cluster(
         for number, node in enumerate(chosen)
     )  # fmt: skip
     check_order(asks, cluster)
-    return OpenCluster(cluster, entry, tables, writers, connect)
+    return OpenCluster(cluster, entry, tables, writers, connect, altering)
 
 
 def _unreplicated(cluster: Cluster, tables: Tables) -> bool:

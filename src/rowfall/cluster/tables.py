@@ -19,6 +19,7 @@ from rowfall.core.model import Ask
 from rowfall.core.sql import closing, items, tokens
 from rowfall.core.sqltext import quote
 from rowfall.engines.codes import ACCESS_DENIED
+from rowfall.schema.wider_types import lossless
 
 LOCAL_SUFFIX = "_local"
 """End of the name of the local tables that rowfall makes."""
@@ -168,8 +169,14 @@ class Tables:
         return not (self.missing or self.missing_over)
 
 
-def find_tables(asks: Ask, cluster: Cluster, database: str, table: str) -> Tables:
+def find_tables(
+    asks: Ask, cluster: Cluster, database: str, table: str, *, altering: bool = False
+) -> Tables:
     """Find what the nodes that answer have of ``database.table``, in three small statements.
+
+    Args:
+        altering: columns may be wider on some nodes, or be there on some only: what an ALTER has
+            left that was stopped between two nodes. ``like`` is then the widest table.
 
     Raises:
         TargetError: the tables of the nodes differ, are of a kind that cannot be loaded, belong to
@@ -187,9 +194,10 @@ def find_tables(asks: Ask, cluster: Cluster, database: str, table: str) -> Table
     ours = tables[at]
     name = ".".join(at)
     _check_kinds(ours, name)
-    _check_alike(ours, name, _differences)
+    widest = _widest(ours) if altering else None
+    _check_alike(ours, name, _differences if widest is None else _layout)
     _check_replicas(cluster, ours, _paths(asks, cluster, ours, at), name)
-    like = next(iter(ours.values()), None)
+    like = widest or next(iter(ours.values()), None)
     return Tables(
         database,
         table,
@@ -205,6 +213,41 @@ def find_tables(asks: Ask, cluster: Cluster, database: str, table: str) -> Table
         next(iter(there.values()), None) if over else None,
         {node: found.uuid for node, found in ours.items()},
     )
+
+
+def column_types(
+    asks: Ask, cluster: Cluster, tables: Tables
+) -> dict[tuple[str, str], dict[Node, dict[str, str]]]:
+    """Return names and types of the columns on each node, of the local and the Distributed table.
+
+    The local one comes first.
+    """
+    names = [tables.local]
+    if not tables.direct:
+        names.append((tables.database, tables.table))
+    _, found = _found(asks, cluster, *names)
+    return {
+        name: {node: {n: t for n, t, _ in one.columns} for node, one in found[name].items()}
+        for name in names
+    }
+
+
+def _widest(ours: Mapping[Node, NodeTable]) -> NodeTable | None:
+    """Return the table whose columns take the values of all others; None where there is none."""
+    for one in ours.values():
+        own = {name: (type_, kind) for name, type_, kind in one.columns}
+        if all(
+            name in own and kind == own[name][1] and lossless(type_, own[name][0])
+            for other in ours.values()
+            for name, type_, kind in other.columns
+        ):
+            return one
+    return None
+
+
+def _layout(found: NodeTable) -> Mapping[str, str]:
+    """Return what has to be the same on all nodes besides the columns."""
+    return {k: v for k, v in _differences(found).items() if not k.startswith("column ")}
 
 
 def _found(

@@ -182,6 +182,26 @@ class Projection:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """One column of a table that is there, which a load adds or widens before its first row.
+
+    Attributes:
+        type: that it gets; ``before``: that it has, "" where it is added.
+    """
+
+    name: str
+    type: str
+    before: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the change as half a sentence for people."""
+        if self.before:
+            return f"widens {self.name} from {self.before} to {self.type}"
+        return f"adds {self.name} {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
 class Schema:
     """Columns and layout of the target table.
 
@@ -195,6 +215,10 @@ class Schema:
         notes: (subject, reason) for the layout, e.g. why this ORDER BY.
         partitions: distinct values of the partition key seen in the sample; 1 when unpartitioned.
         row_bytes: average bytes of a row in memory, from the sample.
+        keys: columns that its keys name, whose types the engine does not change.
+        changes: what has to become of the columns of a table that is there.
+        left_out: columns of files that are not loaded; ``defaulted``: columns of the table that
+            get their defaults, because files lack them.
     """
 
     columns: tuple[Column, ...]
@@ -207,6 +231,19 @@ class Schema:
     row_bytes: float = 32.0
     projection: Projection | None = None
     clauses: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    changes: tuple[ColumnChange, ...] = ()
+    left_out: tuple[str, ...] = ()
+    defaulted: tuple[str, ...] = ()
+
+    @property
+    def difference(self) -> str:
+        """Return in one line how table and files are made to fit; "" where they do anyway."""
+        parts = [change.text for change in self.changes]
+        parts += [f"leaves out {', '.join(self.left_out)} of the files"] if self.left_out else []
+        if self.defaulted:
+            parts.append(f"takes defaults for {', '.join(self.defaulted)}, which files lack")
+        return "; ".join(parts)
 
     @property
     def reads(self) -> tuple[Column, ...]:

@@ -15,6 +15,9 @@ FILTER, DISTRIBUTED = "filter", "distributed"
 ALL, JOURNAL, NONE = "all", "journal", "none"
 """Answers of ``--loaded`` where ledger, journal and table contradict each other."""
 
+ADD, IGNORE, ERROR, DEFAULT = "add", "ignore", "error", "default"
+"""What becomes of columns that only the files have, or only the table."""
+
 METHODS = ("local", FILTER, DISTRIBUTED)
 """All ways that may be asked for."""
 
@@ -259,6 +262,30 @@ class Options:
         "--union-by-name",
         "",
         "Load files whose columns differ: those that some lack are NULL there.",
+        "Columns",
+    )
+    on_new_column: str = _opt(
+        ERROR,
+        "--on-new-column",
+        "ACTION",
+        "What becomes of a column that files have and the table lacks: add gives it to the table, "
+        "ignore leaves it out, error loads nothing. Default: error.",
+        "Columns",
+    )
+    on_missing_column: str = _opt(
+        ERROR,
+        "--on-missing-column",
+        "ACTION",
+        "What becomes of a column that the table has and files lack: default takes the default "
+        "of the column, error loads nothing. Default: error, unless the table names a DEFAULT.",
+        "Columns",
+    )
+    widen: bool = _opt(
+        False,
+        "--widen",
+        "",
+        "Change columns of the table to types that the values of the files fit, before the load; "
+        "those that --type names to that type.",
         "Columns",
     )
     select: str | None = _opt(

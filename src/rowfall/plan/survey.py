@@ -13,13 +13,13 @@ from typing import Any
 
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core import sql
-from rowfall.core.errors import DataError, RowfallError, UsageError
+from rowfall.core.errors import DataError, RowfallError, TargetError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing
 from rowfall.core.model import ENGINE, PUSH, Choice, Dialect, Encoding, Kind, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.codes import DATA_CODES
+from rowfall.engines.codes import DATA_CODES, GONE
 from rowfall.engines.embedded import usable_cores
 from rowfall.plan import attempts, cutting, memory, transport
 from rowfall.plan.facts import (
@@ -37,6 +37,7 @@ from rowfall.plan.session import Session, Writer
 from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.schema import data_errors, inference
 from rowfall.schema.density import FILES, rows_per_byte
+from rowfall.schema.table_changes import TableQuestions
 from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed, Pinned, Ranged, any_version
 from rowfall.targets import views
@@ -70,6 +71,8 @@ def survey(session: Session, known: Collection[str] | None = None, table: str = 
     transport.choose_delivery(reached, options)  # --pull is refused before anything is read
     listed = _ask_table(session, table or session.first_target.table)
     encoding, schema = _ask_schema(session, reached, _columns(session, listed))
+    schema = replace(schema, keys=_keys(listed, schema))
+    _check_changes(session, schema)
     if reached is not None and encoding is not None and encoding.dialect is not None:
         reached = _rewritten_here(session, encoding.dialect)
         transport.choose_delivery(reached, options)
@@ -426,10 +429,72 @@ def _ask_schema(
         try:
             return inference.schema_for(
                 source, listing, session.declared, session.options, asks, existing,
-                json_type=_stores_json(session),
+                json_type=_stores_json(session), table=_questions(session),
             )  # fmt: skip
         except RowfallError as error:
             listing = _without_broken(listing, error)
+
+
+def _questions(session: Session) -> TableQuestions | None:
+    """Return how the target table is asked before its columns change; None where they may not."""
+    if not session.target.table or session.options.replace:
+        return None
+
+    def keys() -> frozenset[str]:
+        target = session.first_target
+        rows = session.engine.ask(
+            f"SELECT name FROM system.columns WHERE {sql.table_is(target.database, target.table)} "
+            "AND (is_in_partition_key OR is_in_sorting_key OR is_in_primary_key "
+            "OR is_in_sampling_key)"
+        )
+        return frozenset(str(name) for (name,) in rows)
+
+    def keeps(column: str, type_: str) -> bool:
+        x = sql.name(column)
+        for writer in session.writers:
+            at = sql.qualified(writer.target.database, writer.target.table)
+            # As text: a cast back to the old type may wrap, and NULL equals nothing.
+            same = f"ifNull(toString(CAST(CAST({x}, {quote(type_)}), toTypeName({x}))), '') = "
+            same += f"ifNull(toString({x}), '')"
+            try:
+                lost = writer.engine.ask(f"SELECT 1 FROM {at} WHERE NOT ({same}) LIMIT 1")
+            except RowfallError as error:
+                if error.code in GONE:  # it is made by this load
+                    continue
+                if error.transient:
+                    raise
+                return False
+            if lost:
+                return False
+        return True
+
+    return TableQuestions(keys, keeps)
+
+
+def _keys(listed: ExistingTable | None, schema: Schema) -> tuple[str, ...]:
+    """Return the columns of the table that its sorting or partition key names."""
+    texts = (schema.order_by, schema.partition_by)
+    if listed is not None and schema.exists:
+        texts = (listed.sorting_key, listed.partition_key)
+    named = {sql.identifier(word) for text in texts for word in sql.tokens(text)}
+    return tuple(column.name for column in schema.columns if column.name in named)
+
+
+def _check_changes(session: Session, schema: Schema) -> None:
+    """Check that nobody converts the values of columns that become wider.
+
+    Raises:
+        TargetError: views read the table; what they hold has types of its own.
+    """
+    widened = [change for change in schema.changes if change.before]
+    found = _ask_views(session, schema) if widened else None
+    if found:
+        new = data_errors.type_options([(c.name, c.type) for c in widened])
+        raise TargetError(
+            f"{session.table_text} feeds materialized views ({', '.join(found.names)}), whose own "
+            f"tables would cut the values of {', '.join(c.name for c in widened)} to their types",
+            hint=f"Load into a new table with --table NAME {new}.",
+        )
 
 
 def _stores_json(session: Session) -> bool:

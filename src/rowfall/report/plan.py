@@ -199,6 +199,7 @@ def _target(plan: Plan) -> RenderableType:
             *([("blocks", _packed(transport))] if transport.compression.value else []),
             *([("by key", transport.sharding.reason)] if by_key else []),
             *([("views", ", ".join(plan.views))] if plan.views else []),
+            *([("columns", plan.schema.difference)] if plan.schema.difference else []),
             ("promise", plan.promise),
             ("visible", plan.visibility),
         ]
@@ -256,7 +257,8 @@ def _table(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:
         names = max((len(c.name) for c in schema.columns), default=0)
         columns = [f"    `{units.printable(c.name)}`{' ' * (names - len(c.name))} {c.type}"
                    for c in schema.columns]  # fmt: skip
-        lines.append(f"  {plan.database}.{plan.table} exists and keeps its definition")
+        kept = "is altered first" if schema.changes else "exists and keeps its definition"
+        lines.append(f"  {plan.database}.{plan.table} {kept}")
         lines += _commented(columns, reasons, width)
     if verbose and schema.notes:
         lines += ["", facts(schema.notes)]

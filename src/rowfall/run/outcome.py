@@ -109,7 +109,7 @@ def make_report(
         limited_by=limited,
         settings={s.name: s.value for s in done.settings},
         failures=counts.failures,
-        notes=(*done.notes, *finished.notes),
+        notes=(*filter(None, [plan.schema.difference]), *done.notes, *finished.notes),
         engine_version=session.engine.facts.version if alive else "",
         rowfall_version=__version__,
         shards=shards,

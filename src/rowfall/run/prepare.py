@@ -23,6 +23,7 @@ from rowfall.publish.receiver import TableWriter
 from rowfall.publish.recover import Recovery, open_journal, open_recovery
 from rowfall.publish.staging_tables import StagingTables
 from rowfall.publish.target_tables import TargetTables, table_dropped
+from rowfall.run.alter import alter_target
 from rowfall.run.settle import LoadRun, Settled, remember_made
 from rowfall.targets import staging, views
 from rowfall.targets.base import Publish
@@ -72,6 +73,8 @@ def prepare(settled: Settled, load: LoadRun, facts: LoadFacts, plan: Plan) -> Pr
     """
     session, ledger = settled.session, load.ledger
     _create(settled, load, plan)
+    if session.target.table and not session.options.replace:
+        alter_target(session, plan)
     tables = TargetTables(session, ledger)
     prepared = Prepared(tables)
     if session.target.table:

@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING
 from rowfall.core.errors import Interrupted, TargetError, UsageError
 from rowfall.core.events import Listener, Note
 from rowfall.core.masked import Secret
-from rowfall.core.options import ALL, FILTER, JOURNAL, METHODS, NONE, Options, projection_of
+from rowfall.core.options import (
+    ADD,
+    ALL,
+    DEFAULT,
+    ERROR,
+    FILTER,
+    IGNORE,
+    JOURNAL,
+    METHODS,
+    NONE,
+    Options,
+    projection_of,
+)
 from rowfall.core.units import memory as memory_text
 from rowfall.core.units import parse_duration, parse_size
 from rowfall.engines import server_class
@@ -138,8 +150,10 @@ def shards_of(
     def connects(there: ServerAt, through: Engine | None) -> Engine:
         return connect(there, options, through=through)
 
-    skip = options.skip_unavailable_shards
-    return open_cluster(entry, at, target, connects, stack, emit, skip=skip)
+    return open_cluster(
+        entry, at, target, connects, stack, emit, skip=options.skip_unavailable_shards,
+        altering=options.widen or options.on_new_column == ADD,
+    )  # fmt: skip
 
 
 def connect(
@@ -241,6 +255,7 @@ def _check_choices(options: Options) -> None:
     """
     for one, other in (
         ("pull", "push"), ("atomic", "replace"), ("direct", "atomic"), ("direct", "replace"),
+        ("direct", "widen"),
     ):  # fmt: skip
         if getattr(options, one) and getattr(options, other):
             raise UsageError(f"--{one} and --{other} exclude each other")
@@ -250,6 +265,11 @@ def _check_choices(options: Options) -> None:
         raise UsageError(f"--decoder {options.decoder} is not one of auto, always, never")
     if options.loaded not in (None, ALL, JOURNAL, NONE):
         raise UsageError(f"--loaded {options.loaded} is not one of all, journal, none")
+    for name, words in (("on_new_column", (ADD, IGNORE, ERROR)),
+                        ("on_missing_column", (DEFAULT, ERROR))):  # fmt: skip
+        if (wish := getattr(options, name)) not in words:
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} {wish} is not one of {', '.join(words)}")
     for name in ("presort", "build"):
         if (wish := getattr(options, name)) not in ("auto", "on", "off"):
             raise UsageError(f"--{name} {wish} is not one of auto, on, off")

@@ -51,6 +51,20 @@ class BadRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Misfit:
+    """A column that some value does not fit.
+
+    Attributes:
+        value: one of them, None for NULL.
+        types: that would take all values, the best one first; () where none is known.
+    """
+
+    column: Column
+    value: str | None
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LenientReader:
     """Queries that read what a strict reader refuses.
 

@@ -20,13 +20,14 @@ from rowfall.core import disk, sql, uri
 from rowfall.core.errors import DataError, RowfallError, SourceError, TargetError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind, Plan, Schema
-from rowfall.core.options import Options
+from rowfall.core.options import IGNORE, Options
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine
 from rowfall.schema import data_errors, footers, strict_reading
-from rowfall.schema.bad_row_queries import MALFORMED, LenientReader, read_bad_row
+from rowfall.schema.bad_row_queries import MALFORMED, LenientReader, Misfit, read_bad_row
 from rowfall.schema.data_errors import CONTAINERS, same_object
 from rowfall.schema.footers import Footer
+from rowfall.schema.misfits import find_misfits
 from rowfall.schema.projection import of_typed
 from rowfall.schema.records import header_names, lines_relation
 from rowfall.schema.sampling import RunSelect
@@ -114,8 +115,17 @@ class BadRowSearch:
             line, where = line_in_file(self.source, split, line - int(self.encoding.has_header))
         if line is not None:
             (line,) = lines_in_source(self.source, split, self.encoding, [line])
-        width = len(header)
-        return data_errors.bad_row_error(split, self.encoding, self.schema, bad, line, width, where)
+        return data_errors.bad_row_error(
+            split, self.encoding, self.schema, bad, line, len(header), where,
+            self._misfits(split, header) if bad.which > 0 else (),
+        )  # fmt: skip
+
+    def _misfits(self, split: Split, header: Sequence[str]) -> Sequence[Misfit]:
+        """Return all columns of a split that do not fit; none where it cannot be read so far."""
+        try:
+            return find_misfits(self.reader, [(split, header)], self.ask)
+        except RowfallError:
+            return ()
 
     def header_of(self, split: Split) -> tuple[str, ...]:
         """Return the column names of one file with a header, () for files without."""
@@ -265,7 +275,8 @@ class BadRows:
                 self._known = next(among, None) or self._footers(first, encoding)[0]
         except RowfallError:
             return []  # a broken file: the INSERT meets it, too, and finds out which
-        reads, some = self._plan.schema.reads, bool(self._options.skip)
+        reads = self._plan.schema.reads
+        some = bool(self._options.skip) or self._options.on_new_column == IGNORE
         others = []
         for footer in found:
             if differ := footers.misfits(footer, self._known, reads, some=some):
@@ -452,6 +463,8 @@ class BadRows:
     @property
     def _search(self) -> BadRowSearch:
         schema = self._plan.schema.reading
+        if self._options.select:  # types are those of what is read, whatever the table has
+            schema = replace(schema, exists=False, keys=())
         schema = strict_reading.with_integers_as_text(schema, self._encoding)
         return BadRowSearch(self._source, self._encoding, schema, self._ask)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from urllib.parse import unquote, urlsplit
 
@@ -12,7 +12,7 @@ from rowfall.core import sql
 from rowfall.core.errors import DataError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
-from rowfall.schema.bad_row_queries import LONG, MALFORMED, SHOWN, UNKNOWN, BadRow
+from rowfall.schema.bad_row_queries import LONG, MALFORMED, SHOWN, UNKNOWN, BadRow, Misfit
 from rowfall.schema.strict_reading import TAG
 from rowfall.schema.type_names import Type, parse_type
 
@@ -87,10 +87,12 @@ def bad_row_error(
     line: int | None,
     width: int = 0,
     where: str = "",
+    misfits: Sequence[Misfit] = (),
 ) -> DataError:
     """Return the error for one bad row.
 
     Args:
+        misfits: all columns that values of the file do not fit.
         width: number of fields a row should have.
         where: what names the row; by default its line of the split.
     """
@@ -111,14 +113,15 @@ def bad_row_error(
     else:
         at = bad.fields - 1 if 0 < bad.fields < width else bad.which - 1
         column = schema.columns[at]
-        text, hint = _value_error(where, column, bad, shown, exists=schema.exists)
+        text, hint = _value_error(where, column, bad, shown, schema, misfits)
         return DataError(text, uri=split.uri, line=line, column=column.name, value=shown, hint=hint)
     return DataError(text, uri=split.uri, line=line, value=shown, hint=hint)
 
 
 def _value_error(
-    row: str, column: Column, bad: BadRow, shown: str | None, *, exists: bool
-) -> tuple[str, str]:
+    row: str, column: Column, bad: BadRow, shown: str | None, schema: Schema,
+    misfits: Sequence[Misfit],
+) -> tuple[str, str]:  # fmt: skip
     where = f'{row} column "{column.name}"'
     target = parse_type(column.type)
     if target.base == "String" and (_is_foreign(bad.value) or (bad.value and not bad.breaks)):
@@ -129,19 +132,41 @@ def _value_error(
             f"for {bad.breaks:,} more lines)",
             "Close the quote. Where values do hold line breaks, one must be among the first rows.",
         )
-    wider = _wider(target, bad.value)
-    name = column.name if _PLAIN.fullmatch(column.name) else sql.name(column.name)
-    own = f"--type {shlex.quote(f'{name} {wider}')}"
-    hint = f"Load it with {own}, or leave bad rows out with --max-errors N."
-    if exists:
-        hint = (
-            f"Load it into another table with --table NAME {own}; or change the column, unless a "
-            f"key names it: ALTER TABLE ... MODIFY COLUMN {name} {wider}; or leave bad rows out "
-            "with --max-errors N."
-        )
+    types = {column.name: _wider(target, bad.value)}
+    types |= {m.column.name: m.types[0] for m in misfits if m.types}
+    hint = f"{_remedy(types, schema)}, or leave bad rows out with --max-errors N."
+    others = [_no_fit(m.column, m.value) for m in misfits if m.column.name != column.name]
+    more = f"; further columns do not fit: {', '.join(others)}" if others else ""
     if bad.value is None or bad.value == "":
-        return f"{where} is empty, and {column.type} takes no NULL", hint
-    return f'{where}: "{shown}" does not fit {column.type}', hint
+        return f"{where} is empty, and {column.type} takes no NULL{more}", hint
+    return f'{where}: "{shown}" does not fit {column.type}{more}', hint
+
+
+def _no_fit(column: Column, value: str | None) -> str:
+    shown = "an empty value" if value is None else f'"{_shorten(value)}"'
+    return f'{shown} in "{column.name}" {column.type}'
+
+
+def _remedy(types: Mapping[str, str], schema: Schema) -> str:
+    """Return what makes columns of other types; those of keys stay what they are in a table."""
+    options = type_options(list(types.items()))
+    keys = [name for name in types if name in schema.keys]
+    if not keys:
+        return f"Load it with --widen {options}"
+    if not schema.exists:
+        return f"Load all files into a new table with --table NAME {options}"
+    verb = "is in a key" if len(keys) == 1 else "are in keys"
+    return (
+        f"Load it into a new table with --table NAME {options} ({', '.join(keys)} {verb}, which "
+        "the engine does not change)"
+    )
+
+
+def type_options(columns: Sequence[tuple[str, str]]) -> str:
+    """Return ``--type`` options for a shell, of (name, type)."""
+    names = (n if _PLAIN.fullmatch(n) else sql.name(n) for n, _ in columns)
+    pairs = zip(names, (type_ for _, type_ in columns), strict=True)
+    return " ".join(f"--type {shlex.quote(f'{name} {type_}')}" for name, type_ in pairs)
 
 
 def _wider(target: Type, value: str | None) -> str:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rowfall.core import engine_formats, sql, units
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import Listing
-from rowfall.core.model import Column, Encoding, Kind, Projection, Schema
+from rowfall.core.model import Column, ColumnChange, Encoding, Kind, Projection, Schema
 from rowfall.core.nearest import did_you_mean
-from rowfall.core.options import Options
+from rowfall.core.options import ADD, Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.codes import UNKNOWN_IDENTIFIER
 from rowfall.schema import json_objects, marked_values, sampling
@@ -34,6 +35,14 @@ from rowfall.schema.column_options import (
 from rowfall.schema.projection import folder_keys, read_relation
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, WantedFacts
 from rowfall.schema.strict_reading import strict_column
+from rowfall.schema.table_changes import (
+    Fitted,
+    TableQuestions,
+    asked_types,
+    fit_names,
+    sampled_types,
+    with_types,
+)
 from rowfall.schema.table_options import TableOptions, read_table_options
 from rowfall.schema.text_format import asked_of
 from rowfall.schema.type_names import csv_fields, first_fields, parse_type
@@ -56,6 +65,7 @@ def schema_for(
     existing: Sequence[Sequence[Any]] | None = None,
     *,
     json_type: bool = True,
+    table: TableQuestions | None = None,
 ) -> tuple[Encoding | None, Schema]:
     """Return encoding (with or without a header, as found) and schema of a load.
 
@@ -63,6 +73,7 @@ def schema_for(
         encoding: by extension or option; None for generators.
         ask: runs a SELECT with settings and gives its rows.
         existing: (name, type, default_kind) of the target's columns when it is there already.
+        table: answers questions about it, where its columns may be changed.
         json_type: the target has the type JSON, for objects whose keys vary.
 
     Raises:
@@ -91,24 +102,45 @@ def schema_for(
         text=asked_of(options),
         union=options.union_by_name,
         skip_bad_lines=bool(options.max_errors or options.max_error_ratio),
-        wanted=_wanted_of_source(asked, own) if shapes else _wanted(asked, existing),
+        wanted=_wanted_of_source(asked, own) if shapes else _wanted(asked, existing, options),
     )
     if sample.encoding.has_names and sample.encoding.fields > len(sample.columns):
         # Behind the elements of a tuple it showed the fields of others.
         sample = replace(sample, columns=tuple(ColumnFacts(found.name) for found in sample.columns))
+    fitted = Fitted(sample, [])
     if existing is not None and not own.select:
+        changes: tuple[ColumnChange, ...] = ()
+        if options.widen and table is not None:
+            changes = asked_types(asked.types, existing, table)
+            existing = with_types(existing, changes)
+            kept = {str(n): t for n, t, _ in existing if asked.types.get(str(n), t) != t}
+            asked = replace(asked, types={**asked.types, **kept})
+        if sample.encoding.has_names:
+            infer = partial(_inferred, sample=sample, json_type=json_type)
+            fitted = fit_names(sample, listing, own, asked, existing, options, infer)
+            sample, existing = fitted.sample, fitted.columns
+            own = replace(own, skips=own.skips | set(fitted.skips))
         _check_same(asked, existing)
+        fitted = replace(fitted, changes=changes + fitted.changes)
     only = None
     if not own.select and (existing is not None or asked.columns):
         only = _names_of(existing, asked)
     shaped = shape(sample, listing, own, only)
-    sample, made = shaped.sample, None
-    if own.select or own.where or shaped.computed:
-        columns, made = _projected(shaped, listing, asked, own, existing, ask)
-    else:
-        columns = _columns_of(sample, asked, existing)
+    columns, made = _made_of(shaped, listing, asked, own, existing, ask)
+    if options.widen and table is not None and existing is not None and not own.select:
+        read = Schema(columns, projection=made)
+        names = [found.name for found in sample.columns]
+        more = sampled_types(source, shaped.sample, read, ask, existing, table, names)
+        if more:
+            existing = with_types(existing, more)
+            columns, made = _made_of(shaped, listing, asked, own, existing, ask)
+            fitted = replace(fitted, changes=_merged(fitted.changes, more))
+    sample = shaped.sample
     if existing is not None:
-        schema = Schema(columns, exists=True, notes=sample.notes)
+        schema = Schema(
+            columns, exists=True, notes=sample.notes, changes=fitted.changes,
+            left_out=fitted.skips, defaulted=fitted.defaulted,
+        )  # fmt: skip
     else:
         known = replace(sample, columns=(*sample.columns, *shaped.constants))
         schema = _laid_out(columns, known, asked)
@@ -117,6 +149,31 @@ def schema_for(
     sample = replace(sample, encoding=encoding)
     _check_order(schema, asked, ask)
     return encoding, _partitioned(schema, sample, source, ask)
+
+
+def _made_of(
+    shaped: Shaped, listing: Listing, asked: TableOptions, own: ColumnOptions,
+    existing: Sequence[Sequence[Any]] | None, ask: RunSelect,
+) -> tuple[tuple[Column, ...], Projection | None]:  # fmt: skip
+    """Return the columns of the table, and what they are made of where they are not those read."""
+    if own.select or own.where or shaped.computed:
+        return _projected(shaped, listing, asked, own, existing, ask)
+    return _columns_of(shaped.sample, asked, existing), None
+
+
+def _inferred(found: ColumnFacts, sample: SourceSample, *, json_type: bool) -> str:
+    return infer_type(found, sample, json_type=json_type)[0]
+
+
+def _merged(
+    first: Sequence[ColumnChange], then: Sequence[ColumnChange]
+) -> tuple[ColumnChange, ...]:
+    """Return changes of which some columns change twice as one change of each."""
+    merged = {change.name: change for change in first}
+    for change in then:
+        known = merged.get(change.name, change)
+        merged[change.name] = replace(known, type=change.type)
+    return tuple(merged.values())
 
 
 def _with_format_settings(ask: RunSelect, options: Options) -> RunSelect:
@@ -216,7 +273,8 @@ def _check_same(asked: TableOptions, existing: Sequence[Sequence[Any]]) -> None:
     if differ:
         raise UsageError(
             f"the table exists already, its types cannot be chosen: {', '.join(differ)}",
-            hint="Leave out --schema and --type, load into another --table, or --replace.",
+            hint="Leave out --schema and --type, add --widen, load into another --table, or "
+            "--replace.",
         )
 
 
@@ -226,8 +284,15 @@ def _wanted_of_source(asked: TableOptions, own: ColumnOptions) -> WantedFacts:
     return WantedFacts(lambda encoding, names: types, not asked.order_by)
 
 
-def _wanted(asked: TableOptions, existing: Sequence[Sequence[Any]] | None) -> WantedFacts:
-    """Return what the sample has to show: only what neither the user nor the table has given."""
+def _wanted(
+    asked: TableOptions, existing: Sequence[Sequence[Any]] | None, options: Options
+) -> WantedFacts:
+    """Return what the sample has to show: only what neither the user nor the table has given.
+
+    Everything, where the table may change.
+    """
+    if existing is not None and (options.widen or options.on_new_column == ADD):
+        return WantedFacts(layout=False)
 
     def types(encoding: Encoding, names: Sequence[str]) -> Mapping[str, str]:
         known = asked.columns if existing is None else _takes(existing, names, encoding)
@@ -324,10 +389,13 @@ def _match(rows: Sequence[Sequence[Any]], sample: SourceSample) -> tuple[Column,
     known = {found.name: found for found in sample.columns}
     missing = [n for n, _, kind in takes if n not in known and not kind]
     extra = [n for n in known if n not in {t[0] for t in takes}]
-    if missing or (extra and sample.encoding.kind is not Kind.TYPED):
-        raise TargetError(
-            _difference("the table", sample.example, missing, extra), hint=_NAMES_HINT
-        )
+    if missing or extra:
+        hints = [_NAMES_HINT]
+        hints += ["--on-new-column add gives the table what it lacks, ignore leaves it out."]
+        hints += ["--on-missing-column default loads defaults for what files lack."]
+        text = _difference("the table", sample.example, missing, extra)
+        chosen = [hints[0], *hints[1 : 1 + bool(extra)], *hints[2 : 2 + bool(missing)]]
+        raise TargetError(text, hint=" ".join(chosen))
     return tuple(
         column(n, t, known[n], sample, "type of the table") for n, t, _ in takes if n in known
     )

@@ -253,11 +253,11 @@ def _is_whole(listing: Listing, splits: Sequence[Split], columns: Sequence[Colum
     return (
         len(splits) == len(listing)
         and bool(columns)
-        and max(c.rows for c in columns) < _limit(len(columns), len(splits))
+        and max(c.rows for c in columns) < rows_each(len(columns), len(splits))
     )
 
 
-def _limit(columns: int, splits: int, values: int = VALUES) -> int:
+def rows_each(columns: int, splits: int, values: int = VALUES) -> int:
     """Return how many rows of each object are read."""
     return max(min(ROWS, values // columns) // splits, 1)
 
@@ -525,7 +525,7 @@ def _measure(
         return tuple(columns)
     known = encoding.kind is Kind.JSON and wanted.names
     values = KNOWN_VALUES if known else VALUES
-    limit = _limit(len(columns), len(splits), values)
+    limit = rows_each(len(columns), len(splits), values)
     if all(facts == ("bytes_each",) for _, facts in groups):
         splits, limit = [max(splits, key=lambda split: split.size or 0)], WIDTH_ROWS
     typed = encoding.kind is Kind.TYPED
@@ -540,6 +540,12 @@ def _measure(
         settings["input_format_parquet_max_block_size"] = limit  # more is decoded for nothing
     relation = sample_relation(relate, splits, encoding, reads, limit, more)
     (row,) = ask(SqlText.of(_aggregates(groups, columns, encoding), relation, ")"), settings)
+    return _answered(row, groups, columns, encoding)
+
+
+def _answered(
+    row: Sequence[Any], groups: Groups, columns: Sequence[ColumnFacts], encoding: Encoding
+) -> tuple[ColumnFacts, ...]:
     given: list[dict[str, Any]] = [{"rows": int(row[0])} for _ in columns]
     if encoding.kind is Kind.TEXT:
         given = [{**facts, "declared": ""} for facts in given]
@@ -550,6 +556,18 @@ def _measure(
                 if value is not None:
                     given[number][fact] = int(value) if fact in ("low", "high") else value
     return tuple(replace(column, **facts) for column, facts in zip(columns, given, strict=True))
+
+
+def measure_text(
+    relation: SqlText, columns: Sequence[ColumnFacts], encoding: Encoding, ask: RunSelect,
+    settings: Mapping[str, str | int | float],
+) -> tuple[ColumnFacts, ...]:  # fmt: skip
+    """Return all facts about columns that a relation gives as text, of formats without types."""
+    text = replace(encoding, kind=Kind.TEXT)
+    groups = _grouped(columns, text, WantedFacts())
+    query = SqlText.of(_aggregates(groups, columns, text), relation, ")")
+    (row,) = ask(query, settings)
+    return _answered(row, groups, columns, text)
 
 
 Groups = dict[tuple[str, tuple[str, ...]], list[int]]

@@ -1,0 +1,166 @@
+"""Finds every column of a table that some value does not fit, and the type that it would need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from rowfall.core import sql
+from rowfall.core.listing import Split
+from rowfall.core.model import Column, Encoding, Kind
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.schema import sampling
+from rowfall.schema.bad_row_queries import SHOWN, LenientReader, Misfit
+from rowfall.schema.sampling import ColumnFacts, RunSelect
+from rowfall.schema.strict_reading import MISSING
+from rowfall.schema.type_names import parse_type
+from rowfall.schema.wider_types import MOST_NAMES, Values, wider
+from rowfall.sources.base import Source
+
+MOST_ROWS = 20_000_000
+"""Rows of a file that are looked at once it has failed: some 20 seconds of a narrow one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines that are read as if they were an object; see :mod:`rowfall.schema.excerpts`."""
+
+    text: str
+
+    def relation(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> SqlText:
+        """Return the lines as the FROM part of a SELECT."""
+        format_ = encoding.without_header().format if encoding is not None else "CSV"
+        columns = f"{quote(structure)}, " if structure else ""
+        return SqlText.of(f"format({format_}, {columns}{quote(self.text)})")
+
+
+def find_misfits(
+    reader: LenientReader,
+    splits: Sequence[tuple[Split, Sequence[str]]],
+    ask: RunSelect,
+    *,
+    limit: int = MOST_ROWS,
+    more: str = "",
+    names: Sequence[str] = (),
+    facts: Mapping[str, ColumnFacts] | None = None,
+) -> list[Misfit]:
+    """Return all columns that values of some objects do not fit.
+
+    Args:
+        splits: each with its header, () where there is none.
+        limit: rows of each that are looked at.
+        more: further lines, without a header; ``names`` is theirs, () where files have none.
+        facts: about the columns that are read, by their names in the source; by default they are
+            measured, those of the misfits alone.
+    """
+    columns = [c for c in reader.schema.columns if c.bad]
+    if not columns or not splits:
+        return []
+    relation = _together(reader, splits, columns, limit, more, names)
+    settings = {**reader.settings, "max_threads": 4, "input_format_parallel_parsing": 1}
+    asked = [f"[{_counts(c)}]" for c in columns]
+    shown = [f"anyIf({_text(c)}, {_wrong(c)})" for c in columns]
+    query = f"SELECT [{', '.join(asked)}], [{', '.join(shown)}] FROM "
+    ((counts, values),) = ask(SqlText.of(query, relation), settings)
+    found = [
+        (column, int(wrong), int(nulls), value)
+        for column, (wrong, nulls), value in zip(columns, counts, values, strict=True)
+        if int(wrong) + int(nulls) and parse_type(column.type).base != "String"
+    ]
+    if not found:
+        return []
+    of_them = [column for column, *_ in found]
+    if facts is None:
+        facts = _measured(reader, splits, of_them, ask, limit)
+    misfits = []
+    details = _details(reader, relation, of_them, ask)
+    for column, wrong, nulls, value in found:
+        known = replace(details.get(column.name, Values()), wrong=wrong, nulls=nulls)
+        types = wider(column.type, facts.get(column.source, ColumnFacts(column.source)), known)
+        text = str(value) if wrong else None
+        misfits.append(Misfit(column, text, tuple(t for t in types if t != column.type)))
+    return misfits
+
+
+def _together(
+    reader: LenientReader, splits: Sequence[tuple[Split, Sequence[str]]],
+    columns: Sequence[Column], limit: int, more: str = "", header_of_more: Sequence[str] = (),
+) -> SqlText:  # fmt: skip
+    """Return the rows of all objects as one relation, every field as text."""
+    listed = ", ".join(sql.name(c.source) for c in columns)
+    readers = [(reader, split, header) for split, header in splits]
+    if more:
+        lines = replace(reader, source=cast(Source, Lines(more)))
+        readers.append((lines, splits[0][0], header_of_more))
+    parts: list[str | SqlText] = []
+    for one, split, header in readers:
+        parts += [" UNION ALL " if parts else "(", f"SELECT {listed} FROM "]
+        parts += [one.relation(split, header), f" LIMIT {limit}"]
+    return SqlText.of(*parts, ")")
+
+
+def _text(column: Column) -> str:
+    return f"substringUTF8(ifNull(toString({sql.name(column.source)}), ''), 1, {SHOWN + 1})"
+
+
+def _empty(column: Column) -> str:
+    return f"ifNull(toString({sql.name(column.source)}), '') = ''"
+
+
+def _bad(column: Column) -> str:
+    """Return SQL for what does not fit, fields that a short row lacks apart."""
+    there = f"ifNull(toString({sql.name(column.source)}) != {quote(MISSING)}, 1)"
+    return f"ifNull({column.bad}, 0) AND {there}"
+
+
+def _wrong(column: Column) -> str:
+    return f"({_bad(column)}) AND NOT ({_empty(column)})"
+
+
+def _counts(column: Column) -> str:
+    return f"countIf({_wrong(column)}), countIf(({_bad(column)}) AND {_empty(column)})"
+
+
+def _details(
+    reader: LenientReader, relation: SqlText, columns: Sequence[Column], ask: RunSelect
+) -> dict[str, Values]:
+    """Return what the types Enum and Decimal depend on, by the names of the columns."""
+    asked: list[tuple[Column, str, str, str]] = []
+    for column in columns:
+        x = f"toString({sql.name(column.source)})"
+        base = parse_type(column.type).base
+        if base.startswith("Enum"):
+            names = f"groupUniqArrayIf({MOST_NAMES + 1})({x}, {_wrong(column)})"
+            asked.append((column, names, "toInt64(-1)", "toInt64(-1)"))
+        elif base == "Decimal":
+            t = f"trim(BOTH ' \\t' FROM ifNull({x}, ''))"
+            plain = f"match({t}, '^[-+]?[0-9]+(\\\\.[0-9]*)?$') OR {t} = ''"
+            most = [
+                f"if(min({plain}), toInt64(max(length(extract({t}, {quote(pattern)})))), -1)"
+                for pattern in ("^[-+]?0*([0-9]*)", "\\.([0-9]*?)0*$")
+            ]
+            asked.append((column, "CAST([], 'Array(String)')", most[0], most[1]))
+    if not asked:
+        return {}
+    parts = ", ".join(f"({', '.join(one)})" for _, *one in asked)
+    ((found,),) = ask(SqlText.of(f"SELECT [{parts}] FROM ", relation), reader.settings)
+    return {
+        column.name: Values(names=tuple(map(quote, names)), whole=int(whole), places=int(places))
+        for (column, *_), (names, whole, places) in zip(asked, found, strict=True)
+    }
+
+
+def _measured(
+    reader: LenientReader, splits: Sequence[tuple[Split, Sequence[str]]],
+    columns: Sequence[Column], ask: RunSelect, limit: int,
+) -> dict[str, ColumnFacts]:  # fmt: skip
+    """Return the facts about the values of some columns."""
+    if reader.encoding.kind is Kind.TYPED:
+        return {c.source: ColumnFacts(c.source, c.read_type) for c in columns}
+    relation = _together(reader, splits, columns, limit)
+    facts = [ColumnFacts(c.source) for c in columns]
+    found = sampling.measure_text(relation, facts, reader.encoding, ask, reader.settings)
+    return {fact.name: fact for fact in found}

@@ -1,0 +1,213 @@
+"""Decides how the columns of a table that is there and those of files are made to fit.
+
+Columns that the table lacks are added or left out, those that files lack get their defaults, and
+types become wider, each only where an option says so. :mod:`rowfall.run.alter` carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rowfall.core.errors import TargetError, UsageError
+from rowfall.core.listing import Listing
+from rowfall.core.model import ColumnChange, Kind, Schema
+from rowfall.core.options import ADD, DEFAULT, IGNORE, Options
+from rowfall.schema import projection
+from rowfall.schema.bad_row_queries import LenientReader
+from rowfall.schema.bad_rows import BadRowSearch
+from rowfall.schema.column_options import ColumnOptions, constant_type
+from rowfall.schema.data_errors import type_options
+from rowfall.schema.excerpts import excerpts
+from rowfall.schema.misfits import find_misfits
+from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, rows_each
+from rowfall.schema.table_options import TableOptions
+from rowfall.schema.type_names import parse_type
+from rowfall.schema.wider_types import keeps_key, lossless
+from rowfall.sources.base import Source
+
+Rows = Sequence[Sequence[Any]]
+"""(name, type, default_kind) of the columns of a table."""
+FILLED = ("", "DEFAULT")
+"""Kinds of columns that an INSERT may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableQuestions:
+    """What a table is asked before its columns change.
+
+    Attributes:
+        keys: gives the columns of its keys, whose types the engine does not change.
+        keeps: tells whether all values of a column are the same in another type.
+    """
+
+    keys: Callable[[], frozenset[str]]
+    keeps: Callable[[str, str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Columns of a table and of files that fit each other by name.
+
+    Attributes:
+        columns: those of the table that are loaded, with those that are added.
+        skips: columns of the source that are left out.
+    """
+
+    sample: SourceSample
+    columns: list[list[Any]]
+    changes: tuple[ColumnChange, ...] = ()
+    skips: tuple[str, ...] = ()
+    defaulted: tuple[str, ...] = ()
+
+
+def fit_names(
+    sample: SourceSample, listing: Listing, own: ColumnOptions, asked: TableOptions,
+    existing: Rows, options: Options, infer: Callable[[ColumnFacts], str],
+) -> Fitted:  # fmt: skip
+    """Add columns, leave them out, or leave them to their defaults, as the options say.
+
+    What no option is about stays as it is: whoever matches the columns refuses it.
+    """
+    columns = [list(row) for row in existing]
+    taken = {str(name) for name, *_ in existing}
+    filled = {str(n) for n, _, kind in existing if kind in FILLED}
+    given = {
+        own.renames.get(found.name, found.name): found
+        for found in sample.columns
+        if found.name not in own.skips
+    }
+    keys = {
+        own.renames.get(key, key): key
+        for key in projection.folder_keys(listing)
+        if key not in own.skips and key not in {found.name for found in sample.columns}
+    }
+    extra = {name: found for name, found in given.items() if name not in filled}
+    skips = tuple(found.name for found in extra.values())
+    skips = skips if options.on_new_column == IGNORE else ()
+    changes = []
+    if options.on_new_column == ADD:
+        types = {name: infer(found) for name, found in extra.items()}
+        for name, key in {**keys, **own.added}.items():
+            nulls = int(None in set(projection.constants(listing, key)))
+            types[name] = constant_type(ColumnFacts(name, nulls=nulls, origin=key), listing)[0]
+        for name in types.keys() - taken:
+            types[name] = asked.types.get(name) or nullable(types[name])
+        changes = [ColumnChange(n, t) for n, t in types.items() if n not in taken]
+        columns += [[change.name, change.type, "DEFAULT"] for change in changes]
+    lacking = [
+        (name, type_) for name, type_, kind in columns
+        if kind == "" and name not in given and name not in keys and name not in own.added
+    ]  # fmt: skip
+    if sample.encoding.kind is Kind.JSON:
+        # A key may be missing in any number of rows: NULL is what it means.
+        seen = [ColumnFacts(n) for n, t in lacking if parse_type(t).nullable]
+        sample = replace(sample, columns=(*sample.columns, *seen))
+        lacking = [(n, t) for n, t in lacking if not parse_type(t).nullable]
+    defaulted: tuple[str, ...] = ()
+    if options.on_missing_column == DEFAULT:
+        defaulted = tuple(name for name, _ in lacking)
+        columns = [row for row in columns if row[0] not in defaulted]
+    return Fitted(sample, columns, tuple(changes), skips, defaulted)
+
+
+def nullable(type_: str) -> str:
+    """Return the type with NULL among its values, where there is one: for rows of before."""
+    known = parse_type(type_)
+    if known.nullable or not (known.known or known.base == "JSON"):
+        return type_
+    if known.full.startswith("LowCardinality("):
+        return f"LowCardinality(Nullable({known.bare}))"
+    return f"Nullable({known.full})"
+
+
+# --- wider types ----------------------------------------------------------------------------------
+
+
+def asked_types(
+    types: Mapping[str, str], existing: Rows, table: TableQuestions
+) -> tuple[ColumnChange, ...]:
+    """Return the changes that ``--type`` asks for; none where a column is as wide already.
+
+    Raises:
+        UsageError: values of the table would change.
+        TargetError: the engine does not change a column of a key.
+    """
+    there = {str(name): str(type_) for name, type_, _ in existing}
+    changes = []
+    for name, type_ in types.items():
+        old = there.get(name)
+        if old is None or old == type_ or lossless(type_, old):
+            continue
+        if not _widens(name, old, type_, table):
+            raise UsageError(
+                f"{name} cannot be widened to {type_}: values of the table, which are {old}, "
+                "would change",
+                hint=f"Load into a new table: --table NAME {type_options([(name, type_)])}.",
+            )
+        changes.append(ColumnChange(name, type_, old))
+    _check_keys(changes, table)
+    return tuple(changes)
+
+
+def _widens(name: str, old: str, new: str, table: TableQuestions) -> bool:
+    if lossless(old, new):
+        return True
+    narrower = lossless(new, old) or (parse_type(old).nullable and not parse_type(new).nullable)
+    return not narrower and table.keeps(name, new)
+
+
+def sampled_types(
+    source: Source, sample: SourceSample, schema: Schema, ask: RunSelect, existing: Rows,
+    table: TableQuestions, names: Sequence[str],
+) -> tuple[ColumnChange, ...]:  # fmt: skip
+    """Return the changes after which the values of a sample fit.
+
+    Args:
+        names: of all columns of the source.
+        schema: with the types that the table has.
+
+    Raises:
+        TargetError: the engine does not change a column of a key; it names all of them.
+    """
+    encoding, there = sample.encoding, {str(name): str(type_) for name, type_, _ in existing}
+    if not source.replayable:
+        return ()
+    search = BadRowSearch(source, encoding, schema.reading, ask)
+    splits = [(split, search.header_of(split)) for split in sample.splits]
+    found = find_misfits(
+        LenientReader(source, encoding, schema.reading), splits, ask,
+        limit=rows_each(len(names), len(splits)),
+        more=excerpts(source, sample.splits, encoding, names),
+        names=names if encoding.has_header else (),
+        facts={column.source: column for column in sample.columns},
+    )  # fmt: skip
+    changes = []
+    for misfit in found:
+        name = misfit.column.name
+        old = there.get(name, misfit.column.type)
+        fits = (new for new in misfit.types if _widens(name, old, new, table))
+        if (new := next(fits, None)) is not None:
+            changes.append(ColumnChange(name, new, old))
+    _check_keys(changes, table)
+    return tuple(changes)
+
+
+def _check_keys(changes: Sequence[ColumnChange], table: TableQuestions) -> None:
+    changed = [c for c in changes if not keeps_key(c.before, c.type)]
+    keys = table.keys() if changed else frozenset()
+    refused = [change for change in changed if change.name in keys]
+    if refused:
+        what = ", ".join(f"{c.name} ({c.before} to {c.type})" for c in refused)
+        raise TargetError(
+            f"the engine does not change columns of a key, and values do not fit {what}",
+            hint="Load into a new table with --table NAME "
+            f"{type_options([(c.name, c.type) for c in changes])}.",
+        )
+
+
+def with_types(existing: Rows, changes: Sequence[ColumnChange]) -> list[list[Any]]:
+    """Return the columns of a table as they are after its changes."""
+    types = {change.name: change.type for change in changes}
+    return [[name, types.get(str(name), type_), kind] for name, type_, kind in existing]
