@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import re
+import shlex
 
 import pytest
 
@@ -99,7 +101,11 @@ def test_what_is_left_out_is_said(shell: Shell) -> None:
     shell.write("a.csv", "# made by hand\n" + text(";", NAMES))
     done = shell.ok("load", "a.csv")
     assert "(csv, delimiter ;, header yes, comment #, utf-8)" in done.talk
-    assert "lines that begin with # are left out; --comment none keeps them" in done.talk
+    assert "warning" not in done.talk
+    # Among the rows it may be a row that is not whole.
+    shell.write("c.csv", text(";", NAMES).replace("\n2;", "\n#2\n2;"))
+    done = shell.ok("load", "c.csv")
+    assert "warning: lines that begin with # are left out; --comment none keeps them" in done.talk
     shell.write("b.tsv", "n\tpath\n1\tC:\\temp\n")
     shell.ok("load", "b.tsv", "--escape", "none")
     assert shell.row("SELECT path FROM b") == ["C:\\temp"]
@@ -112,6 +118,61 @@ def test_what_is_unsure_is_said(shell: Shell) -> None:
     assert "say --header yes if it names columns" in done.talk
     shell.write("b.csv", "John Smith\nJane Doe\n")
     assert "--delimiter blank" in shell.ok("load", "b.csv").talk
+
+
+def test_the_first_column_of_r_has_no_name(shell: Shell) -> None:
+    shell.write("a.csv", '"x","y z"\n"1",1.5,"a"\n"2",2,"b"\n')
+    done = shell.ends(2, "load", "a.csv")
+    assert "a.csv names 2 columns, its rows have 3 fields" in done.talk
+    found = re.search(r"(--columns '.*'|--columns \S+)\.$", done.talk)
+    assert found
+    for decoder in ("never", "always"):
+        shell.ok("load", "a.csv", *shlex.split(found[1]), "--table", decoder, "--decoder", decoder)
+        rows = shell.rows(f"SELECT row_name, x, `y z` FROM {decoder} ORDER BY 1")
+        assert rows == [[1, 1.5, "a"], [2, 2.0, "b"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "types"),
+    [
+        ("id;n;d\n1;1,5;31.12.2023\n2;NA;1.2.2024\n3;1.234,5;15.2.2024\n",
+         "--decimal , --thousands . --dates dmy --null NA",
+         ["Int64", "Nullable(Float64)", "Date"]),
+        ("id;n;d\n1;1'234.5;12/31/2023\n2;5;-\n3;7'000;2/28/2024\n",
+         "--thousands ''\"'\"'' --dates mdy --null=-",
+         ["Int64", "Float64", "Nullable(Date)"]),
+        ("id,n,d\n1,5,2023/12/31\n2,#N/A,2024/01/02\n3,7,2024/02/02\n",
+         "--dates ymd --null '#N/A'", ["Int64", "Nullable(Int64)", "Date"]),
+        ("id,n\n1,5\n2,NULL\n3,7\n", "--null NULL", ["Int64", "Nullable(Int64)"]),
+    ],
+)  # fmt: skip
+def test_what_stays_text_is_said_with_the_options_that_help(
+    shell: Shell, text: str, options: str, types: list[str]
+) -> None:
+    shell.write("a.csv", text)
+    for command in ("plan", "load"):
+        done = shell.ok(command, "a.csv")
+        assert f"{options} makes numbers and dates of it" in done.talk + " ".join(done.out.split())
+    done = shell.ok("load", "a.csv", "--table", "t", *shlex.split(options))
+    assert "text as it is written" not in done.talk
+    names = "SELECT type FROM system.columns WHERE table = 't' ORDER BY position"
+    assert [row[0] for row in shell.rows(names)] == types
+    assert shell.row("SELECT count() FROM t") == [3]
+
+
+def test_numbers_with_marks_below_names_that_were_given(shell: Shell) -> None:
+    """The header of the file has other names than the columns."""
+    shell.write("a.csv", "a;b\nx;1,5\ny;2,5\n")
+    for decoder in ("never", "always"):
+        given = ("--columns", "k,v", "--decimal", ",", "--table", decoder, "--decoder", decoder)
+        shell.ok("load", "a.csv", *given)
+        assert shell.rows(f"SELECT k, v FROM {decoder} ORDER BY k") == [["x", 1.5], ["y", 2.5]]
+
+
+def test_plain_numbers_and_dates_need_no_options(shell: Shell) -> None:
+    rows = "1,5.25,2024-01-01,555 123 456,-\n2,1000,2024-01-02,030 77,x\n"
+    shell.write("a.csv", f"id,n,day,phone,code\n{rows}")
+    assert "text as it is written" not in shell.ok("load", "a.csv").talk
 
 
 def test_exports_have_names(shell: Shell) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import zipfile
 from pathlib import Path
 
@@ -123,6 +124,42 @@ def test_bytes_that_a_charset_lacks_are_errors_with_their_offset(shell: Shell) -
     for mode in MODES:
         done = shell.ends(1, "load", "t.csv", "--encoding", "shift_jis", "--decoder", mode)
         assert "byte 0xFF at offset 17 is not Shift_JIS" in done.talk
+        assert "Run the same command again" not in done.talk
+    for charset in re.findall(r"--encoding ([\w-]+)", done.talk):
+        shell.ok("load", "t.csv", "--encoding", charset, "--table", charset.replace("-", "_"))
+    assert shell.row("SELECT count() FROM windows_1252") == [2]
+    assert shell.row("SELECT name = unhex('93FA967B') FROM binary WHERE id = 1") == [1]
+
+
+@pytest.mark.parametrize("mode", EACH_MODE)
+def test_a_byte_that_is_no_text_is_a_bad_row_where_some_are_allowed(
+    shell: Shell, mode: str
+) -> None:
+    shell.write("t.csv", b"id,name\n1,a\n2,M\xfcller\n3,c\n")
+    shell.ok("load", "t.csv", "--max-errors", "1", "--decoder", mode)
+    assert shell.rows("SELECT * FROM t ORDER BY id") == [[1, "a"], [3, "c"]]
+
+
+def test_what_is_no_row_of_foreign_text_has_a_hint(shell: Shell) -> None:
+    shell.write("t.csv", 'id;name\n1;"a\n2;b\n# x\n')
+    done = shell.ends(1, "load", "t.csv", "--comment", "#")
+    assert "line 2: a quote is opened and never closed" in done.talk
+    assert "say --quote none where quotes are letters" in done.talk
+    shell.ok("load", "t.csv", "--comment", "#", "--quote", "none", "--table", "u")
+    assert shell.rows("SELECT * FROM u ORDER BY id") == [[1, '"a'], [2, "b"]]
+
+
+@pytest.mark.parametrize("mode", EACH_MODE)
+def test_null_of_databases_is_null_in_rewritten_text(shell: Shell, mode: str) -> None:
+    """It is told from a text that is empty, as in plain CSV; in quotes it is a text."""
+    rows = 'id;name;n\n1;\\N;5\n2;"";\\N\n3;"\\N";7\n'
+    shell.write("plain.csv", rows)
+    shell.write("t.csv", "# by hand\n" + rows)
+    for name in ("plain", "t"):
+        shell.ok("load", f"{name}.csv", "--decoder", mode)
+    wanted = [[1, None, 5], [2, "", None], [3, "\\N", 7]]
+    assert shell.rows("SELECT * FROM plain ORDER BY id") == wanted
+    assert shell.rows("SELECT * FROM t ORDER BY id") == wanted
 
 
 # --- numbers, dates, words -----------------------------------------------------------------------

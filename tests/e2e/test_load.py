@@ -770,3 +770,9 @@ def test_an_empty_table_that_a_failed_load_has_made_goes_away(shell: Shell) -> N
     shell.rows("TRUNCATE TABLE t", "--write")
     # It has been loaded: that it is empty now is somebody's wish.
     assert "nothing to clean" in shell.ok("clean", *to, "--yes").talk
+
+
+def test_a_table_can_be_made_before_the_first_load(shell: Shell) -> None:
+    """It was made in memory, and nothing said so."""
+    shell.ok("query", "--write", "CREATE TABLE t (id Int64, name String) ORDER BY id")
+    assert shell.rows("SHOW TABLES") == [["t"]]

@@ -63,17 +63,23 @@ def facts(rows: Iterable[tuple[str, str]], *, indent: int = 2) -> RenderableType
     return grid([row for row in rows if row[1]], indent=indent)
 
 
-def wrap(text: str, *, indent: str = "", first: str | None = None, width: int = WIDTH) -> str:
-    """Return ``text`` in lines; words longer than a line stay whole."""
+def wrap(
+    text: str, *, indent: str = "", first: str | None = None, width: int = WIDTH, whole: str = ""
+) -> str:
+    """Return ``text`` in lines; words longer than a line stay whole, and so does ``whole``."""
     first = indent if first is None else first
-    return textwrap.fill(
-        units.printable(text),
+    text, whole = units.printable(text), units.printable(whole)
+    if whole:
+        text = text.replace(whole, whole.replace(" ", "\0"))  # printable() has left no other
+    lines = textwrap.fill(
+        text,
         width,
         initial_indent=first,
         subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return lines.replace("\0", " ")
 
 
 def wrap_sql(text: str, width: int = WIDTH) -> str:

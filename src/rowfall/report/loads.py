@@ -66,7 +66,7 @@ def short_report_text(report: Report, *, color: bool = False, width: int = WIDTH
     seconds = units.duration(report.total_seconds or report.seconds)
     when = "in" if report.outcome == "done" else "after"
     text = f"{title} {when} {seconds}: {_landed(report)}"
-    text = wrap(text, first="", indent="  ", width=width)
+    text = wrap(text, first="", indent="  ", width=width, whole=_into(report))
     shown = Text(text)
     shown.stylize("bold", 0, 13)
     shown.stylize(style, 15, len(title))
@@ -89,7 +89,11 @@ def _landed(report: Report) -> str:
     if report.splits_landed != report.splits:
         files = f"{units.exact(report.splits_landed)} of {files}"
     files += f" ({', '.join(told)})" if told else ""
-    return f"{units.counted(report.rows, 'row')} from {files} into {report.table or report.target}"
+    return f"{units.counted(report.rows, 'row')} from {files} {_into(report)}"
+
+
+def _into(report: Report) -> str:
+    return f"into {report.table or report.target}"
 
 
 def _clause(sentence: str) -> str:

@@ -57,6 +57,7 @@ from rowfall.run.settle import LoadRun
 from rowfall.run.work_queue import Work, WorkQueue
 from rowfall.schema import strict_reading
 from rowfall.schema.bad_rows import BadRows, TooManyBadRowsError
+from rowfall.sources import rewriting
 from rowfall.sources.base import Source
 from rowfall.targets.base import STAGING_PREFIX
 
@@ -763,7 +764,8 @@ def _half_visible(split: Split, error: RowfallError) -> RowfallError:
 def _changed(split: Split, what: str) -> SourceError:
     return SourceError(
         f"{split.name}: {what}",
-        hint="Nothing of it is visible. Run the same command again when nobody writes it any more.",
+        hint=rewriting.hint(what)
+        or "Nothing of it is visible. Run the same command again when nobody writes it any more.",
     )
 
 

@@ -38,6 +38,7 @@ class Effort:
         objects: objects that are read side by side (1: nothing to spread over cores).
         waited: seconds that threads were ready while others had the cores.
         few: so few rows that their number is no reason for anything.
+        partitioned: the table, or one behind its views, has a partition key.
     """
 
     seconds: float
@@ -56,6 +57,7 @@ class Effort:
     objects: int = 1
     waited: float = 0.0
     few: bool = False
+    partitioned: bool = False
 
 
 def limited_by(effort: Effort) -> str:
@@ -68,6 +70,9 @@ def limited_by(effort: Effort) -> str:
     if _share(effort, "publish") > PUBLISH_SHARE:
         if effort.target != "table":
             return "Publishing: finishing the files took longer than writing their rows."
+        if not effort.partitioned:
+            share = units.percent(_share(effort, "publish"))
+            return f"Publishing: attaching the parts took {share} of the working time."
         return "Publishing: many parts had to be attached; a coarser partition key makes fewer."
     if effort.here is not None:
         return _pushed(effort)

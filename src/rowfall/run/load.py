@@ -48,7 +48,7 @@ def run_load(session: Session) -> Report:
         with prepared.leased():
             done = run_attempts(session, load, facts, plan, prepared)
             finished = finish(settled, load, plan, prepared, done)
-            report = make_report(session, load, plan, done, finished)
+            report = make_report(session, load, facts, plan, done, finished)
             record(load.ledger, report)
             session.emit(LoadEnded(load.id, report.outcome))
             if finished.problem is not None:

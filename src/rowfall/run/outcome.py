@@ -16,6 +16,7 @@ from rowfall.core.results import Report, ShardReport
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.version import __version__
 from rowfall.engines.base import Engine
+from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
 from rowfall.run.attempts import Counts, Done
 from rowfall.run.finish import Finished
@@ -49,7 +50,7 @@ _SOURCES = ("File", "S3", "URL", "Numbers", "ObjectStorage", "Storage")
 
 
 def make_report(
-    session: Session, load: LoadRun, plan: Plan, done: Done, finished: Finished
+    session: Session, load: LoadRun, facts: LoadFacts, plan: Plan, done: Done, finished: Finished
 ) -> Report:
     """Return the report of one run."""
     counts, problem = done.total, finished.problem
@@ -76,7 +77,7 @@ def make_report(
         worked = phases(session.engine, counts.publish_seconds, own, built)
     limited = ""
     if counts.rows and alive:
-        limited = _limit(session, plan, worked, costs, seconds, counts)
+        limited = _limit(session, facts, plan, worked, costs, seconds, counts)
     return Report(
         load_id=load.id,
         outcome=outcome,
@@ -169,6 +170,7 @@ def _costs(
 
 def _limit(
     session: Session,
+    facts: LoadFacts,
     plan: Plan,
     worked: dict[str, float],
     costs: _Costs,
@@ -196,6 +198,7 @@ def _limit(
         target=kinds.get(session.target.caps.publish, "files"),
         objects=plan.facts.cores if encoding is None else most * plan.lanes,
         waited=own, few=counts.rows < FEW_ROWS,
+        partitioned=any(table.partitioned for table in facts.table.filled),
     ))  # fmt: skip
 
 

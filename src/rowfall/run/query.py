@@ -29,7 +29,7 @@ _UNKNOWN = re.compile(
 
 
 def run_query(target: Target, text: str, format: str, *, write: bool, out_fd: int) -> None:
-    """Run ``text`` in ``target``; an embedded engine without a folder runs it in memory.
+    """Run ``text`` in ``target``; without a folder yet in memory, or, to write, in a new one.
 
     Raises:
         UsageError: the target holds no tables. EngineError: the statement fails.
@@ -45,6 +45,10 @@ def run_query(target: Target, text: str, format: str, *, write: bool, out_fd: in
         return
     if target.folder is None:
         raise UsageError(f"{target.text} has no tables to query")
+    if write:
+        target.folder.mkdir(
+            parents=True, exist_ok=True
+        )  # what is made in memory is gone at the end
     folder = target.folder if target.folder.is_dir() else None
     try:
         _query_folder(folder, statement, format, write=write, out_fd=out_fd)

@@ -6,9 +6,10 @@ import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 
+from rowfall.core import charsets
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Split
-from rowfall.core.model import Encoding, Kind
+from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.sources.base import Ranged
 
 # Evenly over the listing: files of one day differ less than those of a year.
@@ -82,9 +83,23 @@ def _of_gzip(source: Ranged, split: Split, size: int, encoding: Encoding) -> flo
 
 
 def _rows(text: bytes, encoding: Encoding, *, whole: bool = False) -> float:
-    """Count rows: line breaks outside of quotes, and the last line where it has no end."""
+    """Count rows of a file's beginning: line breaks outside of quotes, and what ends without."""
+    if encoding.dialect is not None and encoding.is_csv:
+        text = _lines_of_data(text, encoding.dialect)
     outside = text
     if encoding.is_csv and b'"' in text:
         outside = b"".join(text.split(b'"')[::2])
     last = whole and bool(text) and not text.endswith(b"\n")
     return outside.count(b"\n") + last
+
+
+def _lines_of_data(text: bytes, dialect: Dialect) -> bytes:
+    """Return the lines that hold rows, or the header, of the beginning of foreign text."""
+    plain = charsets.decode(text, dialect.charset).removeprefix(charsets.BOM)
+    if dialect.quote not in ("", '"'):
+        plain = plain.replace('"', "").replace(dialect.quote, '"')
+    ended = plain.endswith(("\n", "\r"))
+    lines = plain.replace("\r\n", "\n").replace("\r", "\n").split("\n")[dialect.skip_lines :]
+    comment = dialect.comment
+    kept = [line for line in lines if line and not (comment and line.startswith(comment))]
+    return ("\n".join(kept) + "\n" * ended).encode()

@@ -12,7 +12,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
 from rowfall.core import charsets
@@ -49,6 +49,8 @@ class Asked:
         quote, escape: "" for none.
         columns: names, in the order of the file.
         charset: what it is written in.
+        decimal: the mark before decimals, which hardly is the delimiter, too.
+        bad_bytes: bytes that are not UTF-8 make bad rows, and say nothing about the charset.
     """
 
     fixed: bool = False
@@ -60,6 +62,8 @@ class Asked:
     header: bool | None = None
     columns: tuple[str, ...] = ()
     charset: str | None = None
+    decimal: str = "."
+    bad_bytes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +100,18 @@ class Finding:
         bom: some file begins with a byte order mark.
         skip_lines: before the header or the first row; ``titles`` where some of them are neither
             blank nor comments.
+        leads: each file with comment lines begins with one.
         header: the first record names the columns; ``why`` it is taken for that or not.
         sure: False where the first record may as well be the other.
         width: fields of most records; ``even`` is the share of records that have as many.
         ends: how often a delimiter stands behind the last field: "" never, ``all`` records,
             ``rows`` where the header alone has none.
         names: of the columns: those of the header, trimmed and made unique, or c1, c2, ...
-        given: the fields of the header as they are; () without one.
+        given: the fields of the header as they are; () without one. ``row_names``: it has one field
+            fewer than the rows, whose first one may name the row.
         files: records of each file that holds any.
         others: (delimiter, fields) that would also split most records.
-        null_words: of columns that hold numbers or times besides.
+        null_words: (index of a column, words) of columns that hold numbers or times besides.
     """
 
     delimiter: str
@@ -117,6 +123,7 @@ class Finding:
     bom: bool = False
     skip_lines: int = 0
     titles: bool = False
+    leads: bool = True
     header: bool = False
     why: str = ""
     sure: bool = True
@@ -125,9 +132,10 @@ class Finding:
     ends: str = ""
     names: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
+    row_names: bool = False
     files: tuple[FileRecords, ...] = ()
     others: tuple[tuple[str, int], ...] = ()
-    null_words: tuple[str, ...] = field(default=())
+    null_words: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
 def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
@@ -137,7 +145,7 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
         UsageError: some files have a header and others do not.
     """
     asked = asked or Asked()
-    charset, texts = _decoded(samples, asked.charset)
+    charset, texts = _decoded(samples, asked)
     marked = any(text.startswith(charsets.BOM) for text in texts)
     texts = [text.removeprefix(charsets.BOM) for text in texts]
     line_end = _line_end(texts)
@@ -151,8 +159,8 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
     found = Finding(
         best.delimiter, best.quote, best.escape, best.comment, line_end, charset, marked,
         max((f.skipped for f in best.files), default=0), any(f.titles for f in best.files),
-        width=best.width, even=round(best.even, 4), ends=best.ends, files=best.files,
-        others=others,
+        leads=best.leads, width=best.width, even=round(best.even, 4), ends=best.ends,
+        files=best.files, others=others,
     )  # fmt: skip
     return _named(found, asked)
 
@@ -160,7 +168,7 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
 # --- bytes to text -------------------------------------------------------------------------------
 
 
-def _decoded(samples: Sequence[TextSample], given: str | None) -> tuple[str, list[str]]:
+def _decoded(samples: Sequence[TextSample], asked: Asked) -> tuple[str, list[str]]:
     """Return the charset of all samples and their text.
 
     Bytes that are not UTF-8 in some samples only are errors of their files, which fail alone.
@@ -168,8 +176,8 @@ def _decoded(samples: Sequence[TextSample], given: str | None) -> tuple[str, lis
     data = [s.data for s in samples]
     guessed = [charsets.guess(d) for d in data if d]
     wide = next((c for c in guessed if c.startswith(("utf-16", "utf-32"))), None)
-    same = guessed[0] if len(set(guessed)) == 1 else "utf-8"
-    charset = given or wide or same
+    same = guessed[0] if len(set(guessed)) == 1 and not asked.bad_bytes else "utf-8"
+    charset = asked.charset or wide or same
     return charset, [charsets.decode(d, charset) for d in data]
 
 
@@ -192,6 +200,7 @@ class _Try:
     quote: str
     escape: str
     comment: str
+    leads: bool
     width: int
     even: float
     ends: str
@@ -230,6 +239,7 @@ def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int],
         useful = strong or [t for t in useful if _typed(t.files, t.delimiter, t.width) >= 0.5]
         if useful and not strong and _typed(single.files, ",", 1):
             useful = []
+    useful = [t for t in useful if t.delimiter != asked.decimal] or useful
     best = max(useful or tries or [single], key=lambda t: t.score)
     if not useful and asked.delimiter is None:
         best = single if single.width == 1 or not tries else best
@@ -296,13 +306,16 @@ def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) ->
         begun = any(f"\n{c}" in text or text.startswith(c) for _, text, _ in sources
                     for c in COMMENTS)  # fmt: skip
         comment = _comment(parsed) if begun else ""
+    leads = True
     kept: list[tuple[str, list[tuple[int, tuple[str, ...]]]]] = []
     for uri, records in parsed:
         own = [r for r in records if len(r[1]) > 1 or not _is_empty(r[1])]
         if asked.skip_lines:
             own = [(line, row) for line, row in own if line >= asked.skip_lines]
         if comment:
-            own = [(line, row) for line, row in own if not row[0].startswith(comment)]
+            told = [r for r in own if not r[1][0].startswith(comment)]
+            leads &= len(told) == len(own) or own[0][1][0].startswith(comment)
+            own = told
         kept.append((uri, own))
     widths = Counter(len(row) for _, records in kept for _, row in records)
     width = max(widths, key=lambda w: (widths[w], w), default=1)
@@ -327,7 +340,7 @@ def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) ->
         score += 2 if _quoted(files) == 0 else -1
     elif escape == "\\" and quote:
         score += 1 if _escapes(sources, mark) else -2
-    return _Try(mark, quote, escape, comment, width, even, ends, tuple(files), score)
+    return _Try(mark, quote, escape, comment, leads, width, even, ends, tuple(files), score)
 
 
 def _quoted(files: Iterable[FileRecords]) -> int:
@@ -483,6 +496,9 @@ def _named(found: Finding, asked: Asked) -> Finding:
     header, why, sure = asked.header, "as --header says", True
     if header is None and found.ends == "rows":
         header, why = True, "it has no delimiter at its end, the rows have"
+    row_names = header is not False and _has_row_names(found)
+    if header is None and row_names:
+        header, why = True, "it has one field fewer than the rows"
     if header is None:
         header, why, sure = has_header(found.files, found.delimiter, found.width)
     first = found.files[0].rows[0]
@@ -495,14 +511,41 @@ def _named(found: Finding, asked: Asked) -> Finding:
     if not names:
         names = tuple(f"c{n + 1}" for n in range(width if found.files else 0))
     rows = _body(found.files, found.width)
-    words: dict[str, None] = {}
+    words: list[tuple[int, tuple[str, ...]]] = []
     for n in range(found.width):
         values = [row[n].strip() for row in rows]
-        held = dict.fromkeys(v for v in values if v in NULL_WORDS and v != "\\N")
+        held = tuple(dict.fromkeys(v for v in values if v in NULL_WORDS and v != "\\N"))
         if held and _kind(values, found.delimiter) not in ("", "?"):
-            words |= held
+            words.append((n, held))
     return replace(
-        found, header=header, why=why, sure=sure, given=given, names=names, null_words=tuple(words)
+        found,
+        header=header,
+        why=why,
+        sure=sure,
+        given=given,
+        row_names=row_names,
+        names=names,
+        null_words=tuple(words),
+    )
+
+
+def _has_row_names(found: Finding) -> bool:
+    """Tell whether the header has one field fewer than all rows, the first of which differs."""
+    first, width = found.files[0].rows[0], found.width
+    rows = [row for f in found.files for row in f.rows[1:]]
+    if (
+        found.ends
+        or width < 2
+        or len(rows) < 2
+        or any(len(f.rows[0]) != width - 1 for f in found.files)
+    ):
+        return False
+    if any(len(row) != width for row in rows) or any(not f.strip() or _kind_of(f) for f in first):
+        return False
+    kinds = [_kind([row[n] for row in rows], found.delimiter) for n in range(width)]
+    keys = [[row[0] for row in f.rows[1:]] for f in found.files]
+    return any(kind not in ("", "?") for kind in kinds[1:]) and all(
+        len(set(own)) == len(own) for own in keys
     )
 
 

@@ -8,10 +8,12 @@ rows, or make the column text, which stays as it is written.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
+from rowfall.core.formats import ORDERS
 from rowfall.core.model import Column, Dialect, Encoding
 from rowfall.schema.type_names import parse_type
 
@@ -33,22 +35,95 @@ def find_columns(
     order = next((order for column, order in dialect.dates if column < 0), "")
     if not marked and not order:
         return encoding
-    empty = {"", "\\N", *dialect.nulls}
-    columns = [
-        [row[i].strip() for row in rows if row[i].strip() not in empty] for i in range(len(names))
-    ]
-    number = _number(dialect)
+    columns = _columns(rows, len(names), dialect.nulls)
     numbers = tuple(
-        i for i, values in enumerate(columns)
-        if marked and _most([bool(number.match(value)) for value in values])
-        and not any(map(_is_code, values))
-    )  # fmt: skip
+        i for i, values in enumerate(columns) if marked and _are_numbers(values, dialect)
+    )
     dates = tuple(
         (i, order) for i, values in enumerate(columns)
         if order and _most([_is_date(value, order) for value in values])
     )  # fmt: skip
-    header = tuple(names) if encoding.has_header else ()
+    # Names that the user has given are not those of the files.
+    header = tuple(names) if encoding.has_header and not encoding.renamed else ()
     return replace(encoding, dialect=replace(dialect, numbers=numbers, dates=dates, header=header))
+
+
+def suggest(
+    dialect: Dialect, names: Sequence[str], rows: Sequence[Sequence[str]],
+    words: Mapping[int, Sequence[str]],
+) -> str | None:  # fmt: skip
+    """Return a sentence with the options that read columns as numbers and dates, which stay text.
+
+    Args:
+        rows: of the sample, see :func:`find_columns`.
+        words: for NULL, by the columns that hold numbers or times besides.
+    """
+    nulls = sorted({word for held in words.values() for word in held} - {*dialect.nulls})
+    columns = _columns(rows, len(names), (*dialect.nulls, *nulls))
+    found, flags = set(words) if nulls else set(), []
+    if (dialect.decimal, dialect.thousands) == (".", ""):
+        text = {i for i, values in enumerate(columns) if not _are_numbers(values, dialect)}
+        fits = {
+            (decimal, thousands): {
+                i for i in text
+                if _are_numbers(columns[i], replace(dialect, decimal=decimal, thousands=thousands))
+                and any((decimal if decimal != "." else thousands) in v for v in columns[i])
+            }
+            for decimal, thousands in _MARKS
+        }  # fmt: skip
+        best = max(fits.values(), key=len)
+        same = [marks for marks in _MARKS if best and fits[marks] == best]
+        # 1,234 may be either: commas in front of decimals, or of three digits.
+        flags += [" or ".join(dict.fromkeys(
+            _flags(*marks) for marks in same[:1] + [m for m in same if m == (".", ",")]
+        ))] if same else []  # fmt: skip
+        found |= best
+    if not dialect.dates:
+        days = {
+            order: {
+                i
+                for i, own in enumerate(columns)
+                if _most([_is_date(v, order) and not _ISO.match(v) for v in own])
+            }
+            for order in ORDERS
+        }
+        most = max(days.values(), key=len)
+        if most:
+            flags.append(" or ".join(f"--dates {o}" for o in days if days[o] == most))
+        found |= most
+    if nulls:
+        listed = ",".join(nulls)
+        # A word that begins with a dash would be taken for an option.
+        flags.append(f"--null{'=' if listed.startswith('-') else ' '}{shlex.quote(listed)}")
+    if not found:
+        return None
+    shown = [names[i] for i in sorted(found)]
+    listed = ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
+    return f"text as it is written: {listed}; {' '.join(flags)} makes numbers and dates of it"
+
+
+_ISO = re.compile(r"\d{4}-\d\d-\d\d")
+# Marks before decimals and between three digits, by how common they are. Digits with blanks and
+# nothing else are telephone numbers more often.
+_MARKS = ((",", ""), (",", "."), (",", " "), (".", ","), (".", "'"))
+
+
+def _flags(decimal: str, thousands: str) -> str:
+    flags = [f"--decimal {decimal}"] if decimal != "." else []
+    return " ".join(flags + ([f"--thousands {shlex.quote(thousands)}"] if thousands else []))
+
+
+def _are_numbers(values: Sequence[str], dialect: Dialect) -> bool:
+    number = _number(dialect)
+    return _most([bool(number.match(v)) for v in values]) and not any(map(_is_code, values))
+
+
+def _columns(
+    rows: Sequence[Sequence[str]], width: int, nulls: Sequence[str]
+) -> list[list[str]]:  # fmt: skip
+    """Return the values of each column that are there."""
+    empty = {"", "\\N", *nulls}
+    return [[row[i].strip() for row in rows if row[i].strip() not in empty] for i in range(width)]
 
 
 def _most(fits: Sequence[bool]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -83,6 +84,8 @@ def asked_of(options: Options) -> Asked:
     return Asked(
         bool(options.format), delimiter, _mark("--quote", options.quote, 1),
         _mark("--escape", options.escape, 1), comment, options.skip_lines, header, names,
+        decimal=options.decimal or ".",
+        bad_bytes=bool(options.max_errors or options.max_error_ratio),
     )  # fmt: skip
 
 
@@ -127,6 +130,13 @@ def find_text_format(
             f"--columns names {len(asked.columns)} columns, {found.files[0].uri} has {found.width}",
             hint="Name all of them, in their order.",
         )
+    if found.row_names and not asked.columns:
+        raise UsageError(
+            f"{found.files[0].uri} names {found.width - 1} columns, its rows have {found.width} "
+            "fields",
+            hint="R writes the names of rows so, without a name of their own: --columns "
+            f"{shlex.quote(','.join(('row_name', *found.given)))}.",
+        )
     _check_alike(found)
     raw = encoding.is_tsv and asked.escape == ""
     encoding = _encoding(found, encoding, raw=raw, renamed=bool(asked.columns) and found.header)
@@ -138,14 +148,21 @@ def find_text_format(
     body = [
         row for f in found.files for row in f.rows[int(found.header) :] if len(row) == found.width
     ]
-    classes = [value_class([row[n] for row in body[:512]]) for n in range(len(found.names))]
+    nulls = (encoding.dialect or Dialect()).nulls
+    classes = [value_class([row[n] for row in body[:512]], nulls) for n in range(len(found.names))]
     narrow = [row[: len(found.names)] for row in body]
     marked = marked_values.find_columns(encoding, found.names, narrow)
     if marked != encoding:
         # Their numbers and dates have been seen as they were written.
         encoding, classes = marked, [""] * len(classes)
     named = tuple(zip(found.names, classes, strict=True))
-    return TextFormat(encoding, named, found.bom, tuple(_notes(found, asked)))
+    notes = [*_notes(found, asked)]
+    seen = marked_values.suggest(
+        encoding.dialect or Dialect(), found.names, narrow, dict(found.null_words)
+    )
+    if seen and not encoding.binary:
+        notes.append((UNSURE, seen if source.replayable else f"{seen}, from a file"))
+    return TextFormat(encoding, named, found.bom, tuple(notes))
 
 
 def _notes(found: Finding, asked: Asked) -> Iterator[tuple[str, str]]:
@@ -153,7 +170,9 @@ def _notes(found: Finding, asked: Asked) -> Iterator[tuple[str, str]]:
         yield ("header" if found.sure else UNSURE), found.why
     if found.comment and asked.comment is None:
         mark = found.comment
-        yield UNSURE, f"lines that begin with {mark} are left out; --comment none keeps them"
+        # In front of the rows it is a comment, among them it may be a row that is not whole.
+        subject = "comment" if mark == "#" and found.leads else UNSURE
+        yield subject, f"lines that begin with {mark} are left out; --comment none keeps them"
     for mark, fields in found.others[:1]:
         said = formats.spelled(mark)
         said = said if said.isalnum() else f"'{said}'"
@@ -397,9 +416,9 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d+)?Z?)?\Z")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 
 
-def value_class(values: Sequence[str]) -> str:
+def value_class(values: Sequence[str], nulls: Sequence[str] = ()) -> str:
     """Return the class of a column by its first values; "" where all are empty."""
-    kept = [v.strip() for v in values if v.strip() not in ("", "\\N")]
+    kept = [v.strip() for v in values if v.strip() not in ("", "\\N", *nulls)]
     for name, test in (("number", _NUMBER), ("time", _TIME), ("uuid", _UUID)):
         if kept and all(test.match(v) for v in kept):
             return name

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -47,10 +48,12 @@ def check(encoding: Encoding) -> Encoding:
 
 
 def _missing(dialect: Dialect) -> UsageError:
+    convert = ""
+    if dialect.charset != "utf-8":
+        convert = f" Or convert the file: iconv -f {dialect.charset} -t utf-8 FILE | rowfall load -"
     return UsageError(
         f"{describe(dialect)} is rewritten by {PROGRAM}, which is not installed",
-        hint=f"Install it: pip install {PROGRAM}. Or convert the file first, e.g. "
-        f"iconv -f {dialect.charset} -t utf-8 FILE | rowfall load -.",
+        hint=f"Install it: pip install {PROGRAM}.{convert}",
     )
 
 
@@ -154,10 +157,27 @@ class Rewriting:
             raise self._failed[0]
         if code in (0, _LEFT):
             return
-        raise SourceError(_message(said) or f"{PROGRAM} ended with {code}", hint=_HINT)
+        message = _message(said) or f"{PROGRAM} ended with {code}"
+        raise SourceError(message, hint=hint(message))
 
 
-_HINT = "Name how it is written, e.g. --encoding; or correct the file."
+# What the program says of text that is not written as it was told, and what helps.
+_HINTS = (
+    (re.compile(r"byte 0x\w+ at offset \d+ is not UTF-16"),
+     "Fetch the file again: it is cut off or damaged. Or name another encoding with --encoding."),
+    (re.compile(r"byte 0x\w+ at offset \d+ is not "),
+     "Name another encoding: --encoding windows-1252 takes any byte, --encoding binary loads the "
+     "bytes as they are."),
+    (re.compile(r"line \d+: (a quote is opened|there is text after a closing quote)"),
+     "Correct that line, or say --quote none where quotes are letters."),
+    (re.compile(r"line \d+: the header lacks "),
+     "Load files of different columns on their own."),
+)  # fmt: skip
+
+
+def hint(said: str) -> str | None:
+    """Return what helps against what the program found wrong with a text; None elsewhere."""
+    return next((text for pattern, text in _HINTS if pattern.search(said)), None)
 
 
 def _message(said: str) -> str:

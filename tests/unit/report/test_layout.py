@@ -1,8 +1,8 @@
-"""Long SQL is broken where it stays the same SQL."""
+"""Long lines are broken where they stay what they are."""
 
 from __future__ import annotations
 
-from rowfall.report.layout import wrap_sql
+from rowfall.report.layout import wrap, wrap_sql
 
 
 def test_long_sql_is_broken_outside_of_quotes_only() -> None:
@@ -17,3 +17,9 @@ def test_long_sql_is_broken_outside_of_quotes_only() -> None:
     assert wrapped.split() == text.split()
     assert "'two  \\' words'" in wrapped
     assert wrap_sql("SELECT 1") == "SELECT 1"
+
+
+def test_words_that_belong_together_stay_in_one_line() -> None:
+    text = "load 4a32d65d  done in 3.2 s: 0 rows from 0 of 20 files (20 loaded before) into "
+    *_, last = wrap(text + "default.trips", indent="  ", whole="into default.trips").split("\n")
+    assert last == "  into default.trips"

@@ -57,6 +57,10 @@ SERVER = replace(BUSY, server=True, cores=16, cores_here=2)
         (replace(SERVER, cpu=0.0, phases={}, here=5.0),
          "Not the CPU of this machine: 0.5 of 2 cores busy here, reading and sending; the server's "
          "share is not known, as this user may not read its query_log."),
+        (replace(BUSY, phases={"publish": 9.0, "insert": 11.0}),
+         "Publishing: attaching the parts took 45 % of the working time."),
+        (replace(BUSY, phases={"publish": 9.0, "insert": 11.0}, partitioned=True),
+         "Publishing: many parts had to be attached; a coarser partition key makes fewer."),
         (replace(BUSY, seconds=0.08), "Start-up and bookkeeping: the rows themselves took 0.08 s."),
         (replace(IDLE, few=True), "Start-up and bookkeeping: the rows themselves took 10.0 s."),
         (replace(BUSY, seconds=0.0), ""),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import random
 import zlib
+from dataclasses import replace
 
 import pytest
 
 from rowfall.core.listing import Split
-from rowfall.core.model import Encoding, Kind
+from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.schema import density
 
 ROWS = 60_000
@@ -68,3 +69,11 @@ def test_what_tells_nothing() -> None:
     assert density.rows_per_byte(Files(a=b"0123456789"), splits, broken) is None
     cut = Files(a=zlib.compress(text(10))[:-9])
     assert density.rows_per_byte(cut, splits, broken) is None
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "utf-16le"])
+def test_what_is_no_row_of_foreign_text_is_not_counted(charset: str) -> None:
+    dialect = Dialect(charset=charset, delimiter=";", quote="'", comment="#", skip_lines=2)
+    encoding = replace(CSV, dialect=dialect)
+    raw = "Report\n\n# by hand\nid;name\r\n1;'a\nb'\r\n# half\n\n2;it is 5\"\n"
+    assert Files(a=raw.encode(charset)).expected(encoding) == 2

@@ -83,6 +83,35 @@ def test_what_is_said_is_not_looked_for() -> None:
     assert found("a,b\n% no\n1,2\n", comment="%").files[0].rows == (("a", "b"), ("1", "2"))
 
 
+def test_a_comma_before_decimals_is_no_delimiter() -> None:
+    assert found("x;1,5\ny;2,5\n", decimal=",").delimiter == ";"
+    assert found('"1,5","2,5"\n"3,5","4,5"\n', decimal=",").delimiter == ","
+
+
+def test_comments_among_the_rows_only_are_unsure() -> None:
+    assert found("# made\na,b\n1,2\n# half\n3,4\n", "a,b\n5,6\n").leads
+    assert not found("a,b\n1,2\n#3\n4,5\n").leads
+
+
+def test_bytes_that_make_bad_rows_say_nothing_about_the_charset() -> None:
+    assert found(b"id,n\n1,M\xfcller\n").charset == "windows-1252"
+    assert found(b"id,n\n1,M\xfcller\n", bad_bytes=True).charset == "utf-8"
+
+
+@pytest.mark.parametrize(
+    ("text", "row_names"),
+    [
+        ('"a","b"\n"1",1,"x"\n"2",2,"y"\n', True),
+        ("a b\nCar1 1.5 7\nCar2 2 8\nCar3 3 9\n", True),
+        ("a,b\n1,1,x\n1,2,y\n", False),  # names of rows differ
+        ("1,2\n1,1,x\n2,2,y\n", False),
+        ("a,b,c\n1,1,x\n2,2,y\n", False),
+    ],
+)
+def test_a_header_without_a_name_for_the_names_of_rows(text: str, row_names: bool) -> None:
+    assert found(text).row_names == row_names
+
+
 def test_eight_files_take_no_time() -> None:
     line = '{},"name, {}",{},2020-01-01 10:00:00\n'
     rows = "".join(line.format(i, i, i / 7) for i in range(2000))

@@ -37,6 +37,8 @@ pub struct Records {
     comment: Vec<u8>,
     skip_lines: u64,
     trailing: bool,
+    /// Words for NULL, which is written as nothing. Without any, `\N` stays as it is: whoever reads
+    /// plain CSV knows it, and tells it from an empty text.
     nulls: Vec<Vec<u8>>,
     longest_null: usize,
     marks: Marks,
@@ -77,7 +79,11 @@ impl Records {
             }
             changes[field] = Some(change);
         }
-        let nulls: Vec<Vec<u8>> = dialect.nulls.iter().map(|n| n.clone().into_bytes()).collect();
+        let mut nulls: Vec<Vec<u8>> =
+            dialect.nulls.iter().map(|n| n.clone().into_bytes()).collect();
+        if !nulls.is_empty() {
+            nulls.push(b"\\N".to_vec());
+        }
         Records {
             delimiter,
             quote,
@@ -86,7 +92,7 @@ impl Records {
             comment: dialect.comment.clone().into_bytes(),
             skip_lines: dialect.skip_lines,
             trailing: dialect.trailing,
-            longest_null: nulls.iter().map(Vec::len).max().unwrap_or(0).max(2),
+            longest_null: nulls.iter().map(Vec::len).max().unwrap_or(0),
             nulls,
             marks: Marks {
                 decimal: byte(&dialect.decimal).unwrap_or(b'.'),
@@ -253,13 +259,7 @@ impl Records {
             while end < text.len() && !self.special[usize::from(text[end])] {
                 end += 1;
             }
-            if end == text.len() {
-                if !last {
-                    return Ok(None);
-                }
-                break;
-            }
-            if Some(text[end]) == self.escape {
+            if end < text.len() && Some(text[end]) == self.escape {
                 // What is escaped is no delimiter and no line end.
                 if end + 1 == text.len() && !last {
                     return Ok(None);
@@ -269,13 +269,11 @@ impl Records {
                 end = (end + if two { 3 } else { 2 }).min(text.len());
                 continue;
             }
-            if matches!(text[end], b'\r' | b'\n') || text[end..].starts_with(&self.delimiter) {
-                break;
+            match self.ends_at(text, end, last) {
+                None => return Ok(None),
+                Some(true) => break,
+                Some(false) => end += 1,
             }
-            if !last && text.len() - end < self.delimiter.len() {
-                return Ok(None);
-            }
-            end += 1;
         }
         let bare = &text[at..end];
         if bare.is_empty() || self.is_null(bare) {
@@ -286,12 +284,25 @@ impl Records {
         Ok(Some(end))
     }
 
+    /// Tell whether a field ends at a position, which is not inside of quotes; None where that is
+    /// to be seen behind the text.
+    fn ends_at(&self, text: &[u8], at: usize, last: bool) -> Option<bool> {
+        let rest = &text[at..];
+        if rest.is_empty() {
+            return last.then_some(true);
+        }
+        if matches!(rest[0], b'\r' | b'\n') || rest.starts_with(&self.delimiter) {
+            return Some(true);
+        }
+        (last || rest.len() >= self.delimiter.len()).then_some(false)
+    }
+
     fn is_null(&self, bare: &[u8]) -> bool {
         if self.header_comes || bare.len() > self.longest_null + 32 {
             return false;
         }
         let bare = bare.trim_ascii();
-        bare == b"\\N" || self.nulls.iter().any(|null| null == bare)
+        self.nulls.iter().any(|null| null == bare)
     }
 
     /// Undo escapes outside of quotes, or of a dialect without quotes.
@@ -387,19 +398,17 @@ impl Records {
         {
             next += 1;
         }
-        let rest = &text[next..];
-        let ends = rest.is_empty()
-            || matches!(rest[0], b'\r' | b'\n')
-            || rest.starts_with(&self.delimiter);
-        if !last && (rest.is_empty() || (!ends && rest.len() < self.delimiter.len())) {
-            return Ok(None);
+        match self.ends_at(text, next, last) {
+            None => Ok(None),
+            Some(true) => {
+                self.write(&value, field, true, out);
+                Ok(Some(next))
+            }
+            Some(false) => {
+                let line = self.line + count_lines(&text[at..end]);
+                Err(format!("line {line}: there is text after a closing quote"))
+            }
         }
-        if !ends {
-            let line = self.line + count_lines(&text[at..end]);
-            return Err(format!("line {line}: there is text after a closing quote"));
-        }
-        self.write(&value, field, true, out);
-        Ok(Some(next))
     }
 
     /// Write a value, changed where its field is, in quotes where it needs them.

@@ -107,13 +107,8 @@ fn iso_date(text: &[u8], order: DateOrder, out: &mut Vec<u8>) -> Option<()> {
     if !matches!(mark, b'/' | b'.' | b'-') {
         return None;
     }
-    rest = &rest[1..];
-    let (second, _) = number_of(&mut rest)?;
-    if rest.first() != Some(&mark) {
-        return None;
-    }
-    rest = &rest[1..];
-    let (third, last) = number_of(&mut rest)?;
+    let (second, _) = number_behind(mark, &mut rest)?;
+    let (third, last) = number_behind(mark, &mut rest)?;
     let (year, month, day, digits) = match order {
         DateOrder::Dmy => (third, second, first, last),
         DateOrder::Mdy => (third, first, second, last),
@@ -149,19 +144,14 @@ fn iso_date(text: &[u8], order: DateOrder, out: &mut Vec<u8>) -> Option<()> {
 fn time(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut rest = text.trim_ascii();
     let (mut hour, width) = number_of(&mut rest)?;
-    if width > 2 || rest.first() != Some(&b':') {
-        return None;
-    }
-    rest = &rest[1..];
-    let (minute, width) = number_of(&mut rest)?;
-    if width != 2 || minute > 59 {
+    let (minute, minute_width) = number_behind(b':', &mut rest)?;
+    if width > 2 || minute_width != 2 || minute > 59 {
         return None;
     }
     let mut second = 0;
     let mut fraction: &[u8] = b"";
     if rest.first() == Some(&b':') {
-        rest = &rest[1..];
-        let (found, width) = number_of(&mut rest)?;
+        let (found, width) = number_behind(b':', &mut rest)?;
         if width != 2 || found > 60 {
             return None;
         }
@@ -206,6 +196,12 @@ fn number_of(rest: &mut &[u8]) -> Option<(u32, usize)> {
     let value = rest[..count].iter().fold(0, |value, c| value * 10 + u32::from(c - b'0'));
     *rest = &rest[count..];
     Some((value, count))
+}
+
+/// The number behind a mark; see `number_of`.
+fn number_behind(mark: u8, rest: &mut &[u8]) -> Option<(u32, usize)> {
+    *rest = rest.strip_prefix(&[mark])?;
+    number_of(rest)
 }
 
 fn push_padded(value: u32, width: usize, out: &mut Vec<u8>) {
