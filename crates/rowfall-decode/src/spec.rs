@@ -31,6 +31,9 @@ pub struct Spec {
     /// The engine's reader would cut blanks off around strings: such strings are declined.
     #[serde(default = "yes")]
     pub trim: bool,
+    /// Each row of CSV or TSV ends with a delimiter, as in `1|a|`; a header may.
+    #[serde(default)]
+    pub trailing: bool,
     /// Where CSV has the elements of Tuple columns.
     #[serde(default)]
     pub tuples: Tuples,

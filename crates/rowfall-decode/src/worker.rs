@@ -296,7 +296,12 @@ impl<'a> Worker<'a> {
         position: &mut InputPosition<'_>,
         layout: &Layout,
     ) -> Result<(), Fail> {
-        let (rows, bad_row) = delimited::check_rows(self.buffer.text(), &self.scan, layout.width);
+        let (text, width) = (self.buffer.text(), layout.width);
+        let (mut rows, mut bad_row) = delimited::check_rows(text, &self.scan, width);
+        if layout.trailing {
+            let (fine, open) = delimited::check_trailing(text, &self.scan, width, rows);
+            (rows, bad_row) = (fine, open.or(bad_row));
+        }
         let mut taken = 0;
         while taken < rows {
             let count = (rows - taken).min(self.block_limits.0 - self.rows);

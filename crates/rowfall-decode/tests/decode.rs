@@ -579,3 +579,23 @@ fn a_block_takes_the_last_rows_of_its_file() {
         assert!(std::fs::read(&out.0).expect("the output") == all, "{rows}");
     }
 }
+
+#[test]
+fn rows_that_end_with_a_delimiter() {
+    let columns = [("n", "Int32"), ("s", "String")];
+    let more = || json!({"trailing": true, "delimiter": "|"});
+    let plain = native(b"1|a\n2|\n", "CSV", &columns, json!({"delimiter": "|"})).unwrap();
+    for (text, format) in [
+        (&b"1|a|\n2||\n"[..], "CSV"),
+        (b"1|a|\r\n2||\r\n", "CSV"),
+        (b"1|a|\n2||", "CSV"),
+        (b"n|s\n1|a|\n2||\n", "CSVWithNames"),
+        (b"n|s|\n1|a|\n2||\n", "CSVWithNames"),
+    ] {
+        assert_eq!(native(text, format, &columns, more()).unwrap(), plain, "{text:?}");
+    }
+    for text in [&b"1|a|\n2|\n"[..], b"1|a|\n2|b|c\n", b"1|a|\n2|b||\n", b"1|a|\n2|b|\"\"\n"] {
+        let said = native(text, "CSV", &columns, more()).unwrap_err();
+        assert_eq!(said["line"], 2, "{said}");
+    }
+}

@@ -24,10 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from rowfall.core import sql
-from rowfall.core.model import Column, Encoding, Kind
-from rowfall.core.sqltext import quote
+from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.sqltext import SqlText, quote
 from rowfall.schema.strict_reading import TextTraits, reader_settings, strict_column
 from rowfall.schema.type_names import parse_type
+from rowfall.schema.whole_rows import guarded, read_structure
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
 from unit.schema.test_strict_reading import MOMENTS, NUMBERS, WORDS
 
@@ -248,8 +249,10 @@ class Side:
     def load(self, encoding: Encoding, columns: list[Column], type_: str) -> list[list[Any]]:
         reader = {s.name: s.value for s in reader_settings(encoding, columns)}
         reader["session_timezone"] = "UTC"
-        structure = sql.structure((c.source, c.read_type) for c in columns)
+        structure = read_structure(columns, encoding)
         relation = f"file('{self.file}', '{encoding.format}', {quote(structure)})"
+        schema = Schema(tuple(columns), ends_known=True)
+        relation = guarded(schema, encoding, SqlText.of(relation)).reveal()
         relation = f"SELECT {sql.projection(columns)} FROM {relation}"
         return self.rows(relation, type_, sql.settings_clause(reader))
 

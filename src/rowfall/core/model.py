@@ -72,7 +72,7 @@ class Encoding:
         kind: see :class:`Kind`.
         delimiter: field delimiter of CSV, one character.
         null: text of CSV that means NULL: the empty field, or ``\\N`` where the sample shows it.
-        keep_blanks: blanks around the strings of CSV are kept; slower, so only where there are any.
+        keep_blanks: blanks around the strings of CSV are kept, as written.
         fields: of a line of CSV, 0 where the sample does not show it.
         header: names of all columns in the order of the files, where those of their headers cannot
             be used (an empty one, one twice, blanks around them); () where they can. Columns are
@@ -81,6 +81,8 @@ class Encoding:
         binary: strings may hold bytes that are not UTF-8, which are refused otherwise.
         written: of text with a dialect, its format where it is read as another one: without its
             header, or by lines. "" where it is ``format``.
+        names: the header of the sampled files, in its order; () where there is none.
+        trailing: each row ends with a delimiter (``1|a|``), a header may.
         dialect: how the bytes are written where they are rewritten first: then the attributes
             above say how they are read after that. None where they are read as they are.
     """
@@ -96,6 +98,8 @@ class Encoding:
     renamed: bool = False
     binary: bool = False
     written: str = ""
+    names: tuple[str, ...] = ()
+    trailing: bool = False
     dialect: Dialect | None = None
 
     @property
@@ -120,7 +124,7 @@ class Encoding:
 
     def without_header(self) -> Encoding:
         """Return the encoding of the lines below a header."""
-        return self.read_as(self.format.removesuffix("WithNames"))
+        return replace(self.read_as(self.format.removesuffix("WithNames")), names=())
 
     def read_as(self, format: str) -> Encoding:
         """Return the encoding of the same bytes read as another format."""
@@ -219,6 +223,7 @@ class Schema:
         changes: what has to become of the columns of a table that is there.
         left_out: columns of files that are not loaded; ``defaulted``: columns of the table that
             get their defaults, because files lack them.
+        ends_known: the ends of the files were looked at, see :mod:`rowfall.schema.whole_rows`.
     """
 
     columns: tuple[Column, ...]
@@ -235,6 +240,7 @@ class Schema:
     changes: tuple[ColumnChange, ...] = ()
     left_out: tuple[str, ...] = ()
     defaulted: tuple[str, ...] = ()
+    ends_known: bool = False
 
     @property
     def difference(self) -> str:

@@ -33,6 +33,7 @@ from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.engines.codes import CHILD_FAILED, CHILD_GONE, DATA_CODES
 from rowfall.plan import balance, decoder
 from rowfall.plan.statements import block_structure, insert_decoded_blocks, select_blocks
+from rowfall.schema.headers import Headers
 from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed, HttpAddress, Ranged, Source
 from rowfall.targets.base import Target
@@ -76,6 +77,7 @@ class DecoderInput:
         source: gives the addresses of what are no files.
         sort_by: see :func:`rowfall.plan.decoder.spec`.
         fallback: the delivery of orders that the decoder does not take.
+        headers: of the files; all of them the same where columns are found by position.
     """
 
     source: Source
@@ -83,10 +85,19 @@ class DecoderInput:
     encoding: Encoding
     sort_by: tuple[int, ...]
     fallback: Delivery
+    headers: Headers
 
     def takes(self, order: Order) -> bool:
-        """Tell whether the decoder delivers an order: it has not declined it and can read it."""
-        return order.select is None and not order.engine_reads
+        """Tell whether the decoder delivers an order: it has not declined it and can read it.
+
+        Raises:
+            DataError: columns are found by position, and a header names other ones.
+        """
+        if order.select is not None or order.engine_reads:
+            return False
+        if self.encoding.header:  # otherwise the program itself goes by the names
+            self.headers.groups(order.splits, order.schema.reading)
+        return True
 
     def addresses(self, splits: Sequence[Split]) -> Sequence[HttpAddress]:
         return self.source.addresses(splits) if isinstance(self.source, Addressed) else ()

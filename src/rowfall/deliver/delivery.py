@@ -12,6 +12,7 @@ from rowfall.core.model import Encoding, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine, Tick
 from rowfall.plan import statements
+from rowfall.schema.headers import Headers
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 
@@ -62,12 +63,14 @@ class Pull:
     """The engine that stores the rows reads the source itself, in one statement."""
 
     def __init__(
-        self, engine: Engine, source: Source, target: Target, encoding: Encoding | None
-    ) -> None:
+        self, engine: Engine, source: Source, target: Target, encoding: Encoding | None,
+        headers: Headers | None = None,
+    ) -> None:  # fmt: skip
         self._engine = engine
         self._source = source
         self._target = target
         self._encoding = encoding
+        self._headers = headers
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         if order.select is not None:
@@ -78,7 +81,7 @@ class Pull:
         else:
             text = statements.insert_select(
                 self._source, self._target, order.schema, self._encoding, order.splits,
-                order.staging, order.only,
+                order.staging, order.only, self._headers,
             )  # fmt: skip
         settings = self._engine.facts.known(order.settings)
         statement = Statement(text, settings, query_id=order.attempt)

@@ -38,6 +38,7 @@ from rowfall.plan import statements
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import packing, sent_as
+from rowfall.schema.headers import Headers
 from rowfall.sources.base import Source
 
 # Every stream ticks twice a second; the local engine is asked once for all of them.
@@ -83,6 +84,7 @@ class Pusher:
         settings: Values,
         attempt: str,
         on_tick: Tick | None = None,
+        headers: Headers | None = None,
     ) -> Outcome:
         """Send all rows of ``splits`` into the existing table ``staging``.
 
@@ -103,7 +105,7 @@ class Pusher:
         """
 
         def streams(run: _Attempt) -> Iterator[Stream]:
-            return self._pieces(run, splits, source, encoding, schema, staging, settings)
+            return self._pieces(run, splits, source, encoding, schema, staging, settings, headers)
 
         return self._perform(attempt, streams, on_tick)
 
@@ -155,7 +157,7 @@ class Pusher:
 
     def _pieces(
         self, run: _Attempt, splits: Sequence[Split], source: Source, encoding: Encoding | None,
-        schema: Schema, staging: SqlText, settings: Values,
+        schema: Schema, staging: SqlText, settings: Values, headers: Headers | None,
     ) -> Iterator[Stream]:  # fmt: skip
         """Give what there is to send, found while it is sent: cutting reads ahead."""
         once = not source.replayable
@@ -184,7 +186,7 @@ class Pusher:
             insert = Statement(statements.insert_decoded_blocks(staging, schema), settings)
         for number in range(count):
             # The server selects: so all rows that are read here have to arrive there.
-            query = local_select(source, left[number::count], encoding, schema)
+            query = local_select(source, left[number::count], encoding, schema, headers)
             yield BlockStream(run, engine, query, local, insert, packed=self._packed, exact=True)
 
     def _engine(self) -> Embedded:
@@ -331,8 +333,12 @@ def _progress(outcome: Outcome) -> Mapping[str, int]:
 class Push:
     """Rows that only this machine can read are sent over several connections."""
 
-    def __init__(self, pusher: Pusher, session: Session, facts: LoadFacts, writer: Writer) -> None:
+    def __init__(
+        self, pusher: Pusher, session: Session, facts: LoadFacts, writer: Writer,
+        headers: Headers | None = None,
+    ) -> None:  # fmt: skip
         self._pusher = pusher
+        self._headers = headers
         self._session = session
         self._facts = facts
         self._writer = writer
@@ -350,7 +356,7 @@ class Push:
             )
         return self._pusher.insert(
             order.splits, facts.source, facts.encoding, order.schema, into, settings,
-            order.attempt, on_tick,
+            order.attempt, on_tick, self._headers,
         )  # fmt: skip
 
     def kill(self, attempt: str) -> None:

@@ -6,15 +6,13 @@ Rows of a table with a sharding key come to their shards by filter or through a 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from rowfall.cluster.sharding_keys import ShardingKey
-from rowfall.core.errors import DataError, EngineError, RowfallError
-from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Encoding, Outcome, Plan, Setting
+from rowfall.core.errors import EngineError, RowfallError
+from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Outcome, Plan, Setting
 from rowfall.core.options import DISTRIBUTED, FILTER
-from rowfall.core.sqltext import SqlText
 from rowfall.deliver.decode import Build, Decode, DecodeInside, DecodePush, DecoderInput
 from rowfall.deliver.delivery import Delivery, Order, Pull
 from rowfall.engines.base import Tick, on_all
@@ -22,7 +20,7 @@ from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import LZ4
-from rowfall.schema.text_format import other_header
+from rowfall.schema.headers import Headers
 from rowfall.targets.table import Table
 
 # Rounds up what uptime() rounds down.
@@ -32,13 +30,6 @@ _ASK_LANE = 99
 
 def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
     """Return the delivery of a load into one writer's engine."""
-    delivery = _open_for_shards(session, facts, plan, writer)
-    if facts.encoding is not None and facts.encoding.header and session.source.replayable:
-        return SameHeaders(delivery, session, facts.encoding)
-    return delivery
-
-
-def _open_for_shards(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
     sharding = plan.transport.sharding.value
     if facts.sharding is not None and sharding == DISTRIBUTED:
         one = _open(session, facts, plan, sending(writer, facts.sharding.key))
@@ -54,7 +45,8 @@ def _open_for_shards(session: Session, facts: LoadFacts, plan: Plan, writer: Wri
 def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
     transport, encoding = plan.transport, facts.encoding
     source, packed = facts.source_for(transport), transport.compression.value == LZ4
-    fallback: Delivery = Pull(writer.engine, source, writer.target, encoding)
+    headers = Headers(session.source, encoding, lambda: session.reader.ask)
+    fallback: Delivery = Pull(writer.engine, source, writer.target, encoding, headers)
     if transport.fallback.value == PUSH:
         from rowfall.deliver.push import Push, Pusher  # ssl and lzma take 10 ms
 
@@ -62,12 +54,12 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
             writer.engine, streams=transport.streams, reader=lambda: session.reader,
             number=writer.number, packed=packed,
         )  # fmt: skip
-        fallback = Push(pusher, session, facts, writer)
+        fallback = Push(pusher, session, facts, writer, headers)
     if transport.parser.value == ENGINE or encoding is None:
         return fallback
     names = [column.name for column in plan.schema.columns]
     sort_by = tuple(names.index(name) for name in transport.sorted_by)
-    given = DecoderInput(source, writer.target, encoding, sort_by, fallback)
+    given = DecoderInput(source, writer.target, encoding, sort_by, fallback, headers)
     if transport.parser.value == INSIDE:
         stored = sum(plan.listing.size(i) or 0 for g in plan.groups for i in g.indexes)
         return DecodeInside(writer.engine, given, stored / (plan.forecast.rows or 1))
@@ -77,28 +69,6 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
         return DecodePush(facts.program, writer.engine, given, transport.streams, packed=packed)
     opened = Build if transport.delivery.value == BUILD else Decode
     return opened(facts.program, writer.engine, given)
-
-
-class SameHeaders:
-    """Delivers columns by position, and only from files that have the header of the sample."""
-
-    def __init__(self, delivery: Delivery, session: Session, encoding: Encoding) -> None:
-        self._delivery, self._session, self._encoding = delivery, session, encoding
-
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
-        session = self._session
-        if order.select is None:  # that one goes by the header of each file
-
-            def ask(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
-                return session.reader.ask(text, settings)
-
-            odd = other_header(session.source, order.splits, self._encoding, ask)
-            if odd is not None:
-                raise DataError(f"{odd.name} has another header", uri=odd.uri)
-        return self._delivery.insert(order, lane, on_tick)
-
-    def kill(self, attempt: str) -> None:
-        self._delivery.kill(attempt)
 
 
 def sending(writer: Writer, key: ShardingKey) -> Writer:

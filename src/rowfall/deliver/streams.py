@@ -29,6 +29,7 @@ from rowfall.engines.base import Engine, Tick
 from rowfall.engines.embedded import Embedded
 from rowfall.plan.statements import sent_column, sent_type
 from rowfall.plan.transport import packing
+from rowfall.schema.headers import Headers
 from rowfall.schema.projection import read_relation, select_typed
 from rowfall.schema.records import SCAN, Read, header_names, record_starts
 from rowfall.schema.strict_reading import reader_settings
@@ -361,6 +362,8 @@ def header_fits(head: bytes, encoding: Encoding, columns: Sequence[Column]) -> b
         names = header_names(head, encoding, strict=True)
     except (UnicodeDecodeError, csv.Error):
         return False
+    if wanted := encoding.header or encoding.names:
+        return names == wanted  # rows are read by position
     return {c.source or c.name for c in columns} <= set(names)
 
 
@@ -415,7 +418,11 @@ def _cuttable(encoding: Encoding, settings: Values) -> bool:
 
 
 def local_select(
-    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema
+    source: Source,
+    splits: Sequence[Split],
+    encoding: Encoding | None,
+    schema: Schema,
+    headers: Headers | None = None,
 ) -> SqlText:
     """Return what the local engine runs to make blocks of ``splits``."""
     kind = encoding.kind if encoding is not None else Kind.MADE
@@ -424,8 +431,8 @@ def local_select(
             replace(sent_column(c, kind), type=sent_type(c)) for c in schema.projection.columns
         )
         schema = replace(schema, projection=replace(schema.projection, columns=own))
-        return select_typed(source, splits, encoding, schema)
-    relation = read_relation(source, splits, encoding, schema)
+        return select_typed(source, splits, encoding, schema, headers)
+    relation = read_relation(source, splits, encoding, schema, headers)
     columns = [sent_column(c, kind) for c in schema.columns]
     return SqlText.of(f"SELECT {sql.projection(columns)}\nFROM ", relation)
 

@@ -198,7 +198,9 @@ def connect(path: str) -> Any:
     # A statement names every file of its attempt; the default of 256 KiB is too short for that.
     # What a statement is given for one server must not follow a redirect to another.
     connection.query(
-        "SET max_query_size = 67108864, s3_max_redirects = 0, max_http_get_redirects = 0", "Null"
+        "SET max_query_size = 67108864, max_ast_elements = 10000000, "
+        "max_expanded_ast_elements = 10000000, s3_max_redirects = 0, max_http_get_redirects = 0",
+        "Null",
     )
     return connection
 

@@ -53,6 +53,8 @@ PATIENCE_SECONDS = 60.0
 LOGGED_DAYS = 30
 # Statements name every file of their attempt; the default of 256 KiB is too short for that.
 MAX_QUERY_SIZE = 64 << 20
+# 9,000 columns with their checks are 200,000 elements; the server's own limit is 50,000.
+LONG_QUERY, MAX_AST = 100_000, 10_000_000
 # What a statement is given for one server (keys, a password) must not follow a redirect to another.
 NO_REDIRECTS: Settings = {"max_http_get_redirects": 0, "s3_max_redirects": 0}
 # Of nothing else: flushing waits for the disk.
@@ -200,6 +202,10 @@ class Server(Asking):
         elif "max_query_size" in self.facts.settings:
             # Not with data: the server would hold so much of it back before it starts.
             parameters.setdefault("max_query_size", str(MAX_QUERY_SIZE))
+        if len(sql) > LONG_QUERY:
+            for name in ("max_ast_elements", "max_expanded_ast_elements"):
+                if name in self.facts.settings and self.facts.allows(name, MAX_AST):
+                    parameters.setdefault(name, str(MAX_AST))
         exchange = Exchange(self._connections, parameters, data, encoding=encoding, out=out_fd)
         with self._guard:
             turn = self._lanes[lane]

@@ -180,6 +180,7 @@ def spec(
         "file_columns": len(names) or None,
         "outputs": list(outputs),
         "progress_ms": PROGRESS_MS,
+        **({"trailing": True} if encoding.trailing else {}),
     }
 
 

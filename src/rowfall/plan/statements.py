@@ -9,9 +9,11 @@ from rowfall.core import sql
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.schema.headers import Headers
 from rowfall.schema.projection import of_raw, of_typed, read_relation, read_structure
 from rowfall.schema.strict_reading import MISSING, TAG, strict_column
 from rowfall.schema.type_names import parse_type
+from rowfall.schema.whole_rows import guarded
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 
@@ -26,13 +28,15 @@ def insert_select(
     splits: Sequence[Split],
     staging: str,
     only: str | None = None,
+    headers: Headers | None = None,
 ) -> SqlText:
     """Return the INSERT SELECT by which an engine reads the splits of one attempt itself.
 
     Args:
         only: a condition on the rows that are kept, None for all of them.
+        headers: of the files; None where all are taken to be those of the sample.
     """
-    rows = sql.select(schema.columns, read_relation(source, splits, encoding, schema))
+    rows = sql.select(schema.columns, read_relation(source, splits, encoding, schema, headers))
     if only is not None:
         rows = sql.only(rows, schema.columns, only)
     return sql.insert(target.into(staging, schema), schema.columns, rows)
@@ -41,7 +45,7 @@ def insert_select(
 def insert_raw(into: SqlText, encoding: Encoding, schema: Schema) -> SqlText:
     """Return the INSERT whose body is a file: the server checks as a local engine would."""
     relation = SqlText.of(f"input({sql.literal(read_structure(schema, encoding))})")
-    relation = of_raw(schema, relation)
+    relation = of_raw(schema, guarded(schema, encoding, relation))
     return SqlText.of(
         sql.insert_select(into, schema.columns, relation), f"\nFORMAT {encoding.format}"
     )

@@ -602,8 +602,17 @@ class AttemptRunner:
         if changed := self._source.changed(work.splits):
             # A cut or overwritten object explains any complaint about its last row.
             return self._without(work, [(s, _changed(s, what)) for s, what in changed])
+        opened = self._bad_rows.open_ended(work.splits)
+        if 0 < len(opened) < len(work.splits):
+            # Their last fields are read in another way than those of the others.
+            rest = [split for split in work.splits if split not in opened]
+            return [replace(work, splits=rest), replace(work, splits=opened)]
         schema = work.schema or self._schema
-        other = None if work.skips_bad_rows else self._bad_rows.other_reading(work.splits, schema)
+        other = (
+            None
+            if work.skips_bad_rows
+            else self._bad_rows.other_reading(work.splits, schema, error)
+        )
         if other is not None:
             if strict_reading.reads_numbers(schema):
                 # A zero in one object: the others will hold some, too. Line breaks are different:

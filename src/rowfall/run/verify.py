@@ -8,14 +8,14 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowfall.core import sql
 from rowfall.core.errors import UsageError, VerifyError
 from rowfall.core.events import Note
 from rowfall.core.listing import Split
-from rowfall.core.model import PUSH, Plan
+from rowfall.core.model import PUSH, Plan, Schema
 from rowfall.core.results import Verification, VerifiedSplit
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
@@ -25,7 +25,10 @@ from rowfall.plan.facts import LoadFacts
 from rowfall.plan.planner import make_plan
 from rowfall.plan.session import Session
 from rowfall.plan.survey import survey
+from rowfall.schema.file_ends import matters, open_ended
+from rowfall.schema.headers import Headers
 from rowfall.schema.projection import read_relation
+from rowfall.schema.whole_rows import last_name, with_open_end
 from rowfall.targets import staging
 from rowfall.targets.base import Publish
 
@@ -218,7 +221,9 @@ class Comparison:
 
     def __init__(self, session: Session, facts: LoadFacts, plan: Plan) -> None:
         self._session, self._encoding = session, plan.encoding
-        self._schema, self._columns = plan.schema, plan.schema.columns
+        self._columns = plan.schema.columns
+        self._schema = replace(plan.schema, ends_known=True)
+        self._headers = Headers(session.source, plan.encoding, lambda: session.reader.ask)
         # What a server has pulled it can read again; what was pushed only this machine can.
         listing = plan.listing
         texts = any(map(listing.of_text, range(len(listing))))
@@ -301,13 +306,26 @@ class Comparison:
 
     def _rows(self, splits: Sequence[Split]) -> SqlText:
         """Return the rows of splits as the table holds them: a Float32 there hashes as one."""
+        encoding, opened = self._encoding, list[Split]()
+        if encoding is not None and matters(self._schema, encoding):
+            opened = open_ended(self._session.source, encoding, splits, None)
+        if opened and encoding is not None:
+            closed = [split for split in splits if split not in opened]
+            last = last_name(self._schema, encoding)
+            both = [(closed, self._schema), (opened, with_open_end(self._schema, encoding, last))]
+            return SqlText.of(
+                "(", _union([self._typed(some, schema) for some, schema in both if some]), ")"
+            )
+        return SqlText.of("(", self._typed(splits, self._schema), ")")
+
+    def _typed(self, splits: Sequence[Split], schema: Schema) -> SqlText:
         typed = ", ".join(
             f"CAST({c.expression or sql.name(c.source or c.name)}, {quote(c.type)}) "
             f"AS {sql.name(c.name)}"
-            for c in self._columns
+            for c in schema.columns
         )
-        relation = read_relation(self._source, splits, self._encoding, self._schema)
-        return SqlText.of(f"(SELECT {typed} FROM ", relation, ")")
+        relation = read_relation(self._source, splits, self._encoding, schema, self._headers)
+        return SqlText.of(f"SELECT {typed} FROM ", relation)
 
     def _grouped(self, splits: Sequence[Split], values: str) -> Iterator[list[SqlText]]:
         """Yield SELECTs of (position, values) of splits, as many together as a statement takes."""

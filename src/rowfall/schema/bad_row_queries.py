@@ -20,15 +20,17 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.schema.records import lines_relation
 from rowfall.schema.strict_reading import MISSING, reader_settings
 from rowfall.schema.type_names import parse_type
+from rowfall.schema.whole_rows import END, EXTRA
 from rowfall.sources.base import Source
 
 SHOWN = 60
 """Characters of a bad value in an error."""
 
-ROW, WHICH, LINE, EXTRA = "rowfall_row", "rowfall_which", "rowfall_line", "rowfall_extra"
+ROW, WHICH, LINE = "rowfall_row", "rowfall_which", "rowfall_line"
 
-MALFORMED, LONG, UNKNOWN = -1, -2, -3
-"""Reasons beside the number of a column (from 1): not JSON, too many fields, unknown keys."""
+MALFORMED, LONG, UNKNOWN, OPEN = -1, -2, -3, -4
+"""Reasons beside the number of a column (from 1): not JSON, too many fields, unknown keys, no
+delimiter at the end of the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +73,13 @@ class LenientReader:
     Attributes:
         source: as the engine that runs the queries has to name it.
         schema: with all integers of text read as text.
+        opened: names of splits that end in a delimiter: their last field is no empty string.
     """
 
     source: Source
     encoding: Encoding
     schema: Schema
+    opened: frozenset[str] = frozenset()
 
     @property
     def settings(self) -> dict[str, str | int | float]:
@@ -123,7 +127,9 @@ class LenientReader:
     def _text(self, split: Split, header: Sequence[str]) -> tuple[SqlText, list[tuple[str, int]]]:
         order = list(header) or [c.source for c in self.schema.columns]
         type_ = f"Nullable(String) DEFAULT {quote(MISSING)}"
-        structure = sql.structure([(n, type_) for n in order] + [(EXTRA, type_)])
+        # Behind the delimiter at the end of a row nothing stands, and there is one.
+        ends = [(END, type_)] if self.encoding.trailing else []
+        structure = sql.structure([(n, type_) for n in order] + ends + [(EXTRA, type_)])
         relation = self.source.relation([split], self.encoding.without_header(), structure)
         numbers = {c.source: n for n, c in enumerate(self.schema.columns, 1)}
         missing = quote(MISSING)
@@ -131,8 +137,15 @@ class LenientReader:
             (f"ifNull({sql.name(n)} = {missing}, 0)", numbers[n]) for n in order if n in numbers
         ]
         which += [(c.bad, n) for n, c in enumerate(self.schema.columns, 1) if c.bad]
+        if self.encoding.trailing:
+            which.append((f"ifNull({END} = {missing}, 0)", OPEN))
+            which.append((f"ifNull({END} != '', 0)", LONG))
         which.append((f"ifNull({EXTRA} != {missing}, 1)", LONG))
-        return _numbered("*", relation), which
+        columns = "*"
+        if split.name in self.opened:
+            last = sql.name(order[-1])
+            columns = f"* REPLACE (nullIf({last}, '') AS {last})"
+        return _numbered(columns, relation), which
 
     def _json(self, split: Split) -> tuple[SqlText, list[tuple[str, int]]]:
         """Return the relation of JSON, read line by line: one broken line cannot hide another."""
@@ -244,6 +257,7 @@ class LenientReader:
         reason = (
             f"multiIf({WHICH} = {MALFORMED}, 'not a JSON object', "
             f"{WHICH} = {LONG}, 'too many fields', {WHICH} = {UNKNOWN}, 'unknown key', "
+            f"{WHICH} = {OPEN}, 'no delimiter at its end', "
             f"{short}, 'too few fields', "
             f"concat('does not fit ', arrayElement({types}, greatest({WHICH}, 1))))"
         )

@@ -8,10 +8,12 @@ rows are written to the rejects file before it is published.
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -24,13 +26,16 @@ from rowfall.core.options import IGNORE, Options
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine
 from rowfall.schema import data_errors, footers, strict_reading
-from rowfall.schema.bad_row_queries import MALFORMED, LenientReader, Misfit, read_bad_row
+from rowfall.schema.bad_row_queries import LONG, MALFORMED, LenientReader, Misfit, read_bad_row
 from rowfall.schema.data_errors import CONTAINERS, same_object
+from rowfall.schema.file_ends import matters, open_ended, quoted_last
 from rowfall.schema.footers import Footer
+from rowfall.schema.headers import parse_header
 from rowfall.schema.misfits import find_misfits
 from rowfall.schema.projection import of_typed
-from rowfall.schema.records import header_names, lines_relation
+from rowfall.schema.records import lines_relation
 from rowfall.schema.sampling import RunSelect
+from rowfall.schema.whole_rows import LAST_EMPTY, last_name, with_open_end
 from rowfall.sources.base import Ranged, Rewritten, Source
 
 # Finding bad rows runs beside nothing else, but not on a lane that the watch or a KILL needs.
@@ -56,17 +61,19 @@ class BadRowSearch:
         source: as the engine behind ``ask`` has to name it.
         schema: with all integers of text read as text.
         ask: runs a SELECT with settings and gives its rows.
+        opened: names of splits that end in a delimiter, without a line end.
     """
 
     source: Source
     encoding: Encoding
     schema: Schema
     ask: RunSelect
+    opened: frozenset[str] = frozenset()
 
     @property
     def reader(self) -> LenientReader:
         """Return the queries of this search."""
-        return LenientReader(self.source, self.encoding, self.schema)
+        return LenientReader(self.source, self.encoding, self.schema, self.opened)
 
     def explain(
         self, splits: Sequence[Split], error: RowfallError
@@ -111,6 +118,8 @@ class BadRowSearch:
         if query is not None:
             ((before,),) = self.ask(query, reader.settings)
         line, where = reader.line_of(bad.row, int(before or 0)), ""
+        if bad.which == LONG and line is not None:
+            bad = replace(bad, fields=self._fields_of(split, line))
         if split.of_text and line is not None:
             line, where = line_in_file(self.source, split, line - int(self.encoding.has_header))
         if line is not None:
@@ -127,11 +136,23 @@ class BadRowSearch:
         except RowfallError:
             return ()
 
+    def _fields_of(self, split: Split, line: int) -> int:
+        """Return how many fields a line has; 0 where that cannot be told."""
+        for _, text in self.ask(
+            numbered_lines(self.source, split, self.encoding, [line]), _IN_ORDER
+        ):
+            if not self.encoding.is_csv:
+                return str(text).count("\t") + 1
+            with suppress(csv.Error):
+                mark = self.encoding.delimiter
+                return len(next(csv.reader([str(text)], delimiter=mark, strict=True), ()))
+        return 0
+
     def header_of(self, split: Split) -> tuple[str, ...]:
         """Return the column names of one file with a header, () for files without."""
         query = self.reader.header_query(split)
         rows = [] if query is None else self.ask(query, _ONE_BLOCK)
-        return header_names(str(rows[0][0]), self.encoding) if rows else ()
+        return parse_header(str(rows[0][0]), self.encoding) if rows else ()
 
     def _with_bad_rows(self, splits: Sequence[Split]) -> list[Split]:
         """Return the splits with bad rows; a single one without reading it twice."""
@@ -175,6 +196,17 @@ def lines_in_source(
     except RowfallError:
         return list(lines)  # what is wrong with the file is another matter
     return found if len(found) == len(lines) else list(lines)
+
+
+def numbered_lines(
+    source: Source, split: Split, encoding: Encoding, wanted: Sequence[int]
+) -> SqlText:
+    """Return the query for (number from 1, text) of some lines; to be read in order."""
+    return SqlText.of(
+        "SELECT n, line FROM (SELECT rowNumberInAllBlocks() + 1 AS n, line FROM ",
+        lines_relation(source, [split], encoding),
+        f") WHERE n IN ({', '.join(map(str, wanted))})",
+    )
 
 
 def line_in_file(source: Source, split: Split, line: int) -> tuple[int, str]:
@@ -232,6 +264,7 @@ class BadRows:
         self._engine = engine
         self._options = options
         self._known: Footer | None = None
+        self._open_ends: set[str] = set()
         self._rejected = 0
         self._read = 0
         self._guard = threading.Lock()
@@ -252,6 +285,7 @@ class BadRows:
         """Return the splits that hold what the engine refused, each with its first bad row."""
         if self._plan.encoding is None or not self._source.replayable:
             return []
+        self.open_ended(splits)
         try:
             return self._search.explain(splits, error)
         except RowfallError:
@@ -289,10 +323,13 @@ class BadRows:
         query = footers.question(self._source, splits, encoding)
         return footers.read_answer(self._ask(query, {}))
 
-    def other_reading(self, splits: Sequence[Split], schema: Schema) -> Schema | None:
+    def other_reading(
+        self, splits: Sequence[Split], schema: Schema, error: RowfallError
+    ) -> Schema | None:
         """Return another way to read the same rows, where only the cheaper one may have failed.
 
-        First integers as text; then strings that hold line breaks, if every quote is closed.
+        First integers as text; then a last field that the end of a file leaves empty; then strings
+        that hold line breaks, if every quote is closed.
         """
         encoding = self._plan.encoding
         if encoding is None or not self._source.replayable:
@@ -300,12 +337,44 @@ class BadRows:
         if strict_reading.reads_numbers(schema):
             return strict_reading.with_integers_as_text(schema, encoding)
         try:
+            if not schema.ends_known and matters(schema, encoding):
+                if self.open_ended(splits):
+                    lasts = {self._last_name(split, schema) for split in splits}
+                    last = lasts.pop()
+                    if last is not None and not lasts:
+                        return with_open_end(schema, encoding, last)
+                elif LAST_EMPTY in error.message:
+                    return replace(schema, ends_known=True)
             refuses = encoding.is_csv and strict_reading.refuses_line_breaks(schema)
             if refuses and self._quotes_are_closed(splits):
                 return strict_reading.with_line_breaks(schema, encoding)
         except RowfallError:
             pass  # an object that cannot be read to its end; the search will say which
         return None
+
+    def open_ended(self, splits: Sequence[Split]) -> list[Split]:
+        """Return the splits whose last field is empty because the file ends there."""
+        encoding = self._plan.encoding
+        if encoding is None or not self._source.replayable:
+            return []
+        if not matters(self._plan.schema, encoding):
+            return []
+        try:
+            found = open_ended(self._source, encoding, splits, self._ask)
+        except RowfallError:
+            return []  # an object that cannot be read; whoever reads it next says why
+        self._open_ends |= {split.name for split in found}
+        return found
+
+    def _last_name(self, split: Split, schema: Schema) -> str | None:
+        """Return the name of the last field where an empty one means NULL; None where it may not.
+
+        A quoted empty string there means an empty string, and then nobody can tell the two.
+        """
+        if quoted_last(self._source, self._encoding, split, self._ask):
+            return None
+        header = self._search.header_of(split)
+        return header[-1] if header else last_name(schema, self._encoding)
 
     def _quotes_are_closed(self, splits: Sequence[Split]) -> bool:
         """Tell whether every object holds an even number of quotes, as RFC 4180 asks for."""
@@ -328,6 +397,7 @@ class BadRows:
         Raises:
             UsageError: a column cannot be checked value by value.
         """
+        self.open_ended(splits)
         search = self._search
         reader = replace(search.reader, source=self._loading)
         good = reader.good_rows(splits, [search.header_of(split) for split in splits])
@@ -412,11 +482,7 @@ class BadRows:
         wanted = sorted({number for lines in lines_of.values() for number in lines})
         if self._encoding.kind is Kind.TYPED or not wanted:
             return found
-        query = SqlText.of(
-            "SELECT n, line FROM (SELECT rowNumberInAllBlocks() + 1 AS n, line FROM ",
-            lines_relation(self._source, [split], self._encoding),
-            f") WHERE n IN ({', '.join(map(str, wanted))})",
-        )
+        query = numbered_lines(self._source, split, self._encoding, wanted)
         texts = {int(n): str(line) for n, line in self._ask(query, _IN_ORDER)}
         written = ("\n".join(texts.get(n, "") for n in lines_of[bad]) for bad in found)
         return [replace(b, text=text or b.text) for b, text in zip(found, written, strict=True)]

@@ -12,9 +12,18 @@ from rowfall.core import sql
 from rowfall.core.errors import DataError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
-from rowfall.schema.bad_row_queries import LONG, MALFORMED, SHOWN, UNKNOWN, BadRow, Misfit
+from rowfall.schema.bad_row_queries import (
+    LONG,
+    MALFORMED,
+    OPEN,
+    SHOWN,
+    UNKNOWN,
+    BadRow,
+    Misfit,
+)
 from rowfall.schema.strict_reading import TAG
 from rowfall.schema.type_names import Type, parse_type
+from rowfall.schema.whole_rows import LAST_EMPTY
 
 _URI = re.compile(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")
 _AT_ROW = re.compile(r"\(at row (\d+)\)")
@@ -100,7 +109,11 @@ def bad_row_error(
     width = width or len(schema.columns)
     shown = None if bad.value is None else _shorten(bad.value)
     if bad.which == LONG:
-        text, hint = f"{where} has more than {width} fields", _OUT
+        count = f"{bad.fields} fields instead of" if bad.fields > width else "more than"
+        text, hint = f"{where} has {count} {width}" + " fields" * (count == "more than"), _OUT
+    elif bad.which == OPEN:
+        mark = encoding.delimiter
+        text, hint = f"{where} does not end with a delimiter {mark!r}, as other rows do", _OUT
     elif bad.which == MALFORMED and _is_foreign(bad.value):
         text, hint = f"{where} is not UTF-8: {_shorten(bad.value or '')}", _ENCODING
     elif bad.which == MALFORMED:
@@ -235,6 +248,11 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
         return _nested_misfit(key[1].strip("'` "), first)
     if TAG in message:
         guard = message[message.index(TAG) + len(TAG) :].split(":")[0]
+        if guard == LAST_EMPTY:
+            return (
+                "ends in a delimiter without a line end, and other rows end in an empty string",
+                "Add a line end behind its last line.",
+            )
         return f"was refused: {guard}", _OUT
     if "Not a Parquet file" in message or "not an ORC file" in message.lower():
         return "is not a whole file of its format", _FETCH

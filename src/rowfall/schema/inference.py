@@ -763,8 +763,9 @@ def _is_low(found: ColumnFacts) -> bool:
 def _keep_declared(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
     declared = parse_type(found.declared)
     if declared.base == "String" and _is_low(found):
-        inner = "Nullable(String)" if found.nulls else "String"
+        keeps = declared.nullable and found.name not in sample.filled
+        inner = "Nullable(String)" if keeps else "String"
         return f"LowCardinality({inner})", f"{found.distinct:,} distinct values in {found.rows:,}"
-    if declared.nullable and not found.nulls and found.rows and not found.optional:
-        return declared.bare, f"declared {found.declared}, no NULL in {found.rows:,} rows seen"
+    if declared.nullable and found.name in sample.filled and not found.optional:
+        return declared.bare, f"declared {found.declared}, but no row holds a NULL"
     return found.declared, "declared in the file"

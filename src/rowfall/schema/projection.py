@@ -16,6 +16,8 @@ from rowfall.core import sql
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.schema import whole_rows
+from rowfall.schema.headers import Headers
 from rowfall.sources.base import Source
 
 PATH, FILE = "_path", "_file"
@@ -29,34 +31,57 @@ _FOLDER = re.compile(r"([A-Za-z_]\w*)=([^/]*)")
 
 def read_structure(schema: Schema, encoding: Encoding | None) -> str:
     """Return the columns of the objects as they are read; by position, in their own order."""
-    types = {c.source or c.name: c.read_type or c.type for c in schema.reads}
-    if encoding is not None and encoding.header:
-        types = {name: types.get(name, "String") for name in encoding.header}
-    return sql.structure(types.items())
+    return whole_rows.read_structure(schema.reads, encoding)
 
 
 def read_relation(
-    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema
-) -> SqlText:
-    """Return the relation of splits that the columns of the table are selected from."""
-    return of_raw(schema, _raw(source, splits, encoding, schema))
+    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema,
+    headers: Headers | None = None,
+) -> SqlText:  # fmt: skip
+    """Return the relation of splits that the columns of the table are selected from.
+
+    Args:
+        headers: of the files; None where all are taken to be those of the sample.
+    """
+    return of_raw(schema, _raw(source, splits, encoding, schema, headers))
 
 
 def select_typed(
-    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema
-) -> SqlText:
+    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema,
+    headers: Headers | None = None,
+) -> SqlText:  # fmt: skip
     """Return a SELECT of what a projection is made of, every column in its own type."""
-    return _typed(schema, _raw(source, splits, encoding, schema))
+    return _typed(schema, _raw(source, splits, encoding, schema, headers))
+
+
+def _whole(
+    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema,
+    headers: Headers | None,
+) -> SqlText:  # fmt: skip
+    """Return the relation of the columns of objects, which raises at a row of another length."""
+    groups = [((), list(splits))] if headers is None else headers.groups(splits, schema.reading)
+    parts = []
+    for names, some in groups:
+        structure = whole_rows.read_structure(schema.reads, encoding, names)
+        relation = source.relation(some, encoding, structure)
+        parts.append(whole_rows.guarded(schema, encoding, relation, names))
+    if len(parts) == 1:
+        return parts[0]
+    listed = ", ".join(sql.name(c.source) for c in schema.reads)
+    pieces: list[str | SqlText] = []
+    for part in parts:
+        pieces += [" UNION ALL " if pieces else "(", f"SELECT {listed} FROM ", part]
+    return SqlText.of(*pieces, ")")
 
 
 def _raw(
-    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema
-) -> SqlText:
+    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema,
+    headers: Headers | None,
+) -> SqlText:  # fmt: skip
     """Return the relation of the columns as the reader gives them, with the constants of files."""
-    structure = read_structure(schema, encoding)
     projection = schema.projection
     if projection is None or not projection.constants:
-        return source.relation(splits, encoding, structure)
+        return _whole(source, splits, encoding, schema, headers)
     names = "".join(f"{sql.name(c.source)}, " for c in schema.reads)
     groups: dict[tuple[str | None, ...], list[Split]] = {}
     for split in splits:
@@ -70,7 +95,7 @@ def _raw(
             for name, value in zip(projection.constants, values, strict=True)
         )
         parts += ["\n    UNION ALL " if parts else "", f"SELECT {names}{given} FROM "]
-        parts += [source.relation(members, encoding, structure)]
+        parts += [_whole(source, members, encoding, schema, headers)]
     return SqlText.of("(", *parts, ")")
 
 

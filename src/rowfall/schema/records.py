@@ -70,9 +70,19 @@ def header_names(line: str | bytes, encoding: Encoding, *, strict: bool = False)
     if isinstance(line, bytes):
         line = line.partition(b"\n")[0].decode(errors="strict" if strict else "replace")
     text = line.removeprefix(BOM).removesuffix("\n").removesuffix("\r")
-    names = text.split("\t")
+    names: Sequence[str] = text.split("\t")
     if encoding.is_csv:
         names = next(csv.reader([text], delimiter=encoding.delimiter, strict=strict), [])
+    return column_names(names, encoding)
+
+
+def column_names(names: Sequence[str], encoding: Encoding) -> tuple[str, ...]:
+    """Return the names of the columns by the fields of a header.
+
+    Behind a delimiter that ends each row there is none.
+    """
+    if encoding.trailing and len(names) > 1 and not names[-1]:
+        names = names[:-1]
     if encoding.renamed and len(names) == len(encoding.header):
         return encoding.header
     return unique_names(names) if encoding.header else tuple(names)

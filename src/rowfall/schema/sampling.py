@@ -7,7 +7,7 @@ table are known already, only the facts that their reading depends on are asked 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -164,6 +164,8 @@ class SourceSample:
         example: name of one object.
         notes: (subject, reason) for the plan.
         whole: it holds every row of the source.
+        filled: columns of a format with types that hold no NULL anywhere, as footers say, or a
+            sample that holds every row.
     """
 
     encoding: Encoding
@@ -172,6 +174,7 @@ class SourceSample:
     example: str
     notes: tuple[tuple[str, str], ...] = field(default=())
     whole: bool = False
+    filled: frozenset[str] = frozenset()
 
 
 def take_sample(
@@ -213,8 +216,6 @@ def take_sample(
             encoding = replace(
                 encoding,
                 null="\\N" if any(c.marks for c in found) else "",
-                # Numbers with blanks around them are trimmed by their own expression.
-                keep_blanks=any(c.padded for c in found),
             )
         whole = _is_whole(listing, splits, found)
         return SourceSample(encoding, found, splits, splits[0].uri, notes, whole)
@@ -245,7 +246,10 @@ def take_sample(
     more = excerpts(source, splits, encoding, ()) if read == splits else ""
     found = _measure(relation, read, encoding, columns, ask, wanted, more)
     whole = _is_whole(listing, splits, found)
-    return SourceSample(encoding, found, splits, splits[0].uri, notes, whole)
+    filled: Collection[str] = ()
+    if encoding.kind is Kind.TYPED:
+        filled = _filled(source, listing, encoding, found, ask, whole=whole)
+    return SourceSample(encoding, found, splits, splits[0].uri, notes, whole, frozenset(filled))
 
 
 def _is_whole(listing: Listing, splits: Sequence[Split], columns: Sequence[ColumnFacts]) -> bool:
@@ -262,6 +266,41 @@ def rows_each(columns: int, splits: int, values: int = VALUES) -> int:
     return max(min(ROWS, values // columns) // splits, 1)
 
 
+FOOTERS = 64
+"""Files of Parquet whose footers are read for their counts of NULL: a few milliseconds each."""
+
+
+def _filled(
+    source: Source,
+    listing: Listing,
+    encoding: Encoding,
+    found: Sequence[ColumnFacts],
+    ask: RunSelect,
+    *,
+    whole: bool,
+) -> Collection[str]:
+    """Return the columns declared Nullable of which it is certain that they hold no NULL."""
+    names = {c.name for c in found if c.declared.startswith("Nullable(") and not c.nulls}
+    if not names:
+        return ()
+    count = len(listing)
+    if whole:
+        return names
+    if encoding.format != "Parquet" or count > FOOTERS:
+        return ()
+    metadata = replace(encoding, format="ParquetMetadata", compression="none")
+    relation = source.relation([listing.split(n, "") for n in range(count)], metadata, "")
+    query = SqlText.of(
+        "SELECT tupleElement(c, 'path') FROM (SELECT arrayJoin(arrayFlatten(arrayMap("
+        "g -> tupleElement(g, 'columns'), row_groups))) AS c FROM ", relation, ") GROUP BY 1 "
+        "HAVING countIf(ifNull(tupleElement(tupleElement(c, 'statistics'), 'null_count'), 1) != 0)"
+        " = 0",
+    )  # fmt: skip
+    with suppress(RowfallError):  # a broken footer: whoever reads the file says so
+        return names & {str(row[0]) for row in ask(query, {})}
+    return ()
+
+
 def probe_settings(encoding: Encoding, *, strict: bool = False) -> dict[str, str | int | float]:
     """Return reader settings of a sample: as strict as a load, or reading all that can be read."""
     settings = {s.name: s.value for s in reader_settings(encoding)}
@@ -273,6 +312,7 @@ def probe_settings(encoding: Encoding, *, strict: bool = False) -> dict[str, str
     # A parser per file that stops at the LIMIT, not one that reads ahead on all cores.
     return {
         **settings, "input_format_skip_unknown_fields": 1, "input_format_parallel_parsing": 0,
+        "input_format_with_names_use_header": int(not encoding.header),
         "max_block_size": ROWS // FILES, "max_threads": 4,
         "compile_expressions": 0, "compile_aggregate_expressions": 0,
     }  # fmt: skip
@@ -591,7 +631,7 @@ def _grouped(columns: Sequence[ColumnFacts], encoding: Encoding, wanted: WantedF
 
 def _aggregates(groups: Groups, columns: Sequence[ColumnFacts], encoding: Encoding) -> str:
     """Return the beginning of the query: rows, then each fact of each group as an array."""
-    everything = _everything(len(columns), encoding)
+    everything = _everything(len(columns) + encoding.trailing, encoding)
     text = encoding.kind is Kind.TEXT
     inner, outer = [], ["count()"]
     for number, ((_, facts), members) in enumerate(groups.items()):

@@ -93,7 +93,8 @@ def strict_column(
     csv = csv and kind is Kind.TEXT
     # What the sample shows to be unusual is for the engine: the decoder would decline it anyway.
     shape = traits.shape if target.base.startswith("DateTime") else ""
-    if not (traits.padded or traits.infinite or traits.bom) and shape in ("", "T", "Z"):
+    padded = traits.padded and not (target.text or target.base.startswith("Enum"))
+    if not (padded or traits.infinite or traits.bom) and shape in ("", "T", "Z"):
         column = replace(column, shape=shape)
     direct = _direct(target, kind, traits)
     if direct:
@@ -345,7 +346,7 @@ _ALWAYS = (
 )
 _CSV = (
     ("input_format_csv_empty_as_default", 0, "only a column that is not there takes its default"),
-    ("input_format_csv_allow_variable_number_of_columns", 0, "a ragged row is an error"),
+    ("input_format_csv_allow_variable_number_of_columns", 1, "missing fields fit no type"),
     ("input_format_csv_use_default_on_bad_values", 0, "a bad value is an error"),
     ("input_format_csv_enum_as_number", 0, "enums are names"),
     ("input_format_csv_detect_header", 0, "the plan says whether there is a header"),
@@ -415,7 +416,10 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
             own = tuples_apart(encoding, columns)
             why = "elements of tuples have fields of their own" if own else "tuples have one field"
             rows.append((_TUPLES, int(own), why))
-        if encoding.header:
+        if csv and encoding.has_names:
+            why = "by position: the header was read before"
+            rows.append(("input_format_with_names_use_header", 0, why))
+        elif encoding.header:
             why = "by position: not all names of the header can be used"
             rows.append(("input_format_with_names_use_header", 0, why))
         elif encoding.has_names:
@@ -452,7 +456,7 @@ def line_fields(encoding: Encoding, columns: Sequence[Column], names: int) -> in
     """Return how many fields a line of ``names`` columns has, among them ``columns``."""
     csv = encoding.is_csv
     more = first_fields([c.type for c in columns])[-1] - len(columns)
-    return names + (more if csv and tuples_apart(encoding, columns) else 0)
+    return names + (more if csv and tuples_apart(encoding, columns) else 0) + encoding.trailing
 
 
 # --- other readings of the same rows -------------------------------------------------------------

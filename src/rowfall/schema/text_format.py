@@ -37,8 +37,6 @@ SAMPLE = 1 << 18
 """Bytes of all samples together; each file gives at least a sixteenth."""
 LINES = 256
 """Lines of each file, where only the engine can read it."""
-HEADER = 1 << 16
-"""Bytes that hold any header."""
 _REQUESTS = 8  # at a time: 30 ms each in a store far away
 _HERE = frozenset({"none", "gzip", "bz2", "xz"})
 
@@ -205,7 +203,10 @@ def _encoding(found: Finding, encoding: Encoding, *, raw: bool, renamed: bool) -
         delimiter="," if tsv else found.delimiter,
         header=found.names if _odd(found) or renamed else (),
         renamed=renamed,
-        fields=0 if tsv else found.width,
+        fields=0 if tsv else found.width - bool(found.ends),
+        names=found.names if found.header and not tsv else (),
+        # A first row that is shorter is none: then the longer ones are wrong.
+        trailing=found.ends == "all" or (found.ends == "rows" and found.header),
     )
 
 
@@ -245,7 +246,9 @@ def _with_marks(found: Finding, encoding: Encoding, dialect: Dialect) -> Encodin
         skip_lines=found.skip_lines if found.titles else 0,
         trailing=bool(found.ends),
     )
-    return replace(encoding, delimiter=",", fields=len(found.names), dialect=dialect)
+    return replace(
+        encoding, delimiter=",", fields=len(found.names), dialect=dialect, trailing=False
+    )
 
 
 def _of_dialect(dialect: Dialect, asked: Asked) -> Asked:
@@ -276,7 +279,7 @@ def unplain(found: Finding) -> str | None:
         return f"has {found.quote} around its fields" if found.quote else "has quotes as letters"
     if len(found.delimiter) > 1:
         return f"has the delimiter {found.delimiter!r}"
-    if found.ends:
+    if found.ends and found.delimiter == "\t":
         return f"has a {formats.spelled(found.delimiter)} at the end of its lines"
     return None
 
@@ -308,38 +311,13 @@ def _check_alike(found: Finding) -> None:
 
 def _odd(found: Finding) -> bool:
     """Tell whether some header holds names that the readers do not take as they are."""
-    return found.header and any(unique_names(f.rows[0]) != f.rows[0] for f in found.files)
+    firsts = [f.rows[0] for f in found.files]
+    if found.ends == "all":
+        firsts = [row[:-1] if not row[-1] else row for row in firsts]
+    return found.header and any(unique_names(row) != row for row in firsts)
 
 
 # --- first bytes ---------------------------------------------------------------------------------
-
-
-def other_header(
-    source: Source, splits: Sequence[Split], encoding: Encoding, ask: RunSelect
-) -> Split | None:
-    """Return the first split whose header is not the one that columns are found by; None: all are.
-
-    Raises:
-        RowfallError: a file cannot be read.
-    """
-    files: dict[str, Split] = {}
-    if encoding.renamed:
-        return None
-    for split in splits:
-        size = split.part.size if split.part is not None else split.size
-        files.setdefault(split.uri, replace(split, start=None, stop=None, part=None, size=size))
-    csv = encoding.is_csv
-    dialect = encoding.dialect or Dialect(
-        delimiter=encoding.delimiter if csv else "\t", quote='"' if csv else ""
-    )
-    asked = Asked(
-        True, dialect.delimiter, dialect.quote, dialect.escape, dialect.comment,
-        dialect.skip_lines, header=True, charset=dialect.charset,
-    )  # fmt: skip
-    for sample in _read(source, list(files.values()), encoding, ask, HEADER, 1):
-        if sniff([replace(sample, whole=True)], asked).names != encoding.header:
-            return next(split for split in splits if split.uri == sample.uri)
-    return None
 
 
 def _read(

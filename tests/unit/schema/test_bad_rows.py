@@ -68,7 +68,7 @@ def split_rows(
         ("1,y,2020-02-30\n", 1, '"2020-02-30" does not fit Nullable(Date)', "Nullable(String)"),
         ("1,y,2200-01-01\n", 1, '"2200-01-01" does not fit Nullable(Date)', "Nullable(Date32)"),
         ("1,x,\n2,y\n", 2, "has 2 fields instead of 3", "--max-errors"),
-        ("1,x,\n2,y,,4\n", 2, "has more than 3 fields", "--max-errors"),
+        ("1,x,\n2,y,,4\n", 2, "has 4 fields instead of 3", "--max-errors"),
         ('1,x,\n2,"y,\n3,z,\n', 2, 'column "b": a quote is opened here', "Close the quote"),
     ],
 )
@@ -121,7 +121,7 @@ def test_headers_that_differ(chdb_engine: Chdb, write: Write, header: str, messa
         ("1\tx\t\\N\n300\ty\t\\N\n", 2, '"300" does not fit UInt8'),
         ("1\t\\N\t\\N\n", 1, 'column "b" is empty, and String takes no NULL'),
         ("1\tx\n", 1, "has 2 fields instead of 3"),
-        ("1\tx\t\\N\ty\n", 1, "has more than 3 fields"),
+        ("1\tx\t\\N\ty\n", 1, "has 4 fields instead of 3"),
     ],
 )
 def test_tsv_errors(chdb_engine: Chdb, write: Write, text: str, line: int, message: str) -> None:

@@ -162,10 +162,10 @@ def _variants(
         "comment lines", "# made by hand\n" + text.replace("\n", "\n# half\n", 9), plain=False
     )
     if header or mark == "|":
-        yield made("delimiter behind all lines", written(body, mark, tail=mark), plain=False)
+        yield made("delimiter behind all lines", written(body, mark, tail=mark))
     if header:
         rest = written(body[1:], mark, tail=mark)
-        yield made("delimiter behind rows only", written(body[:1], mark) + rest, plain=False)
+        yield made("delimiter behind rows only", written(body[:1], mark) + rest)
     for word in ("", "NULL", "NA", "\\N", "-"):
         rows = [[word if (r + c) % 7 == 3 and r > 1 else v for c, v in enumerate(row)]
                 for r, row in enumerate(body)]  # fmt: skip

@@ -35,6 +35,23 @@ pub fn check_rows(text: &[u8], scan: &Scan, width: usize) -> (usize, Option<BadR
     (rows, bad_row)
 }
 
+/// Check that nothing stands behind the last delimiter of each row; the first row where something
+/// does is bad.
+pub fn check_trailing(text: &[u8], scan: &Scan, width: usize, rows: usize) -> (usize, Option<BadRow>) {
+    let index = &scan.index[..];
+    let open = |row: usize| {
+        let end = (row + 1) * width;
+        !line_is_empty(text, index[end - 1], index[end])
+    };
+    match (0..rows).find(|&row| open(row)) {
+        Some(row) => {
+            let message = "text behind the delimiter at the end of the row".to_owned();
+            (row, Some(BadRow { at: index[row * width] as usize + 1, message }))
+        }
+        None => (rows, None),
+    }
+}
+
 fn line_is_empty(text: &[u8], before: u32, end: u32) -> bool {
     matches!(&text[before as usize + 1..end as usize], b"" | b"\r")
 }

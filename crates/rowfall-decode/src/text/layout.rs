@@ -15,6 +15,8 @@ pub struct Layout {
     pub field_numbers: Vec<usize>,
     /// The numbers of fields that belong to no column of the spec.
     pub skipped: Vec<usize>,
+    /// The last field of each line is the nothing behind a delimiter.
+    pub trailing: bool,
 }
 
 impl Layout {
@@ -29,9 +31,9 @@ impl Layout {
         }
         let field_numbers: Vec<usize> =
             positions.iter().map(|&position| widths[..position].iter().sum()).collect();
-        let width = widths.iter().sum();
+        let width = widths.iter().sum::<usize>() + usize::from(spec.trailing);
         let skipped = (0..width).filter(|n| !field_numbers.contains(n)).collect();
-        Layout { width, field_numbers, skipped }
+        Layout { width, field_numbers, skipped, trailing: spec.trailing }
     }
 }
 
@@ -52,15 +54,18 @@ pub fn from_header(text: &[u8], scan: &Scan, spec: &Spec) -> Result<Layout, (Str
     if spec.skip_header {
         let positions: Vec<usize> = spec.columns.iter().filter_map(|c| c.position).collect();
         let ends = scan.index.iter().skip(1);
-        let count = 1 + ends.take_while(|&&at| text[at as usize] != b'\n').count();
+        let mut count = 1 + ends.take_while(|&&at| text[at as usize] != b'\n').count();
         let wanted = spec.file_columns.unwrap_or(positions.len());
+        if spec.trailing && count == wanted + 1 {
+            count = wanted; // nothing is behind the last delimiter of a header, either
+        }
         if count != wanted || positions.iter().any(|&position| position >= count) {
             let message = format!("a header of {count} names where {wanted} are expected");
             return Err((String::new(), message));
         }
         return Ok(Layout::new(spec, count, &positions));
     }
-    let names = header_names(text, scan, spec.format.is_csv())
+    let names = header_names(text, scan, spec.format.is_csv(), spec.trailing)
         .ok_or_else(|| (String::new(), "a header that is not plain names".to_owned()))?;
     for (n, name) in names.iter().enumerate() {
         if names[..n].contains(name) {
@@ -84,13 +89,16 @@ pub fn from_header(text: &[u8], scan: &Scan, spec: &Spec) -> Result<Layout, (Str
     Ok(Layout::new(spec, names.len(), &field_numbers))
 }
 
-fn header_names(text: &[u8], scan: &Scan, csv: bool) -> Option<Vec<Vec<u8>>> {
+fn header_names(text: &[u8], scan: &Scan, csv: bool, trailing: bool) -> Option<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     for pair in scan.index.windows(2) {
         let (start, mut end) = (pair[0] as usize + 1, pair[1] as usize);
         let last = text[end] == b'\n';
         if last && end > start && text[end - 1] == b'\r' {
             end -= 1;
+        }
+        if trailing && last && start == end && !names.is_empty() {
+            return Some(names);
         }
         names.push(plain_name(&text[start..end], csv)?);
         if last {

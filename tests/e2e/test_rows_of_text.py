@@ -1,0 +1,135 @@
+"""Rows of CSV and TSV whose ends are unusual: the same values by both readers, or refused."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from e2e.tools import Shell
+
+MODES = ("never", "always", "auto")
+
+
+def values(
+    shell: Shell, data: str, *options: str, mode: str = "never", name: str = "in.csv"
+) -> str:
+    """Load one file and give its rows as TSV."""
+    file = shell.folder / name
+    file.write_bytes(gzip.compress(data.encode()) if name.endswith(".gz") else data.encode())
+    to = f"{mode}-{len(list(shell.folder.iterdir()))}"
+    shell.ok("load", name, "--table", "t", "--decoder", mode, "--to", to, *options)
+    return shell.ok("query", "SELECT * FROM t ORDER BY ALL", "--to", to, "--format", "TSV").out
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_empty_last_field_without_a_line_end_is_null(shell: Shell, mode: str) -> None:
+    data = "id,city,note\n1,Oslo,\n2,Rome,x\n3,Bern,"
+    given = ("--schema", "id UInt32, city String, note Nullable(String)")
+    assert values(shell, data, *given, mode=mode) == "1\tOslo\t\\N\n2\tRome\tx\n3\tBern\t\\N\n"
+
+
+@pytest.mark.parametrize("type_", ["Float64", "Int32", "Date", "UUID", "Bool", "DateTime"])
+def test_nor_is_it_an_error_behind_the_sample(shell: Shell, type_: str) -> None:
+    texts = {
+        "Float64": "1.5", "Int32": "7", "Date": "2024-01-02", "Bool": "true",
+        "UUID": "61f0c404-5cb3-11e7-907b-a6006ad3dba0", "DateTime": "2024-01-02 03:04:05",
+    }  # fmt: skip
+    data = "id,x\n" + f"1,{texts[type_]}\n" * 20_500 + "2,"
+    name = "in.csv.gz" if type_ == "Int32" else "in.csv"
+    found = values(shell, data, "--type", f"x Nullable({type_})", name=name)
+    assert found.count("\n") == 20_501
+    assert found.endswith("2\t\\N\n")
+
+
+def test_quoted_empty_strings_stay_beside_it(shell: Shell) -> None:
+    """In one file nobody can tell the two: it is refused, and a line end helps."""
+    given = ("--schema", "a UInt32, b Nullable(String)", "--format", "CSVWithNames")
+    assert values(shell, 'a,b\n1,""\n2,\n', *given) == "1\t\n2\t\\N\n"
+    (shell.folder / "in.csv").write_text('a,b\n1,""\n2,')
+    done = shell.run("load", "in.csv", "--decoder", "never", "--to", "x", *given)
+    assert done.code == 1
+    assert "Add a line end" in done.talk
+
+
+RAGGED = {
+    "longer": ("a,b,c,d\nx,y,z,\np,,q,r,\n", 3, "5 fields instead of 4"),
+    "much longer": ("a,b,c,d\nx,y,z,w\np,,q,r,,1\n", 3, "6 fields instead of 4"),
+    "shorter": ("a,b,c,d\nx,y,z,w\np,q,r\n", 3, "3 fields instead of 4"),
+    "the last": ("a,b,c,d\nx,y,z,w\np,q,r,s,", 3, "5 fields instead of 4"),
+}
+
+
+@pytest.mark.parametrize("form", ["CSVWithNames", "CSV", "TSVWithNames"])
+@pytest.mark.parametrize("case", RAGGED)
+def test_rows_of_another_length_are_refused(shell: Shell, case: str, form: str) -> None:
+    data, line, says = RAGGED[case]
+    head, _, rest = data.partition("\n")
+    data, line = f"{head}\n" + "k,l,m,n\n" * 3 + rest, line + 3
+    if form == "CSV":
+        data, line = data.partition("\n")[2], line - 1
+    data = data.replace(",", "\t") if form.startswith("TSV") else data
+    (shell.folder / "in.data").write_text(data)
+    given = ("--format", form, "--schema", "a String, b String, c String, d Nullable(String)")
+    for mode in MODES:
+        done = shell.run("load", "in.data", "--table", "t", "--decoder", mode, "--to", mode, *given)
+        assert done.code == 1
+        assert f"in.data line {line} has {says}" in done.talk, mode
+    more = ("--max-errors", "1", "--rejects", "out.tsv")
+    shell.ok("load", "in.data", "--table", "t", "--decoder", "never", "--to", "n", *given, *more)
+    assert shell.ok("query", "SELECT count() FROM t", "--to", "n").out.split()[-1] == "4"
+    assert f"in.data\t{line}\t" in (shell.folder / "out.tsv").read_text()
+
+
+TRAILING = {
+    "bare": ("1|a x |\n2||\n3|c|\n", "CSV"),
+    "below a header": ("a|b\n1|a x |\n2||\n3|c|\n", "CSVWithNames"),
+    "with the header": ("a|b|\n1|a x |\n2||\n3|c|\n", "CSVWithNames"),
+    "open": ("1|a x |\r\n2||\r\n3|c|", "CSV"),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("case", TRAILING)
+def test_a_delimiter_at_the_end_of_all_rows(shell: Shell, case: str, mode: str) -> None:
+    """As TPC-H writes its tables; a row that does not end so is refused."""
+    data, form = TRAILING[case]
+    given = ("--format", form, "--delimiter", "|", "--schema", "a UInt8, b String")
+    assert values(shell, data, *given, mode=mode) == "1\ta x \n2\t\n3\tc\n"
+    body = data if data[-1] == "\n" else data + "\r\n"
+    body = body * 40 if form == "CSV" else body + "7|x|\n" * 90
+    (shell.folder / "odd.csv").write_text(body + "5|y\n")
+    done = shell.run("load", "odd.csv", "--table", "odd", "--decoder", mode, *given)
+    assert done.code == 1
+    assert "does not end with a delimiter '|'" in done.talk or "fields instead" in done.talk
+
+
+def test_headers_of_another_order_are_read_by_position(shell: Shell) -> None:
+    (shell.folder / "a.csv").write_text("id,name,x\n1,a,\n")
+    (shell.folder / "b.csv").write_text("x,id,name\n,2,b\n")
+    shell.ok("load", "*.csv", "--format", "CSVWithNames", "--decoder", "never", "--table", "t",
+             "--schema", "id UInt8, name String, x Nullable(String)")  # fmt: skip
+    found = shell.ok("query", "SELECT * FROM t ORDER BY id", "--format", "TSV").out
+    assert found == "1\ta\t\\N\n2\tb\t\\N\n"
+    (shell.folder / "c.csv").write_text("id,name,y\n3,c,\n")
+    done = shell.run(
+        "load", "*.csv", "--format", "CSVWithNames", "--decoder", "never", "--table", "t"
+    )
+    assert done.code != 0
+    assert "c.csv" in done.talk
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_blanks_stay_wherever_they_stand(shell: Shell, mode: str) -> None:
+    """Whether the sample has some makes no difference, and the decoder reads them."""
+    rows = [f"{n},plain {n % 90}\n" for n in range(20_500)]
+    given = ("--format", "CSV", "--schema", "id UInt32, s String")
+    for at in (0, 20_499):
+        data = "".join([*rows[:at], f"{at}, both \n", *rows[at + 1 :]])
+        (shell.folder / f"{at}.csv").write_text(data)
+        shell.ok("load", f"{at}.csv", "--table", "t", "--decoder", mode, "--to", mode, *given)
+    found = shell.ok("query", "SELECT id FROM t WHERE s = ' both ' ORDER BY id", "--to", mode)
+    assert found.out.split()[-2:] == ["0", "20499"]
+    if mode == "auto":
+        plan = shell.ok("plan", "0.csv", *given, "--to", "p", "--json").document
+        assert plan["decoder"] == "rowfall-decode"
