@@ -1,14 +1,18 @@
-"""Write the reference pages that are made from code: ``python docs/make_reference.py``.
+"""Write what is made from code: ``python docs/make_reference.py``.
 
-A test compares the pages in docs/reference with what this makes.
+These are the pages in docs/reference, and the keyword options of the library with their types,
+which an editor completes. A test compares them with what this makes.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
+from textwrap import wrap
+from typing import Any
 
 import click
 
@@ -17,8 +21,9 @@ from rowfall.cli.app import cli
 from rowfall.core.engine_formats import BY_NAME, ENGINE_FORMATS
 from rowfall.core.errors import Exit
 from rowfall.core.formats import FORMATS
-from rowfall.core.options import Flag, Options
+from rowfall.core.options import LOAD, PLAN, SCALE, Flag, Options, flags_of
 
+KEYWORDS = Path(__file__).parents[1] / "src/rowfall/core/keywords.py"
 _MADE = "<!-- Made by `python docs/make_reference.py`; edit the code instead. -->\n"
 
 _EXITS = {
@@ -59,8 +64,9 @@ def options() -> str:
         "# Options of load and plan",
         "",
         _MADE,
-        "The Python API takes the same options by the name in the second column, as fields of",
-        "`rowfall.Options`. What every command takes besides is in [commands](commands.md).",
+        "The Python API takes the same options by the name in the second column, as keyword",
+        "arguments or fields of `rowfall.Options`. What every command takes besides is in",
+        "[commands](commands.md).",
     ]
     groups: dict[str, list[str]] = {}
     for item in fields(Options):
@@ -73,6 +79,66 @@ def options() -> str:
         lines += ["", f"## {group}", "", "| option | in Python | commands | |", "|---|---|---|---|"]
         lines += rows
     return "\n".join(lines) + "\n"
+
+
+def keywords() -> str:
+    """Return src/rowfall/core/keywords.py: the keyword options with their types."""
+    load, plan, scale = (
+        {item.name: item for item, _ in flags_of(command)} for command in (LOAD, PLAN, SCALE)
+    )
+    classes = (
+        ("ReadKeywords", "TypedDict", "load, plan and scale", plan.keys() & scale.keys()),
+        ("PlanKeywords", "ReadKeywords", "load and plan", plan.keys() - scale.keys()),
+        ("LoadKeywords", "PlanKeywords", "load", load.keys() - plan.keys()),
+        ("ScaleKeywords", "ReadKeywords", "scale", scale.keys() - plan.keys()),
+    )
+    lines = [_KEYWORDS_HEAD]
+    for name, base, users, names in classes:
+        lines += ["", "", f"class {name}({base}, total=False):"]
+        lines += [f'    """Options of {users}."""']
+        for item in fields(Options):
+            if item.name in names:
+                lines += ["", f"    {item.name}: {_type_of(item)}", *_docstring(item)]
+    return "\n".join(lines) + "\n"
+
+
+_KEYWORDS_HEAD = '''\
+"""Name the keyword options of the library with their types, for editors and type checkers.
+
+Made by ``python docs/make_reference.py`` from :mod:`rowfall.core.options`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from typing import Literal, TypedDict'''
+
+
+def _docstring(item: Field[Any]) -> list[str]:
+    lines = wrap('"""' + item.metadata["flag"].help, 96, break_on_hyphens=False)
+    if len(lines) == 1 and len(lines[0]) <= 93:
+        return [f'    {lines[0]}"""']
+    return [*(f"    {line}" for line in lines), '    """']
+
+
+def _type_of(item: Field[Any]) -> str:
+    """Return the type of an option as Python code may give it, see ``options.from_keywords``."""
+    flag: Flag = item.metadata["flag"]
+    declared = str(item.type)
+    if flag.many:
+        known = "str | Iterable[str]"
+        return known if flag.metavar == "NAME" else f"{known} | Mapping[str, object]"
+    if not declared.startswith("str"):
+        return declared
+    optional = " | None" if declared.endswith("None") else ""
+    if flag.metavar == "yes|no":
+        return 'bool | Literal["yes", "no"]' + optional
+    if re.fullmatch(r"[a-z0-9]+(\|[a-z0-9]+)+", flag.metavar):
+        words = ", ".join(f'"{word}"' for word in flag.metavar.split("|"))
+        return f"Literal[{words}]{optional}"
+    more = {"FILE": " | PathLike[str]", "SIZE": " | int", "N": " | float"}.get(flag.metavar, "")
+    return f"str{more}{optional}"
 
 
 def commands() -> str:
@@ -157,6 +223,8 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, make in PAGES.items():
         (folder / name).write_text(make(), encoding="utf-8")
+    if folder == Path("docs/reference"):
+        KEYWORDS.write_text(keywords(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,40 +16,78 @@ TYPE_CHECKING = False  # typing takes 5 ms, and the engine's process needs nothi
 if TYPE_CHECKING:
     from typing import Any
 
-    from rowfall.api import load, loads, plan, query, report, verify
-    from rowfall.core.errors import RowfallError
+    from rowfall.api import (
+        clean,
+        forget,
+        install_decoder,
+        leftovers,
+        load,
+        loads,
+        plan,
+        query,
+        report,
+        resume,
+        scale,
+        verify,
+    )
+    from rowfall.core.errors import (
+        DataError,
+        EngineError,
+        Interrupted,
+        LedgerError,
+        RowfallError,
+        SourceError,
+        TargetError,
+        UsageError,
+        VerifyError,
+    )
     from rowfall.core.model import Plan
     from rowfall.core.options import Options
     from rowfall.core.results import Report, Verification
-
-_MODULES = {
-    "load": "api",
-    "loads": "api",
-    "plan": "api",
-    "query": "api",
-    "report": "api",
-    "verify": "api",
-    "Verification": "core.results",
-    "Options": "core.options",
-    "Plan": "core.model",
-    "Report": "core.results",
-    "RowfallError": "core.errors",
-}
+    from rowfall.report.query_result import QueryResult
 
 __all__ = [
+    "DataError",
+    "EngineError",
+    "Interrupted",
+    "LedgerError",
     "Options",
     "Plan",
+    "QueryResult",
     "Report",
     "RowfallError",
+    "SourceError",
+    "TargetError",
+    "UsageError",
     "Verification",
+    "VerifyError",
     "__version__",
+    "clean",
+    "forget",
+    "install_decoder",
+    "leftovers",
     "load",
     "loads",
     "plan",
     "query",
     "report",
+    "resume",
+    "scale",
     "verify",
 ]
+
+_ELSEWHERE = {
+    "Options": "core.options",
+    "Plan": "core.model",
+    "QueryResult": "report.query_result",
+    "Report": "core.results",
+    "Verification": "core.results",
+}
+_MODULES = {
+    name: _ELSEWHERE.get(name, "api" if name.islower() else "core.errors")
+    for name in __all__
+    if name != "__version__"
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -59,6 +97,11 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"rowfall.{module}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names, imported or not: what notebooks and shells complete."""
+    return sorted({*globals(), *__all__})
 
 
 class _Package(ModuleType):

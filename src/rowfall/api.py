@@ -1,30 +1,41 @@
 """The library: each command of ``rowfall`` is one function here.
 
 import rowfall
-report = rowfall.load(["trips/*.csv.gz"], to="./data", table="trips")
+report = rowfall.load("trips/*.csv.gz", to="./data", table="trips", order_by="pickup_datetime")
 print(report.rows, report.seconds, report.limited_by)
+rowfall.query("SELECT count() FROM trips", to="./data").df()
+
+Paths may be ``pathlib.Path`` everywhere. The options of the command line are keyword arguments,
+listed in :mod:`rowfall.core.keywords`; ``options`` takes them as one value.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Sequence
-from contextlib import chdir, nullcontext
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from os import PathLike
+from typing import TYPE_CHECKING, Any, overload
 
 from rowfall.core.errors import TargetError, UsageError
-from rowfall.core.events import Listener, one_at_a_time, silent
+from rowfall.core.events import Event, Listener, one_at_a_time, silent
 from rowfall.core.masked import Secret
 from rowfall.core.model import Plan
-from rowfall.core.options import Options, restored
+from rowfall.core.options import LOAD, PLAN, SCALE, Options, flags_of, from_keywords, restored
 from rowfall.core.results import Report, Verification
 from rowfall.run import history
 from rowfall.run.session import GO_ON, open_session, refusal, terminable
 from rowfall.targets import open_target
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from rowfall.core.keywords import LoadKeywords, PlanKeywords, ScaleKeywords
     from rowfall.core.results import Leftover, ScaleReport
+    from rowfall.report.query_result import QueryResult
     from rowfall.run.install import Installed
 
 __all__ = [
@@ -32,14 +43,18 @@ __all__ = [
     "load", "loads", "plan", "query", "report", "resume", "scale", "verify",
 ]  # fmt: skip
 
+Where = str | PathLike[str]
+"""A path, or the address of a source or target."""
+
 
 def plan(
-    sources: Sequence[str] | str,
+    sources: Where | Iterable[Where],
     *,
-    to: str | None = None,
+    to: Where | None = None,
     table: str | None = None,
     options: Options | None = None,
-    password: Secret | None = None,
+    password: Secret | str | None = None,
+    **keywords: Unpack[PlanKeywords],
 ) -> Plan:
     """Plan what :func:`load` would do with the same arguments. Nothing is written or created.
 
@@ -51,8 +66,9 @@ def plan(
     from rowfall.plan.survey import survey
     from rowfall.publish.shadow import shadow_name
 
-    with open_session(sources, to, table, options or Options(), silent, dry=True,
-                  password=password) as session:  # fmt: skip
+    options = from_keywords(PLAN, options, dict(keywords))
+    with open_session(_texts(sources), _text(to), table, options, silent, dry=True,
+                      password=_secret(password)) as session:  # fmt: skip
         anew = session.options.replace or session.options.force
         # No such table: it would be made anew.
         table = shadow_name("plan") if session.options.replace else ""
@@ -67,14 +83,16 @@ def plan(
 
 
 def load(
-    sources: Sequence[str] | str,
+    sources: Where | Iterable[Where],
     *,
-    to: str | None = None,
+    to: Where | None = None,
     table: str | None = None,
     options: Options | None = None,
-    on_event: Listener = silent,
-    password: Secret | None = None,
+    on_event: Listener | None = None,
+    progress: bool | None = None,
+    password: Secret | str | None = None,
     began: float = 0.0,
+    **keywords: Unpack[LoadKeywords],
 ) -> Report:
     """Load ``sources`` into ``to``, or resume an unfinished load of the same sources.
 
@@ -84,8 +102,10 @@ def load(
         to: a folder (embedded ClickHouse, default ``./rowfall-data``), a server
             (``clickhouse://user@host:8123/database``), ``null:``, or files to write.
         table: target table, ``name`` or ``database.name``; default from the source.
-        options: see :class:`rowfall.Options`.
+        options: see :class:`rowfall.Options`; ``keywords`` win over its fields.
         on_event: called with every :mod:`rowfall.core.events` event, from several threads in turn.
+        progress: show the load, in a notebook's cell or on stderr. Default: in IPython, unless
+            ``on_event`` is given.
         password: of the server's user, instead of the one in ``to`` or the environment.
         began: when the user began to wait, as of ``time.monotonic``; 0 for now.
 
@@ -97,11 +117,12 @@ def load(
         Interrupted: Ctrl-C or SIGTERM; the load can be resumed.
         RowfallError: nothing could be loaded at all, or the target or ledger failed.
     """
-    options, emit = options or Options(), one_at_a_time(on_event)
+    options = from_keywords(LOAD, options, dict(keywords))
     with (
         terminable(GO_ON),
-        open_session(sources, to, table, options, emit, dry=False, password=password,
-                     began=began) as session,
+        _listener(on_event, progress) as emit,
+        open_session(_texts(sources), _text(to), table, options, emit, dry=False,
+                     password=_secret(password), began=began) as session,
     ):  # fmt: skip
         from rowfall.run.load import run_load  # 50 ms, in which the engine opens the folder
 
@@ -111,16 +132,17 @@ def load(
 def resume(
     load_id: str = "",
     *,
-    to: str | None = None,
-    on_event: Listener = silent,
-    password: Secret | None = None,
+    to: Where | None = None,
+    on_event: Listener | None = None,
+    progress: bool | None = None,
+    password: Secret | str | None = None,
     began: float = 0.0,
 ) -> Report:
     """Resume an unfinished load as it was asked for, from any folder.
 
     Args:
         load_id: its id or the beginning of it; "" for the newest load that is not done.
-        began: as of :func:`load`.
+        progress, began: as of :func:`load`.
 
     Raises:
         UsageError: there is no such load, it read stdin, or its sources had secrets, which are not
@@ -136,7 +158,7 @@ def resume(
                 hint="rowfall status lists all loads; those of another target need --to.",
             )
         known = open_loads[0]
-    asked = history.request(known.load_id, to)
+    asked = history.request(known.load_id, _text(to))
     if "-" in asked["sources"]:
         raise UsageError(
             f"load {known.load_id} read stdin, which cannot be read again",
@@ -148,44 +170,83 @@ def resume(
     with chdir(folder) if folder and os.path.isdir(folder) else nullcontext():
         return load(
             sources, to=to or asked["to"], table=asked["table"],
-            options=restored(asked["options"]), on_event=on_event, password=password, began=began,
+            options=restored(asked["options"]), on_event=on_event, progress=progress,
+            password=password, began=began,
         )  # fmt: skip
+
+
+@overload
+def query(
+    text: str,
+    *,
+    to: Where | None = None,
+    write: bool = False,
+    password: Secret | str | None = None,
+) -> QueryResult: ...
+
+
+@overload
+def query(
+    text: str,
+    *,
+    out_fd: int,
+    to: Where | None = None,
+    format: str | None = None,
+    write: bool = False,
+    pretty: bool = False,
+    password: Secret | str | None = None,
+) -> None: ...
 
 
 def query(
     text: str,
     *,
-    to: str | None = None,
+    to: Where | None = None,
     format: str | None = None,
     write: bool = False,
-    out_fd: int = 1,
+    out_fd: int | None = None,
     pretty: bool = False,
-    password: Secret | None = None,
-) -> None:
-    """Run one statement and stream its result to the descriptor ``out_fd``.
+    password: Secret | str | None = None,
+) -> QueryResult | None:
+    """Run one statement and return its rows, or stream them to a file descriptor.
 
     Args:
-        format: any output format of the engine; default TSVWithNames, or a table if ``pretty``.
         write: allow statements that change something.
+        out_fd: where to write the result instead, block by block, however long it is.
+        format: of ``out_fd``: any output format of the engine; default TSVWithNames, or a table if
+            ``pretty``.
+
+    Returns:
+        The rows: ``df()``, ``arrow()``, or tuples by iteration. None where ``out_fd`` is given.
 
     Raises:
         TargetError: no such data folder or server. EngineError: what the engine says.
     """
-    from rowfall.run.query import run_query
+    from rowfall.run.query import keep_result, run_query
 
-    target = open_target(to, "any", Options(), password)
+    target = open_target(_text(to), "any", Options(), _secret(password))
     if to and target.folder is not None and not target.folder.is_dir():
         raise TargetError(f"there is no data folder {to}", hint="Load something into it first.")
+    if out_fd is None:
+        if format is not None:
+            raise UsageError(
+                "format= says how rows are written, and nothing says where to",
+                hint="Give out_fd= as well, or take the rows with .df(), .arrow() or a loop.",
+            )
+        from rowfall.report.query_result import QueryResult
+
+        return QueryResult(keep_result(target, text, write=write))
     format = format or ("PrettyCompactMonoBlock" if pretty else "TSVWithNames")
     run_query(target, text, format, write=write, out_fd=out_fd)
+    return None
 
 
-def loads(*, to: str | None = None) -> list[Report]:
+def loads(*, to: Where | None = None) -> list[Report]:
     """Return all loads of ``to`` (default: here, and the user's own ledgers), newest first."""
-    return history.reports(to)
+    return history.reports(_text(to))
 
 
-def report(load_id: str, *, to: str | None = None) -> Report:
+def report(load_id: str, *, to: Where | None = None) -> Report:
     """Return the report of one load; the beginning of its id is enough, ``last`` is the newest.
 
     Raises:
@@ -203,7 +264,7 @@ def report(load_id: str, *, to: str | None = None) -> Report:
     )
 
 
-def forget(load_id: str, *, to: str | None = None, password: Secret | None = None) -> int:
+def forget(load_id: str, *, to: Where | None = None, password: Secret | str | None = None) -> int:
     """Make what a load has loaded count as not loaded; its rows stay where they are.
 
     Args:
@@ -218,22 +279,24 @@ def forget(load_id: str, *, to: str | None = None, password: Secret | None = Non
     """
     load_id, _, number = load_id.partition("_")
     known = report(load_id, to=to)
-    asked = history.request(known.load_id, to)
+    asked = history.request(known.load_id, _text(to))
     from rowfall.run.clean import forget_attempt, forget_load
 
-    target = open_target(to or asked["to"], asked["table"] or "any", Options(), password)
+    target = open_target(
+        _text(to) or asked["to"], asked["table"] or "any", Options(), _secret(password)
+    )
     if number:
         return forget_attempt(target, f"{known.load_id}_{number}")
     return forget_load(target, known.load_id)
 
 
-def leftovers(*, to: str | None = None, password: Secret | None = None) -> list[Leftover]:
+def leftovers(*, to: Where | None = None, password: Secret | str | None = None) -> list[Leftover]:
     """List what dead loads have left in a target; nothing is changed."""
     return clean(to=to, password=password, dry=True)
 
 
 def clean(
-    *, to: str | None = None, password: Secret | None = None, dry: bool = False,
+    *, to: Where | None = None, password: Secret | str | None = None, dry: bool = False,
     on_event: Listener = silent,
 ) -> list[Leftover]:  # fmt: skip
     """Finish what dead loads had committed and drop the rest of what they left.
@@ -246,12 +309,12 @@ def clean(
     """
     from rowfall.run.clean import clean_target
 
-    target = open_target(to, "any", Options(), password)
+    target = open_target(_text(to), "any", Options(), _secret(password))
     return clean_target(target, dry=dry, emit=on_event)
 
 
 def install_decoder(
-    *, to: str | None = None, folder: str = "", password: Secret | None = None
+    *, to: Where | None = None, folder: Where = "", password: Secret | str | None = None
 ) -> Installed:
     """Install rowfall-decode in a server, which then parses with it what it pulls.
 
@@ -264,15 +327,15 @@ def install_decoder(
     """
     from rowfall.run.install import install
 
-    return install(open_target(to, "any", Options(), password), folder)
+    return install(open_target(_text(to), "any", Options(), _secret(password)), os.fspath(folder))
 
 
 def verify(
     load_id: str,
     *,
-    to: str | None = None,
+    to: Where | None = None,
     on_event: Listener = silent,
-    password: Secret | None = None,
+    password: Secret | str | None = None,
 ) -> Verification:
     """Read the source of a finished load again and compare it with the table.
 
@@ -290,22 +353,23 @@ def verify(
             f"load {known.load_id} has landed nothing: there is nothing to compare",
             hint=f"rowfall report {known.load_id[:8]} says why.",
         )
-    request = history.request(known.load_id, to)
+    request = history.request(known.load_id, _text(to))
     options = restored(request["options"])
     sources = history.sources(request, known.load_id, "rowfall load ... --verify.")
-    with open_session(sources, to or request["to"], request["table"], options, on_event,
-               dry=True, password=password) as session:  # fmt: skip
+    with open_session(sources, _text(to) or request["to"], request["table"], options, on_event,
+                      dry=True, password=_secret(password)) as session:  # fmt: skip
         from rowfall.run.verify import verify_table
 
         return verify_table(session, known.load_id)
 
 
 def scale(
-    sources: Sequence[str] | str,
+    sources: Where | Iterable[Where],
     *,
-    to: str | None = None,
+    to: Where | None = None,
     options: Options | None = None,
-    password: Secret | None = None,
+    password: Secret | str | None = None,
+    **keywords: Unpack[ScaleKeywords],
 ) -> ScaleReport:
     """Project how long :func:`load` takes on ``options.nodes`` nodes; nothing is written to ``to``.
 
@@ -318,6 +382,76 @@ def scale(
     """
     from rowfall.measure.scale import project_source  # its imports take 20 ms that loads save
 
-    texts = (sources,) if isinstance(sources, str) else tuple(sources)
+    options = from_keywords(SCALE, options, dict(keywords))
     with terminable():
-        return project_source(texts, to, options or Options(), password)
+        return project_source(_texts(sources), _text(to), options, _secret(password))
+
+
+def _texts(sources: Where | Iterable[Where]) -> tuple[str, ...]:
+    some = (sources,) if isinstance(sources, str | PathLike) else sources
+    return tuple(os.fspath(source) for source in some)
+
+
+def _text(to: Where | None) -> str | None:
+    return None if to is None else os.fspath(to)
+
+
+def _secret(password: Secret | str | None) -> Secret | None:
+    return Secret(password) if isinstance(password, str) else password
+
+
+@contextmanager
+def _listener(on_event: Listener | None, progress: bool | None) -> Iterator[Listener]:
+    """Give what hears the events of a load: the caller's, what shows them, both, or nobody."""
+    shown = None
+    # 40 ms for imports, which are for nothing where nobody looks
+    if progress or (progress is None and on_event is None and "IPython" in sys.modules):
+        from rowfall.report.notebook import shown as show
+
+        shown = show(progress)
+    listeners = [each for each in (on_event, shown) if each is not None]
+
+    def hear(event: Event) -> None:
+        for each in listeners:
+            each(event)
+
+    with shown or nullcontext():
+        yield one_at_a_time(hear)
+
+
+def _list_options(function: Callable[..., Any], command: str) -> None:
+    """Set the signature with all options in it: what notebooks complete and ``help`` prints."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    known = inspect.signature(function)
+    own = [p for p in known.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(item.name, kind, default=item.default, annotation=item.type)
+        for item, _ in flags_of(command)
+    ]
+    function.__signature__ = known.replace(parameters=own + options)  # type: ignore[attr-defined]
+
+
+def _plan_html(value: Plan) -> str:
+    from rowfall.report.html import plan_html
+
+    return plan_html(value)
+
+
+def _report_html(value: Report) -> str:
+    from rowfall.report.html import report_html
+
+    return report_html(value)
+
+
+def _verification_html(value: Verification) -> str:
+    from rowfall.report.html import verification_html
+
+    return verification_html(value)
+
+
+for _function, _command in ((load, LOAD), (plan, PLAN), (scale, SCALE)):
+    _list_options(_function, _command)
+# core's values know nothing of reports, and a notebook asks the value itself.
+Plan._repr_html_ = _plan_html  # type: ignore[attr-defined]
+Report._repr_html_ = _report_html  # type: ignore[attr-defined]
+Verification._repr_html_ = _verification_html  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,49 @@ def test_loads_report_and_verify(data: str, tmp_path: Path) -> None:
         rowfall.report("ffffffffff", to=data)
 
 
+def test_a_notebook_says_it_in_one_line(data: str, tmp_path: Path) -> None:
+    """Paths, keyword options, and rows as a program wants them."""
+    write_files(tmp_path / "in", 3, 10)
+    files = sorted((tmp_path / "in").glob("*.csv"))
+    made = rowfall.plan(files, to=Path(data), table="t", type={"id": "UInt32"})
+    assert "`id`   UInt32" in made.ddl
+    assert "CREATE TABLE" in made._repr_html_()  # type: ignore[attr-defined]
+    report = rowfall.load(files, to=Path(data), table="t", type={"id": "UInt32"}, order_by="id")
+    assert "done" in report._repr_html_()  # type: ignore[attr-defined]
+    rows = rowfall.query("SELECT id, name FROM t ORDER BY id LIMIT 25", to=Path(data))
+    assert list(rows)[:2] == [(0, "n0"), (1, "n1")]
+    assert (len(rows), rows.columns) == (25, ["id", "name"])
+    assert rows.arrow().num_rows == 25
+    assert list(rows.df()["id"]) == list(range(25))
+    assert "first 20 of 25 rows" in rows._repr_html_()
+    assert repr(rows).startswith("id  name\n0   n0\n")
+    checked = rowfall.verify(report.load_id, to=Path(data))
+    assert "equal" in checked._repr_html_()  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="order_by"):
+        rowfall.load(files, to=Path(data), oder_by="id")  # type: ignore[call-arg]
+    with pytest.raises(errors.UsageError):
+        rowfall.query("SELECT 1", format="CSV")  # type: ignore[call-overload]
+    with pytest.raises(errors.UsageError, match="Arrow"):
+        rowfall.query("SELECT 1 FORMAT CSV").df()
+    assert len(rowfall.query("SET max_threads = 1", write=True)) == 0
+
+
+def test_rows_keep_the_types_that_arrow_lacks() -> None:
+    """A time is no bare number, and an Enum has its name; also inside of others."""
+    (row,) = rowfall.query(
+        "SELECT toDateTime(0, 'UTC'), [toDateTime(60, 'Asia/Tokyo')],"
+        " CAST('a)', 'Enum8(\\'a)\\' = 1)'), toIPv4('1.2.3.4'),"
+        " toInt128('-170141183460469231731687303715884105728'), unhex('FF'),"
+        " toNullable(toDate('2024-01-02')), NULL, generateUUIDv4() -- a comment"
+    )
+    at, (later,), *rest, uuid = row
+    assert at == datetime(1970, 1, 1, tzinfo=UTC)
+    assert (later.hour, later.minute) == (9, 1)
+    low = "-170141183460469231731687303715884105728"
+    assert rest == ["a)", "1.2.3.4", low, b"\xff", date(2024, 1, 2), None]
+    assert len(str(uuid)) == 36
+
+
 def test_errors_are_of_their_kind(data: str, tmp_path: Path) -> None:
     write_files(tmp_path / "in", 1, 10)
     with pytest.raises(errors.SourceError) as missing:
@@ -203,9 +247,11 @@ def test_a_signal_is_an_interrupt_at_any_moment(
                 patched.setattr(load, "make_report", making)
             with pytest.raises(errors.Interrupted) as caught:
                 rowfall.load("in/*.csv", to=data, table="t", on_event=heard.append)
-    finally:  # which the load leaves ignored: a process ends after that
+    finally:
+        after = {each: signal.getsignal(each) for each in before}
         for each, handler in before.items():
             signal.signal(each, handler)
+    assert after == before, "a program goes on, and its next Ctrl-C has to work"
     assert "same command again" in (caught.value.hint or "")
     if moment == "the workers start":
         (ended,) = [event for event in heard if isinstance(event, LoadEnded)]

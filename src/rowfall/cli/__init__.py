@@ -34,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
     prestart_early(given)
     from rowfall.cli import app  # click takes 20 ms, in which the engine's process starts
+    from rowfall.core import signals
 
+    signals.ends_with_load = True
     try:
         if signal.getsignal(signal.SIGINT) is _leave:
             signal.signal(signal.SIGINT, signal.default_int_handler)

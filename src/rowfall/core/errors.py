@@ -46,6 +46,16 @@ class RowfallError(Exception):
         self.transient = transient
         self.code = code
 
+    @property
+    def exit_code(self) -> int:
+        """Return the number that the command would end with."""
+        return int(self.exit)
+
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]
+        """Return the lines that tracebacks show below the message, in notebooks too."""
+        return [f"hint: {self.hint}"] if self.hint else []
+
 
 class UsageError(RowfallError):
     """The command line, an option or a URI makes no sense."""

@@ -1,13 +1,17 @@
 """Every option once: its type, default, flag, help and the commands that take it.
 
-The command line, the Python API and ``docs/reference/options.md`` are made from this table.
+The command line, the keyword options of the library (:mod:`rowfall.core.keywords`) and
+``docs/reference/options.md`` are made from this table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import Field, dataclass, field, fields
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any
+
+from rowfall.core.nearest import nearest
 
 FILTER, DISTRIBUTED = "filter", "distributed"
 """Ways of rows to the shard that a sharding key says, see :class:`rowfall.core.model.Plan`."""
@@ -577,6 +581,47 @@ class Options:
     price: str | None = _opt(
         None, "--price", "N", "Price of one node for an hour.", "Scale", (SCALE,)
     )
+
+
+def from_keywords(command: str, base: Options | None, values: dict[str, Any]) -> Options:
+    """Return ``base`` with the keyword options of the library, see :mod:`rowfall.core.keywords`.
+
+    What may be given more than once takes one string, several, or a mapping (``{"a": "UInt8"}``);
+    numbers stand for their text (``memory=4 << 30``), and True and False for yes and no.
+
+    Raises:
+        TypeError: ``command`` takes no such option.
+    """
+    known = {item.name: (item, flag) for item, flag in flags_of(command)}
+    given: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known:
+            near = nearest(name, known)
+            more = f"; did you mean {near!r}?" if near else ""
+            raise TypeError(f"{command}() got an unexpected keyword argument {name!r}{more}")
+        item, flag = known[name]
+        if flag.many:
+            value = _several(value, " " if name == "type" else "=")
+        elif isinstance(value, os.PathLike):
+            value = os.fspath(value)
+        elif isinstance(value, bool) and item.default is not False:
+            value = "yes" if value else "no"
+        elif isinstance(value, int | float) and str(item.type).startswith("str"):
+            value = str(value)
+        given[name] = value
+    return replace(base or Options(), **given)
+
+
+def _several(value: Any, joined: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, Mapping):
+        # Backquotes, as a name in front of a type ends at its first blank.
+        return tuple(
+            f"`{k}` {v}" if joined == " " and " " in k else f"{k}{joined}{v}"
+            for k, v in value.items()
+        )
+    return tuple(value or ())
 
 
 def projection_of(options: Options) -> str:

@@ -7,6 +7,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+ends_with_load = False
+"""True in the command, which ends after a load: a late signal must not change its exit code.
+
+A program or a notebook that caught :class:`rowfall.core.errors.Interrupted` goes on, and its next
+Ctrl-C has to work.
+"""
+
 
 @contextmanager
 def undisturbed() -> Iterator[None]:

@@ -1,12 +1,14 @@
-"""Run one statement for ``rowfall query`` and stream its result to a file descriptor."""
+"""Run one statement: stream its result to a file descriptor, or keep it for a program."""
 
 from __future__ import annotations
 
 import os
 import re
 import secrets
+import tempfile
 from pathlib import Path
 
+from rowfall.core import sql
 from rowfall.core.errors import Interrupted, RowfallError, UsageError
 from rowfall.core.model import Statement
 from rowfall.core.nearest import nearest
@@ -27,9 +29,60 @@ _UNKNOWN = re.compile(
     r"Unknown table expression identifier '([^']+)'|[Tt]able (\S+) does not exist"
 )
 
+ARROW = "ArrowStream"
+_SELECT = re.compile(r"\s*(\(|SELECT\b|WITH\b|FROM\b)", re.I)
+# What Arrow has no type for arrives as bare numbers or bytes: a time as seconds, an Enum without
+# its names. Dots of JSON(a.b DateTime) are no matter: JSON arrives as text whatever is in it.
+_ARROWS = (
+    (re.compile(r"\bDateTime\((?=')"), "DateTime64(0, "),
+    (re.compile(r"\bDateTime\b(?!\()"), "DateTime64(0)"),
+    (re.compile(r"\b(?:Enum8|Enum16)\((?:'(?:\\.|[^'\\])*'|[^')])*\)"), "String"),
+    (re.compile(r"\b(?:IPv4|IPv6|U?Int128|U?Int256)\b"), "String"),
+    (re.compile(r"\bBFloat16\b"), "Float32"),
+)
 
-def run_query(target: Target, text: str, format: str, *, write: bool, out_fd: int) -> None:
+
+def keep_result(target: Target, text: str, *, write: bool) -> int:
+    """Run ``text`` in ``target``; otherwise as :func:`run_query`.
+
+    Returns:
+        The descriptor of a file without a name that holds the rows in Arrow's stream format.
+    """
+    with tempfile.TemporaryFile(prefix="rowfall-query-") as out:
+        run_query(target, text, ARROW, write=write, out_fd=out.fileno(), convert=True)
+        return os.dup(out.fileno())
+
+
+def _for_arrow(engine: Engine, text: SqlText) -> SqlText:
+    """Return the statement with its columns as types that Arrow has, where that is not so."""
+    if not _SELECT.match(str(text)):
+        return text
+    try:
+        columns = engine.ask(SqlText.of("DESCRIBE TABLE (\n", text, "\n)"), lane=1)
+    except RowfallError as error:
+        if not error.code:  # the engine itself has said nothing
+            raise
+        return text  # it runs as it is, and the engine says what is wrong with it
+    casts = []
+    for name, declared, *_ in columns:
+        wanted = str(declared)
+        for pattern, better in _ARROWS:
+            wanted = pattern.sub(better, wanted)
+        if wanted != declared:
+            column = sql.name(str(name))
+            casts.append(f"CAST({column} AS {wanted}) AS {column}")
+    if not casts:
+        return text
+    return SqlText.of(f"SELECT * REPLACE ({', '.join(casts)}) FROM (\n", text, "\n)")
+
+
+def run_query(
+    target: Target, text: str, format: str, *, write: bool, out_fd: int, convert: bool = False
+) -> None:
     """Run ``text`` in ``target``; without a folder yet in memory, or, to write, in a new one.
+
+    Args:
+        convert: give what Arrow has no type for another one.
 
     Raises:
         UsageError: the target holds no tables. EngineError: the statement fails.
@@ -41,6 +94,8 @@ def run_query(target: Target, text: str, format: str, *, write: bool, out_fd: in
         # 2: no writes, but settings may change; formats need that.
         settings = {} if write or server.readonly else {"readonly": 2}
         query_id = f"query-{secrets.token_hex(8)}"
+        if convert:
+            statement = _for_arrow(server, statement)
         _stream(server, Statement(statement, settings, query_id, format), out_fd)
         return
     if target.folder is None:
@@ -51,14 +106,14 @@ def run_query(target: Target, text: str, format: str, *, write: bool, out_fd: in
         )  # what is made in memory is gone at the end
     folder = target.folder if target.folder.is_dir() else None
     try:
-        _query_folder(folder, statement, format, write=write, out_fd=out_fd)
+        _query_folder(folder, statement, format, write=write, out_fd=out_fd, convert=convert)
     except FolderInUseError as error:
         ledger = Ledger(target.ledger_path)
         try:
             if write:
                 raise _in_use(ledger, error) from None
             with snapshot(target.folder, ledger.published_attempts) as copy:
-                _query_folder(copy, statement, format, write=False, out_fd=out_fd)
+                _query_folder(copy, statement, format, write=False, out_fd=out_fd, convert=convert)
         finally:
             ledger.close()
 
@@ -74,7 +129,7 @@ def _in_use(ledger: Ledger, error: FolderInUseError) -> FolderInUseError:
 
 
 def _query_folder(
-    folder: Path | None, statement: SqlText, format: str, *, write: bool, out_fd: int
+    folder: Path | None, statement: SqlText, format: str, *, write: bool, out_fd: int, convert: bool
 ) -> None:
     # The child uses 0 to 2 itself, so the output gets another number there.
     out = os.dup(out_fd)
@@ -82,6 +137,12 @@ def _query_folder(
         engine = Embedded(folder, fds=(out,), stay=True)
         if not write:
             engine.run(Statement(SqlText.of("SET readonly = 2")), lane=1)
+        if convert:
+            try:
+                statement = _for_arrow(engine, statement)
+            except BaseException:
+                engine.close()
+                raise
         _stream(engine, Statement(statement, query_id="query", format=format), out)
     finally:
         os.close(out)

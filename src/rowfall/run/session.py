@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from rowfall.core import signals
 from rowfall.core.errors import Interrupted, TargetError, UsageError
 from rowfall.core.events import Listener, Note
 from rowfall.core.masked import Secret
@@ -360,5 +361,5 @@ def terminable(hint: str | None = None) -> Iterator[None]:
         raise Interrupted("interrupted", hint=hint) from None
     finally:
         for number, handler in before.items():
-            # The process ends after this; a late second signal must not change its exit code.
-            signal.signal(number, signal.SIG_IGN if stopping else handler)
+            ignored = stopping and signals.ends_with_load
+            signal.signal(number, signal.SIG_IGN if ignored else handler)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import runpy
@@ -26,7 +27,8 @@ from rowfall.core.results import Failure, Report, Verification
 
 SRC = Path(rowfall.__file__).parents[1]
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
-PAGES = runpy.run_path(str(REFERENCE.parent / "make_reference.py"))["PAGES"]
+MADE = runpy.run_path(str(REFERENCE.parent / "make_reference.py"))
+PAGES = MADE["PAGES"]
 DONE = Report(
     "3f2a9c1e77aa", "done", "x.csv", "./rowfall-data", "default.t", "2026-11-21T09:14:05Z"
 )
@@ -385,6 +387,39 @@ def test_reference_pages_are_current(name: str) -> None:
     assert (REFERENCE / name).read_text(encoding="utf-8") == PAGES[name]()
 
 
+def test_keyword_options_are_those_of_the_table() -> None:
+    """Run ``python docs/make_reference.py`` when this fails."""
+    assert MADE["KEYWORDS"].read_text(encoding="utf-8") == MADE["keywords"]()
+
+
+@pytest.mark.parametrize("name", ["load", "plan", "scale"])
+def test_an_editor_sees_every_option(name: str) -> None:
+    """The signature, which a notebook completes, and the types, which an editor does."""
+    from rowfall.core import keywords
+
+    options = [item.name for item, _ in flags_of(name)]
+    shown = inspect.signature(getattr(rowfall, name)).parameters
+    assert [each for each in shown if each in options] == options
+    typed = getattr(keywords, f"{name.title()}Keywords")
+    assert typed.__optional_keys__ == set(options)
+
+
 def test_every_public_name_is_there() -> None:
     for name in rowfall.__all__:
         assert getattr(rowfall, name) is not None
+
+
+def test_names_are_completed_before_they_are_imported() -> None:
+    code = "import sys, rowfall; print(*dir(rowfall)); assert 'rowfall.api' not in sys.modules"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(SRC)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    names = done.stdout.split()
+    assert {"load", "query", "Report", "SourceError", "__version__"} <= set(names)
+
+
+def test_errors_say_how_the_command_would_end() -> None:
+    error = rowfall.SourceError("gone", hint="Put it back.")
+    assert (error.exit_code, error.hint, str(error)) == (4, "Put it back.", "gone")
+    assert error.__notes__ == ["hint: Put it back."]

@@ -1,0 +1,279 @@
+"""Name the keyword options of the library with their types, for editors and type checkers.
+
+Made by ``python docs/make_reference.py`` from :mod:`rowfall.core.options`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from typing import Literal, TypedDict
+
+
+class ReadKeywords(TypedDict, total=False):
+    """Options of load, plan and scale."""
+
+    format: str | None
+    """Format of the source: CSV, CSVWithNames, TSV, TSVWithNames, JSONEachRow (or NDJSON), Parquet,
+    ORC, Avro, Native. Default: by extension.
+    """
+
+    compression: str | None
+    """Compression of the source: none, gzip, zstd, lz4, xz, bz2. Default: by extension."""
+
+    delimiter: str | None
+    """Field delimiter of CSV, e.g. ';', tab, blank, '||'. Default: found by a sample."""
+
+    header: bool | Literal["yes", "no"] | None
+    """The first line of text files names the columns. Default: found by a sample."""
+
+    columns: str | None
+    """Names of the columns of text files, in their order; with --header yes in the place of those
+    in the header. Default: those of the header, or c1, c2, ...
+    """
+
+    quote: str | None
+    """Character around the fields of CSV, or none. Default: found by a sample."""
+
+    escape: str | None
+    """Character before a quote inside quotes, or none: quotes are doubled. Default: found by a
+    sample.
+    """
+
+    comment: str | None
+    """What lines of text files begin with that are no data. Default: found by a sample."""
+
+    skip_lines: int | None
+    """Lines of text files to leave out before the header or the first row. Default: found by a
+    sample.
+    """
+
+    encoding: str | None
+    """Character encoding of text: utf-8, windows-1252 (latin-1), utf-16, shift_jis, ...; binary
+    takes strings that are no text. Default: utf-8, or what a byte order mark says.
+    """
+
+    null: str | None
+    """Unquoted fields of CSV or TSV that mean NULL besides the empty one, e.g. NA,NULL,-."""
+
+    decimal: str | None
+    """Mark before the decimals of numbers in CSV or TSV, e.g. a comma. Default: a point."""
+
+    thousands: str | None
+    """Mark between thousands of numbers in CSV or TSV, e.g. a point. Default: none."""
+
+    dates: Literal["dmy", "mdy", "ymd"] | None
+    """Order of dates in CSV or TSV that are not ISO: 31.12.2023 is dmy, 12/31/2023 mdy, 2023/12/31
+    ymd.
+    """
+
+    s3_endpoint: str | None
+    """S3 endpoint other than AWS, e.g. http://127.0.0.1:9000. Default: AWS_ENDPOINT_URL_S3 or
+    AWS_ENDPOINT_URL.
+    """
+
+    s3_region: str | None
+    """Region of the bucket. Default: AWS_REGION, the profile, or us-east-1."""
+
+    s3_profile: str | None
+    """Profile of the AWS configuration files. Default: AWS_PROFILE."""
+
+    s3_anonymous: bool
+    """Read public buckets without credentials."""
+
+    schema: str | None
+    """All columns as 'name Type, ...' instead of inferring them."""
+
+    schema_file: str | PathLike[str] | None
+    """All columns, read from a file: a column list or a whole CREATE TABLE."""
+
+    type: str | Iterable[str] | Mapping[str, object]
+    """Type of one column, the others stay inferred."""
+
+    order_by: str | None
+    """Sorting key of a new table. Default: proposed from names and cardinalities."""
+
+    partition_by: str | None
+    """Partition key of a new table. Default: none."""
+
+    attempt_bytes: str | int | None
+    """Source bytes that one attempt loads: what a crash loads again. Default: computed."""
+
+
+class PlanKeywords(ReadKeywords, total=False):
+    """Options of load and plan."""
+
+    rename: str | Iterable[str] | Mapping[str, object]
+    """Another name in the table for a column of the source."""
+
+    skip: str | Iterable[str]
+    """A column of the source to leave out."""
+
+    add_column: str | Iterable[str] | Mapping[str, object]
+    """A column that holds the full name of each row's file, or its last part."""
+
+    union_by_name: bool
+    """Load files whose columns differ: those that some lack are NULL there."""
+
+    on_new_column: str
+    """What becomes of a column that files have and the table lacks: add gives it to the table,
+    ignore leaves it out, error loads nothing. Default: error.
+    """
+
+    on_missing_column: str
+    """What becomes of a column that the table has and files lack: default takes the default of the
+    column, error loads nothing. Default: error, unless the table names a DEFAULT.
+    """
+
+    widen: bool
+    """Change columns of the table to types that the values of the files fit, before the load; those
+    that --type names to that type.
+    """
+
+    select: str | None
+    """What to load, as a SELECT list over the columns of the source: 'id, toDate(ts) AS day'. Part
+    of what makes a file loaded already.
+    """
+
+    where: str | None
+    """Rows to load, as a condition on the columns of the source. Part of what makes a file loaded
+    already.
+    """
+
+    engine: str | None
+    """Engine of a new table. Default: MergeTree."""
+
+    replace: bool
+    """Replace the target table: rows gather in a new one, which takes its place at the end."""
+
+    atomic: bool
+    """Make the whole load visible at once at its end, or nothing of it."""
+
+    direct: bool
+    """Insert straight into the table, without staging: a crash may lose or repeat rows."""
+
+    pull: bool
+    """Let the server read the source itself. Default: where a probe shows that it can."""
+
+    push: bool
+    """Read the rows here and send them to the server."""
+
+    shard_key: str | None
+    """Cluster only: sharding key of a new Distributed table. Default: rand()."""
+
+    replicated: bool
+    """Cluster only: make a new table replicated even where no shard has two replicas."""
+
+    method: str
+    """Cluster only: where a sharding key says which rows belong on which shard, filter (each shard
+    reads all files and keeps its own rows) or distributed (each reads its share and sends rows
+    where they belong). Default: local, each shard its own files; with a key, the cheaper of the
+    two.
+    """
+
+    skip_unavailable_shards: bool
+    """Cluster only: load into the other shards when one does not answer. Default: an error."""
+
+    decoder: Literal["auto", "always", "never"]
+    """Let rowfall-decode parse text. auto: where it can; always: fail where it cannot; never.
+    Default: auto.
+    """
+
+    presort: Literal["auto", "on", "off"]
+    """Let rowfall-decode sort blocks by the table's key before they are sent, which spares the
+    engine its own sort; on fails where it cannot. Default: auto.
+    """
+
+    build: Literal["auto", "on", "off"]
+    """Let rowfall-decode write the parts of a table of the embedded engine, which then only
+    attaches them; on fails where it cannot. Default: auto.
+    """
+
+    compress: Literal["auto", "lz4", "none"]
+    """Compress blocks on their way to a server. Default: lz4 where the network is slower than the
+    cores here.
+    """
+
+    streams: int | None
+    """Connections that rows are sent over at the same time. Default: computed."""
+
+    files: int | None
+    """Export only: number of files to write."""
+
+    to_format: str | None
+    """Export only: format of the files, e.g. CSVWithNames. Default: by extension."""
+
+    threads: int | None
+    """Threads of the engine. Default: the cores that this process may use."""
+
+    memory: str | int | None
+    """Memory for the whole load, e.g. 4GiB. Default: half of what is free."""
+
+    set: str | Iterable[str] | Mapping[str, object]
+    """An engine setting for every INSERT; wins over the computed one."""
+
+    max_errors: int
+    """Bad rows to leave out before a load fails."""
+
+    max_error_ratio: float
+    """Bad rows to leave out, as a share of the rows read, 0 to 1."""
+
+    rejects: str | PathLike[str] | None
+    """File for the rows left out, with file, line and reason. Default: rowfall-rejects.tsv here."""
+
+    wait: str | None
+    """At the end, wait until fewer than N parts of the table are active; of a cluster, until all
+    replicas have the rows. Both: replicas,merges=N.
+    """
+
+    no_sync: bool
+    """Do not flush rows to disk before they count as loaded: after a power cut some of them may be
+    missing, and no later run loads them.
+    """
+
+    force: bool
+    """Load again what is loaded already (its rows will be in the table twice)."""
+
+    verify: bool
+    """Compare checksums of source and target after the load."""
+
+
+class LoadKeywords(PlanKeywords, total=False):
+    """Options of load."""
+
+    patience: str
+    """Time that a server may be away (a restart, a network that fails) before the load ends and can
+    be resumed: 30s, 5m, 2h.
+    """
+
+    loaded: Literal["all", "journal", "none"] | None
+    """What counts as loaded where ledger, journal and table contradict each other, or where nothing
+    shows whether the rows of a stopped load are in the table: all that either of them knows, what
+    the journal beside the table knows, or none of it. Default: stop and say what was found.
+    """
+
+
+class ScaleKeywords(ReadKeywords, total=False):
+    """Options of scale."""
+
+    nodes: str
+    """Numbers of nodes to project to. Default: 1,2,4,10,100."""
+
+    cores: int | None
+    """Cores of one node. Default: those of the server in --to, or of this machine."""
+
+    rate: str | int | None
+    """Source bytes that one core loads in a second, e.g. 25MB. Default: past loads, else a sample,
+    else the planner's figure.
+    """
+
+    network: str | int | None
+    """Bytes a second that reach one node. Default: 1.25GB (10 Gbit/s) of remote sources."""
+
+    store: str | int | None
+    """Bytes a second that the store gives all nodes together. Default: what S3 promises for each
+    prefix, 5,500 requests a second.
+    """
+
+    price: str | float | None
+    """Price of one node for an hour."""
