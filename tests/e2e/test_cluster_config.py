@@ -1,4 +1,4 @@
-"""Clusters of another configuration: disks in S3, a disk that is full, a shard that is added."""
+"""Clusters of another configuration: disks in S3, a disk that is full."""
 
 from __future__ import annotations
 
@@ -37,19 +37,8 @@ _LOCAL = """\
 """
 
 
-_ONE_SHARD = """\
-<clickhouse><remote_servers><lab replace="replace"><secret>one-shard</secret>
-  <shard><replica><host>127.0.0.1</host><port>{tcp}</port></replica></shard>
-</lab></remote_servers></clickhouse>
-"""
-
-
-def configured(cluster: Cluster, texts: Sequence[str], *, whole: bool = True) -> None:
-    """Start all nodes again, each with some configuration of its own.
-
-    Args:
-        whole: all of them are told what is said ON CLUSTER: wait until they do it.
-    """
+def configured(cluster: Cluster, texts: Sequence[str]) -> None:
+    """Start all nodes again, each with some configuration of its own."""
     for number, (node, text) in enumerate(zip(cluster.nodes, texts, strict=True), 1):
         extra = cluster.folder / f"node{number}" / "config.d"
         extra.mkdir(exist_ok=True)
@@ -58,8 +47,7 @@ def configured(cluster: Cluster, texts: Sequence[str], *, whole: bool = True) ->
         node.stop()
     for node in cluster.nodes:
         node.start()
-    if whole:
-        cluster.wait()
+    cluster.wait()
 
 
 @pytest.fixture
@@ -147,26 +135,6 @@ def test_a_full_disk_of_one_shard_costs_no_row(small: tuple[Fleet, SmallDisk]) -
     assert fleet.numbers("t") == [72_000, 72_000]
     assert all(fleet.counts("t_local"))
     assert not fleet.left()
-
-
-def test_a_shard_that_is_added_gets_its_share_of_what_is_left(shell: Shell) -> None:
-    with Cluster.start(2, 1) as cluster:
-        fleet = Fleet(shell, cluster)
-        configured(cluster, [_ONE_SHARD.format(tcp=cluster.nodes[0].tcp)] * 2, whole=False)
-        for n in range(4):
-            shell.write(f"in/f{n}.csv", csv([(i, "a") for i in range(n * 100, n * 100 + 100)],
-                                            "id", "name"))  # fmt: skip
-        report = fleet.load("in/*.csv", "--table", "t")
-        assert [s["rows"] for s in report["shards"]] == [400]
-        configured(cluster, ["<clickhouse></clickhouse>"] * 2)
-        for n in range(4, 12):
-            shell.write(f"in/f{n}.csv", csv([(i, "a") for i in range(n * 100, n * 100 + 100)],
-                                            "id", "name"))  # fmt: skip
-        report = fleet.load("in/*.csv", "--table", "t", "--verify")
-        assert (report["splits_skipped"], report["rows"]) == (4, 800)
-        assert [s["rows"] for s in report["shards"]] == [400, 400]
-        assert fleet.numbers("t") == [1_200, 1_200]
-        assert not fleet.left()
 
 
 @pytest.mark.long  # 13 s: it starts a cluster of its own

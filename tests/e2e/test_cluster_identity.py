@@ -66,6 +66,22 @@ def test_shards_in_another_order(fleet: Fleet, by_hand: bool) -> None:
     assert not fleet.left()
 
 
+def test_a_shard_that_is_added_gets_its_share_of_what_is_left(fleet: Fleet) -> None:
+    cluster, load = fleet.cluster, ("in/*.csv", "--table", "t")
+    cluster.define("lab", [node for node in cluster.nodes if node.shard == 1])
+    assert [s["rows"] for s in fleet.load(*load)["shards"]] == [ALL]
+    cluster.define("lab")
+    for n in range(FILES, 3 * FILES):
+        text = csv([(i, "a") for i in range(n * ROWS, (n + 1) * ROWS)], "id", "name")
+        fleet.shell.write(f"in/f{n}.csv", text)
+    report = fleet.load(*load, "--verify")
+    assert (report["splits_skipped"], report["rows"]) == (FILES, 2 * ALL)
+    assert [s["rows"] for s in report["shards"]] == [ALL, ALL]
+    fleet.sync("t_local")
+    assert fleet.numbers("t") == [3 * ALL, 3 * ALL]
+    assert not fleet.left()
+
+
 def test_the_journal_is_where_it_was_begun(fleet: Fleet) -> None:
     """On the last node: without it nobody knows what is loaded; two journals are one too many."""
     cluster, load = fleet.cluster, ("in/*.csv", "--table", "t")

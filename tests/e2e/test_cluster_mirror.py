@@ -81,7 +81,7 @@ def test_plain_tables_of_one_shard(fleet: Fleet, load: tuple[str, ...]) -> None:
     assert [rows for rows, _ in held(fleet)] == [ALL, 0]
 
 
-@pytest.mark.parametrize("key", ["rand()", "id"])
+@pytest.mark.parametrize("key", [pytest.param("rand()", marks=pytest.mark.long), "id"])
 def test_tables_that_replicate_by_themselves(fleet: Fleet, load: tuple[str, ...], key: str) -> None:
     """As those that rowfall makes; with a key, each shard reads what it keeps."""
     args = ("load", *load, "--shard-key", key, "--schema", COLUMNS)

@@ -179,8 +179,18 @@ def test_the_documented_rights_are_enough(lake: Lake) -> None:
     assert lake.row("SELECT count() FROM {db}.t") == [2]
 
 
-@pytest.mark.parametrize("exists", [False, True], ids=["new", "existing"])
-@pytest.mark.parametrize("right", RIGHTS.split(", "))
+_ON_NEW = [right for right in RIGHTS.split(", ") if right != "CREATE TABLE"]
+
+
+@pytest.mark.parametrize(
+    ("right", "exists"),
+    [
+        *((right, True) for right in RIGHTS.split(", ")),
+        ("CREATE TABLE", False),
+        *(pytest.param(right, False, marks=pytest.mark.long) for right in _ON_NEW),
+    ],
+    ids=lambda value: {False: "new", True: "existing"}.get(value, value),
+)
 def test_a_missing_right_is_named_before_rows_are_read(
     lake: Lake, right: str, exists: bool
 ) -> None:

@@ -124,11 +124,27 @@ class _Lock:
         self._held = False
 
 
+class _Event:
+    """Stands for :class:`threading.Event`, which takes long to make."""
+
+    def __init__(self) -> None:
+        self._set = False
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        self._set = True
+
+    def clear(self) -> None:
+        self._set = False
+
+
 class _Threading:
     """Stands for :mod:`threading`."""
 
-    Thread, Condition, Lock = _Thread, _Condition, _Lock
-    RLock, Event = threading.RLock, threading.Event
+    Thread, Condition, Lock, Event = _Thread, _Condition, _Lock, _Event
+    RLock = threading.RLock
     current_thread, main_thread = threading.current_thread, threading.main_thread
 
 

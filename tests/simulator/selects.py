@@ -83,6 +83,7 @@ def _hash(*values: Any) -> int:
     return crc32(text) << 32 | crc32(text[::-1])
 
 
+UNITS = {"millisecond": 1000, "second": 1}
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "tostring": str,
     "touuid": str,
@@ -106,7 +107,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "tounixtimestamp": lambda a: a,
     "touint8": int, "touint16": int, "touint32": int, "touint64": int, "toint32": int,
     "toint64": int,
-    "datediff": lambda unit, a, b: int((b - a) * {"millisecond": 1000, "second": 1}[unit]),
+    "datediff": lambda unit, a, b: int((b - a) * UNITS[unit]),
     "least": min,
     "greatest": max,
     "tuple": lambda *a: list(a),
@@ -192,7 +193,7 @@ class _Parser:
         self.arguments: list[str] = []
         self.aliases: dict[str, Any] = {}
         self.named: dict[str, Any] = {}
-        self.env: dict[str, Any] = {"F": FUNCTIONS, "A": AGGREGATES, "K": _key}
+        self.env: dict[str, Any] = {"A": AGGREGATES, "K": _key, "UNITS": UNITS}
 
     # tokens
 
@@ -498,7 +499,7 @@ class _Parser:
             c, a, b = (self.code(v, kind) for v in values)
             return f"({a} if {c} else {b})"
         if name in ("now64", "now"):
-            return "C.now"
+            return self.hoist("C.now")
         if name in ("getsetting", "throwif", "version", "timezone", "getserverport", "serveruuid"):
             return f"C.function({name!r}, [{arguments}])"
         if name == "array" and all(v[0] == "param" for v in values):
@@ -509,7 +510,13 @@ class _Parser:
             return f"str({arguments})"
         if name not in FUNCTIONS:
             raise UnknownSqlError(f"the model does not know the function {name}() of {self.text}")
-        return f"F[{name!r}]({arguments})"
+        if name == "datediff" and values[0][0] == "param":
+            unit = self.hoist(f"UNITS[P[{values[0][1]}]]")
+            return f"int(({self.code(values[2], kind)} - {self.code(values[1], kind)}) * {unit})"
+        self.env[f"f_{name}"] = FUNCTIONS[name]
+        found = f"f_{name}({arguments})"
+        # Once, and not for each row.
+        return self.hoist(found) if all(v[0] in ("param", "number") for v in values) else found
 
     def column(self, path: list[str], kind: str) -> str:
         name = path[-1]

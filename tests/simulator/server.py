@@ -363,8 +363,9 @@ class Server:
             return self._select(text)
         if text.startswith(("EXPLAIN QUERY TREE", "DESCRIBE TABLE")):
             return []  # the texts of our views are plain
-        matches = ((pattern.fullmatch(text), act) for pattern, act in STATEMENTS)
-        match, act = next((one for one in matches if one[0] is not None), (None, _nothing))
+        shapes = STATEMENTS.get(text.partition(" ")[0], ())
+        known = ((match, act) for pattern, act in shapes if (match := pattern.fullmatch(text)))
+        match, act = next(known, (None, _nothing))
         if match is None:
             raise selects.UnknownSqlError(f"a statement that the model does not know: {text}")
         try:
@@ -379,6 +380,8 @@ class Server:
         return found or []
 
     def _select(self, text: str) -> list[list[Any]]:
+        if not text.startswith(_WHOLE_CLUSTER):
+            return selects.answer(self, text)
         if found := _ON_NODES.fullmatch(text):
             return [
                 [number, *row] for number, node in enumerate(self.nodes(), 1)
@@ -508,6 +511,7 @@ _SETTINGS = {
 }  # fmt: skip
 _ON_NODES = re.compile(r"SELECT _shard_num, \* FROM clusterAllReplicas\('c', view\((.*)\)\) "
                        "SETTINGS .*", re.DOTALL)  # fmt: skip
+_WHOLE_CLUSTER = ("SELECT _shard_num, ", "SELECT 1 FROM clusterAll", "SELECT count() FROM cluster(")
 _OVER_SHARDS = re.compile(r"SELECT count\(\) FROM cluster\(`?c`?, `(\w+)`\.`(\w+)`\)")
 
 
@@ -781,4 +785,7 @@ _SHAPES: list[tuple[str, Callable[..., Any]]] = [
     (r"CREATE DATABASE IF NOT EXISTS .*", _nothing),
     (r"SYSTEM (?:SYNC FILE CACHE|FLUSH LOGS|STOP MERGES|START MERGES).*", _nothing),
 ]
-STATEMENTS = [(re.compile(pattern, re.DOTALL), act) for pattern, act in _SHAPES]
+STATEMENTS: dict[str, list[tuple[re.Pattern[str], Callable[..., Any]]]] = defaultdict(list)
+"""By their first word."""
+for _shape, _act in _SHAPES:
+    STATEMENTS[_shape.partition(" ")[0]].append((re.compile(_shape, re.DOTALL), _act))

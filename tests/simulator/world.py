@@ -8,6 +8,7 @@ is repeated on each machine until it says that it is done, or stops.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from simulator.server import Keeper, Running, Server, Source, Table
 MOST_RUNS = 6
 PARTITIONS = ("a", "b")
 # Requests around which most can go wrong, and how much more often something happens there.
-HOT_WORDS, HOT = (" ATTACH PARTITION ALL ", "'commit'", "'landed'", "sync"), 4
+HOT_WORDS, HOT = re.compile(" ATTACH PARTITION ALL |'commit'|'landed'|sync"), 4
 TARGET = "t"
 _FORGETS = ("kill", "merge", "outdated parts cleared", "log lost", "pause")
 FOCUS: Mapping[str, Sequence[str]] = {
@@ -387,7 +388,7 @@ class World:
         """Return how often something happens around a request."""
         if text.startswith("EXCHANGE"):
             return 0.4  # a load comes to one at most
-        return self.rate * HOT if any(word in text for word in HOT_WORDS) else self.rate
+        return self.rate * HOT if HOT_WORDS.search(text) else self.rate
 
     def _fault(self) -> Fault:
         weights = [fault.weight for fault in self.during]

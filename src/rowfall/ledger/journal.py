@@ -697,7 +697,9 @@ def read_entries(rows: Iterable[Sequence[Any]]) -> dict[str, Entry]:
             quit.add(who)
         if event in ("alive", QUIT):
             continue
-        entry = found.setdefault(attempt, Entry(attempt, who))
+        entry = found.get(attempt)
+        if entry is None:
+            entry = found[attempt] = Entry(attempt, who)
         name = _EVENTS[event]
         # The first line of a kind counts; a repeated one is the echo of a lost connection.
         setattr(entry, name, getattr(entry, name) or int(block))
