@@ -6,6 +6,8 @@ journal for all of them, so a load has to name the cluster, whichever of them it
 
 from __future__ import annotations
 
+import shlex
+
 from rowfall.cluster.topology import on_nodes
 from rowfall.core import uri
 from rowfall.core.errors import RowfallError, TargetError, UsageError
@@ -57,7 +59,7 @@ def _refused(to: str, why: str, clusters: list[str]) -> UsageError:
     sign = "&" if "?" in to else "?"
     more = f" (or {', '.join(clusters[1:])})" if clusters[1:] else ""
     url = f"{to}{sign}cluster={uri.encode(clusters[0])}"
-    return UsageError(message, hint=f"Name their cluster{more}: --to '{url}'.")
+    return UsageError(message, hint=f"Name their cluster{more}: --to {shlex.quote(url)}.")
 
 
 def _clusters(ask: Ask, select: str, path: str, total: int) -> list[str]:

@@ -52,7 +52,7 @@ def find(name: str) -> str:
     guess = f"Did you mean {near[0]}? " if near else ""
     raise UsageError(
         f"{name!r} is no character encoding that can be read",
-        hint=f"{guess}Others are converted first: iconv -f {name} -t utf-8 FILE | rowfall load -.",
+        hint=f"{guess}Others are converted first: iconv -f {name} -t utf-8 FILE | rowfall load -",
     )
 
 

@@ -6,6 +6,7 @@ Nothing is decided here but what need not be asked; nothing is written.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -406,7 +407,7 @@ def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | No
         return None
     raise UsageError(
         f"the sharding key {key.expression} is a {kind}, and a shard is found by a whole number",
-        hint=f"Take a hash of it: --shard-key 'cityHash64({key.expression})'.",
+        hint=f"Take a hash of it: --shard-key {shlex.quote(f'cityHash64({key.expression})')}.",
     )
 
 

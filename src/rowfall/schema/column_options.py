@@ -7,6 +7,7 @@ from the names of files, or are computed, the schema gets a :class:`Projection`.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -184,7 +185,8 @@ def shape(
     if doubled is not None:
         raise UsageError(
             f"two columns would be named {doubled}",
-            hint=f"Give one another name with --rename, or leave it out with --skip {doubled}.",
+            hint=f"Give one another name with --rename, or leave it out with "
+            f"--skip {shlex.quote(doubled)}.",
         )
     if not final:
         raise UsageError("no column is left to load", hint="Leave out one --skip.")
@@ -291,7 +293,7 @@ def selected(made: Projection, ask: RunSelect) -> list[tuple[str, str]]:
     for name, type_ in found:
         if parse_type(type_).base == "Nothing":
             raise UsageError(
-                f"--select gives {name} no type", hint=f"CAST it: NULL::Int64 AS {name}."
+                f"--select gives {name} no type", hint=f"CAST it: NULL::Int64 AS {sql.name(name)}."
             )
     if len(dict(found)) < len(found):
         raise UsageError("--select gives two columns one name", hint="Name each with AS.")

@@ -276,8 +276,8 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
 def _nested_misfit(column: str, first: str) -> tuple[str, str]:
     """Return cause and hint for an object whose keys or types are not those of its column."""
     cause = re.split(r"\.? ?If you want| \(consider|: \(while|\(while", first)[0].strip(" :.,")
+    alter = shlex.quote(f"ALTER TABLE NAME MODIFY COLUMN {sql.name(column)} JSON")
     return f'column "{column}": {cause[:200]}', (
-        f"Load it as JSON: a new table with --type '{column} JSON', this one after rowfall query "
-        f'--write "ALTER TABLE ... MODIFY COLUMN `{column}` JSON". '
-        f"--type '{column} String' keeps the text."
+        f"Load it as JSON: a new table with {type_options([(column, 'JSON')])}, this one after "
+        f"rowfall query --write {alter}. {type_options([(column, 'String')])} keeps the text."
     )

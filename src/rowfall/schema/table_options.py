@@ -56,8 +56,8 @@ def read_table_options(options: Options, ask: RunSelect) -> TableOptions:
     types = {}
     for item in options.type:
         name, _, type_ = item.strip().partition(" ")
-        if name.startswith("`"):
-            name, _, type_ = item.strip()[1:].partition("`")
+        if quoted := _QUOTED.match(item.strip()):
+            name, type_ = sql.identifier(quoted[0]) or "", item.strip()[quoted.end() :]
         if not type_.strip():
             raise UsageError(f"--type {item!r} names no type", hint="Write --type 'name Type'.")
         ((_, types[name]),) = _describe(f"{sql.name(name)} {type_}", ask)
@@ -68,6 +68,9 @@ def read_table_options(options: Options, ask: RunSelect) -> TableOptions:
         order_by=_key(options.order_by) or asked.order_by,
         partition_by=options.partition_by or asked.partition_by,
     )
+
+
+_QUOTED = re.compile(r"`(?:[^`\\]|\\.|``)*`", re.DOTALL)
 
 
 def _key(text: str | None) -> str:

@@ -173,9 +173,8 @@ def _notes(found: Finding, asked: Asked) -> Iterator[tuple[str, str]]:
         yield subject, f"lines that begin with {mark} are left out; --comment none keeps them"
     for mark, fields in found.others[:1]:
         said = formats.spelled(mark)
-        said = said if said.isalnum() else f"'{said}'"
         why = f"one column only, but {said} splits most lines into {fields}"
-        yield UNSURE, f"{why}: --delimiter {said}"
+        yield UNSURE, f"{why}: --delimiter {shlex.quote(said)}"
     renamed = [
         f"{given or 'the empty name'!r} is {name}"
         for given, name in zip(found.given, found.names, strict=False)

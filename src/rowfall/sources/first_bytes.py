@@ -11,6 +11,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import lzma
+import shlex
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -32,7 +33,7 @@ _STEP = 1 << 14  # unpacked at a time
 _NO_TABLES = (
     (b"%PDF-", "a PDF document", "Export its table as CSV."),
     (b"SQLite format 3\0", "an SQLite database",
-     "Export a table: sqlite3 -header -csv FILE 'SELECT * FROM name' | rowfall load -."),
+     "Export a table: sqlite3 -header -csv FILE 'SELECT * FROM name' | rowfall load -"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Excel workbook (.xls)",
      "Save the sheet as CSV, or as Parquet."),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "Unpack it first: 7z x FILE."),
@@ -186,7 +187,7 @@ def _refuse_no_tables(heads: Mapping[str, bytes], options: Options) -> None:
     for name, head in heads.items():
         for magic, what, hint in _NO_TABLES:
             if head.startswith(magic):
-                raise SourceError(f"{name} is {what}, not a table", hint=hint)
+                raise SourceError(f"{name} is {what}, not a table", hint=_with_name(hint, name))
         if head.startswith(_ZIP):
             if any(mark in head for mark in _SHEET):
                 raise SourceError(
@@ -194,10 +195,13 @@ def _refuse_no_tables(heads: Mapping[str, bytes], options: Options) -> None:
                     hint="Save the sheet as CSV, or as Parquet.",
                 )
             raise SourceError(
-                f"{name} is a zip archive", hint="Unpack it first: unzip FILE -d FOLDER."
+                f"{name} is a zip archive",
+                hint=_with_name("Unpack it first: unzip FILE -d FOLDER.", name),
             )
         if head[257:262] == b"ustar":
-            raise SourceError(f"{name} is a tar archive", hint="Unpack it first: tar xf FILE.")
+            raise SourceError(
+                f"{name} is a tar archive", hint=_with_name("Unpack it first: tar xf FILE.", name)
+            )
         # A table may begin so, where its user says that it is one.
         start = head.removeprefix(codecs.BOM_UTF8).lstrip()[:64].lower()
         if options.format is None and start.startswith(_PAGES):
@@ -207,6 +211,11 @@ def _refuse_no_tables(heads: Mapping[str, bytes], options: Options) -> None:
                 hint="A server may have answered with an error or a login page: look at the file. "
                 "Where it is a table all the same, name its format with --format.",
             )
+
+
+def _with_name(hint: str, name: str) -> str:
+    """Return a hint whose command names the file, where it is one of this machine."""
+    return hint if "://" in name else hint.replace("FILE", shlex.quote(name), 1)
 
 
 # --- compression ---------------------------------------------------------------------------------
@@ -295,7 +304,9 @@ def _charset(
         if charset not in charsets.CHARSETS:
             raise SourceError(
                 f"{name} is {charset.upper()}, which is not read",
-                hint=f"Convert it: iconv -f {charset} -t utf-8 FILE | rowfall load -.",
+                hint=_with_name(
+                    f"Convert it: iconv -f {charset} -t utf-8 FILE | rowfall load -", name
+                ),
             )
     if marked and len(marked) == len(texts) and len(set(marked.values())) == 1:
         charset = next(iter(marked.values()))

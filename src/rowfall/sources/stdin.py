@@ -129,7 +129,7 @@ class StandardInput:
 
     def _read_head(self) -> tuple[bytes, bool]:
         """Read up to :data:`HEAD` bytes; also return whether the stream has ended with them."""
-        hint = "Write a command before it: zcat trips.csv.gz | rowfall load -."
+        hint = "Write a command before it: zcat trips.csv.gz | rowfall load -"
         if os.isatty(self._input):
             raise SourceError("cannot read stdin: it is a terminal", hint=hint)
         chunks: list[bytes] = []
@@ -172,7 +172,7 @@ class StandardInput:
             raise SourceError(
                 f"{rewriting.describe(encoding.dialect)} packed with {packed} is not read from "
                 "stdin",
-                hint=f"Unpack it before: {packed} -dc FILE | rowfall load -.",
+                hint=f"Unpack it before: {packed} -dc FILE | rowfall load -",
             )
         marks = self._options.decimal or self._options.thousands or self._options.dates
         if marks is not None:

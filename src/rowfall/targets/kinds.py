@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 
 from rowfall.core.errors import UsageError
 from rowfall.core.nearest import did_you_mean
@@ -78,7 +79,7 @@ def _kind_of_path(text: str, options: Options) -> str:
     if text == path and (_MACHINE.fullmatch(first) or ":" in first):
         raise UsageError(
             f"--to {text} looks like a server and would be a folder",
-            hint=f"{_as_server(path)}A folder of that name: --to ./{text}",
+            hint=f"{_as_server(path)}A folder of that name: --to {shlex.quote(f'./{text}')}",
         )
     if os.path.exists(path):
         raise UsageError(
@@ -90,7 +91,7 @@ def _kind_of_path(text: str, options: Options) -> str:
             f"--to {text} is no kind of file that rowfall writes, and would be a folder",
             hint="Files to write end in .csv, .tsv, .json, .parquet, .orc, .arrow, .avro or "
             f".native, also packed as in .csv.gz; of others --to-format names the format. "
-            f"A folder of that name: --to {text}/",
+            f"A folder of that name: --to {shlex.quote(f'{text}/')}",
         )
     return "folder"
 
@@ -105,4 +106,5 @@ def _as_server(text: str) -> str:
     whole = address if colon and port else f"{address.rstrip(':')}:8123"
     for native, http in ((":9000", ":8123"), (":9440", ":8443")):  # rowfall speaks HTTP
         whole = whole.removesuffix(native) + http if whole.endswith(native) else whole
-    return f"A server: --to clickhouse://{whole}/{database or 'default'}. "
+    url = f"clickhouse://{whole}/{database or 'default'}"
+    return f"A server: --to {shlex.quote(url)}. "

@@ -1,0 +1,77 @@
+"""Hints hold commands and options that a shell takes as they are printed."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+import subprocess
+import zipfile
+
+import pytest
+
+from e2e.tools import Done, Shell
+
+
+def given(done: Done, flag: str) -> list[str]:
+    """The first option of a hint, as a shell reads it."""
+    hint = done.talk.partition("hint: ")[2]
+    found = re.search(rf"{flag} ('(?:[^']|'\"'\"')*'|[^\s']+)", hint)
+    assert found, done.talk
+    return shlex.split(f"{flag} {found[1].rstrip('.')}")
+
+
+@pytest.mark.parametrize("name", ["p", "my p", "it's", "a`b", "$HOME"])
+def test_a_json_column_of_any_name(shell: Shell, name: str) -> None:
+    rows = [json.dumps({"id": n, name: {"a": n}}) for n in range(2)]
+    shell.write("a.jsonl", "\n".join(rows) + "\n")
+    shell.write("b.jsonl", json.dumps({"id": 3, name: {"a": 3, "c": "new"}}) + "\n")
+    shell.ok("load", "a.jsonl", "--table", "t")
+    failed = shell.ends(1, "load", "b.jsonl", "--table", "t")
+    shell.ok("load", "*.jsonl", "--table", "u", *given(failed, "--type"))
+    assert shell.row("SELECT count() FROM u") == [3]
+    flag, statement = given(failed, "--write")
+    shell.ok("query", flag, statement.replace("NAME", "t"))
+    shell.ok("load", "b.jsonl", "--table", "t")
+    assert shell.row("SELECT count() FROM t") == [3]
+
+
+def test_names_with_blanks_and_quotes(shell: Shell) -> None:
+    shell.write("a.csv", "id,it's one,b\n1,2,3\n2,3,4\n")
+    failed = shell.ends(2, "load", "a.csv", "--rename", "b=it's one")
+    assert given(failed, "--skip") == ["--skip", "it's one"]
+    shell.ok("load", "a.csv", *given(failed, "--skip"))
+    shell.write("c.csv", "my id,n\n" + "1,2\n" * 20_000 + "x,2\n")
+    failed = shell.ends(1, "load", "c.csv")
+    shell.ok("load", "c.csv", "--table", "d", *given(failed, "--type"))
+    assert shell.row("SELECT count() FROM d") == [20_001]
+
+
+@pytest.mark.parametrize("target", ["my host:8123", "10.0.0.1", "a 'b'.xlsx"])
+def test_targets_that_look_like_something_else(shell: Shell, target: str) -> None:
+    shell.write("a.csv", "id,n\n1,2\n2,3\n")
+    failed = shell.ends(2, "load", "a.csv", "--to", target)
+    folder = shlex.split(re.findall(r"A folder of that name: (.*)$", failed.talk)[0])
+    shell.ok("load", "a.csv", *folder)
+    assert shell.ok("query", "SELECT count() FROM a", *folder).out == "count()\n2\n"
+
+
+def test_archives_are_named_as_they_are(shell: Shell) -> None:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("a.csv", "id,n\n1,2\n")
+    shell.write("it's all.zip", data.getvalue())
+    failed = shell.ends(4, "load", "it's all.zip", "--format", "CSV")
+    command = re.findall(r"Unpack it first: unzip (.*) -d FOLDER\.", failed.talk)[0]
+    with zipfile.ZipFile(shlex.split(command)[0]) as archive:
+        assert archive.namelist() == ["a.csv"]
+
+
+def test_an_encoding_that_is_not_read(shell: Shell) -> None:
+    shell.write("my file.csv", "id,name\n1,Müller\n".encode("utf-32"))
+    failed = shell.ends(4, "load", "my file.csv")
+    convert = re.findall(r"Convert it: (.*) \| rowfall load -$", failed.talk)[0]
+    done = subprocess.run(shlex.split(convert), capture_output=True, check=True)
+    shell.ok("load", "-", "--table", "t", stdin=done.stdout.decode())
+    assert shell.rows("SELECT * FROM t") == [[1, "Müller"]]
