@@ -195,6 +195,21 @@ def test_columns_that_only_files_or_only_the_table_have(shell: Shell, end: str) 
     assert shell.row("SELECT * FROM t1 WHERE id = 9") == [9, 9, None]
 
 
+@pytest.mark.parametrize("how", ["auto", "always", "never"])
+def test_keys_behind_the_sample_are_ignored(shell: Shell, how: str) -> None:
+    table(shell, "id Int64, s Nullable(String), b Int64")
+    lines = [f'{{"id":{i},"b":1,"x":[1]}}' for i in range(30_000)]
+    lines[25_000] = '{"id":25000,"later":{"a":1},"s":"late","b":1}'
+    shell.write("f.jsonl", "\n".join(lines) + "\n")
+    shell.ok("load", "f.jsonl", "--table", "t", "--on-new-column", "ignore", "--decoder", how,
+             "--verify")  # fmt: skip
+    assert shell.row("SELECT count(), sum(b), countIf(s = 'late') FROM t") == [30_000, 30_000, 1]
+    # A value that does not fit is named all the same, and a key that is missing.
+    shell.write("g.jsonl", '{"id":1,"b":"x","y":2}\n')
+    bad = shell.ends(1, "load", "g.jsonl", "--table", "t", "--on-new-column", "ignore")
+    assert 'column "b": "x" does not fit Int64' in bad.talk
+
+
 def test_folders_are_new_columns_too(shell: Shell) -> None:
     table(shell, "id Int64")
     shell.write("in/dt=2024-01-02/a.csv", "id,city\n1,Oslo\n")

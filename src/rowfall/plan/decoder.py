@@ -158,6 +158,8 @@ def spec(
     for input_, split, address in zip(inputs, splits, addresses, strict=False):
         input_ |= {"url": address.url, "headers": dict(address.headers), "version": split.version}
     more: dict[str, Any] = {"binary": True} if encoding.binary else {}
+    if encoding.ignores:
+        more["unknown"] = "skip"
     if encoding.dialect is not None:
         more["dialect"] = rewriting.document(encoding.dialect)
     if encoding.header and encoding.has_header:

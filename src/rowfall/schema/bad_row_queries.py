@@ -163,8 +163,9 @@ class LenientReader:
                 # The engine's JSON functions print fractions anew; only what stands there is kept.
                 exact = f"position({LINE}, ifNull({x}, '')) > 0"
                 which.append((f"JSONType({LINE}, {key}) = 'Double' AND NOT {exact}", number))
-        unknown = f"arrayExists(k -> k NOT IN ({keys}), JSONExtractKeys({LINE}))"
-        which.append((unknown, UNKNOWN))
+        if not self.encoding.ignores:
+            unknown = f"arrayExists(k -> k NOT IN ({keys}), JSONExtractKeys({LINE}))"
+            which.append((unknown, UNKNOWN))
         where = f" WHERE notEmpty(trimBoth({LINE}, ' \\t\\r'))"
         # Numbered before empty lines are left out: it is the number of the line.
         numbered = _numbered(LINE, lines_relation(self.source, [split], self.encoding, LINE))

@@ -139,7 +139,7 @@ def schema_for(
     if existing is not None:
         schema = Schema(
             columns, exists=True, notes=sample.notes, changes=fitted.changes,
-            left_out=fitted.skips, defaulted=fitted.defaulted,
+            left_out=fitted.left_out, defaulted=fitted.defaulted,
         )  # fmt: skip
     else:
         known = replace(sample, columns=(*sample.columns, *shaped.constants))

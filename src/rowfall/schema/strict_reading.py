@@ -426,6 +426,10 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
             rows.append(("input_format_with_names_use_header", 1, "columns are found by name"))
     elif encoding.kind is Kind.JSON:
         rows += _JSON
+        if encoding.ignores:
+            name = "input_format_skip_unknown_fields"
+            rows = [row for row in rows if row[0] != name]
+            rows.append((name, 1, "--on-new-column ignore"))
     elif encoding.kind is Kind.TYPED:
         rows += _TYPED
         if any(c.optional for c in columns):

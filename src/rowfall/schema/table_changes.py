@@ -52,13 +52,14 @@ class Fitted:
 
     Attributes:
         columns: those of the table that are loaded, with those that are added.
-        skips: columns of the source that are left out.
+        skips: columns of the source that are read to be left out, of all ``left_out``.
     """
 
     sample: SourceSample
     columns: list[list[Any]]
     changes: tuple[ColumnChange, ...] = ()
     skips: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     defaulted: tuple[str, ...] = ()
 
 
@@ -84,8 +85,9 @@ def fit_names(
         if key not in own.skips and key not in {found.name for found in sample.columns}
     }
     extra = {name: found for name, found in given.items() if name not in filled}
-    skips = tuple(found.name for found in extra.values())
-    skips = skips if options.on_new_column == IGNORE else ()
+    left_out = tuple(found.name for found in extra.values())
+    left_out = left_out if options.on_new_column == IGNORE else ()
+    skips = left_out
     changes = []
     if options.on_new_column == ADD:
         types = {name: infer(found) for name, found in extra.items()}
@@ -101,6 +103,11 @@ def fit_names(
         if kind == "" and name not in given and name not in keys and name not in own.added
     ]  # fmt: skip
     if sample.encoding.kind is Kind.JSON:
+        if options.on_new_column == IGNORE:
+            # Later objects may have more of them: the reader passes by what it is not asked for.
+            kept = tuple(c for c in sample.columns if c.name not in left_out)
+            encoding, skips = replace(sample.encoding, ignores=True), ()
+            sample = replace(sample, columns=kept, encoding=encoding)
         # A key may be missing in any number of rows: NULL is what it means.
         seen = [ColumnFacts(n) for n, t in lacking if parse_type(t).nullable]
         sample = replace(sample, columns=(*sample.columns, *seen))
@@ -109,7 +116,7 @@ def fit_names(
     if options.on_missing_column == DEFAULT:
         defaulted = tuple(name for name, _ in lacking)
         columns = [row for row in columns if row[0] not in defaulted]
-    return Fitted(sample, columns, tuple(changes), skips, defaulted)
+    return Fitted(sample, columns, tuple(changes), skips, left_out, defaulted)
 
 
 def nullable(type_: str) -> str:
