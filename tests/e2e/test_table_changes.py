@@ -224,6 +224,44 @@ def test_a_word_that_is_no_choice(shell: Shell) -> None:
         assert "is not one of" in shell.ends(2, "load", "a.csv", flag, "perhaps").talk
 
 
+# --- files that differ from each other ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["orc", "avro", "arrow"])
+def test_the_union_of_files_that_name_their_types(shell: Shell, end: str) -> None:
+    format_ = {"orc": "ORC", "avro": "Avro", "arrow": "Arrow"}[end]
+
+    def write(name: str, select: str) -> None:
+        shell.write(f"{name}.{end}", made(select, format_))
+
+    write("in/a", "SELECT 1::Int32 AS id, 'n' AS s")
+    write("in/b", "SELECT 'm' AS s, 2::Int32 AS id, 7::Int64 AS extra")
+    write("in/c", "SELECT 3::Int32 AS id, 8::Int64 AS extra")
+    shell.ok("load", "in", "--table", "u", "--union-by-name", "--verify")
+    assert shell.rows("SELECT id, s, extra FROM u ORDER BY id") == [
+        [1, "n", None], [2, "m", 7], [3, None, 8],
+    ]  # fmt: skip
+    # What no file of the sample has is no silence, and no column is made of nothing.
+    write("late/d", "SELECT 4::Int32 AS id, 'x' AS s, 1::Int64 AS extra, 5 AS other")
+    write("late/e", "SELECT 'x' AS s, 1::Int64 AS extra")
+    write("late/f", "SELECT 6.5 AS id, 'x' AS s, 1::Int64 AS extra")
+    for name in ("d", "e", "f"):
+        shell.run("load", f"late/{name}.{end}", "--table", "u", "--union-by-name")
+    assert shell.row("SELECT count() FROM u WHERE id NOT IN (1, 2, 3)") == [0]
+
+
+def test_csv_files_that_differ_are_loaded_one_after_the_other(shell: Shell) -> None:
+    """What the refusal of --union-by-name says."""
+    shell.write("a.csv", "id,s\n1,n\n")
+    shell.write("b.csv", "extra,id\n7,2\n")
+    refused = shell.ends(2, "load", "*.csv", "--table", "t", "--union-by-name")
+    hint = re.search(r"(--on-new-column add --on-missing-column default)", refused.talk)
+    assert hint is not None
+    for name in ("a.csv", "b.csv"):
+        shell.ok("load", name, "--table", "t", *shlex.split(hint[1]))
+    assert shell.rows("SELECT id, s, extra FROM t ORDER BY id") == [[1, "n", None], [2, "", 7]]
+
+
 # --- clusters -------------------------------------------------------------------------------------
 
 

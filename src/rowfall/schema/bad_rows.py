@@ -34,7 +34,7 @@ from rowfall.schema.headers import parse_header
 from rowfall.schema.misfits import find_misfits
 from rowfall.schema.projection import of_typed
 from rowfall.schema.records import lines_relation
-from rowfall.schema.sampling import RunSelect
+from rowfall.schema.sampling import RunSelect, described
 from rowfall.schema.whole_rows import LAST_EMPTY, last_name, with_open_end
 from rowfall.sources.base import Ranged, Rewritten, Source
 
@@ -299,7 +299,11 @@ class BadRows:
         for, both without a word. Footers are read in one statement, a few milliseconds a file.
         """
         encoding = self._plan.encoding
-        if encoding is None or encoding.format != "Parquet" or not self._source.replayable:
+        if encoding is None or not self._source.replayable:
+            return []
+        if encoding.format in footers.NAMED and any(c.optional for c in self._plan.schema.reads):
+            return self._other_columns(splits, encoding)
+        if encoding.format != "Parquet":
             return []
         try:
             found = self._footers(splits, encoding)
@@ -309,14 +313,37 @@ class BadRows:
                 self._known = next(among, None) or self._footers(first, encoding)[0]
         except RowfallError:
             return []  # a broken file: the INSERT meets it, too, and finds out which
-        reads = self._plan.schema.reads
-        some = bool(self._options.skip) or self._options.on_new_column == IGNORE
+        reads, some = self._plan.schema.reads, self._some
         others = []
         for footer in found:
             if differ := footers.misfits(footer, self._known, reads, some=some):
                 what = f"other columns than in the first file: {'; '.join(differ[:5])}"
                 others += [(s, what) for s in splits if _any_same(s.uri, footer.paths)]
         return others
+
+    def _other_columns(
+        self, splits: Sequence[Split], encoding: Encoding
+    ) -> list[tuple[Split, str]]:
+        """Return the files whose columns are not those that are read, each asked for by itself.
+
+        Where files may lack columns, the reader fills in whatever it does not find.
+        """
+        others = []
+        for split in {split.uri: split for split in splits}.values():
+            try:
+                found = described(self._source.relation, [split], encoding, self._ask)
+            except RowfallError:
+                continue  # a broken file: the INSERT finds out which
+            names = [(column.name, column.declared) for column in found]
+            if what := footers.other_columns(names, self._plan.schema.reads, some=self._some):
+                text = f"other columns than in the sampled files: {'; '.join(what[:5])}"
+                others += [(s, text) for s in splits if s.uri == split.uri]
+        return others
+
+    @property
+    def _some(self) -> bool:
+        """True where files may have columns that are not read."""
+        return bool(self._options.skip) or self._options.on_new_column == IGNORE
 
     def _footers(self, splits: Sequence[Split], encoding: Encoding) -> list[Footer]:
         """Return the columns of Parquet files."""

@@ -18,6 +18,8 @@ from rowfall.core.sqltext import SqlText
 from rowfall.schema.type_names import Type, parse_type
 from rowfall.sources.base import Source
 
+NAMED = frozenset({"ORC", "Arrow", "Avro"})
+"""Formats besides Parquet whose files name their columns and types."""
 _PLAIN = {"INT32": "Int32", "INT64": "Int64", "FLOAT": "Float32", "DOUBLE": "Float64",
           "BOOLEAN": "Bool", "BYTE_ARRAY": "String", "BYTE_ARRAY String": "String"}  # fmt: skip
 _INT = re.compile(r"INT(?:32|64) Int\(bitWidth=(\d+), isSigned=(true|false)\)")
@@ -130,6 +132,25 @@ def _misfit(own: FileColumn, first: FileColumn | None, column: Column) -> str | 
     if type_ is not None and supertype(type_, wanted.bare) == wanted.bare:
         return None
     return f"{own.type} instead of {first.type if first else wanted.full}"
+
+
+def other_columns(
+    names: Sequence[tuple[str, str]], reads: Sequence[Column], *, some: bool
+) -> list[str]:
+    """Return how the columns of one file, (name, type), differ from what is read of it."""
+    by_name, there = {column.source: column for column in reads}, dict(names)
+    found = [f"{name} is {type_} instead of missing" for name, type_ in names
+             if name not in by_name and not some]  # fmt: skip
+    for name, column in by_name.items():
+        own, wanted = there.get(name), parse_type(column.read_type or column.type)
+        if own is None:
+            found += [] if column.optional else [f"{name} is missing instead of {wanted.full}"]
+        elif (known := parse_type(own)).bare != wanted.bare and not (
+            supertype(known.bare, wanted.bare) == wanted.bare
+            and not (known.bits == 64 and wanted.base in _MANTISSA)
+        ):
+            found.append(f"{name} is {own} instead of {wanted.full}")
+    return found
 
 
 def plain_type(text: str) -> str | None:

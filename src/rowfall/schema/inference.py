@@ -21,7 +21,7 @@ from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import ADD, Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.codes import UNKNOWN_IDENTIFIER
-from rowfall.schema import json_objects, marked_values, sampling
+from rowfall.schema import footers, json_objects, marked_values, sampling
 from rowfall.schema.column_options import (
     ColumnOptions,
     Shaped,
@@ -84,10 +84,13 @@ def schema_for(
         return encoding, _made(source.made, options, ask, existing)
     if encoding is None:
         raise ValueError("a source of bytes needs an encoding")
-    if options.union_by_name and encoding.format != "Parquet" and encoding.kind is not Kind.JSON:
+    united = {"Parquet", *footers.NAMED}
+    if options.union_by_name and encoding.format not in united and encoding.kind is not Kind.JSON:
         raise UsageError(
-            f"--union-by-name reads Parquet and JSON, and the files are {encoding.format}",
-            hint="Load files of different columns into tables of their own with --table.",
+            "--union-by-name reads Parquet, ORC, Arrow, Avro and JSON, and the files are "
+            f"{encoding.format}",
+            hint="Load files with the same columns together, one load after the other, with "
+            "--on-new-column add --on-missing-column default.",
         )
     asked, own = read_table_options(options, ask), read_column_options(options)
     asked = replace(asked, json_type=json_type)

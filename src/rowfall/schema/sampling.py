@@ -24,7 +24,7 @@ from rowfall.schema.data_errors import same_object
 from rowfall.schema.dialect import Asked
 from rowfall.schema.excerpts import excerpts
 from rowfall.schema.records import lines_relation
-from rowfall.schema.strict_reading import TextTraits, reader_settings
+from rowfall.schema.strict_reading import MISSING_COLUMNS, TextTraits, reader_settings
 from rowfall.schema.text_format import find_text_format
 from rowfall.schema.type_names import Type, parse_type
 from rowfall.sources.base import Source
@@ -225,8 +225,10 @@ def take_sample(
         return _of_engine(source, splits, encoding, ask, wanted)
     if encoding.format == "Parquet" and len(listing) > 1:
         columns = _of_footers(source, listing, read, encoding, ask, union=union)
+    elif union and encoding.format in footers.NAMED and len(listing) > 1:
+        columns = _of_each(source, listing, read, encoding, ask)
     elif encoding.kind is not Kind.JSON:
-        columns = _described(relation, read, encoding, ask)
+        columns = described(relation, read, encoding, ask)
     elif skip_bad_lines:
         objects = _valid_lines(source, splits, encoding, ask)
         relation, read = _as_text(objects), splits[:1]
@@ -308,7 +310,7 @@ def probe_settings(encoding: Encoding, *, strict: bool = False) -> dict[str, str
         kind = "csv" if encoding.is_csv else "tsv"
         settings[f"input_format_{kind}_allow_variable_number_of_columns"] = 1
     if not strict and encoding.kind is Kind.TYPED:
-        settings["input_format_parquet_allow_missing_columns"] = 1
+        settings |= dict.fromkeys(MISSING_COLUMNS, 1)
     # A parser per file that stops at the LIMIT, not one that reads ahead on all cores.
     return {
         **settings, "input_format_skip_unknown_fields": 1, "input_format_parallel_parsing": 0,
@@ -460,7 +462,7 @@ def _of_engine(
         known = wanted.types(encoding, ())
         columns = [ColumnFacts(name, type_) for name, type_ in known.items()]
     try:
-        columns = columns or _described(source.relation, splits, encoding, ask)
+        columns = columns or described(source.relation, splits, encoding, ask)
         found = _measure(source.relation, splits, encoding, columns, ask, wanted)
     except EngineError as error:
         needs = engine_formats.needs(encoding.format)
@@ -474,7 +476,7 @@ def _of_engine(
     return SourceSample(encoding, found, tuple(splits), splits[0].uri)
 
 
-def _described(
+def described(
     relate: Relate, splits: Sequence[Split], encoding: Encoding, ask: RunSelect
 ) -> list[ColumnFacts]:
     """Return names and types as the engine describes them."""
@@ -513,12 +515,32 @@ def _of_footers(
     with suppress(RowfallError):  # a broken file: the load finds out which
         for footer in footers.read_answer(ask(footers.question(source, splits, encoding), {})):
             own = (s for s in splits if any(same_object(s.uri, path) for path in footer.paths))
-            kinds.append(_described(source.relation, [next(own)], encoding, ask))
+            kinds.append(described(source.relation, [next(own)], encoding, ask))
     if not kinds:
-        return _described(source.relation, splits[:1], encoding, ask)
+        return described(source.relation, splits[:1], encoding, ask)
     # The names are those of the first file, whichever comes first in the answer.
-    first = [c.name for c in _described(source.relation, splits[:1], encoding, ask)]
+    first = [c.name for c in described(source.relation, splits[:1], encoding, ask)]
     kinds.sort(key=lambda columns: [c.name for c in columns] != first)
+    return _merged(kinds, union=union)
+
+
+def _of_each(
+    source: Source, listing: Listing, splits: Sequence[Split], encoding: Encoding, ask: RunSelect
+) -> list[ColumnFacts]:
+    """Return the columns of all files that name their columns, each of which is asked."""
+    if not source.remote:
+        splits = list(islice(listing.splits(""), MOST_FOOTERS))
+    kinds = []
+    for split in splits:
+        with suppress(RowfallError):  # a broken file: the load finds out
+            kinds.append(described(source.relation, [split], encoding, ask))
+    if not kinds:
+        return described(source.relation, splits[:1], encoding, ask)
+    return _merged(kinds, union=True)
+
+
+def _merged(kinds: Sequence[Sequence[ColumnFacts]], *, union: bool) -> list[ColumnFacts]:
+    """Return columns with types that the values of several files fit, those of the first first."""
     merged = {column.name: column for column in kinds[0]}
     for columns in kinds[1:]:
         for column in columns:

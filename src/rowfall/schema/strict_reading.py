@@ -388,6 +388,13 @@ _TYPED = (
 )
 
 
+MISSING_COLUMNS = (
+    "input_format_parquet_allow_missing_columns", "input_format_orc_allow_missing_columns",
+    "input_format_arrow_allow_missing_columns", "input_format_avro_allow_missing_fields",
+)  # fmt: skip
+"""Settings that let files lack columns, which then are NULL, or 0 where they may not be."""
+
+
 def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple[Setting, ...]:
     """Return every reader setting that strictness or independence of the version asks for.
 
@@ -433,9 +440,9 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
     elif encoding.kind is Kind.TYPED:
         rows += _TYPED
         if any(c.optional for c in columns):
-            name = "input_format_parquet_allow_missing_columns"
-            rows = [row for row in rows if row[0] != name]
-            rows.append((name, 1, "some files lack columns; each footer is looked at first"))
+            rows = [row for row in rows if row[0] not in MISSING_COLUMNS]
+            why = "some files lack columns; those of each are looked at first"
+            rows += [(name, 1, why) for name in MISSING_COLUMNS]
         rows += _JSON if encoding.format.startswith("JSON") else ()
         if encoding.format == "Values":
             rows.append(("input_format_values_interpret_expressions", 0, "values, and no SQL"))
