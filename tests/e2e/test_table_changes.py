@@ -254,6 +254,8 @@ def test_csv_files_that_differ_are_loaded_one_after_the_other(shell: Shell) -> N
     """What the refusal of --union-by-name says."""
     shell.write("a.csv", "id,s\n1,n\n")
     shell.write("b.csv", "extra,id\n7,2\n")
+    plain = shell.ends(2, "load", "*.csv", "--table", "t")
+    assert "--on-new-column add --on-missing-column default" in plain.talk
     refused = shell.ends(2, "load", "*.csv", "--table", "t", "--union-by-name")
     hint = re.search(r"(--on-new-column add --on-missing-column default)", refused.talk)
     assert hint is not None

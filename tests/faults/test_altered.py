@@ -309,6 +309,23 @@ def test_a_load_that_is_killed_around_its_alter(
     assert scene.left() == []
 
 
+def test_a_folder_s_table_is_altered_by_a_load_that_dies(
+    rowfall: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (rowfall.cwd / "a.csv").write_text("k,n\n1,1\n")
+    assert rowfall.inside("load", "a.csv", "--table", "t", "--type", "n Int32").returncode == 0
+    lines = "".join(f"{i},{2**40},c\n" for i in range(2, ROWS + 1))
+    (rowfall.cwd / "b.csv").write_text("k,n,city\n" + lines)
+    with monkeypatch.context() as patch:
+        patch.setattr(Publisher, "publish", _crash)
+        assert rowfall.inside("load", "b.csv", "--table", "t", *NEW).returncode != 0
+    done = rowfall.inside("load", "b.csv", "--table", "t", *NEW)
+    assert done.returncode == 0, done.stderr
+    select = "SELECT count(), uniqExact(k), sum(n), countIf(city = 'c') FROM t"
+    found = rowfall.inside("query", select, "--format", "TSV").stdout
+    assert found == f"{ROWS}\t{ROWS}\t{1 + (ROWS - 1) * 2**40}\t{ROWS - 1}\n"
+
+
 @pytest.mark.parametrize("before", [ATTACH, pytest.param(STAGE, marks=long),
                                     pytest.param(COMMIT, marks=long)])  # fmt: skip
 def test_another_load_alters_the_table_meanwhile(scene: Scene, before: str) -> None:

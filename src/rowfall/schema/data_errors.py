@@ -21,6 +21,7 @@ from rowfall.schema.bad_row_queries import (
     BadRow,
     Misfit,
 )
+from rowfall.schema.records import APART
 from rowfall.schema.strict_reading import TAG
 from rowfall.schema.type_names import Type, parse_type
 from rowfall.schema.whole_rows import LAST_EMPTY
@@ -68,7 +69,7 @@ def header_error(
     return DataError(
         f"{split.name} line 1: the header differs: it {' and '.join(parts)}",
         uri=split.uri, line=1,
-        hint="Load files of different columns on their own.",
+        hint=APART,
     )  # fmt: skip
 
 
@@ -267,7 +268,7 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
     if code == 349:
         return "holds a NULL where the table takes none", "Make the column Nullable with --type."
     if code in (8, 16) or ("Column" in message and "not presented" in message):
-        return f"lacks a column: {first[:200]}", "Load files of different columns on their own."
+        return f"lacks a column: {first[:200]}", APART
     if code in (6, 27, 38, 41, 69, 70, 72, 117, 321, 376, 407, 441, 467, 675, 676, 691):
         return f"holds a value that does not fit: {first[:200]}", _OUT
     return f"cannot be read: {first[:200]}", _OUT

@@ -20,6 +20,12 @@ from rowfall.core.sqltext import SqlText
 from rowfall.schema.dialect import unique_names
 from rowfall.sources.base import Source
 
+APART = (
+    "Load files of different columns on their own, into one table with --on-new-column add "
+    "--on-missing-column default."
+)
+"""The hint about files of text whose headers differ."""
+
 Read = Callable[[int, int], bytes]
 """(offset, length) -> bytes; fewer only where the file ends."""
 

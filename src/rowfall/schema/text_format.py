@@ -23,7 +23,7 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.schema import marked_values
 from rowfall.schema.dialect import Asked, Finding, TextSample, brief, sniff, unique_names
-from rowfall.schema.records import lines_relation
+from rowfall.schema.records import APART, lines_relation
 from rowfall.sources import rewriting
 from rowfall.sources.base import Ranged, Source
 from rowfall.sources.first_bytes import unpack
@@ -302,10 +302,10 @@ def _check_alike(found: Finding) -> None:
             )
         if found.header and not same:
             odd = f"{other.uri} has another header than {one.uri}: {brief(other.rows[0])}"
-            raise UsageError(odd, hint="Load files of different columns on their own.")
+            raise UsageError(odd, hint=APART)
         if len(names) != len(first):
             odd = f"{other.uri} has {len(names)} columns, {one.uri} has {len(first)}"
-            raise UsageError(odd, hint="Load files of different columns on their own.")
+            raise UsageError(odd, hint=APART)
 
 
 def _odd(found: Finding) -> bool:
