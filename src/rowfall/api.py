@@ -27,7 +27,7 @@ from rowfall.core.model import Plan
 from rowfall.core.options import LOAD, PLAN, SCALE, Options, flags_of, from_keywords, restored
 from rowfall.core.results import Report, Verification
 from rowfall.run import history
-from rowfall.run.session import GO_ON, open_session, refusal, terminable
+from rowfall.run.session import GO_ON, no_space, open_session, refusal, terminable
 from rowfall.targets import open_target
 
 if TYPE_CHECKING:
@@ -72,10 +72,11 @@ def plan(
         anew = session.options.replace or session.options.force
         # No such table: it would be made anew.
         table = shadow_name("plan") if session.options.replace else ""
-        facts = survey(session, set() if anew else None, table)
+        facts = survey(session, set() if anew else None, table, thorough=True)
         made = make_plan(facts, session.options)
         doubt = find_contradiction(session)
         refused = refusal(session) or (doubt.error if doubt is not None else None)
+        refused = refused or no_space(made, session.options)
         if refused is not None:
             advice = (*made.forecast.advice, f"It would fail: {refused.message}. {refused.hint}")
             made = replace(made, forecast=replace(made.forecast, advice=advice))

@@ -710,3 +710,9 @@ def test_no_process_shows_the_password(lake: Lake) -> None:
                 found.add(text.replace("\0", " "))
     assert process.returncode == 0, process.stderr and process.stderr.read()
     assert found == set()
+
+
+def test_the_plan_says_what_the_disks_of_the_server_have(lake: Lake) -> None:
+    found = lake.ok("plan", "generate://trips?rows=1e5", "--table", "t", "--json")
+    forecast = found.document["forecast"]
+    assert forecast["disk"] < 1e7 < forecast["disk_free"]

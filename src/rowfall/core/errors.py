@@ -85,6 +85,10 @@ class TargetError(RowfallError):
     exit = Exit.TARGET
 
 
+class NoSpaceError(TargetError):
+    """What is to be loaded does not fit on the disks of the target; nothing has begun."""
+
+
 class EngineError(RowfallError):
     """The engine failed to run a statement, or its process died (code 0)."""
 

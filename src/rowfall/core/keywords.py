@@ -231,6 +231,9 @@ class PlanKeywords(ReadKeywords, total=False):
     missing, and no later run loads them.
     """
 
+    no_space_check: bool
+    """Load also where the rows do not fit on disk by the forecast."""
+
     force: bool
     """Load again what is loaded already (its rows will be in the table twice)."""
 

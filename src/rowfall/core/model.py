@@ -441,6 +441,9 @@ class Forecast:
         memory: bytes at the peak.
         parts: parts written before merges.
         advice: sentences for the user (partition explosion and the like).
+        disk: bytes that the rows take on disk; ``disk_free``: bytes that are free there, on all
+            nodes together; None where that is not known.
+        short: why the rows cannot fit, "" where they can.
     """
 
     rows: int | None
@@ -448,6 +451,9 @@ class Forecast:
     memory: int
     parts: int
     advice: tuple[str, ...] = ()
+    disk: int | None = None
+    disk_free: int | None = None
+    short: str = ""
 
 
 @dataclass(frozen=True, slots=True)

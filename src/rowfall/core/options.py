@@ -511,6 +511,13 @@ class Options:
         "be missing, and no later run loads them.",
         "Run",
     )
+    no_space_check: bool = _opt(
+        False,
+        "--no-space-check",
+        "",
+        "Load also where the rows do not fit on disk by the forecast.",
+        "Run",
+    )
     force: bool = _opt(
         False,
         "--force",

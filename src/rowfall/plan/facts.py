@@ -27,6 +27,7 @@ class WriterFacts:
         rate: bytes per second that the network to it carries, None where that is not known.
         exact_floats: its reader of text takes floats exactly.
         sync_refused: why what is recorded cannot be flushed to its disk; None where it can.
+        disk_free: bytes free on the disks of its table; None where that is not known.
     """
 
     engine: Facts
@@ -39,6 +40,7 @@ class WriterFacts:
     rate: float | None = None
     exact_floats: bool = True
     sync_refused: str | None = None
+    disk_free: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,8 @@ class LoadFacts:
         program: path of rowfall-decode on this machine, None where it is not installed.
         rows_per_byte: rows in a stored byte, by a sample; None where only the types of columns
             give an idea of it.
+        stored_row_bytes: of a row on disk, by the rows that are there or a sample; None where
+            nobody looked, because they fit in any case.
     """
 
     source: Source
@@ -160,6 +164,7 @@ class LoadFacts:
     cores_here: int = 1
     program: str | None = None
     rows_per_byte: float | None = None
+    stored_row_bytes: float | None = None
 
     @property
     def engine(self) -> Facts:

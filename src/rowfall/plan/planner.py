@@ -25,6 +25,7 @@ from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.plan import attempts, balance, statements
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings, not_allowed
+from rowfall.plan.space import with_space
 from rowfall.plan.transport import choose_transport, sent_as
 from rowfall.plan.visibility import check_atomic, visibility
 from rowfall.schema import strict_reading
@@ -75,7 +76,12 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
         groups=groups,
         lanes=first.lanes,
         settings=first.settings,
-        forecast=attempts.side_by_side([own.forecast for own in work]),
+        forecast=with_space(
+            attempts.side_by_side([own.forecast for own in work]),
+            facts,
+            [own.forecast.rows for own in work],
+            by_key=transport.sharding.value in (FILTER, DISTRIBUTED),
+        ),
         facts=facts.engine,
         example=_example(facts, transport, groups, first.settings),
         writers=_planned(facts, transport, work),

@@ -35,6 +35,7 @@ from rowfall.plan.other_names import landed_under_other_names
 from rowfall.plan.planner import check_clauses, chosen_settings
 from rowfall.plan.reach import decoder_refused, network_rate, reach, source_reader
 from rowfall.plan.session import Session, Writer
+from rowfall.plan.space import ask_space
 from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.schema import data_errors, inference
 from rowfall.schema.density import FILES, rows_per_byte
@@ -52,13 +53,20 @@ JSON_RELEASE = (25, 3)
 _INTEGER = re.compile(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
 
 
-def survey(session: Session, known: Collection[str] | None = None, table: str = "") -> LoadFacts:
+def survey(
+    session: Session,
+    known: Collection[str] | None = None,
+    table: str = "",
+    *,
+    thorough: bool = False,
+) -> LoadFacts:
     """Ask everything that a plan depends on.
 
     Args:
         known: ids of splits that have landed; None to ask ledger and journal.
         table: on the first writer, the table whose columns the rows have to fit; "" for the
             target's own. ``--replace`` names the one that it fills in its place.
+        thorough: ask also what only a forecast needs.
 
     Raises:
         UsageError: options that contradict each other, the source or the target.
@@ -110,7 +118,8 @@ def survey(session: Session, known: Collection[str] | None = None, table: str = 
     facts = replace(facts, unpinned=_ask_versions(facts, delivery, parser))
     cut = cutting.cut(session, facts, parser, known)
     facts = replace(facts, listing=cut.listing, ranges=cut.notes)
-    return replace(facts, landed=_landed(session, facts, known))
+    facts = replace(facts, landed=_landed(session, facts, known))
+    return ask_space(session, facts, attempts.rows(facts, facts.todo), sample=thorough)
 
 
 def _ask_density(session: Session, encoding: Encoding | None) -> float | None:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rowfall.core import engine_formats, formats, units
 from rowfall.core.listing import Listing
-from rowfall.core.model import ENGINE, Kind, Plan, Setting, Transport
+from rowfall.core.model import ENGINE, Forecast, Kind, Plan, Setting, Transport
 from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.report.layout import WIDTH, facts, grid, render, wrap, wrap_sql
 
@@ -313,6 +313,14 @@ def _reasoned(settings: Sequence[Setting], width: int) -> list[RenderableType]:
     return lines
 
 
+def _disk(forecast: Forecast) -> str:
+    """Return what the rows take on disk, "" where nobody asked: exports, null:."""
+    free = "" if forecast.disk_free is None else f"{units.size(forecast.disk_free)} free"
+    if forecast.disk is None:
+        return free
+    return ", ".join(filter(None, (f"about {units.size(forecast.disk)}", free)))
+
+
 def _forecast(plan: Plan, width: int) -> list[RenderableType]:
     forecast = plan.forecast
     rows = "not known until the source is read"
@@ -327,6 +335,7 @@ def _forecast(plan: Plan, width: int) -> list[RenderableType]:
             ("time", time),
             ("memory", f"about {units.memory(forecast.memory)} at the peak"),
             ("parts", f"about {units.exact(forecast.parts)} before merges"),
+            ("disk", _disk(forecast)),
         ]
     )
     advice = [wrap(x, indent="    ", first="  ! ", width=width) for x in forecast.advice]

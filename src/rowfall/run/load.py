@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from rowfall.core import formats
-from rowfall.core.errors import DataError, SourceError, UsageError
+from rowfall.core.errors import DataError, NoSpaceError, SourceError, UsageError
 from rowfall.core.events import Event, LoadEnded, LoadStarted, Note
 from rowfall.core.model import Plan
 from rowfall.core.results import Report
@@ -20,6 +20,7 @@ from rowfall.run.finish import finish, verify_loaded
 from rowfall.run.history import record
 from rowfall.run.outcome import make_report
 from rowfall.run.prepare import prepare
+from rowfall.run.session import no_space
 from rowfall.run.settle import LoadRun, open_load, settle
 
 
@@ -35,7 +36,10 @@ def run_load(session: Session) -> Report:
             session = settled.session
             facts = survey(session, settled.known, settled.table)
             plan = make_plan(facts, session.options)
-        except (UsageError, SourceError, DataError):
+            lacks = no_space(plan, session.options)
+            if lacks is not None:
+                raise lacks
+        except (UsageError, SourceError, DataError, NoSpaceError):
             # What cannot be loaded as it was asked for is not to be resumed.
             load.ledger.never_began(load.id)
             raise

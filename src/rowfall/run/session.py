@@ -13,9 +13,10 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from rowfall.core import signals
-from rowfall.core.errors import Interrupted, TargetError, UsageError
+from rowfall.core.errors import Interrupted, NoSpaceError, TargetError, UsageError
 from rowfall.core.events import Listener, Note
 from rowfall.core.masked import Secret
+from rowfall.core.model import Plan
 from rowfall.core.options import (
     ADD,
     ALL,
@@ -246,6 +247,17 @@ def refusal(session: Session) -> TargetError | None:
         except TargetError as error:
             return error
     return None
+
+
+def no_space(plan: Plan, options: Options) -> TargetError | None:
+    """Return why the rows do not fit on the target's disks; None where they do."""
+    if not plan.forecast.short or options.no_space_check:
+        return None
+    return NoSpaceError(
+        f"the load does not fit: {plan.forecast.short}",
+        hint="Free some space or load into another place. The forecast comes from a sample: "
+        "--no-space-check loads all the same.",
+    )
 
 
 def _check_choices(options: Options) -> None:
