@@ -20,7 +20,14 @@ TESTED := $(or $(wildcard $(DECODER)),.venv/.decoder-quick-$(SOURCES))
 # Three workers: much of the time is waited. tests/conftest.py says which group starts first.
 PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help venv decoder demo rust memcheck test test-all fast check faults simulate bench lock clean
+# Wheels are made in an environment of their own: its linker is 200 MB that no test needs.
+WHEELS_FOR ?= x86_64 aarch64
+WHEELS_PROFILE ?= release
+DIST ?= dist
+WHEELS_ENV := build/wheels-$(shell sha256sum < requirements-wheels.lock | cut -c1-16)
+
+.PHONY: help venv decoder demo rust memcheck test test-all fast check faults simulate bench lock
+.PHONY: wheels clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*  ## (.*)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -45,6 +52,25 @@ decoder: $(DECODER)  ## build rowfall-decode into .venv, where there is a Rust t
 	else \
 		echo "no Rust toolchain: text is parsed by the engine itself, which takes more CPU"; \
 	fi
+
+$(WHEELS_ENV): requirements-wheels.lock
+	rm -rf $@
+	$(PYTHON) -m venv $@.new
+	$@.new/bin/python -m pip install -q --require-hashes -r requirements-wheels.lock
+	mv $@.new $@
+
+# manylinux_2_28: Debian 10, Ubuntu 18.10, RHEL 8 and newer, as the embedded engine. python -m, as
+# scripts name the folder that the environment was made in.
+wheels: $(WHEELS_ENV)  ## build into dist/: rowfall, and rowfall-decode for x86-64 and aarch64
+	@command -v cargo >/dev/null || { echo "make wheels needs a Rust toolchain (cargo)"; exit 1; }
+	mkdir -p $(DIST)
+	$(WHEELS_ENV)/bin/python -m hatchling build -t wheel -d $(DIST)
+	for cpu in $(WHEELS_FOR); do \
+		! command -v rustup >/dev/null || rustup -q target add $$cpu-unknown-linux-gnu; \
+		PATH="$(CURDIR)/$(WHEELS_ENV)/bin:$$PATH" $(WHEELS_ENV)/bin/python -m maturin build -q \
+			-m $(CRATE)/Cargo.toml --profile $(WHEELS_PROFILE) --zig \
+			--target $$cpu-unknown-linux-gnu --compatibility manylinux_2_28 -o $(DIST); \
+	done
 
 demo: venv decoder  ## load, query and resume, step by step, in a temporary folder
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
@@ -109,6 +135,9 @@ lock: venv  ## pin every dependency with its hashes again
 			--no-emit-index-url --custom-compile-command "make lock" \
 			pyproject.toml --group build $$dev -o $$f; \
 	done
+	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --custom-compile-command "make lock" \
+		--group wheels -o requirements-wheels.lock
 
 clean:  ## remove what the other targets made
 	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

@@ -30,6 +30,9 @@ ENDPOINT, BUCKET = "http://127.0.0.1:9000", "lake"
 SERVER = "clickhouse://loader@localhost/lake"
 LAB = "127.0.0.1:13362"
 
+# Files that a reader has and a page cannot make.
+GIVEN = {"README.md": {"sales.csv": "id,city,amount\n1,Oslo,12.5\n2,Bern,7\n3,Lima,9.25\n"}}
+
 _FENCE = re.compile(
     r"^(?:<!-- (?P<mark>s3|prints|exit \d+) -->\n)?```(?P<kind>[a-z]+)\n(?P<text>.*?)^```$",
     re.M | re.S,
@@ -92,6 +95,8 @@ def test_examples_run(
     work = tmp_path / "work"
     work.mkdir()
     (tmp_path / "home").mkdir()
+    for name, text in GIVEN.get(name_of(page), {}).items():
+        (work / name).write_text(text, encoding="utf-8")
     replaced: dict[str, str] = {}
     if any(block.s3 for block in blocks(page)):
         service: Seaweed = request.getfixturevalue("s3")
