@@ -21,6 +21,7 @@ import pytest
 
 import rowfall as library
 from e2e.tools import Shell, csv, made
+from gate import ALL
 from lab.http import Web
 from lab.process import wait_until
 from lab.seaweed import Seaweed
@@ -178,9 +179,11 @@ def test_export_to_s3_and_back(shell: Shell, s3: Seaweed, bucket: str) -> None:
 # --- formats, both ways ---------------------------------------------------------------------------
 
 PACKED = ("", ".gz", ".zst", ".lz4", ".xz", ".bz2")  # the engine reads bzip2, but writes none
+# Each pair is two loads; contract/test_pull.py reads all of them in an engine that runs.
+SOME = PACKED if ALL else ("", ".lz4")
 MATRIX = [
-    ("CSV", "csv", PACKED), ("CSVWithNames", "csv", ("", ".gz")), ("TSV", "tsv", PACKED),
-    ("TSVWithNames", "tsv", ("", ".zst")), ("JSONEachRow", "ndjson", PACKED),
+    ("CSV", "csv", PACKED), ("CSVWithNames", "csv", ("", ".gz")), ("TSV", "tsv", SOME),
+    ("TSVWithNames", "tsv", ("", ".zst")), ("JSONEachRow", "ndjson", SOME),
     ("Parquet", "parquet", ("",)), ("ORC", "orc", ("",)), ("Avro", "avro", ("",)),
     ("Native", "native", ("", ".gz")),
 ]  # fmt: skip

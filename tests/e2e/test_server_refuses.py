@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import rowfall.ledger.ledger
 from e2e.lake import RIGHTS, SYSTEM, Lake
 from e2e.tools import Shell, csv
 from lab.clickhouse import Account, ClickHouse
@@ -472,8 +473,9 @@ def test_a_ledger_of_a_newer_rowfall(lake: Lake) -> None:
     assert "was written by a newer rowfall (format 99" in done.talk
 
 
-def test_a_locked_ledger(lake: Lake) -> None:
+def test_a_locked_ledger(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.ok("load", TEN)
+    monkeypatch.setattr(rowfall.ledger.ledger, "BUSY_SECONDS", 1.0)
     db = sqlite3.connect(ledger(lake), isolation_level=None)
     db.execute("BEGIN EXCLUSIVE")
     try:
@@ -481,4 +483,6 @@ def test_a_locked_ledger(lake: Lake) -> None:
     finally:
         db.close()
     assert "is locked by another process" in done.talk
-    assert "Wait for the other rowfall" in done.talk.partition("hint: ")[2]
+    assert (
+        "Wait for the other rowfall to end (waited 1 seconds)" in done.talk.partition("hint: ")[2]
+    )
