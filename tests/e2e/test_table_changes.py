@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import threading
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from e2e.fleet import Fleet
 from e2e.lake import Lake
 from e2e.tools import Shell, csv, made
 from lab.clickhouse import ClickHouse
+from rowfall.cluster import open as cluster_open
+from rowfall.core.errors import TargetError
 
 TYPES = "SELECT name, type FROM system.columns WHERE table = '{}' AND database = currentDatabase()"
 
@@ -291,6 +294,30 @@ def test_a_table_of_a_cluster_is_altered_on_all_nodes(fleet: Fleet) -> None:
     for node in fleet.cluster.nodes:
         found = fleet.ask(node, "SELECT id, n, city, later FROM {db}.t WHERE id = 9")
         assert found == [[9, 3_000_000_000, "c9", "x"]]
+
+
+def test_a_load_waits_while_another_one_alters_node_after_node(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.shell.write("a.csv", "id,n\n1,2\n")
+    fleet.load("a.csv", "--table", "t", "--schema", "id Int64, n Int32", "--order-by", "id")
+    nodes, seen, look = fleet.first(), [], cluster_open.find_tables
+    add = "ALTER TABLE {db}.t_local ADD COLUMN city Nullable(String) DEFAULT NULL"
+    fleet.do(add, nodes[0])
+
+    def find_tables(*args: Any, **more: Any) -> Any:
+        try:
+            return look(*args, **more)
+        except TargetError:
+            seen.append(args)
+            fleet.do(add, nodes[1])
+            raise
+
+    monkeypatch.setattr(cluster_open, "find_tables", find_tables)
+    fleet.shell.write("b.csv", "id,n\n2,3\n")
+    fleet.load("b.csv", "--table", "t")
+    assert len(seen) == 1
+    assert sum(fleet.counts("t_local")) == 2
 
 
 def test_two_loads_add_the_same_column_at_once(lake: Lake) -> None:

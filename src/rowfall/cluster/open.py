@@ -7,6 +7,7 @@ for it, because lists of nodes change. Its writer is the first one.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,8 @@ from rowfall.targets import staging
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
 
+# ON CLUSTER, nodes begin within a second of each other; what takes longer is left to the user.
+ALTER_SECONDS, ALTER_PAUSE_SECONDS = 5.0, 0.5
 # Each connection takes two round trips; 16 at once connect to 1,000 nodes in seconds.
 AT_ONCE = 16
 # All servers together are asked as often as one alone would be (of four that load on one
@@ -215,7 +218,7 @@ def open_cluster(
     """
     asks = entry.ask
     cluster = discover(asks, at.cluster, tls=at.tls)
-    tables = find_tables(asks, cluster, target.database, target.table, altering=altering)
+    tables = _alike(asks, cluster, target, altering=altering)
     uuids = server_uuids(asks, cluster)
 
     def look(node: Node, text: str) -> list[list[Any]]:
@@ -269,6 +272,18 @@ def open_cluster(
     )  # fmt: skip
     check_order(asks, cluster)
     return OpenCluster(cluster, entry, tables, writers, connect, altering)
+
+
+def _alike(asks: Ask, cluster: Cluster, target: Table, *, altering: bool) -> Tables:
+    """Find the tables on the nodes; wait while another load alters them node by node."""
+    deadline = time.monotonic() + ALTER_SECONDS
+    while True:
+        try:
+            return find_tables(asks, cluster, target.database, target.table, altering=altering)
+        except TargetError as error:
+            if not error.transient or time.monotonic() > deadline:
+                raise
+        time.sleep(ALTER_PAUSE_SECONDS)
 
 
 def _unreplicated(cluster: Cluster, tables: Tables) -> bool:
