@@ -119,6 +119,22 @@ def test_words_for_null_are_null_in_columns_of_text(shell: Shell, mode: str) -> 
     assert names == ["a", None, "b", "", None, "NA", "c", "d", "e"]
 
 
+def test_stdin_says_what_it_is_and_what_is_read_from_a_file_only(shell: Shell) -> None:
+    text = "id,name\n1,Müller\n2,x\n3,y\n"
+    with shell.write("wide", text.encode("utf-16")).open("rb") as file:
+        process = shell.cli.start("load", "-", "--table", "t", stdin=file.fileno())
+        _, talk = process.communicate(timeout=60)
+    assert "(csv, delimiter comma, header yes, utf-16le)" in talk
+    assert shell.row("SELECT name FROM t WHERE id = 1") == ["Müller"]
+    title = f"Report\n\n{text}"
+    done = shell.ends(2, "load", "-", "--table", "u", stdin=title)
+    assert "stdin has 2 lines before the header" in done.talk
+    assert done.talk.endswith("COMMAND > data.csv; rowfall load data.csv")
+    shell.write("data.csv", title)
+    shell.ok("load", "data.csv", "--table", "u")
+    assert shell.row("SELECT count() FROM u") == [3]
+
+
 def test_bytes_that_a_charset_lacks_are_errors_with_their_offset(shell: Shell) -> None:
     shell.write("t.csv", "id,name\n1,日本\n".encode("shift_jis") + b"2,\xff\n")
     for mode in MODES:

@@ -287,7 +287,7 @@ def describe(encoding: Encoding) -> str:
         words += ["escape \\"] if given.escape == "\\" else []
         words += [f"comment {given.comment}"] if given.comment else []
         words += [f"lines skipped {given.skip_lines}"] if given.skip_lines else []
-    words.append(given.charset if given else "utf-8")
+    words.append(given.charset if given else encoding.charset or charsets.UTF_8)
     return f"{'csv' if encoding.is_csv else 'tsv'}, {', '.join(words)}{packed}"
 
 

@@ -222,7 +222,8 @@ def _rewritten(
         raise UsageError(f"{uri} {what}", hint=f"Say so: --encoding {found.charset}.")
     if not source.replayable:
         raise UsageError(
-            f"{uri} {what}, and a stream is read once", hint="Write it to a file first: cat > FILE."
+            f"stdin {what}, and a stream is read once",
+            hint="Write it to a file and load that: COMMAND > data.csv; rowfall load data.csv",
         )
     if found.titles and asked.skip_lines is None:
         counts = {f.skipped for f in found.files}

@@ -90,7 +90,8 @@ class StandardInput:
         if self._encoding is None:
             raise ValueError("stdin is described after its listing")
         if self._encoding.dialect is not None:  # the pump rewrites it
-            return replace(self._encoding, compression="none", dialect=None)
+            charset = self._encoding.dialect.charset
+            return replace(self._encoding, compression="none", charset=charset, dialect=None)
         return self._encoding
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
@@ -179,7 +180,7 @@ class StandardInput:
             raise SourceError(
                 "stdin is read once, and a sample has to show which columns have such numbers and "
                 "dates",
-                hint="Write it to a file first: cat > FILE.",
+                hint="Write it to a file and load that: COMMAND > data.csv; rowfall load data.csv",
             )
         return encoding, found.seekable
 
