@@ -184,6 +184,54 @@ def formats() -> str:
     return "\n".join(lines) + "\n"
 
 
+def man_page() -> str:
+    """Return docs/reference/rowfall.1, the manual page of all commands."""
+    command, context = _found([])
+    lines = [
+        r'.\" Made by `python docs/make_reference.py`; edit the code instead.',
+        ".TH ROWFALL 1", ".SH NAME",
+        r"rowfall \- load data into ClickHouse, exactly once", ".SH SYNOPSIS",
+        r".B rowfall", _roff("[OPTIONS] COMMAND [ARGUMENTS]"), ".SH DESCRIPTION",
+        *_paragraphs(command), ".SH COMMANDS",
+    ]  # fmt: skip
+    paths = [[name] for name in COMMANDS]
+    for path in paths:
+        command, context = _found(path)
+        if isinstance(command, click.Group):
+            below = [[*path, name] for name in command.commands]
+            at = paths.index(path) + 1
+            paths[at:at] = below
+        pieces = " ".join(command.collect_usage_pieces(context))
+        lines += [".SS " + _roff(" ".join(["rowfall", *path])), ".PP",
+                  _roff(f"rowfall {' '.join(path)} {pieces}"), *_paragraphs(command)]  # fmt: skip
+        for param in command.get_params(context):
+            record = param.get_help_record(context)
+            if record is not None and isinstance(param, click.Option):
+                lines += [".TP", r"\fB" + _roff(record[0]) + r"\fR", _roff(record[1])]
+    lines += [".SH EXIT STATUS"]
+    for code in Exit:
+        lines += [".TP", str(code.value), _roff(_EXITS[code].replace("`", ""))]
+    return "\n".join(lines) + "\n"
+
+
+def _paragraphs(command: click.Command) -> list[str]:
+    """Return the text of a command; lines of examples stay lines."""
+    lines: list[str] = []
+    for paragraph in (command.help or "").split("\n\n"):
+        rows = paragraph.strip("\n").split("\n")
+        if rows[0].strip() == "\b":
+            lines += [".PP", ".nf", *map(_roff, rows[1:]), ".fi"]
+        else:
+            lines += [".PP", _roff(" ".join(row.strip() for row in rows))]
+    return lines
+
+
+def _roff(text: str) -> str:
+    """Return text for roff: hyphens that are typed, no line that looks like a request."""
+    escaped = text.replace("\\", r"\e").replace("-", r"\-")
+    return r"\&" + escaped if escaped.startswith((".", "'")) else escaped
+
+
 def _format(name: str, extensions: Iterable[str], aliases: Iterable[str]) -> str:
     known = [", ".join(f"`{each}`" for each in some) for some in (extensions, aliases)]
     return f"| `{name}` | {' | '.join(known)} |"
@@ -194,11 +242,18 @@ PAGES = {
     "options.md": options,
     "commands.md": commands,
     "formats.md": formats,
+    "rowfall.1": man_page,
 }
 
 
 def _help(path: list[str]) -> list[str]:
     """Return the help as it is printed on 80 columns."""
+    command, context = _found(path)
+    return ["```text", *command.get_help(context).split("\n"), "```"]
+
+
+def _found(path: list[str]) -> tuple[click.Command, click.Context]:
+    """Return a command and its context on 80 columns."""
     command: click.Command = cli
     context = click.Context(cli, info_name="rowfall", terminal_width=80)
     for name in path:
@@ -210,7 +265,7 @@ def _help(path: list[str]) -> list[str]:
         command = found
         context = click.Context(found, info_name=name, parent=context, terminal_width=80)
     context.help_option_names = ["-h", "--help"]
-    return ["```text", *command.get_help(context).split("\n"), "```"]
+    return command, context
 
 
 def _cell(text: str) -> str:

@@ -78,12 +78,17 @@ def run(arguments: list[str], began: float = 0.0) -> int:
         output.abandon()
         return Exit.DONE
     except Exception as error:
+        # A command line that cannot be parsed has set nothing yet.
+        output.json = output.json or "--json" in arguments
         return _failed(error, output)
     except KeyboardInterrupt:
         # Nothing is left to stop: a second one must not change the exit code.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        output.error("interrupted", None, label="")
+        output.error("interrupted", None, label="", code=Exit.INTERRUPTED)
         return Exit.INTERRUPTED
+    finally:
+        if output.log_file is not None:
+            output.log_file.close()
     return code if isinstance(code, int) else Exit.DONE
 
 
@@ -93,16 +98,16 @@ def _failed(error: Exception, output: Output) -> int:
         output.help(error.format_message())
         return Exit.USAGE
     if isinstance(error, click.Abort):
-        output.error("interrupted", None, label="")
+        output.error("interrupted", None, label="", code=Exit.INTERRUPTED)
         return Exit.INTERRUPTED
     if isinstance(error, click.ClickException):
-        output.error(*_usage(error))
+        output.error(*_usage(error), code=Exit.USAGE)
         return Exit.USAGE
     if output.debug:
         output.help("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, RowfallError):
         label = "" if isinstance(error, Interrupted) else "error: "
-        output.error(error.message, error.hint, label=label)
+        output.error(error.message, error.hint, label=label, code=error.exit)
         return error.exit
     output.error(
         f"this is a bug in rowfall: {type(error).__name__}: {error}",

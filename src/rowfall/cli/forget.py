@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rowfall.cli.options import command, option, target_option
+from rowfall.cli.options import command, complete, option, target_option
 from rowfall.cli.output import Output
 from rowfall.core import units
 from rowfall.core.errors import Exit, UsageError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @command
-@click.argument("load_id", metavar="LOAD")
+@click.argument("load_id", metavar="LOAD", shell_complete=complete("loads"))
 @target_option
 @option("--yes", is_flag=True, group="Forget", help="Do not ask.")
 @click.pass_obj

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from rowfall.cli.options import command
+from rowfall.cli.options import command, complete
 from rowfall.cli.output import Output
 
 
 @command
-@click.argument("words", nargs=-1, metavar="[COMMAND]...")
+@click.argument("words", nargs=-1, metavar="[COMMAND]...", shell_complete=complete("commands"))
 @click.pass_context
 def help(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Show the help of rowfall or of a command."""

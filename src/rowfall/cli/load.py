@@ -6,13 +6,15 @@ from typing import Any
 
 import click
 
-from rowfall.cli.options import command, destination_options, options_of, table_options
+from rowfall.cli.options import command, complete, destination_options, options_of, table_options
 from rowfall.cli.output import Output
 from rowfall.core.masked import Secret
 
 
 @command
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument(
+    "sources", nargs=-1, required=True, metavar="SOURCE...", shell_complete=complete("paths")
+)
 @destination_options
 @table_options("load")
 @click.pass_obj

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import Field, fields
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from rowfall.cli.output import Output
+from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
+from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Flag, Options, flags_of
 
+if TYPE_CHECKING:
+    from rowfall.targets.profiles import Profile
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def complete(name: str) -> Callable[..., Any]:
+    """Return a function of :mod:`rowfall.cli.complete`, which only shells wait for."""
+
+    def values(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+        from rowfall.cli import complete as values_of
+
+        return getattr(values_of, name)(ctx, param, incomplete)
+
+    return values
 
 
 class GroupedOption(click.Option):
@@ -28,7 +47,12 @@ class GroupedOption(click.Option):
 
 
 class GroupedCommand(click.Command):
-    """Lists the options of a command under headings in its help."""
+    """Lists the options of a command under headings in its help; takes profiles for targets."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if "to" in ctx.params:
+            _apply_profile(ctx)
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -51,6 +75,56 @@ class GroupOfCommands(GroupedCommand, click.Group):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
+
+
+def target_of(to: str | None) -> tuple[str | None, Profile | None]:
+    """Return the target of ``--to`` or ROWFALL_TO, and the profile that it names."""
+    to = os.environ.get("ROWFALL_TO") or None if to is None else to
+    if to is None or "/" in to or ":" in to:
+        return to, None
+    from rowfall.targets.profiles import find_profile
+
+    profile = find_profile(to)
+    return (to, None) if profile is None else (profile.to, profile)
+
+
+def _apply_profile(ctx: click.Context) -> None:
+    """Put what a profile says in the place of what the command line leaves out.
+
+    Raises:
+        UsageError: it says something that no command takes.
+    """
+    to, profile = target_of(ctx.params["to"])
+    ctx.params["to"] = to
+    if profile is None:
+        return
+    if "password" in ctx.params and ctx.params["password"] is None:
+        ctx.params["password"] = profile.password
+    # A profile is for all commands; each takes what it knows.
+    known = {item.name for item in fields(Options)} | {"table"}
+    params = {param.name: param for param in ctx.command.get_params(ctx) if param.name}
+    for key, value in profile.options.items():
+        name = key.replace("-", "_")
+        if name not in known:
+            raise UsageError(
+                f"profile {profile.name} of {profile.path} sets {key}, which is no option",
+                hint=f"{did_you_mean(name, known)}Options: rowfall help load.",
+            )
+        param = params.get(name)
+        if param is None or ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            continue
+        ctx.params[name] = _of_profile(ctx, param, value, profile)
+
+
+def _of_profile(ctx: click.Context, param: click.Parameter, value: Any, profile: Profile) -> Any:
+    """Return a value of a profile as the command line would give it."""
+    flag = isinstance(param, click.Option) and param.is_flag
+    if flag != isinstance(value, bool) or param.multiple != isinstance(value, list):
+        raise UsageError(
+            f"profile {profile.name} of {profile.path}: {value!r} is no value for {param.name}"
+        )
+    return param.type_cast_value(ctx, value if flag else list(map(str, value))
+                                 if isinstance(value, list) else str(value))  # fmt: skip
 
 
 def command(function: Callable[..., Any]) -> click.Command:
@@ -98,6 +172,7 @@ def target_option(function: F) -> F:
         "--to",
         metavar="TARGET",
         group="Target",
+        shell_complete=complete("targets"),
         help="Folder of the embedded ClickHouse, or clickhouse://user@host:8123/database. "
         "Default: ./rowfall-data.",
     )(password_option(function))
@@ -125,6 +200,7 @@ def destination_options(function: F) -> F:
     table = option(
         "--table",
         metavar="NAME",
+        shell_complete=complete("tables"),
         group="Target",
         help="Table to load into, created when missing. Default: by the name of the source.",
     )
@@ -132,6 +208,7 @@ def destination_options(function: F) -> F:
         "--to",
         metavar="TARGET",
         group="Target",
+        shell_complete=complete("targets"),
         help="A folder for embedded ClickHouse, clickhouse://user@host:8123/database "
         "(clickhouses:// for TLS), a file pattern to export to, or null: to only read. "
         "Default: ./rowfall-data.",
@@ -145,6 +222,10 @@ def _attributes(item: Field[Any], flag: Flag) -> dict[str, Any]:
     if item.default is False:
         return attributes | {"is_flag": True}
     attributes |= {"metavar": flag.metavar, "default": item.default}
+    if item.name in ("format", "to_format"):
+        attributes["shell_complete"] = complete("formats")
+    elif flag.metavar == "FILE" or "|" in flag.metavar:
+        attributes["shell_complete"] = complete("paths" if flag.metavar == "FILE" else "words")
     annotation = str(item.type)
     if flag.many:
         return attributes | {"multiple": True}
@@ -161,6 +242,29 @@ def _set(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         setattr(ctx.ensure_object(Output), param.name, True)
 
 
+def _set_format(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value:
+        ctx.ensure_object(Output).log_format = value
+
+
+def _open_log(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Open the log file of the context's :class:`Output` before the command runs."""
+    output = ctx.ensure_object(Output)
+    if not value or output.log_file is not None:
+        return
+    from rowfall.core import disk
+
+    try:
+        opened = disk.open_own(Path(value), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write the log {value}: {error.strerror}",
+            hint="Give another file with --log-file.",
+        ) from None
+    # What file names hold need not be text.
+    output.log_file = os.fdopen(opened, "a", encoding="utf-8", errors="backslashreplace")
+
+
 def _common(*flags: str, text: str) -> Callable[[F], F]:
     return option(*flags, is_flag=True, expose_value=False, is_eager=True, callback=_set, help=text)
 
@@ -170,5 +274,24 @@ _COMMON = (
     _common("--quiet", "-q", text="Print warnings and errors only."),
     _common("--verbose", "-v", text="Print every attempt and the reason for every decision."),
     _common("--no-color", text="No colours. NO_COLOR does the same."),
+    option(
+        "--log-file",
+        metavar="FILE",
+        expose_value=False,
+        is_eager=True,
+        callback=_open_log,
+        shell_complete=complete("paths"),
+        help="Append what is said to a file, with times and levels.",
+    ),
+    option(
+        "--log-format",
+        metavar="text|json",
+        type=click.Choice(("text", "json")),
+        expose_value=False,
+        is_eager=True,
+        callback=_set_format,
+        shell_complete=complete("words"),
+        help="Lines of the log, or of stderr without --log-file: text, or a JSON document each.",
+    ),
     _common("--debug", text="Show tracebacks. ROWFALL_DEBUG=1 does the same."),
 )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from rowfall.core.errors import Exit
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from rowfall.core.events import Event, Listener
     from rowfall.core.results import Report
+    from rowfall.report.log import Log
     from rowfall.report.progress import Talk
 
 _WIDEST = 100  # text for reading gets no better beyond
@@ -28,6 +33,9 @@ class Output:
         quiet: only warnings and errors on stderr.
         verbose: more messages.
         debug: tracebacks.
+        log_file: opened, gets every line of talk and every event as well.
+        log_format: "" for text. Without ``log_file`` stderr gets such lines and nothing else.
+        streamed: rows have gone to stdout, where no document may follow.
         began: when the user began to wait, as of ``time.monotonic``.
     """
 
@@ -38,6 +46,10 @@ class Output:
         self.verbose = False
         self.no_color = bool(os.environ.get("NO_COLOR"))
         self.debug = os.environ.get("ROWFALL_DEBUG", "") not in ("", "0")
+        self.log_file: IO[str] | None = None
+        self.log_format = ""
+        self.streamed = False
+        self._log: Log | None = None
         self._deaf = False
         for name in ("stdout", "stderr"):
             if getattr(sys, name) is None:  # closed by whoever started us
@@ -86,15 +98,34 @@ class Output:
 
     def talk(self, text: str) -> None:
         """Print a message that is not a result, unless quiet."""
-        if not self.quiet:
+        if (log := self._logs()) is not None:
+            log.say(text)
+        if not self.quiet and not self._only_logs:
             self.emit(text + "\n")
 
     def help(self, text: str) -> None:
         """Print a message also when quiet: the user asked for it or made a mistake."""
         self.emit(text + "\n")
 
-    def error(self, message: str, hint: str | None, *, label: str = "error: ") -> None:
-        """Print ``rowfall: error: <message>``, and the hint on its own line."""
+    def error(
+        self, message: str, hint: str | None, *, label: str = "error: ", code: int = Exit.BUG
+    ) -> None:
+        """Print ``rowfall: error: <message>``, and the hint on its own line.
+
+        With ``--json`` stdout gets a document, too; stderr where it holds rows.
+        """
+        document = error_document(message, hint, code)
+        if (log := self._logs()) is not None:
+            log.error(document)
+        if self.json and self.streamed:
+            self.emit(json.dumps(document) + "\n")
+            return
+        if self.json:
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it
+                self.document(document)
+                self.flush()
+        if self._only_logs:
+            return
         if label and self._colors(sys.stderr):
             label = f"\x1b[31m{label}\x1b[0m"
         self.emit(f"rowfall: {label}{message}\n" + (f"  hint: {hint}\n" if hint else ""))
@@ -124,9 +155,14 @@ class Output:
 
     def ended(self, report: Report) -> int:
         """Print the report of the run that has just ended and return its exit code."""
+        if (log := self._logs()) is not None:
+            from rowfall.report.layout import ENDLESS
+            from rowfall.report.loads import report_document, short_report_text
+
+            log.report(report_document(report), short_report_text(report, width=ENDLESS))
         if self.json:
             self.report(report)
-        else:
+        elif not self._only_logs:
             from rowfall.report.loads import report_text, short_report_text
 
             color, width = self.talk_color, self.columns
@@ -134,15 +170,23 @@ class Output:
                 text = "\n" + report_text(report, color=color, verbose=True, width=width)
             else:
                 text = short_report_text(report, color=color, width=width)
-            self.talk(text)
+            if not self.quiet:
+                self.emit(text + "\n")
         return Exit.DONE if report.outcome == "done" else Exit.PARTIAL
 
-    def listener(self, busy: str | None = None) -> Talk:
-        """Return what shows a run: a live line, plain lines without a terminal, or no progress.
+    def listener(self, busy: str | None = None) -> AbstractContextManager[Listener]:
+        """Return what shows and logs a run.
 
         Args:
             busy: shown while there is no progress yet.
         """
+        log = self._logs()
+        if log is None:
+            return self._talk(busy)
+        return _logged(log, None if self._only_logs else self._talk(busy))
+
+    def _talk(self, busy: str | None) -> Talk:
+        """Return what shows a run: a live line, plain lines without a terminal, or no progress."""
         from rich.console import Console
 
         from rowfall.report import progress
@@ -162,9 +206,46 @@ class Output:
         shown = progress.Live if terminal else progress.Plain
         return shown(console, level=level, busy=busy or progress.BUSY)
 
+    @property
+    def _only_logs(self) -> bool:
+        return bool(self.log_format) and self.log_file is None
+
+    def _logs(self) -> Log | None:
+        if self._log is None and (self.log_format or self.log_file is not None):
+            from rowfall.report.log import TEXT, Log
+
+            write = self.emit if self.log_file is None else self._write_log
+            self._log = Log(write, self.log_format or TEXT)
+        return self._log
+
+    def _write_log(self, line: str) -> None:
+        """Write to the log file. A disk that is full must not stop a load."""
+        with contextlib.suppress(OSError, ValueError):
+            assert self.log_file is not None  # noqa: S101 - _logs() has asked
+            self.log_file.write(line)
+            self.log_file.flush()
+
     def _colors(self, stream: Any) -> bool:
         terminal = bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
         return terminal and not self.no_color
+
+
+def error_document(message: str, hint: str | None, code: int) -> dict[str, Any]:
+    """Return the JSON document of an error, see docs/reference/json.md."""
+    return {"rowfall_error": 1, "error": message, "hint": hint, "exit": int(code)}
+
+
+@contextlib.contextmanager
+def _logged(log: Log, shown: Talk | None) -> Iterator[Listener]:
+    """Give a listener that logs events and shows them."""
+    with shown or contextlib.nullcontext():
+
+        def hear(event: Event) -> None:
+            log.hear(event)
+            if shown is not None:
+                shown(event)
+
+        yield hear
 
 
 class _Stderr:

@@ -42,5 +42,6 @@ def query(
         format = JSON if output.json else PRETTY if pretty else PIPED
     # The engine writes to the file descriptor itself; nothing may be waiting in our buffer.
     output.flush()
+    output.streamed = True
     api.query(sql, to=to, format=format, write=write, out_fd=1, pretty=pretty,
               password=password)  # fmt: skip

@@ -6,13 +6,15 @@ from typing import Any
 
 import click
 
-from rowfall.cli.options import command, options_of, table_options, target_option
+from rowfall.cli.options import command, complete, options_of, table_options, target_option
 from rowfall.cli.output import Output
 from rowfall.core.masked import Secret
 
 
 @command
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument(
+    "sources", nargs=-1, required=True, metavar="SOURCE...", shell_complete=complete("paths")
+)
 @target_option
 @table_options("scale")
 @click.pass_obj

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from rowfall.cli.options import command, target_option
+from rowfall.cli.options import command, complete, target_option
 from rowfall.cli.output import Output
 from rowfall.core.errors import Exit
 from rowfall.core.masked import Secret
 
 
 @command
-@click.argument("load_id", metavar="LOAD")
+@click.argument("load_id", metavar="LOAD", shell_complete=complete("loads"))
 @target_option
 @click.pass_obj
 def verify(output: Output, load_id: str, to: str | None, password: Secret | None) -> int:

@@ -227,6 +227,162 @@ def test_help_is_a_command(capsys: Captured) -> None:
         assert capsys.readouterr().out == by_option
 
 
+def test_errors_are_documents_for_programs(api: Api, capsys: Captured) -> None:
+    api.answers["load"] = errors.SourceError("cannot list x", hint="Is it there?")
+    for line in ("load x --json", "--json load x"):
+        assert run(line.split()) == Exit.SOURCE
+        assert json.loads(capsys.readouterr().out) == {
+            "rowfall_error": 1, "error": "cannot list x", "hint": "Is it there?", "exit": 4,
+        }  # fmt: skip
+    assert run(["load", "x", "--tabel", "t", "--json"]) == Exit.USAGE
+    assert json.loads(capsys.readouterr().out)["exit"] == 2
+    api.answers["query"] = errors.EngineError("no such table")
+    assert run(["query", "SELECT 1", "--json"]) == Exit.ENGINE
+    captured = capsys.readouterr()  # rows may have gone to stdout
+    assert (captured.out, json.loads(captured.err)["exit"]) == ("", 6)
+
+
+def load_that_talks(*, on_event: events.Listener, **_: Any) -> Report:
+    on_event(events.LoadStarted("3f2a", "x.csv", "d", "default.t", 1, 0, 10, None))
+    on_event(events.Progressed(5, 10, 1, 1, 0.1))
+    on_event(events.Progressed(6, 10, 1, 1, 0.2))
+    on_event(events.Note("warning", "careful"))
+    on_event(events.LoadEnded("3f2a", "done"))
+    return DONE
+
+
+def test_a_log_file_has_what_is_said(api: Api, capsys: Captured, tmp_path: Path) -> None:
+    api.answers["load"] = load_that_talks
+    log = tmp_path / "x.log"
+    assert run(["load", "x.csv", "-q", "--log-file", str(log)]) == Exit.DONE
+    assert capsys.readouterr().err == "warning: careful\n"
+    text = log.read_text()
+    assert "info    load 3f2a: 1 file of x.csv into default.t\n" in text
+    assert "warning careful\n" in text
+    assert text.count(" rows, 10 B") == 1  # one line in ten seconds
+    assert "load 3f2a9c1e  done" in text
+    api.answers["load"] = errors.SourceError("gone", hint="Put it back.")
+    run(["load", "x.csv", "--log-file", str(log)])
+    assert log.read_text().startswith(text)
+    assert log.read_text().endswith("error   hint: Put it back.\n")
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_json_lines_on_stderr(api: Api, capsys: Captured) -> None:
+    api.answers["load"] = load_that_talks
+    assert run(["--log-format", "json", "load", "x.csv"]) == Exit.DONE
+    captured = capsys.readouterr()
+    lines = [json.loads(line) for line in captured.err.splitlines()]
+    assert [line["event"] for line in lines] == [
+        "load_started", "progressed", "note", "load_ended", "report",
+    ]  # fmt: skip
+    assert lines[2]["level"] == "warning"
+    assert lines[4]["report"]["rowfall_report"] == 1
+    api.answers["load"] = errors.SourceError("gone")
+    run(["load", "x.csv", "--log-format", "json"])
+    (line,) = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (line["level"], line["error"], line["exit"]) == ("error", "gone", 4)
+
+
+def test_a_log_that_cannot_be_written(api: Api, capsys: Captured, tmp_path: Path) -> None:
+    assert run(["load", "x", "--log-file", str(tmp_path / "no" / "x.log")]) == Exit.USAGE
+    assert "cannot write the log" in capsys.readouterr().err
+    assert api.calls == []
+
+
+PROFILES = """
+[profiles.prod]
+to = "clickhouse://me@ch1/db"
+password_env = "PW"
+threads = 3
+verify = true
+set = ["a=1"]
+"""
+
+
+@pytest.fixture
+def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PW", "geheim")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    file = tmp_path / "rowfall.toml"
+    file.write_text(PROFILES)
+    return file
+
+
+def test_a_profile_names_target_password_and_options(api: Api, profiles: Path) -> None:
+    api.answers |= {"load": DONE, "loads": []}
+    assert run(["load", "x.csv", "--to", "prod", "--threads", "4"]) == Exit.DONE
+    (_, _, kwargs), *_ = api.calls
+    assert kwargs["to"] == "clickhouse://me@ch1/db"
+    assert kwargs["password"].reveal() == "geheim"
+    assert kwargs["options"] == Options(threads=4, verify=True, set=("a=1",))
+    assert run(["status", "--to", "prod"]) == Exit.DONE
+    assert api.calls[-1][2] == {"to": "clickhouse://me@ch1/db"}
+
+
+def test_the_environment_says_where_to(
+    api: Api, profiles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.answers |= {"loads": []}
+    for value, given, to in (
+        ("prod", [], "clickhouse://me@ch1/db"), ("./data", [], "./data"),
+        ("prod", ["--to", "other/x"], "other/x"), ("", [], None),
+    ):  # fmt: skip
+        monkeypatch.setenv("ROWFALL_TO", value)
+        assert run(["status", *given]) == Exit.DONE
+        assert api.calls[-1][2] == {"to": to}
+
+
+@pytest.mark.parametrize("line", ["thread = 3", "threads = [3]", "verify = 1", "threads = 'x'"])
+def test_a_profile_with_a_mistake(api: Api, profiles: Path, line: str, capsys: Captured) -> None:
+    profiles.write_text(f"[profiles.prod]\nto = 'x/y'\n{line}\n")
+    assert run(["load", "x.csv", "--to", "prod"]) == Exit.USAGE
+    assert capsys.readouterr().err.startswith("rowfall: error: ")
+    assert api.calls == []
+
+
+@pytest.mark.parametrize(
+    ("words", "there"),
+    [
+        ("rowfall lo", ["load"]),
+        ("rowfall load --thr", ["--threads"]),
+        ("rowfall load --presort ", ["auto", "on", "off"]),
+        ("rowfall load --format Parq", ["Parquet", "ParquetMetadata"]),
+        ("rowfall load x --to p", ["prod"]),
+        ("rowfall load --table ", ["default.t"]),
+        ("rowfall report ", ["last", "3f2a9c1e", "77aa"]),
+        ("rowfall help cl", ["clean"]),
+    ],
+)
+def test_completion(
+    api: Api, profiles: Path, words: str, there: list[str], capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    api.answers["loads"] = [DONE, PARTIAL]
+    monkeypatch.setenv("_ROWFALL_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    with pytest.raises(SystemExit):
+        run([])
+    assert capsys.readouterr().out.split() == [f"plain,{word}" for word in there]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_installed(
+    shell: str, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert run(["completion", shell]) == Exit.DONE
+    printed = capsys.readouterr().out
+    assert "_ROWFALL_COMPLETE" in printed
+    assert run(["completion", shell, "--install"]) == Exit.DONE
+    (path,) = (p for p in tmp_path.rglob("*") if p.is_file())
+    assert path.read_text() == printed.removesuffix("\n")
+    assert str(path) in capsys.readouterr().err
+
+
 def test_the_end_report_is_talk_and_json_is_data(api: Api, capsys: Captured) -> None:
     def load(*, on_event: events.Listener, **_: Any) -> Report:
         on_event(events.LoadStarted("3f2a", "x.csv", "d", "default.t", 1, 0, 10, None))

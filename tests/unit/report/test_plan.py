@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from rowfall.cli.output import error_document
 from rowfall.core import results, sql
 from rowfall.core.listing import Listing
 from rowfall.core.model import (
@@ -235,4 +236,5 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
     projected = project_source(("simulate://csv.gz?files=10",), None, Options(nodes="1", cores=4))
     real |= shapes("rowfall_scale", scale_document(projected))
     real["rowfall_loads"] = set(loads_document([]))
+    real["rowfall_error"] = set(error_document("a", None, 1))
     assert documented() == real

@@ -1,0 +1,80 @@
+"""Values that a shell completes: paths, words, tables, loads, profiles. Nothing is started for it.
+
+Imported when a shell asks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from click.shell_completion import CompletionItem
+
+from rowfall.core.errors import RowfallError
+
+if TYPE_CHECKING:
+    import click
+
+    from rowfall.core.results import Report
+
+
+def paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Let the shell complete a path."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the words of a metavar such as ``auto|on|off``."""
+    known = str(param.metavar or "").split("|") if hasattr(param, "metavar") else []
+    return [CompletionItem(word) for word in known if word.startswith(incomplete)]
+
+
+def commands(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return names of commands."""
+    from rowfall.cli import COMMANDS
+
+    return _begin(COMMANDS, incomplete)
+
+
+def formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return names of formats."""
+    from rowfall.core.formats import FORMATS
+
+    return _begin([f.name for f in FORMATS], incomplete)
+
+
+def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return profiles and beginnings of URIs; folders are the shell's to complete."""
+    from rowfall.targets.profiles import names
+
+    found = _begin([*names(), "clickhouse://", "clickhouses://", "null:"], incomplete)
+    return found or paths(ctx, param, incomplete)
+
+
+def tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the tables that were loaded before."""
+    return _begin(dict.fromkeys(r.table for r in _reports(ctx) if r.table), incomplete)
+
+
+def loads(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the ids of loads, the newest first, with what they loaded."""
+    found = [
+        CompletionItem(r.load_id[:8], help=f"{r.outcome}, {r.source} into {r.table or r.target}")
+        for r in _reports(ctx)
+        if r.load_id.startswith(incomplete)
+    ]
+    return [*_begin(["last"] if found else [], incomplete), *found]
+
+
+def _reports(ctx: click.Context) -> list[Report]:
+    from rowfall import api
+    from rowfall.cli.options import target_of
+
+    try:
+        return api.loads(to=target_of(ctx.params.get("to"))[0])
+    except (RowfallError, OSError):  # a shell has no place for it
+        return []
+
+
+def _begin(known: object, incomplete: str) -> list[CompletionItem]:
+    lower = incomplete.lower()
+    return [CompletionItem(str(k)) for k in known if str(k).lower().startswith(lower)]  # type: ignore[attr-defined]
