@@ -17,6 +17,8 @@ from rowfall.report.layout import grid, render
 _COLORS = {"green": "#2e7d32", "yellow": "#b26a00", "red": "#c62828"}
 _OUTCOMES = {"done": "green", "failed": "red", "lost": "red"}
 _CELL = "text-align:left;vertical-align:top;padding:1px 14px 1px 0;border:0;background:none"
+# Some pages give tables a colour and a size of their own.
+_GRID = "border-collapse:collapse;margin:0;color:inherit;font-size:inherit"
 _PRE = "white-space:pre-wrap;margin:4px 0;font-size:12px;background:none"
 SHOWN_FAILURES = 20
 _WIDEST_CELL = 200  # characters of a value
@@ -121,7 +123,9 @@ def verification_html(result: Verification) -> str:
 def rows_html(columns: Sequence[str], rows: Iterable[Sequence[Any]], total: int) -> str:
     """Return the first rows of a result as a table."""
     shown = [[_value(value) for value in row] for row in rows]
-    return _page([_table(columns, shown), _said(_size(len(shown), total, len(columns)))])
+    return _page(
+        [_table(columns, shown, wrap=False), _said(_size(len(shown), total, len(columns)))]
+    )
 
 
 def rows_text(columns: Sequence[str], rows: Iterable[Sequence[Any]], total: int) -> str:
@@ -173,10 +177,11 @@ def _facts(rows: Iterable[tuple[str, str]]) -> str:
         for name, text in rows
         if text
     )
-    return f'<table style="border-collapse:collapse;margin:0">{made}</table>'
+    return f'<table style="{_GRID}">{made}</table>'
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, wrap: bool = True) -> str:
+    style = _GRID if wrap else f"{_GRID};white-space:nowrap"
     names = "".join(f'<th style="{_CELL};opacity:.65">{escape(name)}</th>' for name in head)
     lines = "".join(
         '<tr style="background:none">'
@@ -185,7 +190,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         for row in rows
     )
     return (
-        '<div style="overflow-x:auto"><table style="border-collapse:collapse;margin:0">'
+        f'<div style="overflow-x:auto"><table style="{style}">'
         f"<thead><tr>{names}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
 
@@ -209,9 +214,13 @@ def _bar(share: float, width: str, height: int) -> str:
 
 
 def _said(text: str, color: str = "", hint: str | None = None) -> str:
-    style = f' style="color:{_COLORS[color]}"' if color else ""
+    style = ' style="white-space:pre-line' + (f';color:{_COLORS[color]}"' if color else '"')
     more = f'<div style="padding-left:14px">hint: {escape(hint)}</div>' if hint else ""
-    return f"<div{style}>{escape(units.printable(text))}{more}</div>"
+    return f"<div{style}>{_lines(text)}{more}</div>"
+
+
+def _lines(text: str) -> str:
+    return "\n".join(escape(units.printable(line)) for line in text.split("\n"))
 
 
 def _more(title: str, body: str) -> str:
