@@ -7,7 +7,6 @@ command is one file of this package, imported when it is asked for.
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import traceback
 from importlib import import_module
@@ -133,6 +132,8 @@ def _usage(error: click.ClickException) -> tuple[str, str | None]:
         if isinstance(group, click.Group):
             guess = did_you_mean(name, group.list_commands(context), f"{context.command_path} ")
         if context.parent is None and ("://" in name or os.path.exists(name)):
+            import shlex
+
             guess = f"To load it: rowfall load {shlex.quote(name)}. "
         return _uncapped(error.message), guess + help_
     if isinstance(error, click.exceptions.NoSuchOption):
