@@ -96,6 +96,16 @@ def test_the_engine_here_reads_what_the_decoder_may_not(lake: Lake) -> None:
     assert lake.row(sums.format("t")) == lake.row(sums.format("u"))
 
 
+@pytest.mark.parametrize("type_", ["String", "Nullable(Float64)"])
+def test_a_server_refuses_short_rows_of_files_that_are_sent_as_they_are(
+    lake: Lake, type_: str
+) -> None:
+    lake.shell.write("a.csv", "id,x\n" + "1,\n" * 30 + "2\n")
+    given = ("--schema", f"id Int64, x {type_}", "--format", "CSVWithNames", "--decoder", "never")
+    lake.ends(1, "load", "a.csv", "--table", "t", *given)
+    assert lake.row("SELECT count() FROM {db}.t") == [0]
+
+
 def test_stdin(lake: Lake) -> None:
     assert lake.load("-", "--table", "t", stdin=rows(1, 5, *HEAD))["rows"] == 4
     assert lake.row("SELECT count(), sum(id) FROM {db}.t") == [4, 10]

@@ -39,6 +39,7 @@ from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import packing, sent_as
 from rowfall.schema.headers import Headers
+from rowfall.schema.whole_rows import raw_settings
 from rowfall.sources.base import Source
 
 # Every stream ticks twice a second; the local engine is asked once for all of them.
@@ -165,7 +166,7 @@ class Pusher:
         left = list(delivery.blocks)
         if delivery.raw and encoding is not None:
             into = statements.insert_raw(staging, encoding, schema)
-            insert = Statement(into, settings)
+            insert = Statement(into, raw_settings(settings))
             if once:
                 yield StdinStream(run, source, encoding, insert)
                 return

@@ -9,11 +9,11 @@ from rowfall.core import sql
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.schema import whole_rows
 from rowfall.schema.headers import Headers
-from rowfall.schema.projection import of_raw, of_typed, read_relation, read_structure
+from rowfall.schema.projection import of_raw, of_typed, read_relation
 from rowfall.schema.strict_reading import MISSING, TAG, strict_column
 from rowfall.schema.type_names import parse_type
-from rowfall.schema.whole_rows import guarded
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 
@@ -44,8 +44,9 @@ def insert_select(
 
 def insert_raw(into: SqlText, encoding: Encoding, schema: Schema) -> SqlText:
     """Return the INSERT whose body is a file: the server checks as a local engine would."""
-    relation = SqlText.of(f"input({sql.literal(read_structure(schema, encoding))})")
-    relation = of_raw(schema, guarded(schema, encoding, relation))
+    structure = whole_rows.read_structure(schema.reads, encoding, raw=True)
+    relation = SqlText.of(f"input({sql.literal(structure)})")
+    relation = of_raw(schema, whole_rows.guarded(schema, encoding, relation, raw=True))
     return SqlText.of(
         sql.insert_select(into, schema.columns, relation), f"\nFORMAT {encoding.format}"
     )

@@ -18,9 +18,9 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.schema.records import lines_relation
-from rowfall.schema.strict_reading import MISSING, reader_settings
+from rowfall.schema.strict_reading import MISSING, nulls_are_guarded, reader_settings
 from rowfall.schema.type_names import parse_type
-from rowfall.schema.whole_rows import END, EXTRA
+from rowfall.schema.whole_rows import END, EXTRA, read_structure
 from rowfall.sources.base import Source
 
 SHOWN = 60
@@ -117,7 +117,10 @@ class LenientReader:
             inner, which = self._text(split, header)
         else:
             # A range holds neighbours in the order of the file.
-            rows = self.source.relation([split], self.encoding, "")
+            structure = ""
+            if nulls_are_guarded(self.encoding, self.schema.columns):
+                structure = read_structure(self.schema.columns, self.encoding)
+            rows = self.source.relation([split], self.encoding, structure)
             inner = _numbered("*", rows, split.start or 0)
             which = [(c.bad, n) for n, c in enumerate(self.schema.columns, 1) if c.bad]
         choice = ", ".join(f"{condition}, {number}" for condition, number in which)

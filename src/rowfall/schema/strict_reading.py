@@ -439,6 +439,10 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
             rows.append((name, 1, "--on-new-column ignore"))
     elif encoding.kind is Kind.TYPED:
         rows += _TYPED
+        if nulls_are_guarded(encoding, columns):
+            why = "arrays that may be null are read; a NULL is an error by the column's own default"
+            rows = [row for row in rows if row != _ALWAYS[0]]
+            rows.append(("input_format_null_as_default", 1, why))
         if any(c.optional for c in columns):
             rows = [row for row in rows if row[0] not in MISSING_COLUMNS]
             why = "some files lack columns; those of each are looked at first"
@@ -450,6 +454,15 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
                 ("input_format_values_deduce_templates_of_expressions", 0, "values, and no SQL")
             )
     return tuple(Setting(*row, routine=True) for row in rows)
+
+
+def nulls_are_guarded(encoding: Encoding, columns: Sequence[Column]) -> bool:
+    """Tell whether a NULL in a column that takes none raises by the column's own DEFAULT.
+
+    Only with input_format_null_as_default the reader of Avro takes unions of null and array at all.
+    Where files may lack columns, those need their defaults.
+    """
+    return encoding.format == "Avro" and not any(c.optional for c in columns)
 
 
 def _is_string(column: Column) -> bool:

@@ -14,8 +14,7 @@ import pytest
 from rowfall.core.errors import SourceError, TargetError, UsageError
 from rowfall.core.model import Dialect, Encoding, Kind, Schema
 from rowfall.core.options import Options
-from rowfall.plan import statements
-from rowfall.schema import inference, sampling, text_format
+from rowfall.schema import inference, projection, sampling, text_format
 from rowfall.schema.dialect import Asked
 from rowfall.sources import rewriting
 from unit.memory import CSV, JSON, TSV, Chdb, Files
@@ -202,7 +201,7 @@ def test_an_existing_table_gets_columns_of_odd_headers_by_name(
     encoding, made = schema(chdb_engine, CSV, path, existing=rows)
     assert encoding.header == ("id", "zip", "zip_2")
     assert [c.name for c in made.columns] == ["zip_2", "id", "zip"]
-    structure = statements.read_structure(made, encoding)
+    structure = projection.read_structure(made, encoding)
     names = [part.split("`")[1] for part in structure.split(", ")[:-1]]
     assert names == ["id", "zip", "zip_2"]
 

@@ -1,0 +1,68 @@
+"""Avro files as other programs write them: unions of null and array, which no Nullable holds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from e2e.tools import Shell
+
+
+def number(value: int) -> bytes:
+    """Return a number as Avro writes it, small and not negative."""
+    return bytes([value * 2]) if value < 64 else bytes([value * 2 % 128 | 128, value // 64])
+
+
+def text(value: bytes | str) -> bytes:
+    data = value.encode() if isinstance(value, str) else value
+    return number(len(data)) + data
+
+
+def row(id_: int, tags: list[str] | None, count: int | None) -> bytes:
+    found = number(id_)
+    if tags is None:
+        found += number(0)
+    else:
+        found += number(1) + (number(len(tags)) if tags else b"") + b"".join(map(text, tags))
+        found += number(0)
+    return found + (number(0) if count is None else number(1) + number(count))
+
+
+def file(*rows: bytes) -> bytes:
+    fields = [
+        {"name": "id", "type": "long"},
+        {"name": "tags", "type": ["null", {"type": "array", "items": "string"}]},
+        {"name": "count", "type": ["null", "long"]},
+    ]
+    schema = json.dumps({"type": "record", "name": "r", "fields": fields})
+    meta = number(2) + text("avro.schema") + text(schema) + text("avro.codec") + text("null")
+    body, sync = b"".join(rows), b"s" * 16
+    head = b"Obj\x01" + meta + number(0) + sync
+    return head + number(len(rows)) + number(len(body)) + body + sync
+
+
+GOOD = file(row(1, ["x", "y"], 7), row(2, [], None))
+NULL = file(row(3, ["z"], 7), row(4, None, 7))
+
+
+def test_arrays_that_may_be_null(shell: Shell) -> None:
+    shell.write("a.avro", GOOD)
+    shell.ok("load", "a.avro", "--table", "t", "--verify")
+    assert shell.rows("SELECT * FROM t ORDER BY id") == [[1, ["x", "y"], 7], [2, [], None]]
+
+
+@pytest.mark.parametrize("more", [(), ("--max-errors", "1")])
+def test_a_null_is_still_no_empty_array(shell: Shell, more: tuple[str, ...]) -> None:
+    shell.write("in/a.avro", GOOD)
+    shell.write("in/n.avro", NULL)
+    done = shell.ends(1, "load", "in/*.avro", "--table", "t", *more)
+    assert "n.avro" in done.talk
+    assert "a NULL in a column that takes none" in done.talk
+    assert shell.row("SELECT countIf(id > 2) FROM t") == [0]
+
+
+def test_nor_is_a_null_a_zero(shell: Shell) -> None:
+    shell.write("a.avro", GOOD)
+    shell.ends(1, "load", "a.avro", "--table", "t", "--type", "count Int64")
+    assert shell.row("SELECT count() FROM t") == [0]
