@@ -351,3 +351,9 @@ def test_an_empty_table_of_somebody_else_stays(fleet: Fleet) -> None:
         fleet.ends(1, *load)
     assert "nothing to clean" in fleet.ok("clean", "--yes").talk
     assert fleet.ask(fleet.cluster.nodes[0], made) == before
+
+
+def test_the_plan_says_what_the_disks_of_the_nodes_have(fleet: Fleet) -> None:
+    found = fleet.ok("plan", "generate://trips?rows=1e5", "--table", "t", "--json")
+    forecast = found.document["forecast"]
+    assert forecast["disk"] < 1e7 < forecast["disk_free"]
