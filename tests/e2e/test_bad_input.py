@@ -681,6 +681,7 @@ def test_a_full_disk_leaves_a_load_that_goes_on(shell: Shell, small_disk: Path) 
     command = (
         "load", "generate://random?rows=30_000&bytes=1000", "--to", str(small_disk / "data"),
         "--table", "t", "--attempt-bytes", "4MB", "--memory", "1GiB",
+        "--no-space-check",
     )  # fmt: skip
     full = shell.run(*command)
     assert full.code == 5, full.err
