@@ -17,7 +17,7 @@ from rowfall.cluster.topology import Cluster, Node, on_nodes
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Ask
 from rowfall.core.sql import closing, items, tokens
-from rowfall.core.sqltext import quote
+from rowfall.core.sqltext import quote, quoted_list
 from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.schema.wider_types import lossless
 
@@ -265,9 +265,7 @@ def _found(
     Raises:
         TargetError: a node has stopped answering: what it has must not be taken for missing.
     """
-    databases, tables = (
-        ", ".join(map(quote, sorted(set(part)))) for part in zip(*names, strict=True)
-    )
+    databases, tables = (quoted_list(sorted(set(part))) for part in zip(*names, strict=True))
     rows = asks(on_nodes(cluster.name, _TABLES.format(databases=databases, tables=tables)))
     answers: defaultdict[int, list[list[Any]]] = defaultdict(list)
     for number, *line in rows:

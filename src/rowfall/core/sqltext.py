@@ -6,6 +6,7 @@ those values hold SQL text themselves.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rowfall.core.masked import MASK, Secret
@@ -22,6 +23,11 @@ def quote(value: str) -> str:
         .replace("\t", "\\t")
     )
     return f"'{escaped}'"
+
+
+def quoted_list(values: Iterable[str]) -> str:
+    """Return string literals with commas between them, as in ``IN (...)``."""
+    return ", ".join(map(quote, values))
 
 
 @dataclass(frozen=True, slots=True)

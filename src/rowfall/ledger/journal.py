@@ -25,7 +25,7 @@ from rowfall.core import sql
 from rowfall.core.errors import LedgerError, RowfallError
 from rowfall.core.listing import MARK, Split
 from rowfall.core.model import Statement
-from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.ledger import leases
@@ -413,7 +413,7 @@ class Journal:
 
     def tables_of(self, loads: Collection[str]) -> list[str]:
         """Return the UUIDs of the tables that attempts of some loads are for."""
-        names = ", ".join(map(quote, loads))
+        names = quoted_list(loads)
         rows = self._ask(
             f"SELECT DISTINCT toString(into) FROM {self._name} WHERE event = 'claim' AND "
             f"splitByChar('_', attempt)[1] IN ({names})"
@@ -550,7 +550,7 @@ class Journal:
             )
         else:
             chosen = "1"
-        asked = ", ".join(map(quote, touching))
+        asked = quoted_list(touching)
         rows = self._ask(
             (f"WITH [{asked}] AS asked " if touching else "")
             + "SELECT event, attempt, owner, _block_number, rows, detail, "
@@ -589,7 +589,7 @@ class Journal:
     def _line(
         self, event: str, attempt: str, splits: Sequence[str] = (), rows: int = 0, detail: str = ""
     ) -> str:
-        ids = ", ".join(map(quote, splits))
+        ids = quoted_list(splits)
         return (
             f"INSERT INTO {self._name} (event, into, owner, attempt, splits, rows, detail) SELECT "
             f"{quote(event)}, toUUID({quote(self._target_uuid)}), {quote(self._owner)}, "

@@ -13,7 +13,7 @@ from enum import Enum
 
 from rowfall.core import units
 from rowfall.core.errors import LedgerError, TargetError
-from rowfall.core.sqltext import quote
+from rowfall.core.sqltext import quote, quoted_list
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import target_key, target_key_parts
 from rowfall.ledger.journal import TABLE as JOURNAL
@@ -33,7 +33,7 @@ def check_identity(engine: Engine, database: str) -> None:
     Raises:
         TargetError: they have no UUIDs, so that a table made anew would count as loaded.
     """
-    kinds = ", ".join(map(quote, _WITHOUT_UUIDS))
+    kinds = quoted_list(_WITHOUT_UUIDS)
     found = engine.ask(
         f"SELECT engine FROM system.databases WHERE name = {quote(database)} "
         f"AND engine IN ({kinds})"

@@ -16,7 +16,7 @@ from rowfall.core import sql
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Pair, Statement
 from rowfall.core.sql import closing, identifier, items, tokens
-from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED, GONE, TABLES_DIFFER
 from rowfall.targets import staging
@@ -289,7 +289,7 @@ def _definitions(
     engine: Engine, database: str, names: Sequence[str], lane: int
 ) -> dict[str, Definition]:
     """Return the definitions of some tables of a database, as far as they are there."""
-    base, wanted = quote(database), ", ".join(map(quote, names))
+    base, wanted = quote(database), quoted_list(names)
     columns: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
     for table, name, type_, kind in engine.ask(
         "SELECT table, name, type, default_kind FROM system.columns "

@@ -8,35 +8,28 @@ whatever contradicts the rest stops the load. What is concluded from the traces 
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rowfall.core import disk, sql
 from rowfall.core.errors import EngineError, LedgerError, RowfallError
-from rowfall.core.model import Ask, Column, Pair, Statement
+from rowfall.core.model import Ask, Column, Pair
 from rowfall.core.options import ALL, NONE
-from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.sqltext import quote, quoted_list
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED, GONE, UNKNOWN_TABLE
 from rowfall.ledger.leases import Move
 from rowfall.publish.protocol import Evidence, Traces, judge
+from rowfall.publish.replicas import listed_parts
 from rowfall.targets.base import STAGING_PREFIX
 
 _of = sql.table_is
 # Engines whose merges leave every row as it is.
 KEEP_ROWS = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
 NO_UUID = "00000000-0000-0000-0000-000000000000"
-# A session with Keeper is made anew some seconds after Keeper is back, and what the replica lacks
-# is fetched at once where another one has it. Longer than this is an outage: the next run goes on.
-KEEPER_SECONDS = 60.0
-POLL_SECONDS = 0.5
-# A part that was called lost is attached anew under another name, so one drop does for all; a
-# second outage meanwhile may cost another one.
-MOST_DROPS = 3
 # Of the missing rows of a partition about so many are looked for, and more of very many parts.
 SAMPLE_ROWS, MOST_SAMPLE_ROWS = 64, 1000
 # Values of these have no hash on every version.
@@ -219,7 +212,7 @@ class Search:
             LedgerError: the target was changed meanwhile, so nothing is certain.
             EngineError: Keeper is away.
         """
-        listed = self._listed([p.uuid for p in left])
+        listed = listed_parts(self.engine, self.lane, self.pair, self.moves, [p.uuid for p in left])
         there = {p.name for p in left if p.uuid in listed}
         missing = [p for p in left if p.name not in there]
         unknown = missing if self.engine.shared else self._linked(missing)
@@ -244,62 +237,6 @@ class Search:
         return there
 
     # --- parts by themselves ------------------------------------------------------------------
-
-    def _listed(self, uuids: Sequence[str]) -> set[str]:
-        """Return the UUIDs of the parts that the target has, or had until they were merged.
-
-        Outdated parts are still listed for some minutes. Mostly they were merged since; but a
-        replicated table that lost Keeper in the middle of an ATTACH has taken back what it had
-        linked already, and lists that in the same way: only without a time of removal, and no
-        other part holds its block.
-        """
-        replicated = self._wait_for_replicas(uuids)
-        listed = self._ask(
-            "SELECT toString(uuid), active, toUnixTimestamp(remove_time) > 0, partition_id, "
-            f"min_block_number, max_block_number FROM system.parts WHERE {self._is_own(uuids)}"
-        )
-        sure = {uuid for uuid, active, *_ in listed if active or not replicated}
-        if all(uuid in sure for uuid, *_ in listed):
-            return sure
-        # What replaced a lost part holds no rows, and is no trace of ours.
-        covers = _Blocks(self._ask, self.pair, least_rows=1)
-        return sure | {uuid for uuid, _, gone, *blocks in listed if gone and covers(*blocks)}
-
-    def _is_own(self, uuids: Sequence[str]) -> str:
-        """Return the condition for the parts of the target that have one of these UUIDs."""
-        at = _of(self.pair.database, self.pair.table)
-        return f"{at} AND toString(uuid) IN ({_list(uuids)})"
-
-    def _wait_for_replicas(self, uuids: Sequence[str]) -> bool:
-        """Wait until the parts that a replicated table lists stay; tell whether it is replicated.
-
-        A part that another replica has called lost goes within minutes. It is dropped here at once,
-        so that it is attached again like all that has not arrived.
-
-        Raises:
-            EngineError: Keeper is away.
-        """
-        for _ in range(MOST_DROPS):
-            if not wait_for_keeper(self._ask, self.pair, self.moves):
-                return False
-            # Nothing can call a part lost any more that this replica holds.
-            names = [str(name) for (name,) in self._ask(
-                f"SELECT name FROM system.parts WHERE {self._is_own(uuids)} AND active "
-                "AND level = 0"
-            )]  # fmt: skip
-            lost = _called_lost(self._ask, self.pair, names)
-            if not lost:
-                # What was called lost, and dropped, before that look is in the log by now.
-                return wait_for_keeper(self._ask, self.pair, self.moves)
-            table = sql.qualified(self.pair.database, self.pair.table)
-            for name in lost:
-                text = SqlText.of(f"ALTER TABLE {table} DROP PART {quote(name)}")
-                self.engine.run(Statement(text), lane=self.lane)
-        raise EngineError(
-            f"replicas of {self.pair.database}.{self.pair.table} hold different parts of one name",
-            hint="Run the same command again.",
-            transient=True,
-        )
 
     def _linked(self, parts: Sequence[StagedPart]) -> list[StagedPart]:
         """Return the parts that may have been attached: all but those whose files nobody linked.
@@ -390,7 +327,7 @@ class Search:
             "SELECT partition_id, name, min_block_number, max_block_number, active, rows, level, "
             "data_version, toString(uuid), engine FROM system.parts WHERE "
             f"{_of(self.pair.database, self.pair.table)} AND "
-            f"partition_id IN ({_list([m.partition_id for m in moves])})"
+            f"partition_id IN ({quoted_list([m.partition_id for m in moves])})"
         ):
             listed[name].append(Listed(*row))
         return {m.partition_id: Partition(m, tuple(listed[m.partition_id]), own) for m in moves}
@@ -402,7 +339,7 @@ class Search:
         # What ClickHouse itself has put aside (broken, ignored) has other reasons.
         detached = self._ask_if_allowed(
             f"SELECT partition_id, name, max_block_number FROM system.detached_parts WHERE {here} "
-            f"AND partition_id IN ({_list(list(highest))}) AND "
+            f"AND partition_id IN ({quoted_list(highest)}) AND "
             f"reason IN ('', 'attaching', 'deleting') AND modification_time >= {self._staged}"
         )
         found = {
@@ -411,7 +348,7 @@ class Search:
         }  # fmt: skip
         elsewhere = self._ask(
             f"SELECT partition_id, database, table FROM system.parts WHERE toString(uuid) IN "
-            f"({_list([p.uuid for p in parts])}) AND NOT ({here}) AND "
+            f"({quoted_list([p.uuid for p in parts])}) AND NOT ({here}) AND "
             f"NOT startsWith(table, '{STAGING_PREFIX}')"
         )
         for partition, database, table in elsewhere:
@@ -428,7 +365,7 @@ class Search:
         """
         rows = self._ask(
             "SELECT DISTINCT partition_id, database, table FROM system.parts WHERE "
-            f"partition_id IN ({_list(list(partitions))}) AND active AND rows > 0 AND level > 0 "
+            f"partition_id IN ({quoted_list(partitions)}) AND active AND rows > 0 AND level > 0 "
             f"AND min_block_number = max_block_number AND toString(uuid) = '{NO_UUID}' AND "
             f"NOT startsWith(table, '{STAGING_PREFIX}') AND modification_time >= {self._staged}"
         )
@@ -497,7 +434,7 @@ class Search:
                 return None
             rows = self._ask(
                 f"SELECT {hashed} FROM {staged} WHERE {here} AND "
-                f"_part IN ({_list([p.name for p in parts])}) AND _part_offset % {step} = 0 "
+                f"_part IN ({quoted_list([p.name for p in parts])}) AND _part_offset % {step} = 0 "
                 f"LIMIT {MOST_SAMPLE_ROWS}"
             )
             hashes = sorted({int(value) for (value,) in rows})
@@ -507,7 +444,7 @@ class Search:
             # The primary index finds the rows of a sample in a table of any size.
             near = f" AND ({key}) IN (SELECT {key} FROM {staged} WHERE {here} AND {same})"
             innocent = [] if other else partition.innocent
-            apart = f" AND _part NOT IN ({_list(innocent)})"
+            apart = f" AND _part NOT IN ({quoted_list(innocent)})"
             ((found,),) = self._ask(
                 f"SELECT uniqExact({hashed}) FROM {target} WHERE {here} AND {same}"
                 f"{near * bool(key)}{apart * bool(innocent)}"
@@ -584,174 +521,3 @@ def change_times(ask: Ask, pair: Pair) -> dict[str, dict[str, int]]:
     ):
         found[partition][name] = disk.changed_at(Path(str(path), CHECKSUMS))
     return found
-
-
-def _list(values: Collection[str]) -> str:
-    return ", ".join(map(quote, values))
-
-
-# --- replicated tables after an outage of Keeper --------------------------------------------------
-#
-# An ATTACH whose answer from Keeper is lost is taken back by the replica. Keeper may have carried
-# it out all the same: then the replica attaches the parts again, from staging or from another
-# replica. Until it has, another replica may find that nobody holds such a part: it calls the part
-# lost, puts an empty one in its place, and drops that everywhere within five minutes
-# (max_cleanup_delay_period). So a part that is listed may be about to go: seen with server 24.10
-# in one of thirty outages in an ATTACH.
-
-# Entries of a replica's queue that bring or drop no rows, and may take hours.
-_REWRITES = r"\n(merge|mutate|alter)\n"
-
-
-class _Blocks:
-    """The blocks that the active parts of a table hold."""
-
-    def __init__(self, ask: Ask, pair: Pair, least_rows: int = 0) -> None:
-        self._ranges: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for partition, first, last in ask(
-            "SELECT partition_id, min_block_number, max_block_number FROM system.parts "
-            f"WHERE {sql.table_is(pair.database, pair.table)} AND active AND rows >= {least_rows}"
-        ):
-            self._ranges[partition].append((first, last))
-
-    def __call__(self, partition: str, first: int, last: int) -> bool:
-        return any(low <= first and last <= high for low, high in self._ranges[partition])
-
-
-class _Queue:
-    """What a replica had to carry out at the first look: later entries need not be waited for."""
-
-    def __init__(self, ask: Ask, path: str, replica_path: str) -> None:
-        self._ask, self._path, self._replica_path = ask, path, replica_path
-        self._last: str | None = None
-        self._entries: set[str] | None = None
-
-    def left(self) -> list[str]:
-        """Return the names of the entries that are not carried out yet."""
-        # Keeper is asked, not system.replication_queue, which misses entries while they are read.
-        ((pointer,),) = self._ask(
-            f"SELECT value FROM system.zookeeper WHERE path = {quote(self._replica_path)} "
-            "AND name = 'log_pointer'"
-        )
-        log = [str(name) for (name,) in self._ask(
-            f"SELECT name FROM system.zookeeper WHERE path = {quote(self._path + '/log')} "
-            "ORDER BY name"
-        )]  # fmt: skip
-        if self._last is None:
-            self._last = log[-1] if log else ""
-        next_read = f"log-{int(pointer or 0):010}"
-        unread = [name for name in log if next_read <= name <= self._last]
-        if unread:
-            return unread
-        queue = {str(name) for (name,) in self._ask(
-            "SELECT name FROM system.zookeeper WHERE "
-            f"path = {quote(self._replica_path + '/queue')} AND NOT match(value, '{_REWRITES}')"
-        )}  # fmt: skip
-        self._entries = queue if self._entries is None else self._entries & queue
-        return sorted(self._entries)
-
-
-def wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[Move]) -> bool:
-    """Wait until a replicated table has what Keeper says it was given since the commit.
-
-    Returns:
-        Whether the table is replicated.
-
-    Raises:
-        EngineError: Keeper stays away, or parts that it knows do not come.
-    """
-    deadline = time.monotonic() + KEEPER_SECONDS
-    since = {move.partition_id: move.highest_block for move in moves}
-    queue: _Queue | None = None
-    while True:
-        try:
-            rows = ask(
-                "SELECT is_readonly OR is_session_expired, zookeeper_path, replica_path "
-                f"FROM system.replicas WHERE {_of(pair.database, pair.table)}"
-            )
-        except RowfallError as error:
-            if error.code != ACCESS_DENIED or _is_replicated(ask, pair):
-                raise
-            return False  # loads of such tables need no right to see replicas
-        if not rows:
-            return False
-        away, path, replica_path = rows[0]
-        awaited = ["a session"]
-        if not away:
-            queue = queue or _Queue(ask, path, replica_path)
-            awaited = _awaited(ask, pair, since, queue, replica_path)
-        if not awaited:
-            return True
-        if time.monotonic() > deadline:
-            raise EngineError(
-                f"{pair.database}.{pair.table} has waited {KEEPER_SECONDS:.0f} seconds for "
-                f"{awaited[0]} from Keeper",
-                hint="Run the same command again when SELECT * FROM system.replicas shows no "
-                "read-only table: what is loaded is not loaded twice.",
-            )
-        time.sleep(POLL_SECONDS)
-
-
-def _is_replicated(ask: Ask, pair: Pair) -> bool:
-    return bool(ask(
-        "SELECT 1 FROM system.tables WHERE engine LIKE 'Replicated%' AND "
-        f"database = {quote(pair.database)} AND name = {quote(pair.table)}"
-    ))  # fmt: skip
-
-
-def _awaited(
-    ask: Ask, pair: Pair, since: dict[str, int], queue: _Queue, replica_path: str
-) -> list[str]:
-    """Return, in words, what the replica still has to carry out or to fetch.
-
-    Parts newer than the commit count that Keeper lists for this replica and it lacks.
-    """
-    try:
-        entries = queue.left()
-        if entries:
-            return [f"the entry {name}" for name in entries]
-        names = ask(
-            f"SELECT name FROM system.zookeeper WHERE path = {quote(replica_path + '/parts')}"
-        )
-    except RowfallError as error:
-        if error.code == ACCESS_DENIED:
-            return []  # not for this user to see: what the table lists has to do
-        if not error.transient:
-            raise
-        return ["an answer"]
-    covers = _Blocks(ask, pair)
-    awaited = []
-    for (name,) in names:
-        partition, first, last = str(name).split("_")[:3]
-        newer = partition in since and int(first) > since[partition]
-        if newer and not covers(partition, int(first), int(last)):
-            awaited.append(f"part {name}")
-    return awaited
-
-
-def _called_lost(ask: Ask, pair: Pair, names: Sequence[str]) -> list[str]:
-    """Return those of the parts in whose place another replica has put a different one.
-
-    Args:
-        names: of parts of level 0, which replicas copy from each other byte by byte.
-    """
-    if not names:
-        return []
-    try:
-        ((path,),) = ask(
-            f"SELECT zookeeper_path FROM system.replicas WHERE {_of(pair.database, pair.table)}"
-        )
-        replicas = [str(name) for (name,) in ask(
-            f"SELECT name FROM system.zookeeper WHERE path = {quote(f'{path}/replicas')}"
-        )]  # fmt: skip
-        # The value of a part is the digest of its columns and checksums.
-        found = ask(
-            "SELECT name FROM system.zookeeper WHERE "
-            f"path IN ({_list([f'{path}/replicas/{replica}/parts' for replica in replicas])}) "
-            f"AND name IN ({_list(names)}) GROUP BY name HAVING uniqExact(value) > 1"
-        )
-    except RowfallError as error:
-        if error.code != ACCESS_DENIED:
-            raise
-        return []  # not for this user to see
-    return [str(name) for (name,) in found]

@@ -13,7 +13,7 @@ from rowfall.core import sql
 from rowfall.core.errors import Interrupted, RowfallError
 from rowfall.core.model import PUSH, Kind, Plan, Statement
 from rowfall.core.results import Report, ShardReport
-from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.core.version import __version__
 from rowfall.engines.base import Engine
 from rowfall.plan.facts import LoadFacts
@@ -232,7 +232,7 @@ def _engine_phases(engine: Engine, query_ids: Sequence[str]) -> dict[str, float]
         where = ""
         if query_ids:
             where = "WHERE event_date >= yesterday() AND query_id IN ("
-            where += ", ".join(map(quote, query_ids)) + ") "
+            where += quoted_list(query_ids) + ") "
         else:
             engine.run(Statement(SqlText.of("SYSTEM FLUSH LOGS processors_profile_log")))
         rows = engine.ask(

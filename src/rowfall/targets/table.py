@@ -13,7 +13,7 @@ from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
-from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.sqltext import SqlText, quoted_list
 from rowfall.targets.base import (
     LEDGER_NAME,
     STAGING_PREFIX,
@@ -80,7 +80,7 @@ class Table:
     def into(self, staging: str, schema: Schema) -> SqlText:
         if self._distributed is not None:
             cluster, key = self._distributed
-            there = ", ".join(map(quote, (cluster, self.database, staging)))
+            there = quoted_list((cluster, self.database, staging))
             return SqlText.of(f"FUNCTION cluster({there}, {key})")
         return SqlText.of(sql.qualified(self.database, staging))
 

@@ -11,8 +11,8 @@ from rowfall.core.errors import EngineError
 from rowfall.core.model import Pair, Statement
 from rowfall.engines.base import Engine
 from rowfall.ledger.leases import Move
-from rowfall.publish import evidence
-from rowfall.publish.evidence import Answer, Search, wait_for_keeper
+from rowfall.publish import replicas
+from rowfall.publish.replicas import listed_parts, wait_for_keeper
 
 PAIR = Pair("d", "t", "_rowfall_a")
 MOVES = [Move("d", "t", "_rowfall_a", "60", 10, 0, 0)]
@@ -79,19 +79,15 @@ class Replica:
 
 
 def run(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence.time, "sleep", replica.sleep)
+    monkeypatch.setattr(replicas.time, "sleep", replica.sleep)
     assert wait_for_keeper(replica.ask, PAIR, MOVES)
     assert not replica.polls
 
 
 def arrived(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Return the names of the staged parts that are found in the target."""
-    monkeypatch.setattr(evidence.time, "sleep", replica.sleep)
-    search = Search(
-        cast(Engine, replica), 0, PAIR, MOVES, "query", lambda _: (0, 0),
-        frozenset({("d", "t")}), Answer(),
-    )  # fmt: skip
-    found = search._listed([UUID])
+    monkeypatch.setattr(replicas.time, "sleep", replica.sleep)
+    found = listed_parts(cast(Engine, replica), 0, PAIR, MOVES, [UUID])
     assert not replica.polls
     return found
 
@@ -170,7 +166,7 @@ def test_merges_and_later_entries_are_not_waited_for(monkeypatch: pytest.MonkeyP
 
 
 def test_an_outage_that_lasts_is_resumable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence, "KEEPER_SECONDS", 0.0)
+    monkeypatch.setattr(replicas, "KEEPER_SECONDS", 0.0)
     replica = Replica()
     replica.queue = {"queue-0000000003": "get"}
     with pytest.raises(EngineError, match="waited 0 seconds for the entry queue-0000000003"):
