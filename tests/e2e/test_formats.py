@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from e2e.tools import Shell
+import pytest
+
+from e2e.tools import Shell, made
 
 NGINX = (
     '10.0.0.1 - - [05/Mar/2024:10:00:01 +0000] "GET /a?b=1 HTTP/1.1" 200 512 "-" "curl/8.1"\n'
@@ -61,3 +63,13 @@ def test_a_document_of_clickhouse_and_rows_without_names(shell: Shell) -> None:
     shell.write("more.data", "[3]\n[4]\n")
     shell.ok("load", "more.data", "--format", "jsoncompacteachrow", "--table", "t")
     assert shell.ok("query", "SELECT sum(id) FROM t", "--format", "TSV").out == "10\n"
+
+
+@pytest.mark.parametrize(("format", "suffix"), [("Parquet", "parquet"), ("ORC", "orc")])
+def test_a_null_behind_the_sample_is_null(shell: Shell, format: str, suffix: str) -> None:
+    """The files declare that their columns may be NULL, and the first 30,000 rows are not."""
+    rows = "SELECT number AS id, if(number = 30_000, NULL, number) AS n FROM numbers(30_001)"
+    shell.write(f"late.{suffix}", made(rows, format))
+    shell.ok("load", f"late.{suffix}", "--table", "t", "--verify")
+    assert shell.row("SELECT count(), count(n) FROM t") == [30_001, 30_000]
+    assert shell.row("SELECT id FROM t WHERE n IS NULL") == [30_000]
