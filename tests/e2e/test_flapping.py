@@ -24,6 +24,8 @@ from rowfall.core import retry
 ROWS = 5_000
 NAMES = {"csv": "a.csv", "bz2": "a.csv.bz2", "parquet": "a.parquet"}
 MODIFIED = ("Sun, 06 Nov 1994 08:49:37 GMT", "Mon, 06 Nov 1995 08:49:37 GMT")
+# A plan reads a sample for its forecast of the space, which a load does only where it may not fit.
+UNSAMPLED = ("--no-space-check",)
 Meets = Callable[[Asked, int], bool]
 EVERY_OTHER: Meets = lambda asked, number: number % 2 == 1  # noqa: E731
 ALWAYS: Meets = lambda asked, number: True  # noqa: E731
@@ -127,7 +129,7 @@ def test_the_embedded_engine_reads_what_was_listed(
     """All of B, and then one request in two: no row of B, and no other file is harmed."""
     flapping = home.reply = Flapping(versions[kind], NEVER, checks)
     url = address(home, shell, scheme, kind)
-    load = ("load", url, "--table", "t", "--decoder", "never")
+    load = ("load", url, "--table", "t", "--decoder", "never", *UNSAMPLED)
     plan = shell.ok("plan", *load[1:])
     if scheme == "http" and kind == "parquet" and not checks:
         # The engine reads it in parts, each with a request of its own; the plan says so.
@@ -166,10 +168,10 @@ def test_what_the_decoder_declines_is_read_pinned(
     """The decoder notices the change and leaves the object to the engine, which took B."""
     flapping = home.reply = Flapping(versions["csv"], NEVER, checks=False)
     url = address(home, shell, scheme, "csv")
-    shell.ok("plan", url, "--table", "t", "--decoder", "always")
+    shell.ok("plan", url, "--table", "t", "--decoder", "always", *UNSAMPLED)
     start = 2 * flapping.reads
     flapping.meets = lambda asked, number: number >= start
-    done = shell.ends(1, "load", url, "--table", "t", "--decoder", "always")
+    done = shell.ends(1, "load", url, "--table", "t", "--decoder", "always", *UNSAMPLED)
     assert "changed while it was read" in done.talk
     assert_whole(shell, 1)
     flapping.meets = EVERY_OTHER
@@ -183,7 +185,7 @@ def test_a_server_pulls_what_was_listed(
 ) -> None:  # fmt: skip
     flapping = home.reply = Flapping(versions[kind], NEVER, checks)
     url = address(home, lake.shell, scheme, kind)
-    load = ("load", url, "--table", "t", "--decoder", "never", "--pull")
+    load = ("load", url, "--table", "t", "--decoder", "never", "--pull", *UNSAMPLED)
     plan = lake.ok("plan", *load[1:])
     if not checks:
         # Such a server cannot be sure; the plan says so.
@@ -208,7 +210,7 @@ def test_a_file_without_etag_is_known_by_its_time(
 ) -> None:
     flapping = home.reply = Flapping(versions["csv"], NEVER, checks=False, tagged=False)
     url = address(home, shell, "http", "csv")
-    load = ("load", url, "--table", "t", "--decoder", "never")
+    load = ("load", url, "--table", "t", "--decoder", "never", *UNSAMPLED)
     shell.ok("plan", *load[1:])
     start = 2 * flapping.reads
     flapping.meets = lambda asked, number: number >= start
@@ -236,21 +238,21 @@ def test_one_of_many_fails_alone(
     address(home, shell, scheme, kind)
     start = "s3://bucket" if scheme == "s3" else home.url("bucket")
     urls = [f"{start}/{number}/{NAMES[kind]}" for number in range(7)]
-    plan = shell.ok("plan", *urls, "--table", "t", "--decoder", "never")
+    plan = shell.ok("plan", *urls, "--table", "t", "--decoder", "never", *UNSAMPLED)
     unpinned = scheme == "http" and kind == "parquet"
     assert ("cannot ask for one version" in " ".join(plan.out.split())) == unpinned
     if unpinned:
-        shell.ok("load", *urls, "--table", "t", "--decoder", "never")
+        shell.ok("load", *urls, "--table", "t", "--decoder", "never", *UNSAMPLED)
         assert shell.row(TOTALS) == [7 * ROWS, ROWS, 1, 1]
         return
     known = 2 * flapping.reads
     flapping.meets = lambda asked, number: number >= known
-    failed = shell.ends(1, "load", *urls, "--table", "t", "--decoder", "never")
+    failed = shell.ends(1, "load", *urls, "--table", "t", "--decoder", "never", *UNSAMPLED)
     assert "changed while it was read" in failed.talk
     assert [line.split()[1] for line in failed.err.splitlines() if "failed: " in line] == [
         f"{urls[3]}:"
     ]
     assert shell.row(TOTALS) == [6 * ROWS, ROWS, 1, 1]
     flapping.meets = NEVER
-    shell.ok("load", *urls, "--table", "t", "--decoder", "never")
+    shell.ok("load", *urls, "--table", "t", "--decoder", "never", *UNSAMPLED)
     assert shell.row(TOTALS) == [7 * ROWS, ROWS, 1, 1]

@@ -13,6 +13,7 @@ from typing import Self
 from urllib.parse import quote
 
 from lab.clickhouse import binary
+from lab.process import wait_until_stopped
 from rowfall.lab.cluster import NAME, Lab, LabNode
 from rowfall.lab.process import program, wait_until
 
@@ -63,6 +64,8 @@ class Node:
     def pause(self) -> None:
         """Freeze it: connections stay open and nothing answers."""
         self._signal(signal.SIGSTOP)
+        if self.pid is not None:
+            wait_until_stopped(self.pid)
 
     def resume(self) -> None:
         """Let a paused one go on."""

@@ -48,6 +48,17 @@ def reachable(path: Path) -> Path:
     return twin
 
 
+def wait_until_stopped(pid: int) -> None:
+    """Wait until every thread of a process has met SIGSTOP: one that runs may still answer."""
+
+    def stopped() -> bool:
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        # The state stands behind the name in brackets, which may hold blanks.
+        return all((t / "stat").read_text().rpartition(")")[2].split()[0] in "TtZ" for t in tasks)
+
+    wait_until(stopped, 10, f"process {pid} does not stop")
+
+
 def _link(source: str | Path, target: str | Path) -> None:
     try:
         os.link(source, target)
@@ -121,6 +132,8 @@ class Service:
     def pause(self) -> None:
         """Freeze the process: connections stay open and nothing answers."""
         self._signal(signal.SIGSTOP)
+        if self.pid is not None:
+            wait_until_stopped(self.pid)
 
     def resume(self) -> None:
         """Let a paused process go on."""

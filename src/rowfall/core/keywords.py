@@ -232,7 +232,7 @@ class PlanKeywords(ReadKeywords, total=False):
     """
 
     no_space_check: bool
-    """Load also where the rows do not fit on disk by the forecast."""
+    """Make no forecast of what the rows take on disk; load also where they may not fit."""
 
     force: bool
     """Load again what is loaded already (its rows will be in the table twice)."""

@@ -515,7 +515,7 @@ class Options:
         False,
         "--no-space-check",
         "",
-        "Load also where the rows do not fit on disk by the forecast.",
+        "Make no forecast of what the rows take on disk; load also where they may not fit.",
         "Run",
     )
     force: bool = _opt(

@@ -59,7 +59,7 @@ def ask_space(session: Session, facts: LoadFacts, rows: int | None, *, sample: b
         replace(known, disk_free=bytes_) for known, bytes_ in zip(facts.writers, free, strict=True)
     ))  # fmt: skip
     least = min((f for f in free if f is not None), default=None)
-    if rows is None or least is None:
+    if rows is None or least is None or session.options.no_space_check:
         return facts
     if not sample and rows * facts.schema.row_bytes * _SURELY < least:
         return facts

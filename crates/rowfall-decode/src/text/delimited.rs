@@ -37,7 +37,12 @@ pub fn check_rows(text: &[u8], scan: &Scan, width: usize) -> (usize, Option<BadR
 
 /// Check that nothing stands behind the last delimiter of each row; the first row where something
 /// does is bad.
-pub fn check_trailing(text: &[u8], scan: &Scan, width: usize, rows: usize) -> (usize, Option<BadRow>) {
+pub fn check_trailing(
+    text: &[u8],
+    scan: &Scan,
+    width: usize,
+    rows: usize,
+) -> (usize, Option<BadRow>) {
     let index = &scan.index[..];
     let open = |row: usize| {
         let end = (row + 1) * width;
