@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -296,7 +297,9 @@ def _next(report: Report, width: int) -> list[str]:
 def query_command(into: str, target: str) -> str:
     """Return the command that queries a table, ready to paste into a shell."""
     shown = into if _PLAIN_NAME.match(into) else sql.name(into)
-    to = "" if target in DEFAULT_TARGETS else f" --to {shlex.quote(target)}"
+    # As a person here would type it.
+    near = os.path.relpath(target) if target.startswith(f"{os.getcwd()}{os.sep}") else target
+    to = "" if near in DEFAULT_TARGETS else f" --to {shlex.quote(near)}"
     statement = f"SELECT count() FROM {shown}"
     return f"rowfall query {shlex.quote(statement)}{to}"
 

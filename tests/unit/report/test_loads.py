@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
@@ -259,3 +260,13 @@ def test_verification_names_the_splits_that_differ() -> None:
     assert "7 rows of the target are in no file of the source" in text
     assert "             50      not clear  part_19.csv\n" in text
     assert "and 10 more; -v shows all" in text
+
+
+def test_a_folder_here_is_named_as_a_person_types_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    select = "rowfall query 'SELECT count() FROM t'"
+    assert query_command("t", str(tmp_path / "lake")) == f"{select} --to lake"
+    assert query_command("t", str(tmp_path / "rowfall-data")) == select
+    assert query_command("t", f"{tmp_path}2/lake") == f"{select} --to {tmp_path}2/lake"
