@@ -406,8 +406,8 @@ STATEMENTS: list[tuple[str, Callable[..., Found]]] = [
      r"active AND rows > 0", _left),
     # The tables are not replicated.
     (r"SELECT latest_fail_reason FROM system\.mutations WHERE .*", _nothing),
-    (r"SELECT is_readonly OR is_session_expired, replica_path FROM system\.replicas WHERE .*",
-     _nothing),
+    (r"SELECT is_readonly OR is_session_expired, zookeeper_path, replica_path FROM "
+     r"system\.replicas WHERE .*", _nothing),
     (r"SELECT toString\(uuid\), active, toUnixTimestamp\(remove_time\) > 0, partition_id, "
      rf"min_block_number, max_block_number FROM system\.parts WHERE {_OF} AND toString\(uuid\) IN "
      r"\((.*)\)", _arrived),

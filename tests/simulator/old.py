@@ -16,7 +16,7 @@ import rowfall.publish.evidence
 import rowfall.publish.tables
 import rowfall.run.doubts
 import rowfall.run.finish
-from rowfall.core.sqltext import quote
+from rowfall.core.sqltext import quote, quoted_list
 from rowfall.engines.base import table_uuid
 from rowfall.ledger.journal import Entry, Journal
 from rowfall.publish.attach import Publisher
@@ -54,11 +54,11 @@ def _first_node(asks: Any, cluster: Any, *_: Any) -> Any:
     return cluster.up[0]
 
 
-def _listed(search: Any, uuids: Any) -> set[str]:
-    pair = search.pair if hasattr(search, "pair") else search._pair
-    rows = search._ask(
+def _listed(engine: Any, lane: int, pair: Any, _: Any, uuids: Any) -> set[str]:
+    rows = engine.ask(
         f"SELECT toString(uuid) FROM system.parts WHERE database = {quote(pair.database)} AND "
-        f"table = {quote(pair.table)} AND toString(uuid) IN ({', '.join(map(quote, uuids))})"
+        f"table = {quote(pair.table)} AND toString(uuid) IN ({quoted_list(uuids)})",
+        lane=lane,
     )
     return {str(uuid) for (uuid,) in rows}
 
@@ -99,7 +99,7 @@ REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
         (Publisher, "check_staged", _not_checked),
         (Publisher, "check_attached", _not_checked),
     ],
-    "outdated parts count": [(rowfall.publish.evidence.Search, "_listed", _listed)],
+    "outdated parts count": [(rowfall.publish.evidence, "listed_parts", _listed)],
 }
 """By name: module or class, attribute, and what it was."""
 
