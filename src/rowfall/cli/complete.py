@@ -5,6 +5,7 @@ Imported when a shell asks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from click.shell_completion import CompletionItem
@@ -75,6 +76,6 @@ def _reports(ctx: click.Context) -> list[Report]:
         return []
 
 
-def _begin(known: object, incomplete: str) -> list[CompletionItem]:
+def _begin(known: Iterable[object], incomplete: str) -> list[CompletionItem]:
     lower = incomplete.lower()
-    return [CompletionItem(str(k)) for k in known if str(k).lower().startswith(lower)]  # type: ignore[attr-defined]
+    return [CompletionItem(str(k)) for k in known if str(k).lower().startswith(lower)]

@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from rowfall.core.errors import Exit
@@ -214,16 +215,9 @@ class Output:
         if self._log is None and (self.log_format or self.log_file is not None):
             from rowfall.report.log import TEXT, Log
 
-            write = self.emit if self.log_file is None else self._write_log
+            write = self.emit if self.log_file is None else partial(_append, self.log_file)
             self._log = Log(write, self.log_format or TEXT)
         return self._log
-
-    def _write_log(self, line: str) -> None:
-        """Write to the log file. A disk that is full must not stop a load."""
-        with contextlib.suppress(OSError, ValueError):
-            assert self.log_file is not None  # noqa: S101 - _logs() has asked
-            self.log_file.write(line)
-            self.log_file.flush()
 
     def _colors(self, stream: Any) -> bool:
         terminal = bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
@@ -275,3 +269,10 @@ def _has_lines(encoding: str | None) -> bool:
 
 def _plain(text: str, encoding: str | None) -> str:
     return text if text.isascii() or _has_lines(encoding) else text.translate(_ASCII)
+
+
+def _append(file: IO[str], line: str) -> None:
+    """Write to the log file. A disk that is full must not stop a load."""
+    with contextlib.suppress(OSError, ValueError):
+        file.write(line)
+        file.flush()

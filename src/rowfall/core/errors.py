@@ -86,7 +86,7 @@ class TargetError(RowfallError):
 
 
 class NoSpaceError(TargetError):
-    """What is to be loaded does not fit on the disks of the target; nothing has begun."""
+    """The rows do not fit on the disks of the target; nothing has begun."""
 
 
 class EngineError(RowfallError):

@@ -119,7 +119,7 @@ class _Blocks:
 
 
 class _Queue:
-    """What a replica had to carry out at the first look: later entries need not be waited for."""
+    """Entries that a replica had to carry out at the first look: later ones are not waited for."""
 
     def __init__(self, ask: Ask, path: str, replica_path: str) -> None:
         self._ask, self._path, self._replica_path = ask, path, replica_path

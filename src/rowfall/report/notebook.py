@@ -73,12 +73,7 @@ class Notebook(Talk):
 
     def __call__(self, event: events.Event) -> None:
         super().__call__(event)
-        if isinstance(event, events.LoadStarted):
-            self._meter.started(event)
-        elif isinstance(event, events.Progressed):
-            self._meter.progressed(event)
-        elif isinstance(event, events.AttemptPublished):
-            self._meter.files += event.splits
+        self._meter.hear(event)
         now = time.monotonic()
         if not self._ended and now - self._drawn_at >= REDRAW_AFTER:
             self._drawn_at = now

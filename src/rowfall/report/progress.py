@@ -49,6 +49,15 @@ class Meter:
         self.latest = events.Progressed(0, None, 0, 0, 0.0)
         self.moving = False
 
+    def hear(self, event: events.Event) -> None:
+        """Take in what an event says of the numbers."""
+        if isinstance(event, events.LoadStarted):
+            self.started(event)
+        elif isinstance(event, events.Progressed):
+            self.progressed(event)
+        elif isinstance(event, events.AttemptPublished):
+            self.files += event.splits
+
     def started(self, event: events.LoadStarted) -> None:
         self.total_bytes = event.total_bytes or None
         self.total_rows = event.total_rows or None
@@ -222,12 +231,7 @@ class Line:
 
     def hear(self, event: events.Event) -> None:
         with self._lock:
-            if isinstance(event, events.LoadStarted):
-                self._meter.started(event)
-            elif isinstance(event, events.Progressed):
-                self._meter.progressed(event)
-            elif isinstance(event, events.AttemptPublished):
-                self._meter.files += event.splits
+            self._meter.hear(event)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         with self._lock:

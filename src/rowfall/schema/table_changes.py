@@ -35,7 +35,7 @@ FILLED = ("", "DEFAULT")
 
 @dataclass(frozen=True, slots=True)
 class TableQuestions:
-    """What a table is asked before its columns change.
+    """Questions to a table before its columns change.
 
     Attributes:
         keys: gives the columns of its keys, whose types the engine does not change.

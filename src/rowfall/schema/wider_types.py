@@ -23,7 +23,7 @@ _LAST_DATETIME = "2100"
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What the misfits of one column are, beside the facts about all of its values.
+    """Misfits of one column, beside the facts about all of its values.
 
     Attributes:
         wrong: values that do not fit, ``nulls`` those that are not there.

@@ -28,7 +28,7 @@ _EXAMPLE = '[profiles.prod] and to = "clickhouse://me@host:8123/db"'
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a profile says.
+    """Settings of one profile.
 
     Attributes:
         to: the target.
