@@ -334,3 +334,49 @@ def test_what_has_landed_in_ranges_is_no_whole_file(server: Server, journal: Jou
         another(server, "c").lease("c_1", [whole])
     journal.forget("a")
     assert another(server, "c").lease("c_2", [whole]).busy == {whole.id}  # by b_1
+
+
+def stretch(*some: tuple[int, int], uri: str = "kafka://c/t/0") -> list[Split]:
+    listing = Listing(continued=True)
+    for start, stop in some:
+        listing.add(uri, "1", None, start, stop)
+    return list(listing.splits("t"))
+
+
+def test_ranges_of_a_stream_are_held_whatever_their_bounds(
+    server: Server, journal: Journal
+) -> None:
+    assert journal.lease("a_1", stretch((0, 100), (100, 200))).whole
+    other = another(server)
+    theirs = stretch((150, 300), (300, 400))
+    claim = other.lease("b_1", theirs)
+    assert claim.busy == {theirs[0].id}
+    other.release("b_1")
+    assert other.lease("b_2", stretch((200, 400))).whole
+    assert other.lease("b_3", stretch((0, 200), uri="kafka://c/t/1")).whole
+    journal.commit("a_1", 1, [MOVE])
+    journal.landed("a_1")
+    same = stretch((100, 200))
+    assert other.lease("b_4", same).landed == {same[0].id}
+    with pytest.raises(LedgerError, match="some of the numbers that this one was going to load"):
+        other.lease("b_5", stretch((199, 200)))
+    assert other.landed_ids() == {s.id for s in stretch((0, 100), (100, 200))}
+
+
+def test_a_forced_load_of_a_stream_holds_ranges_of_its_own(
+    server: Server, journal: Journal
+) -> None:
+    assert journal.lease("a_1", stretch((0, 100))).whole
+    forced = Journal(server, "default", INTO, "b", salt="0123456789")
+    assert forced.lease("b_1", stretch((50, 150))).whole
+    again = Journal(server, "default", INTO, "b", salt="0123456789")
+    assert again.lease("b_2", stretch((0, 60))).busy == {stretch((0, 60))[0].id}
+
+
+def test_ranges_of_a_dead_process_are_named(server: Server, journal: Journal) -> None:
+    died(journal)
+    assert journal.lease("a_1", stretch((0, 100))).whole
+    mine = stretch((90, 190))
+    claim = another(server).lease("b_1", mine)
+    assert claim.lost == ("a_1",)
+    assert claim.of_lost == {"a_1": {mine[0].id}}

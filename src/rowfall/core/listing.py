@@ -7,14 +7,19 @@ flat sequences) and makes :class:`Split` objects only when somebody asks for one
 from __future__ import annotations
 
 import hashlib
+import re
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 # A smaller file is never cut: half of it would be a range of less than a second of work.
 CUT_LEAST = 8 << 20
 MARK = "~"
 """Prefix of the id of a file: some range of it."""
+# In the columns of a listing: no value. Offsets and keys may be negative, but not so much.
+_NONE = -(1 << 63)
+# Behind the digits the range of a continued split, then the load that has loaded it by force.
+_ID = re.compile(r"([0-9a-f]{32})(?:\[(-?\d+):(-?\d+)\])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,8 @@ class Split:
         size: bytes as stored (compressed), None when unknown (stdin, generated).
         start, stop: half-open range inside the object (rows for generators and Parquet, bytes of
             text), or None for all.
-        part: of a range of a file, what it is a part of; ``whole`` is the id of that.
+        part: of a range of a file, what it is a part of; ``whole`` is the id of that, or of the
+            stream that a range continues.
     """
 
     id: str
@@ -76,13 +82,23 @@ class Split:
         return self.part is not None and self.part.of_text
 
     @property
+    def continued(self) -> bool:
+        """True for a range of a stream, whose id tells the range: see :func:`range_of`."""
+        return bool(self.whole) and self.part is None
+
+    @property
     def mark(self) -> str:
         """Return the id that stands for "some range of this file" in leases and in the ledger."""
         return f"{MARK}{self.whole}"
 
     @property
     def overlapping(self) -> tuple[str, ...]:
-        """Return ids of the same rows: of a range its file, of a file the mark of its ranges."""
+        """Return ids of the same rows: of a range its file, of a file the mark of its ranges.
+
+        Continued ranges are compared by their bounds.
+        """
+        if self.continued:
+            return ()
         if self.whole:
             return (self.whole,)
         return (f"{MARK}{self.id}",) if (self.size or 0) >= CUT_LEAST else ()
@@ -115,6 +131,38 @@ def split_id(
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
+def range_of(id_: str) -> tuple[str, int, int] | None:
+    """Return stream, start and stop of a continued split by its id; None for any other id."""
+    found = _ID.match(id_)
+    return (found[1], int(found[2]), int(found[3])) if found and found[2] else None
+
+
+def without_salt(id_: str) -> str:
+    """Return the id of a split as it would be without ``--force``, of which only journals tell."""
+    found = _ID.match(id_)
+    return found[0] if found else id_
+
+
+def overlap(ids: Collection[str], others: Collection[str]) -> set[str]:
+    """Return the ids that are among the others, or are ranges that share numbers with theirs."""
+    found = {i for i in ids if i in others}
+    ranges = ranges_by_stream(others) if any(range_of(i) for i in ids) else {}
+    for id_ in ids:
+        stream, start, stop = range_of(id_) or ("", 0, 0)
+        if any(a < stop and start < b for a, b in ranges.get(stream, ())):
+            found.add(id_)
+    return found
+
+
+def ranges_by_stream(ids: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
+    """Return the ranges that ids of continued splits tell, in order, by the id of the stream."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for id_ in ids:
+        if (one := range_of(id_)) is not None:
+            found.setdefault(one[0], []).append(one[1:])
+    return {stream: sorted(set(ranges)) for stream, ranges in found.items()}
+
+
 class Listing:
     """The objects of a source as flat columns: about 200 bytes an object.
 
@@ -124,12 +172,17 @@ class Listing:
     Attributes:
         projection: which rows of an object are loaded, and as what, where the user says so: part
             of the identity of each split.
+        continued: the ranges are of streams, of which later runs load what follows, and may cut
+            it at other places (see :class:`rowfall.sources.base.Continued`).
     """
 
-    __slots__ = ("_parts", "_sizes", "_starts", "_stops", "_uris", "_versions", "projection")
+    __slots__ = (
+        "_parts", "_sizes", "_starts", "_stops", "_uris", "_versions", "continued", "projection",
+    )  # fmt: skip
 
-    def __init__(self, projection: str = "") -> None:
+    def __init__(self, projection: str = "", *, continued: bool = False) -> None:
         self.projection = projection
+        self.continued = continued
         self._uris: list[str] = []
         self._versions: list[str] = []
         self._sizes: array[int] = array("q")
@@ -152,8 +205,8 @@ class Listing:
         self._uris.append(uri)
         self._versions.append(version)
         self._sizes.append(-1 if size is None else size)
-        self._starts.append(-1 if start is None else start)
-        self._stops.append(-1 if stop is None else stop)
+        self._starts.append(_NONE if start is None else start)
+        self._stops.append(_NONE if stop is None else stop)
 
     def __len__(self) -> int:
         return len(self._uris)
@@ -189,23 +242,32 @@ class Listing:
     @property
     def unit(self) -> str:
         """Return what people call a split: "range" where some are, otherwise "file"."""
-        return "file" if max(self._starts, default=-1) < 0 else "range"
+        return "file" if max(self._starts, default=_NONE) == _NONE else "range"
 
     def rows(self, index: int) -> int | None:
-        """Return the rows of a generated range, None for files (unknown before they are read)."""
-        if self._starts[index] < 0 or index in self._parts:
+        """Return the rows of a generated range, None for files (unknown before they are read).
+
+        Of a stream whose ranges have no sizes, the messages.
+        """
+        if self._starts[index] == _NONE or index in self._parts:
             return None
+        if self.continued and self._sizes[index] >= 0:
+            return None  # numbers of a key have gaps
         return self._stops[index] - self._starts[index]
 
     def split(self, index: int, target_key: str) -> Split:
         """Return the split at ``index`` for a target (part of its identity)."""
         start: int | None = self._starts[index]
         stop: int | None = self._stops[index]
-        start, stop = (None, None) if start == -1 else (start, stop)
+        start, stop = (None, None) if start == _NONE else (start, stop)
         uri, version, part = self._uris[index], self._versions[index], self._parts.get(index)
         more = self.projection
-        whole = split_id(uri, version, None, None, target_key, more) if part is not None else ""
-        id_ = split_id(uri, version, start, stop, target_key, more)
+        ranged = part is not None or (self.continued and start is not None)
+        whole = split_id(uri, version, None, None, target_key, more) if ranged else ""
+        if ranged and part is None:
+            id_ = f"{whole}[{start}:{stop}]"
+        else:
+            id_ = split_id(uri, version, start, stop, target_key, more)
         return Split(id_, uri, version, self.size(index), start, stop, part, whole)
 
     def splits(self, target_key: str, indexes: Iterable[int] | None = None) -> Iterator[Split]:
@@ -219,6 +281,6 @@ class Listing:
 
     @property
     def total_rows(self) -> int | None:
-        if not len(self) or self._parts or min(self._starts) < 0:
+        if not len(self) or any(self.rows(i) is None for i in range(len(self))):
             return None
         return sum(self._stops) - sum(self._starts)

@@ -23,7 +23,7 @@ from typing import Any
 
 from rowfall.core import sql
 from rowfall.core.errors import LedgerError, RowfallError
-from rowfall.core.listing import MARK, Split
+from rowfall.core.listing import MARK, Split, range_of, without_salt
 from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine
@@ -211,7 +211,7 @@ class Journal:
         self._held.add(attempt)
         # Marks first: were they behind the lines of a long claim, another's claim on the file in
         # between would be later than the ranges and earlier than the marks.
-        marks = dict.fromkeys(s.mark for s in splits if s.whole)
+        marks = dict.fromkeys(s.mark for s in splits if s.whole and not s.continued)
         ids = [self._id(i) for i in (*marks, *(s.id for s in splits))]
         for start in range(0, len(ids), SPLITS_PER_LINE):
             lines = ids[start : start + SPLITS_PER_LINE]
@@ -224,7 +224,14 @@ class Journal:
         for split in splits:
             for id_ in (split.id, *split.overlapping):
                 wanted.setdefault(self._id(id_), []).append(self._id(split.id))
-        entries = self._entries(touching=wanted)
+        # Who claims ranges of a stream may have cut it at other places. What has landed before
+        # the first of these cannot touch them.
+        lows: dict[str, int] = {}
+        for split in splits:
+            if split.continued:
+                start = split.start or 0
+                lows[split.whole] = min(start, lows.get(split.whole, start))
+        entries = self._entries(touching=wanted, lows=lows)
         mine = entries.pop(attempt, None)
         if mine is None:
             raise self._lost_line()
@@ -234,13 +241,14 @@ class Journal:
         for other in entries.values():
             if other.forgotten or other.ended:
                 continue
+            shared = _shared(other.splits, wanted, self._salt) if lows else wanted
             if other.landed:
-                _no_ranges(other)
-                landed |= {own for i in other.splits for own in wanted[i]}
+                _no_ranges(other, shared, wanted)
+                landed |= {own for i in other.splits for own in shared.get(i, ())}
                 continue
             # Split by split: of two long claims, whose lines alternate, neither is the earlier.
             held = {
-                own for i, at in other.splits.items() for own in wanted[i]
+                own for i, at in other.splits.items() for own in shared.get(i, ())
                 if other.binding or at < mine.splits[own]
             }  # fmt: skip
             if held and other.dead:
@@ -518,11 +526,12 @@ class Journal:
 
     def _entries(
         self, *, touching: Collection[str] = (), attempts: Collection[str] = (), naming: str = "",
-        database: str = "",
+        database: str = "", lows: Mapping[str, int] | None = None,
     ) -> dict[str, Entry]:  # fmt: skip
         """Return attempts into this table: all, those that claim some splits, or named ones.
 
         Args:
+            lows: by stream, the first number of interest: attempts that claim any behind it.
             naming: in place of these, attempts into any table that bring rows into one of this
                 name.
             database: of another journal.
@@ -532,10 +541,13 @@ class Journal:
         hits = "[]"
         if touching:
             # A constant array would be folded into every row; WITH keeps it once.
-            hits = "arrayIntersect(splits, asked)"
+            hits, claims = "arrayIntersect(splits, asked)", "hasAny(splits, asked)"
+            if lows:
+                hits = f"arrayFilter(s -> has(asked, s) OR {_behind(lows)}, splits)"
+                claims += f" OR arrayExists(s -> {_behind(lows)}, splits)"
             chosen = (
                 f"attempt IN (SELECT attempt FROM {journal} WHERE {into} AND event = 'claim' "
-                "AND hasAny(splits, asked))"
+                f"AND ({claims}))"
             )
         elif attempts:
             chosen = f"attempt IN ({', '.join(map(quote, attempts))})"
@@ -671,8 +683,36 @@ def make_durable(engine: Engine, database: str) -> None:
             raise
 
 
-def _no_ranges(other: Entry) -> None:
-    """Raise LedgerError where another process has loaded ranges of a file that is whole here."""
+def _behind(lows: Mapping[str, int]) -> str:
+    """Return SQL that tells whether the id ``s`` is of a range that ends behind a number."""
+    pairs = ", ".join(f"({quote(stream)}, toInt64({low}))" for stream, low in lows.items())
+    stop = "toInt64OrZero(extract(s, ':(-?[0-9]+)[]]'))"
+    return f"arrayExists(p -> startsWith(s, concat(p.1, '[')) AND {stop} > p.2, [{pairs}])"
+
+
+def _shared(
+    ids: Iterable[str], wanted: Mapping[str, Sequence[str]], salt: str
+) -> dict[str, Sequence[str]]:
+    """Return ids that another attempt claims, each with the wanted ones that have rows of it."""
+    ranges = [(i, one) for i in wanted if (one := range_of(i)) is not None]
+    found: dict[str, Sequence[str]] = {}
+    for id_ in ids:
+        theirs = range_of(id_)
+        if theirs is None:
+            found[id_] = wanted.get(id_, ())
+        elif id_ == without_salt(id_) + salt:
+            stream, start, stop = theirs
+            found[id_] = [i for i, (s, a, b) in ranges if s == stream and a < stop and start < b]
+    return found
+
+
+def _no_ranges(other: Entry, shared: Mapping[str, Sequence[str]], wanted: Collection[str]) -> None:
+    """Raise LedgerError where another process has loaded other ranges of the same rows."""
+    if any(shared.get(i) and i not in wanted for i in other.splits):
+        raise LedgerError(
+            "another rowfall has loaded some of the numbers that this one was going to load",
+            hint="Run the same command again: it goes on behind them.",
+        )
     if any(i.startswith(MARK) for i in other.splits):
         raise LedgerError(
             "another rowfall has cut a file into ranges that this one was going to load whole",

@@ -13,18 +13,18 @@ from enum import Enum
 
 from rowfall.core import units
 from rowfall.core.errors import LedgerError, TargetError
+from rowfall.core.listing import without_salt
 from rowfall.core.sqltext import quote, quoted_list
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import target_key, target_key_parts
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal, Landings
+from rowfall.plan.continued import names_now
 from rowfall.plan.session import Session
 from rowfall.targets.base import STAGING_PREFIX
 
 # Engines of databases whose tables have no UUID.
 _WITHOUT_UUIDS = ("Ordinary", "Memory", "Lazy")
-# Hex digits of an id; --force adds its load to them, and a mark of ranges stands before them.
-_DIGITS = 32
 
 
 def check_identity(engine: Engine, database: str) -> None:
@@ -80,7 +80,7 @@ class Memory:
         if not self.uuid or self.known != self.uuid or not self.ledger:
             return frozenset()
         said = (self.journal or frozenset()) | self.forgotten
-        return self.ledger - {i[:_DIGITS] for i in said}
+        return self.ledger - {without_salt(i) for i in said}
 
 
 def remembered(session: Session) -> Memory:
@@ -314,6 +314,9 @@ def _overlap(session: Session, memory: Memory, into: str, key: str) -> frozenset
     if not landed:
         return frozenset()
     now, here = memory.landed, session.target_key
+    if session.listing.continued:
+        names = names_now(session, key, landed)
+        return frozenset(old for old, new in names.items() if new not in now)
     pairs = zip(session.listing.splits(key), session.listing.splits(here), strict=True)
     return frozenset(
         id_ for old_split, split in pairs for id_ in (old_split.id, f"~{old_split.id}")

@@ -23,6 +23,7 @@ from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES, GONE
 from rowfall.engines.embedded import usable_cores
 from rowfall.plan import attempts, cutting, memory, transport
+from rowfall.plan.continued import continue_streams
 from rowfall.plan.facts import (
     FilledTable,
     LoadFacts,
@@ -76,6 +77,7 @@ def survey(
     options = session.options
     check_clauses(options)
     _check_settings(session)
+    session, known = continue_streams(session, set(landed_ids(session) if known is None else known))
     reached = _ask_reach(session)
     transport.choose_delivery(reached, options)  # --pull is refused before anything is read
     listed = _ask_table(session, table or session.first_target.table)
@@ -85,8 +87,6 @@ def survey(
     if reached is not None and encoding is not None and encoding.dialect is not None:
         reached = _rewritten_here(session, encoding.dialect)
         transport.choose_delivery(reached, options)
-    if known is None:
-        known = landed_ids(session)
     known = {*known, *landed_under_other_names(session, known)}
     found = _ask_views(session, schema)
     facts = LoadFacts(

@@ -13,6 +13,7 @@ from rowfall.core.listing import MARK
 from rowfall.core.options import ALL, NONE
 from rowfall.ledger import Ledger, target_key_parts
 from rowfall.ledger.journal import Journal
+from rowfall.plan.continued import names_now
 from rowfall.plan.memory import Contradiction, Doubt, find_contradiction, remembered
 from rowfall.plan.session import Session
 
@@ -157,7 +158,9 @@ class _Doubts:
                 ids -= set(stopped)
         listing = session.listing
         pairs = zip(listing.splits(found.key), listing.splits(self._key), strict=True)
-        names = {old.id: new.id for old, new in pairs if old.id in ids}
+        names = names_now(session, found.key, ids) or {
+            old.id: new.id for old, new in pairs if old.id in ids
+        }
         if self._journaled:
             self._journal.create()
             self._journal.keep(self._load_id, list(names.values()), 0)

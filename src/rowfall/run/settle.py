@@ -21,6 +21,7 @@ from rowfall.cluster.open import OpenCluster
 from rowfall.core import sql, units, uri
 from rowfall.core.errors import UsageError
 from rowfall.core.events import Note
+from rowfall.core.listing import overlap, without_salt
 from rowfall.core.model import Statement
 from rowfall.core.options import changed
 from rowfall.engines.base import Engine, table_uuid
@@ -44,7 +45,7 @@ from rowfall.run.doubts import resolve
 from rowfall.targets import staging, views
 
 # After the name of a file of which a part was loaded.
-_RANGE = re.compile(r"\[\d+:\d+\]\Z")
+_RANGE = re.compile(r"\[-?\d+:-?\d+\]\Z")
 # Loads that this process runs now: another thread's load is not an unfinished one.
 _ACTIVE: set[str] = set()
 MADE, OVER = "made", "over"
@@ -225,7 +226,7 @@ def _refuse_kept(session: Session, ledger: Ledger, kept: Mapping[str, AlteredTab
     """
     if not kept or session.options.force or session.options.replace:
         return
-    files = {split.name for split in session.listing.splits(session.target_key)}
+    files = {split.uri for split in session.listing.splits(session.target_key)}
     for attempt in ledger.open_attempts():
         keys = (attempt.target_key, target_key_parts(attempt.target_key)[0])
         if attempt.id in kept and session.target_key in keys:
@@ -239,7 +240,7 @@ def _drop_superseded(session: Session, load: LoadRun, shadow: Shadow) -> None:
     if not session.options.atomic or session.options.force:
         return
     gathered = load.ledger.landed(load.key)
-    if gathered and (taken := gathered & landed_ids(session)):
+    if gathered and (taken := overlap(gathered, landed_ids(session))):
         shadow.drop()
         session.emit(Note(
             "warning",
@@ -260,7 +261,7 @@ def _drop_shadow_that_was_set_back(
     if not gathered or not uuid:
         return
     journal = open_journal(session, uuid, load.id)
-    known = {i[:32] for i in journal.landed_ids()} if journal.there() else set()
+    known = set(map(without_salt, journal.landed_ids())) if journal.there() else set()
     if not gathered <= known:
         shadow.drop()
         ledger.set_table(load.key, "")

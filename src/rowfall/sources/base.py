@@ -5,7 +5,8 @@ with ``isinstance``:
 
 * :class:`Pullable`: a server may be able to read it, too; without it rows are read here;
 * :class:`Addressed`: plain HTTP reads its objects, so rowfall-decode can fetch them;
-* :class:`Ranged`: parts of its objects can be read, so large ones are loaded in ranges.
+* :class:`Ranged`: parts of its objects can be read, so large ones are loaded in ranges;
+* :class:`Continued`: its splits are ranges of numbers, and a later load goes on behind them.
 
 A database source needs only :class:`Source`: its splits are ranges of a key, its FROM clause is
 ``mysql(...)`` with a condition, ``changed`` finds nothing. A source that is read once (a queue)
@@ -129,6 +130,27 @@ class Rewritten(Protocol):
 
         Raises:
             SourceError: it cannot be read.
+        """
+
+
+@runtime_checkable
+class Continued(Protocol):
+    """A source of streams that grow: a split is a range of numbers (offsets, values of a key).
+
+    Its listings are ``Listing(continued=True)``. Ids of such splits tell their ranges, so what has
+    landed is known whichever way a later run cuts the rest.
+    """
+
+    def listing_after(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
+        """Return splits of what has not landed; none of them may overlap what has.
+
+        Args:
+            landed: by URI of :meth:`Source.listing`, half-open ranges that are in the target: in
+                ascending order, without gaps between neighbours that touch. Only of streams of the
+                version that was listed.
+
+        Raises:
+            SourceError: some of the numbers that follow are gone.
         """
 
 

@@ -1,0 +1,81 @@
+"""Go on with streams behind what has landed of them: offsets of a topic, values of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from rowfall.core.listing import Listing, ranges_by_stream, split_id
+from rowfall.plan.session import Session
+from rowfall.sources.base import Continued
+
+
+def continue_streams(session: Session, known: set[str]) -> tuple[Session, set[str]]:
+    """Return the session with the ranges that have landed and those that follow.
+
+    Any other source is left as it is.
+
+    Args:
+        known: ids of splits that have landed.
+
+    Returns:
+        The session, and the ids of what need not be loaded.
+
+    Raises:
+        SourceError: some of what follows is gone.
+    """
+    source, listing = session.source, session.listing
+    if not isinstance(source, Continued) or not listing.continued:
+        return session, known
+    if session.target.caps.one_file_per_group:
+        # Files are numbered by all splits of the listing: each run writes them anew.
+        return session, set()
+    ranges = ranges_by_stream(known)
+    landed: dict[str, Sequence[tuple[int, int]]] = {}
+    versions = dict(streams(listing))
+    for uri, version in versions.items():
+        stream = split_id(uri, version, None, None, session.target_key, listing.projection)
+        if stream in ranges:
+            landed[uri] = ranges[stream]
+    if not landed:
+        return session, known
+    rest = source.listing_after({uri: joined(own) for uri, own in landed.items()})
+    # Nothing is left to read of those, where what is to be read has sizes.
+    size = None if rest.total_size is None or not len(rest) else 0
+    found = Listing(listing.projection, continued=True)
+    for uri, own in landed.items():
+        for start, stop in own:
+            found.add(uri, versions[uri], size, start, stop)
+    for split in rest.splits(""):
+        found.add(split.uri, split.version, split.size, split.start, split.stop)
+    return replace(session, listing=found), known
+
+
+def streams(listing: Listing) -> list[tuple[str, str]]:
+    """Return URI and version of the streams that a listing has ranges of."""
+    return list(dict.fromkeys((split.uri, split.version) for split in listing.splits("")))
+
+
+def names_now(session: Session, key: str, ids: Collection[str]) -> dict[str, str]:
+    """Return the ids by the session's target key, of ranges that have landed by another key."""
+    listing, here = session.listing, session.target_key
+    if not listing.continued:
+        return {}
+    names = {
+        split_id(uri, version, None, None, key, listing.projection): split_id(
+            uri, version, None, None, here, listing.projection
+        )
+        for uri, version in streams(listing)
+    }
+    return {i: names[i[:32]] + i[32:] for i in ids if i[:32] in names and i[32:]}
+
+
+def joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ranges in ascending order with those joined that touch or overlap."""
+    found: list[tuple[int, int]] = []
+    for start, stop in sorted(ranges):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(stop, found[-1][1]))
+        else:
+            found.append((start, stop))
+    return found
