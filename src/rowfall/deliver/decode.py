@@ -35,7 +35,7 @@ from rowfall.plan import balance, decoder
 from rowfall.plan.statements import block_structure, insert_decoded_blocks, select_blocks
 from rowfall.schema.headers import Headers
 from rowfall.sources import rewriting
-from rowfall.sources.base import Addressed, HttpAddress, Ranged, Source
+from rowfall.sources.base import Addressed, HttpAddress, Ranged, Source, Streamed
 from rowfall.targets.base import Target
 
 # How the program ends: it declined, it could not read, or nobody took what it wrote any more.
@@ -120,6 +120,22 @@ class DecoderInput:
             cut = cut_files(order.splits, self.encoding, order.schema.reads, pipes, self._part)
         return cut or Ranges(tuple(order.splits), self.encoding)
 
+    def piped(self, found: Ranges) -> Ranges:
+        """Return ranges that the decoder can open: pipes in place of what only this process reads.
+
+        Raises:
+            SourceError: the temp folder takes no pipes.
+        """
+        if not isinstance(self.source, Streamed):
+            return found
+        paths = self.source.pipes(found.splits)
+        # Nobody knows their bytes beforehand.
+        splits = (
+            replace(split, uri=path, start=None, stop=None, size=None)
+            for split, path in zip(found.splits, paths, strict=True)
+        )
+        return replace(found, splits=tuple(splits))
+
     def _part(self, split: Split, start: int, length: int) -> bytes:
         """Read a part; nothing of an object that cannot be read: who reads all of it says why."""
         with suppress(RowfallError):
@@ -164,6 +180,7 @@ class Decode:
         found = input_.ranges(order, self._pipes(order))
         pipes = min(self._pipes(order), len(found.splits))
         outputs = [str(folder / str(n)) for n in range(pipes)]
+        found = input_.piped(found)
         asked = decoder.spec(
             found.splits, found.encoding, order.schema, order.settings, outputs, input_.sort_by,
             input_.addresses(found.splits), found.names,
@@ -172,6 +189,7 @@ class Decode:
         asked["ahead"] = pipes < self._pipes(order)
         asked |= self._prepare(outputs)
         child = _Child(self._program, asked)
+        child.inputs = found.splits
         self._running[order.attempt] = child
         done = threading.Event()
         threading.Thread(target=_release, args=(child, outputs, done), daemon=True).start()
@@ -245,9 +263,12 @@ class Decode:
             return report
         if code in (DECLINED, BROKEN):
             named = str(report.get("uri", ""))
-            one = [s for s in order.splits if s.uri == named]
+            # The decoder knows a stream by its pipe, and by that its split has its id only.
+            ids = {s.id for s in child.inputs if s.uri == named}
+            one = [s for s in order.splits if s.uri == named or s.id in ids]
             split = one[0] if len(one) == 1 else None
-            raise DeclinedError(f"{named}: {report.get('message', last)}", split)
+            name = split.name if split is not None else named
+            raise DeclinedError(f"{name}: {report.get('message', last)}", split)
         if code == LEFT or (code == -9 and child.killed):
             return {}  # the engine's own error is the cause
         if code < 0:
@@ -414,9 +435,11 @@ class _Child:
     Attributes:
         killed: by this process.
         on_progress: called when the program has said how far it is.
+        inputs: what it reads; of a stream with the path of its pipe.
     """
 
     def __init__(self, program: str, spec: Mapping[str, Any]) -> None:
+        self.inputs: Sequence[Split] = ()
         self.on_progress: Callable[[], None] | None = None
         self._process = subprocess.Popen(
             [program, "run", "--spec", "held"],

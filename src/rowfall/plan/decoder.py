@@ -53,14 +53,19 @@ _ELEMENTS = 64  # of a tuple
 
 
 def refusal(
-    listing: Listing, encoding: Encoding | None, schema: Schema, engine: Facts
-) -> str | None:
-    """Return why the engine has to parse these objects, as half a sentence; None if it need not."""
+    listing: Listing, encoding: Encoding | None, schema: Schema, engine: Facts,
+    *, streamed: bool = False,
+) -> str | None:  # fmt: skip
+    """Return why the engine has to parse these objects, as half a sentence; None if it need not.
+
+    Args:
+        streamed: this process reads them, and pipes carry them.
+    """
     if encoding is None or encoding.kind not in (Kind.TEXT, Kind.JSON):
         return "the rows are not text"
     if encoding.format not in _FORMATS or encoding.compression not in _PACKED:
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
-    if not len(listing) or uri.scheme_of(listing.uri(0)) not in _SCHEMES:
+    if not len(listing) or not (streamed or uri.scheme_of(listing.uri(0)) in _SCHEMES):
         return f"{PROGRAM} reads files, object stores and HTTP only"
     if schema.projection is not None and schema.projection.constants:
         return f"{PROGRAM} takes no columns from the names of files"

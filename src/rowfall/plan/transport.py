@@ -39,7 +39,7 @@ from rowfall.plan.statements import insert_raw, is_json
 from rowfall.schema import strict_reading
 from rowfall.schema.type_names import parse_type
 from rowfall.sources import rewriting
-from rowfall.sources.base import Addressed
+from rowfall.sources.base import Addressed, Streamed
 from rowfall.sources.rewriting import PROGRAM
 from rowfall.targets.base import Publish
 
@@ -166,7 +166,10 @@ def choose_delivery(reach: Reach | None, options: Options) -> Choice:
 
 def unparsed(facts: LoadFacts) -> str | None:
     """Return why rowfall-decode cannot parse the rows, wherever it runs; None if it can."""
-    return decoder.refusal(facts.listing, facts.encoding, facts.schema, facts.common_engine)
+    return decoder.refusal(
+        facts.listing, facts.encoding, facts.schema, facts.common_engine,
+        streamed=isinstance(facts.source, Streamed),
+    )  # fmt: skip
 
 
 def _not_inside(facts: LoadFacts, reach: Reach) -> str | None:

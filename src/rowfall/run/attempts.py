@@ -58,7 +58,7 @@ from rowfall.run.work_queue import Work, WorkQueue
 from rowfall.schema import strict_reading
 from rowfall.schema.bad_rows import BadRows, TooManyBadRowsError
 from rowfall.sources import rewriting
-from rowfall.sources.base import Source
+from rowfall.sources.base import Source, Streamed
 from rowfall.targets.base import STAGING_PREFIX
 
 # Ctrl-C must be answered within two seconds: one for a polite KILL, then the engine is left.
@@ -534,8 +534,9 @@ class AttemptRunner:
             # Whoever has ended the lease has also ended the INSERT and dropped what was staged.
             self._lost(attempt)
             return
-        if isinstance(error, SourceError) or error.code in DATA_CODES:
-            # Half of a file that is being written reads like bad data.
+        streamed = isinstance(self._source, Streamed)
+        if isinstance(error, SourceError) or error.code in DATA_CODES or streamed:
+            # Half of a file that is being written, and a stream that broke, read like bad data.
             try:
                 changed = self._source.changed(work.splits)
                 error = ChangedError(changed) if changed else error
@@ -760,7 +761,8 @@ class AttemptRunner:
 
 def _object(split: Split) -> str:
     """Return the name of the object that is checked after a split was read."""
-    return split.name if split.of_text else split.uri
+    # Only ranges of rows of a file are read by an engine that opens the file itself.
+    return split.name if split.part is None or split.of_text else split.uri
 
 
 def _half_visible(split: Split, error: RowfallError) -> RowfallError:

@@ -6,17 +6,17 @@ with ``isinstance``:
 * :class:`Pullable`: a server may be able to read it, too; without it rows are read here;
 * :class:`Addressed`: plain HTTP reads its objects, so rowfall-decode can fetch them;
 * :class:`Ranged`: parts of its objects can be read, so large ones are loaded in ranges;
-* :class:`Continued`: its splits are ranges of numbers, and a later load goes on behind them.
+* :class:`Continued`: its splits are ranges of numbers, and a later load goes on behind them;
+* :class:`Streamed`: only this process can read it (a database, a queue), and does so as bytes.
 
-A database source needs only :class:`Source`: its splits are ranges of a key, its FROM clause is
-``mysql(...)`` with a condition, ``changed`` finds nothing. A source that is read once (a queue)
-says ``replayable = False``, or makes its splits of offsets, which can be read again.
+A source that is read once says ``replayable = False``; a queue makes its splits of offsets, which
+can be read again.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -117,6 +117,28 @@ class Ranged(Protocol):
         Raises:
             SourceError: it cannot be read.
         """
+
+
+@runtime_checkable
+class Streamed(Protocol):
+    """A source whose splits this process reads: bytes of a format, as ``encoding`` says.
+
+    Whoever parses them, an engine or rowfall-decode, reads them from named pipes. What goes wrong
+    is remembered before a pipe ends, and ``changed`` raises it before anything becomes visible. A
+    source derives from :class:`rowfall.sources.pipes.Streams`, which has all but ``stream``.
+    """
+
+    def stream(self, split: Split) -> Iterator[bytes]:
+        """Give the bytes of a split in pieces of any size; 64 KiB and more cost least.
+
+        Runs in a thread of its own, and may be left before its end.
+
+        Raises:
+            SourceError: it cannot be read; transient where another try may help.
+        """
+
+    def pipes(self, splits: Sequence[Split]) -> list[str]:
+        """Return the path of a fresh named pipe for each split, to be opened once."""
 
 
 @runtime_checkable

@@ -1,7 +1,9 @@
-"""Named pipes that the embedded engine reads and rowfall fills: ranges of text, and bz2.
+"""Named pipes that rowfall fills: streams of databases and queues, ranges of text, and bz2.
 
-The engine of this machine unpacks no bz2 and reads no ranges of text files. rowfall-decode does
-both; where it does not parse a load (it is not installed, or it declines a type), pipes do.
+What only this process can read (:class:`Streams`) goes through pipes to whoever parses it, the
+engine of this machine or rowfall-decode. The engine also unpacks no bz2 and reads no ranges of text
+files. rowfall-decode does both; where it does not parse a load (it is not installed, or it declines
+a type), pipes do.
 
 One thread per pipe that the engine has opened reads the object, unpacks it and writes it; pipes
 that nobody has opened yet cost no thread. At most as many threads unpack at a time as there are
@@ -24,7 +26,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeGuard
@@ -111,12 +113,26 @@ class Pipes:
         if structure:
             paths = self._pipes(objects, packed, foreign)
         else:
-            paths = [self._sample(uri, opener, foreign) for uri, opener in objects]
+            paths = [self._sample(uri, opener, packed, foreign) for uri, opener in objects]
         # What is not unpacked here the engine unpacks itself; ranges are of plain files.
         unpacked = packed or foreign is not None or encoding.compression == formats.AUTO
         plain = replace(encoding, compression="none") if unpacked else encoding
         tail = from_clause.last_arguments(plain, structure)
         return TableFunction(SqlText.of(f"file({from_clause.file_argument(paths)}{tail})"))
+
+    def open(self, objects: Sequence[tuple[str, Opener]]) -> list[str]:
+        """Return the path of a fresh pipe for each (name, opener), for a reader that opens it once.
+
+        Raises:
+            SourceError: the temp folder takes no files.
+        """
+        return self._pipes(objects, packed=False, foreign=None)
+
+    def error(self, name: str) -> Exception | None:
+        """Return what went wrong the last time this object was sent; see :meth:`broken`."""
+        with self._wake:
+            self._remove(lambda pipe: pipe.uri == name)
+            return self._broken.get(name)
 
     def broken(self, uri: str) -> str | None:
         """Return what went wrong the last time this object was sent, as a predicate.
@@ -126,9 +142,7 @@ class Pipes:
         Raises:
             RowfallError: it was transient, so all may be tried again.
         """
-        with self._wake:
-            self._remove(lambda pipe: pipe.uri == uri)
-            error = self._broken.get(uri)
+        error = self.error(uri)
         if isinstance(error, RowfallError) and error.transient:
             raise error
         return describe(error, uri) if error else None
@@ -170,7 +184,7 @@ class Pipes:
             self._wake.notify_all()
         return [pipe.path for pipe in pipes]
 
-    def _sample(self, uri: str, opener: Opener, foreign: Encoding | None) -> str:
+    def _sample(self, uri: str, opener: Opener, packed: bool, foreign: Encoding | None) -> str:
         """Write a file of the first rows of an object and return its path."""
         if uri in self._samples and os.path.exists(self._samples[uri]):
             return self._samples[uri]
@@ -178,13 +192,16 @@ class Pipes:
         try:
             if foreign is not None:
                 head += rewriting.head(stored(opener), foreign, packing(uri, foreign), _SAMPLE)
-            for piece in unpack_bz2(opener()) if foreign is None else ():
+            pieces = unpack_bz2(opener()) if packed else opener()
+            for piece in pieces if foreign is None else ():
                 head += piece
                 if len(head) >= _SAMPLE:
                     del head[head.rfind(b"\n") + 1 or len(head) :]
                     break
         except Exception as error:  # of whatever reads the object
             if not head:  # else there are rows for the schema; the load will find the break
+                if not packed and isinstance(error, SourceError):
+                    raise
                 raise SourceError(
                     f"cannot read {uri}: {describe(error, uri)}", hint="Test it with bzip2 -t."
                 ) from error
@@ -252,12 +269,56 @@ class Pipes:
                     )
                     child.end()
                     return
-                for piece in unpack_bz2(pipe.open()) if pipe.packed else pipe.open():
+                stream = pipe.open()
+                for piece in unpack_bz2(stream) if pipe.packed else stream:
                     if not write(file.fileno(), piece):
                         break  # a LIMIT is reached, or the statement failed: no error of ours
+                if isinstance(stream, Generator):
+                    stream.close()  # what it holds (a connection) is free before the pipe ends
             except Exception as error:  # whatever it is, the load must not take it for the end
                 with self._wake:
                     self._broken[pipe.uri] = error
+
+
+class Streams:
+    """All that a source needs whose splits are streams which this process gets: see ``stream``.
+
+    A :class:`rowfall.sources.base.Streamed` source derives from it; pipes carry its streams.
+    """
+
+    def __init__(self) -> None:
+        self._streams = Pipes(self)
+
+    def stream(self, split: Split) -> Iterator[bytes]:
+        """Give the bytes of a split, as :class:`rowfall.sources.base.Streamed` says."""
+        raise NotImplementedError
+
+    def pipes(self, splits: Sequence[Split]) -> list[str]:
+        """Return the path of a fresh named pipe for each split."""
+        return self._streams.open(self._openers(splits))
+
+    def relation(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> SqlText:
+        """Return the FROM part that reads the splits through pipes."""
+        openers = self._openers(splits)
+        return self._streams.function(openers, encoding, structure, packed=False).text
+
+    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        """Return the splits whose stream broke for a reason of no known kind.
+
+        Raises:
+            RowfallError: the reason, where the source said it.
+        """
+        broken = [(split, error) for split in splits if (error := self._streams.error(split.name))]
+        known = [error for _, error in broken if isinstance(error, RowfallError)]
+        # One that lasts is told first: trying again would only meet it again.
+        for error in sorted(known, key=lambda error: error.transient):
+            raise error
+        return [(split, describe(error, split.name)) for split, error in broken]
+
+    def _openers(self, splits: Sequence[Split]) -> list[tuple[str, Opener]]:
+        return [(split.name, partial(self.stream, split)) for split in splits]
 
 
 def packed_in_bz2(
