@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,9 +21,11 @@ from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.sources import http, pipes
+from rowfall.sources.base import Streamed
 from rowfall.sources.pipes import (
     BrokenStreamError,
     Pipes,
+    Streams,
     check_bz2,
     packed_in_bz2,
     unpack_bz2,
@@ -262,3 +265,64 @@ def test_formats_with_a_footer_are_refused() -> None:
             check_bz2(Encoding("Parquet", packed, Kind.TYPED), ["a.parquet", "b.parquet.bz2"])
     fine = Encoding("Parquet", "auto", Kind.TYPED)
     assert check_bz2(fine, ["a.parquet", "b.parquet.gz"]) is fine
+
+
+# --- streams ------------------------------------------------------------------------------------
+
+
+class Numbers(Streams):
+    """A source whose splits are ranges of numbers, as lines."""
+
+    def __init__(self, broken: Exception | None = None) -> None:
+        super().__init__()
+        self.broken = broken
+        self.left = False
+
+    def stream(self, split: Split) -> Iterator[bytes]:
+        try:
+            for number in range(split.start or 0, split.stop or 0):
+                yield b"%d\n" % number
+            if self.broken is not None:
+                raise self.broken
+        finally:
+            self.left = True
+
+
+def numbered(start: int, stop: int) -> Split:
+    return Split(f"{start}", "numbers://n", "v", None, start, stop)
+
+
+def test_streams_go_through_pipes() -> None:
+    source = Numbers()
+    assert isinstance(source, Streamed)
+    splits = [numbered(0, 3), numbered(3, 5)]
+    texts = [Path(path).read_bytes() for path in source.pipes(splits)]
+    assert texts == [b"0\n1\n2\n", b"3\n4\n"]
+    assert source.changed(splits) == []
+    described = str(source.relation(splits, replace(CSV, compression="none"), "n UInt64"))
+    assert described.startswith("file([")
+    assert source.changed(splits) == []  # and pipes that nobody opened are gone
+
+
+def test_a_stream_that_is_left_lets_go() -> None:
+    source = Numbers()
+    (path,) = source.pipes([numbered(0, 10_000_000)])
+    with open(path, "rb") as reader:
+        assert reader.read(4) == b"0\n1\n"
+    wait(lambda: source.left)
+    assert source.changed([numbered(0, 10_000_000)]) == []
+
+
+def test_what_broke_a_stream_is_told_for_its_own_range_only() -> None:
+    gone = SourceError("the server went away", transient=True)
+    source = Numbers(gone)
+    split, other = numbered(0, 3), numbered(3, 5)
+    (path,) = source.pipes([split])
+    assert Path(path).read_bytes() == b"0\n1\n2\n"
+    assert source.changed([other]) == []
+    with pytest.raises(SourceError, match="went away"):
+        source.changed([other, split])
+    source.broken = ValueError("odd")
+    (path,) = source.pipes([split])
+    Path(path).read_bytes()
+    assert source.changed([split]) == [(split, "reading it failed: odd")]
