@@ -28,7 +28,7 @@ from bench.decoder_spec import spec
 from bench.measure import BenchError, median, run
 from bench.table import markdown
 from rowfall.engines.embedded import usable_cores
-from rowfall.plan import decoder
+from rowfall.sources import rewriting
 
 HERE = Path(__file__).resolve().parent
 DEFAULT_DATA = Path.home() / ".cache/rowfall-bench"
@@ -106,7 +106,8 @@ def environment(root: Path) -> Path:
         growing = root / "readers.growing"
         shutil.rmtree(growing, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", growing], check=True)
-        install = [growing / "bin/python", "-m", "pip", "install", "-q", *PACKAGES]
+        python_new = str(growing / "bin/python")
+        install = [python_new, "-m", "pip", "install", "-q", *PACKAGES]
         subprocess.run(install, check=True)
         growing.rename(folder)
     return python
@@ -124,7 +125,7 @@ def measure(
     made = table(name)
     job = {
         "files": paths, "columns": made.columns, "null": "\\N" if name == "taxi" else "",
-        "program": decoder.program(), "spec": spec(name, paths, ["/dev/null"] * usable_cores()),
+        "program": rewriting.program(), "spec": spec(name, paths, ["/dev/null"] * usable_cores()),
     }  # fmt: skip
     sides = [Side(reader) for reader in (*PARSERS, *FLOORS[suffix])]
     for number in range(rounds):

@@ -32,10 +32,12 @@ class Objects:
     """The smallest source: what a bucket's listing would have said."""
 
     text = "s3://bucket/year=*/month=*/*.csv.gz"
+    remote = True
     replayable = True
     secrets: tuple[Secret, ...] = ()
     fds: tuple[int, ...] = ()
     made: Schema | None = None
+    notes: tuple[str, ...] = ()
 
     def __init__(self, count: int) -> None:
         self.count = count

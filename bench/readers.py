@@ -61,8 +61,11 @@ def polars(job: Job) -> Ready:
     schema = {name: types[bare(type_)] for name, type_ in job["columns"]}
 
     def read() -> int:
-        options = {"has_header": False, "schema": schema, "null_values": [job["null"]]}
-        return sum(pl.read_csv(path, **options).height for path in job["files"])
+        null = [job["null"]]
+        return sum(
+            pl.read_csv(path, has_header=False, schema=schema, null_values=null).height
+            for path in job["files"]
+        )
 
     return read
 
