@@ -277,8 +277,8 @@ def sent_as(
 
 
 def is_local(split: Split) -> bool:
-    """Tell whether the split is a file of this machine."""
-    return os.path.isabs(split.uri) and split.start is None
+    """Tell whether the split is a file of this machine; members of archives are none."""
+    return os.path.isabs(split.uri) and split.start is None and "::" not in split.uri
 
 
 def packing(split: Split, encoding: Encoding) -> str:

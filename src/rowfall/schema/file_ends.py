@@ -37,11 +37,14 @@ def open_ended(
         ask: runs a SELECT; None where compressed files are not worth reading for it.
     """
     mark = encoding.delimiter
+    found: list[Split] = []
     if encoding.compression == "none" and isinstance(source, Ranged):
-        return [s for s in splits if _last_byte(source, s) == mark.encode()]
+        last = [(split, _last_byte(source, split)) for split in splits]
+        found = [split for split, byte in last if byte == mark.encode()]
+        # Of what is read from its beginning only, all has to be read.
+        splits = [split for split, byte in last if byte == b""]
     if ask is None:
-        return []
-    found = []
+        return found
     for split in splits:
         text = SqlText.of(
             f"SELECT endsWith(argMax(line, n), {quote(mark)}) FROM (SELECT line, "
@@ -63,8 +66,9 @@ def quoted_last(source: Source, encoding: Encoding, split: Split, ask: RunSelect
     return any(int(row[0]) for row in ask(text, {}))
 
 
-def _last_byte(source: Ranged, split: Split) -> bytes:
+def _last_byte(source: Ranged, split: Split) -> bytes | None:
+    """Return the last byte of a file; b"" where it cannot be had, None for none of this split."""
     size = split.part.size if split.part is not None else split.size
     if not size or (split.stop is not None and split.stop < size):
-        return b""
+        return None
     return source.part(replace(split, size=size, part=None), size - 1, 1)

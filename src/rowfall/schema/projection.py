@@ -138,7 +138,8 @@ def of_typed(schema: Schema, relation: SqlText) -> SqlText:
 
 def folder_values(uri: str) -> dict[str, str]:
     """Return the values of the folders ``key=value`` that a file lies in."""
-    found = (_FOLDER.fullmatch(part) for part in uri.split("/")[:-1])
+    # A member of an archive may lie in folders, too: a.zip::dt=2024-01-01/b.csv.
+    found = (_FOLDER.fullmatch(part) for part in uri.replace("::", "/").split("/")[:-1])
     return {match[1]: unquote(match[2]) for match in found if match}
 
 
@@ -166,7 +167,7 @@ def constant(uri: str, name: str) -> str | None:
     if name == PATH:
         return uri
     if name == FILE:
-        return os.path.basename(uri)
+        return os.path.basename(uri).rpartition("::")[2]
     value = folder_values(uri).get(name)
     return None if value == NO_VALUE else value
 

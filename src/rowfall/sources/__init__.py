@@ -2,12 +2,14 @@
 
 A new source is one file with the methods of :class:`rowfall.sources.base.Source` and one line in
 :data:`REGISTRY`. Shared by several: objects (what can be read again), object_stores, from_clause,
-pipes, completeness, globs. Sources run no statement and write nothing. Imports core.
+pipes, completeness, globs; archives, whose members are files of any scheme. Sources run no
+statement and write nothing. Imports core.
 Modules load when their scheme is used.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
@@ -52,7 +54,17 @@ def open_source(texts: Sequence[str], options: Options) -> Source:
         )
     module, _, name = next(iter(classes)).partition(":")
     factory = getattr(import_module(f"rowfall.sources.{module}"), name)
+    if any(map(_ARCHIVE.search, texts)):
+        from rowfall.sources.archives import open_archives  # others save its libraries
+
+        archives = open_archives(texts, options, factory)
+        if archives is not None:
+            return archives
     return cast("Source", factory(texts, options))
+
+
+# Most likely it names an archive.
+_ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz|txz|tzst)", re.I)
 
 
 def _class_of(text: str) -> str:

@@ -118,6 +118,14 @@ class ObjectSource(ABC):
         self.notes = found.notes
         return rewriting.check(pipes.check_bz2(found.encoding, names))
 
+    def pieces(self, split: Split) -> Iterator[bytes]:
+        """Give the stored bytes of a whole object.
+
+        Raises:
+            SourceError: it cannot be read, or is another version than the one listed.
+        """
+        return self._opener(split)()
+
     def lines_in(self, split: Split, encoding: Encoding, lines: Sequence[int]) -> list[int]:
         """See :class:`rowfall.sources.base.Rewritten`."""
         pieces = pipes.stored(self._opener(split))
@@ -168,7 +176,7 @@ class ObjectSource(ABC):
         if packed:
             objects = [(split.uri, self._opener(split)) for split in packed]
             functions.append(self._pipes.function(objects, encoding, structure))
-        for stored, group in _by_compression(here.values(), encoding).items():
+        for stored, group in by_compression(here.values(), encoding).items():
             objects = [(split.uri, self._opener(split)) for split in group]
             functions.append(self._pipes.function(objects, stored, structure, packed=False))
         return from_clause.joined(functions, structure)
@@ -207,7 +215,7 @@ def with_data(
         raise nothing(others)
 
 
-def _by_compression(
+def by_compression(
     splits: Iterable[Split], encoding: Encoding | None
 ) -> dict[Encoding, list[Split]]:
     """Group objects by how they are to be read; ``auto`` is told by each name."""

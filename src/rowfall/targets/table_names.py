@@ -15,7 +15,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-z])[0-9
 _COPY = re.compile(r"( - )?\b(copy|kopie)\b( \(\d+\))?\Z|\(\d+\)", re.I)
 _ENDS = re.compile(
     r"\.(csv|tsv|tab|psv|tbl|txt|dat|log|json|ndjson|jsonl|geojson|parquet|pq|orc|arrow|feather|"
-    r"avro|native|xml|sql|gz|gzip|zst|zstd|lz4|xz|bz2|snappy|zip|tar|tgz|br|deflate|"
+    r"avro|native|xml|sql|gz|gzip|zst|zstd|lz4|xz|bz2|snappy|zip|tar|tgz|tbz2?|txz|tzst|br|deflate|"
     r"\d+)\Z",  # the last: logs that were rotated
     re.I,
 )
@@ -75,7 +75,8 @@ def _parts(source: str) -> tuple[str, list[str]]:
         path = rest.partition("?")[0]
     elif path.rstrip("/").rpartition("/")[2] in (".", ".."):
         path = os.path.abspath(path)
-    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    # A member of an archive lies in it as in a folder.
+    parts = [part for part in path.replace("::", "/").split("/") if part not in ("", ".", "..")]
     if path.startswith("/") and len(parts) > 1 and parts[0].lower() in _SYSTEM:
         # Those of the system say nothing, nor do users.
         parts = parts[2 if parts[0].lower() in ("home", "users") and len(parts) > 2 else 1 :]
