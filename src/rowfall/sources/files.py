@@ -168,7 +168,7 @@ def _folder(path: str, everything: bool) -> Iterator[str]:
         return SourceError(
             f"no data file in the folder {path}",
             hint=f"It holds {units.counted(others, 'file')} with other extensions; name the format "
-            "with --format to load them all."
+            "with --format to load them all, or archives by a glob such as '*.zip'."
             if others
             else "It holds no files at all (hidden ones are not counted).",
         )

@@ -42,6 +42,10 @@ _NO_TABLES = (
 )  # fmt: skip
 _PAGES = (b"<!doctype html", b"<html", b"<?xml")
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_AS_ARCHIVE = (
+    "Archives are loaded on their own, by names or globs that end in .zip or .tar, as in "
+    "'FOLDER/*.zip'. Or unpack it first:"
+)
 _SHEET = (b"[Content_Types].xml", b"xl/", b"_rels/")
 
 
@@ -196,11 +200,11 @@ def _refuse_no_tables(heads: Mapping[str, bytes], options: Options) -> None:
                 )
             raise SourceError(
                 f"{name} is a zip archive",
-                hint=_with_name("Unpack it first: unzip FILE -d FOLDER.", name),
+                hint=_with_name(f"{_AS_ARCHIVE} unzip FILE -d FOLDER", name),
             )
         if head[257:262] == b"ustar":
             raise SourceError(
-                f"{name} is a tar archive", hint=_with_name("Unpack it first: tar xf FILE.", name)
+                f"{name} is a tar archive", hint=_with_name(f"{_AS_ARCHIVE} tar xf FILE", name)
             )
         # A table may begin so, where its user says that it is one.
         start = head.removeprefix(codecs.BOM_UTF8).lstrip()[:64].lower()
