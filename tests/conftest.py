@@ -24,6 +24,7 @@ from lab.azure import Azure
 from lab.clickhouse import ClickHouse
 from lab.cluster import Cluster
 from lab.google import Google
+from lab.hdfs import Hdfs
 from lab.http import Web
 from lab.seaweed import Seaweed
 from rowfall.cli import app
@@ -96,7 +97,7 @@ GROUPS = (*CLUSTERS, "engine", "server")
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Put a test into the group of the cluster that it uses."""
-    for name in CLUSTERS:
+    for name in (*CLUSTERS, "hdfs"):
         if name in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group(name))
             return
@@ -136,6 +137,16 @@ def azure() -> Iterator[Azure]:
 def google() -> Iterator[Google]:
     """The Google storage service, started once; each test makes a bucket of its own."""
     with Google() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[Hdfs]:
+    """One name node and one data node, started once; each test makes a folder of its own.
+
+    A test that kills a node starts it again.
+    """
+    with Hdfs() as service:
         yield service
 
 

@@ -98,8 +98,8 @@ def load(
     """Load ``sources`` into ``to``, or resume an unfinished load of the same sources.
 
     Args:
-        sources: paths, globs, ``s3://``, ``gs://``, ``az://``, ``http(s)://``, ``generate://``, or
-            ``-``.
+        sources: paths, globs, ``s3://``, ``gs://``, ``az://``, ``http(s)://``, ``hdfs://``,
+            ``generate://``, or ``-``.
         to: a folder (embedded ClickHouse, default ``./rowfall-data``), a server
             (``clickhouse://user@host:8123/database``), ``null:``, or files to write.
         table: target table, ``name`` or ``database.name``; default from the source.

@@ -12,6 +12,7 @@ import pytest
 
 from lab.azure import Azure
 from lab.google import Google
+from lab.hdfs import Hdfs
 from lab.http import Web
 from lab.seaweed import Seaweed
 from rowfall.core.listing import Listing
@@ -37,6 +38,7 @@ class Store:
         put, remove: by key.
         at: the URI of a key or, where ``globs``, a pattern.
         globs: whether wildcards can be listed.
+        nasty: names that are hard to quote.
     """
 
     put: Callable[[str, bytes], object]
@@ -44,6 +46,7 @@ class Store:
     at: Callable[[str], str]
     globs: bool = True
     options: Options = field(default_factory=Options)
+    nasty: tuple[str, ...] = NASTY
 
     def open(self, *keys: str) -> tuple[Source, Listing, Encoding | None]:
         source = open_source([self.at(key) for key in keys], self.options)
@@ -73,6 +76,16 @@ def bucket_store(
         lambda key, body: service.put(bucket, key, body),
         lambda key: service.delete(bucket, key),
         lambda key: f"{scheme}://{bucket}/{key}",
+    )
+
+
+def hdfs_store(service: Hdfs) -> Store:
+    folder = f"/source-{next(_numbers)}"
+    return Store(
+        lambda key, body: service.put(f"{folder}/{key}", body),
+        lambda key: service.delete(f"{folder}/{key}"),
+        lambda key: service.at(f"{folder}/{key}"),
+        nasty=tuple(name for name in NASTY if ":" not in name),  # HDFS takes no such name
     )
 
 

@@ -11,7 +11,14 @@ from urllib.parse import quote
 
 import pytest
 
-from contract.stores import NASTY, Store, files_store, http_store, object_store, s3_store
+from contract.stores import (
+    Store,
+    files_store,
+    hdfs_store,
+    http_store,
+    object_store,
+    s3_store,
+)
 from lab.http import Web
 from lab.seaweed import Seaweed
 from rowfall.core.errors import ObjectChangedError, RowfallError, SourceError, UsageError
@@ -33,12 +40,18 @@ def engine() -> Iterator[Embedded]:
     engine.close()
 
 
-@pytest.fixture(params=["files", "s3", "gs-hmac", "gs", "az", "http"])
+# The same cases as of others, all on the worker with the only HDFS.
+_HDFS = pytest.param("hdfs", marks=[pytest.mark.long, pytest.mark.xdist_group("hdfs")])
+
+
+@pytest.fixture(params=["files", "s3", "gs-hmac", "gs", "az", "http", _HDFS])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     if request.param == "files":
         return files_store(tmp_path)
     if request.param == "http":
         return http_store(request.getfixturevalue("web"))
+    if request.param == "hdfs":
+        return hdfs_store(request.getfixturevalue("hdfs"))
     return object_store(request.param, request, monkeypatch)
 
 
@@ -105,8 +118,8 @@ def test_no_other_version_is_read(store: Store, engine: Embedded) -> None:
     source, listing, encoding = store.open(*names)
     splits = list(listing.splits("t"))
     assert total(engine, source, splits, encoding) == "2 2"
-    if splits[0].uri.startswith("/"):
-        return  # only objects behind HTTP can be asked for like this
+    if splits[0].uri.startswith(("/", "hdfs:")):
+        return  # only objects of stores can be asked for like this
     for name in ("v/a.csv", "v/b{c}.csv"):
         store.put(name, b"2,y\n")
     for split in splits:
@@ -124,17 +137,17 @@ def test_no_other_version_is_read(store: Store, engine: Embedded) -> None:
 
 
 def test_nasty_names(store: Store, engine: Embedded) -> None:
-    for number, name in enumerate(NASTY):
+    for number, name in enumerate(store.nasty):
         store.put(f"n/{name}", f"{number},x\n".encode())
     keys = ["n/"]
-    written: tuple[str, ...] = NASTY
+    written = store.nasty
     if not store.globs:  # names in URLs are percent-encoded
-        written = tuple(map(quote, NASTY))
+        written = tuple(map(quote, store.nasty))
         keys = [f"n/{name}" for name in written]
     source, listing, encoding = store.open(*keys)
     splits = list(listing.splits("t"))
-    assert len(splits) == len(NASTY)
-    expected = f"{len(NASTY)} {sum(range(len(NASTY)))}"
+    assert len(splits) == len(written)
+    expected = f"{len(written)} {sum(range(len(written)))}"
     assert total(engine, source, splits, encoding) == expected
     for number, name in enumerate(written):
         source, listing, encoding = store.open(f"n/{name}")
@@ -258,10 +271,12 @@ def test_ranges_of_rows(store: Store, engine: Embedded) -> None:
 # --- globs and folders -------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["files", "s3", "gs", "az"])
+@pytest.fixture(params=["files", "s3", "gs", "az", _HDFS])
 def tree(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     if request.param == "files":
         store = files_store(tmp_path)
+    elif request.param == "hdfs":
+        store = hdfs_store(request.getfixturevalue("hdfs"))
     else:
         store = object_store(request.param, request, monkeypatch)
     for key in ("t/1/01.csv", "t/1/02.csv", "t/1/deep/10.csv", "t/2/20.csv", "t/_tmp/x.csv",

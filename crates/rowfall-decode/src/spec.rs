@@ -116,6 +116,9 @@ pub struct Input {
     /// Headers of the requests, which say who asks.
     #[serde(default)]
     pub headers: BTreeMap<String, Secret>,
+    /// Ranges are asked for with `offset` and `length` in the query of `url`, as WebHDFS wants it.
+    #[serde(default)]
+    pub by_query: bool,
     /// Its size in bytes by the listing; another size is an error.
     #[serde(default)]
     pub size: Option<u64>,
@@ -134,6 +137,7 @@ impl Input {
             stop: None,
             url: None,
             headers: BTreeMap::new(),
+            by_query: false,
             size: None,
             version: None,
         }

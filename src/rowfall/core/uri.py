@@ -13,7 +13,7 @@ from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret
 
 FILE, STDIN = "file", "stdin"
-_NO_QUERY = frozenset({FILE, "s3", "gs", "az"})  # "?" is a wildcard or a letter there
+_NO_QUERY = frozenset({FILE, "s3", "gs", "az", "hdfs"})  # "?" is a wildcard or a letter there
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
 # Everything up to the last "@" before the path: passwords may hold an unescaped "@" or ":".

@@ -22,7 +22,7 @@ from rowfall.sources import rewriting
 from rowfall.sources.base import HttpAddress
 from rowfall.sources.rewriting import PROGRAM
 
-_SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https"})
+_SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https", "hdfs"})
 _FORMATS = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
 _PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
 _UTC = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT"})
@@ -162,6 +162,8 @@ def spec(
     ]
     for input_, split, address in zip(inputs, splits, addresses, strict=False):
         input_ |= {"url": address.url, "headers": dict(address.headers), "version": split.version}
+        if address.by_query:
+            input_["by_query"] = True
     more: dict[str, Any] = {"binary": True} if encoding.binary else {}
     if encoding.ignores:
         more["unknown"] = "skip"

@@ -353,7 +353,9 @@ def _fixed() -> list[Setting]:
             ("engine_file_skip_empty_files", 0, "nothing is left out unsaid"),
             ("s3_skip_empty_files", 0, "nothing is left out unsaid"),
             ("engine_url_skip_empty_files", 0, "nothing is left out unsaid"),
+            ("hdfs_skip_empty_files", 0, "nothing is left out unsaid"),
             ("s3_ignore_file_doesnt_exist", 0, "nothing is left out unsaid"),
+            ("hdfs_ignore_file_doesnt_exist", 0, "nothing is left out unsaid"),
             ("http_skip_not_found_url_for_globs", 0, "nothing is left out unsaid"),
             # 100 in 24.10: a refused endpoint would hold a statement for more than two minutes.
             ("s3_retry_attempts", 10, "an outage is answered by another attempt"),
@@ -373,7 +375,9 @@ _NEEDED = frozenset({
     "engine_file_skip_empty_files",
     "s3_skip_empty_files",
     "engine_url_skip_empty_files",
+    "hdfs_skip_empty_files",
     "s3_ignore_file_doesnt_exist",
+    "hdfs_ignore_file_doesnt_exist",
     "http_skip_not_found_url_for_globs",
     "prefer_column_name_to_alias",
     # Rows that are sent would come into staging after it was counted.

@@ -30,6 +30,7 @@ REGISTRY = {
     "az": "az:Az",
     "http": "http:Http",
     "https": "http:Http",
+    "hdfs": "hdfs:Hdfs",
     "generate": "generate:Generate",
 }
 """Scheme -> module in this package and class; the class takes (texts, options)."""

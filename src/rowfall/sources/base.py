@@ -87,10 +87,12 @@ class HttpAddress:
     Attributes:
         url: signed where the store wants that; good for a day, of this object, for reading.
         headers: of each request; never sent to another host than the URL's.
+        by_query: ranges are asked for with ``offset`` and ``length`` in the query (WebHDFS).
     """
 
     url: Secret
     headers: Mapping[str, Secret] = field(default_factory=dict)
+    by_query: bool = False
 
 
 @runtime_checkable

@@ -73,6 +73,7 @@ pub struct ObjectAddress {
     agent: Agent,
     url: Secret,
     headers: Vec<(String, Secret)>,
+    by_query: bool,
     /// Size in bytes and ETag that the listing gave.
     size: Option<u64>,
     version: Option<String>,
@@ -95,6 +96,7 @@ impl ObjectAddress {
             agent: agent.clone(),
             url: input.url()?,
             headers: input.headers.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            by_query: input.by_query,
             size: input.size,
             version: input.version.clone(),
             first_seen: Mutex::default(),
@@ -104,9 +106,17 @@ impl ObjectAddress {
     /// Ask for the bytes `from..to`, or for the whole object.
     pub fn ask(&self, range: Option<(u64, u64)>) -> Result<Answer, RequestError> {
         let answer = self.send(range)?;
+        let promised = number(answer.headers(), "content-length");
         match answer.status().as_u16() {
+            200 if self.by_query => match range {
+                // Nothing in the answer names a version: the object has become shorter.
+                Some((from, to)) if promised.is_some_and(|n| n != to - from) => {
+                    Err(RequestError::changed())
+                }
+                Some(_) => Ok(Answer::Range(answer.into_body())),
+                None => Ok(Answer::Whole(answer.into_body(), promised)),
+            },
             200 => {
-                let promised = number(answer.headers(), "content-length");
                 self.check(answer.headers(), promised)?;
                 Ok(Answer::Whole(answer.into_body(), promised))
             }
@@ -116,6 +126,7 @@ impl ObjectAddress {
             }
             // No such range: the object has become shorter. Or If-Match found another version.
             412 | 416 => Err(RequestError::changed()),
+            403 if self.by_query => Err(forbidden(answer)),
             code => Err(RequestError::Permanent(status_error(code))),
         }
     }
@@ -123,13 +134,18 @@ impl ObjectAddress {
     /// Send one request and follow redirects; no header of the object ever leaves its origin.
     fn send(&self, range: Option<(u64, u64)>) -> Result<Response<Body>, RequestError> {
         let mut url = self.url.reveal().to_owned();
+        // Where it redirects to, the range is named already.
+        let by_header = range.filter(|_| !self.by_query);
+        if let (true, Some((from, to))) = (self.by_query, range) {
+            url = format!("{url}&offset={from}&length={}", to - from);
+        }
         let mut at_home = true;
         for _ in 0..=MAX_REDIRECTS {
             let mut request = self.agent.get(&url).header("Accept-Encoding", "identity");
             for (name, value) in self.headers.iter().filter(|_| at_home) {
                 request = request.header(name, value.reveal());
             }
-            if let Some((from, to)) = range {
+            if let Some((from, to)) = by_header {
                 request = request.header("Range", format!("bytes={from}-{}", to - 1));
             }
             let answer = request.call().map_err(unanswered)?;
@@ -250,6 +266,18 @@ fn timed_out() -> io::Error {
 fn status_error(code: u16) -> io::Error {
     let reason = StatusCode::from_u16(code).ok().and_then(|s| s.canonical_reason());
     io::Error::other(format!("the server answered {code} {}", reason.unwrap_or("")))
+}
+
+/// Sort the error of WebHDFS that has one status for nearly all of them: a right that is missing stays
+/// missing, but a data node that restarts is back within seconds.
+fn forbidden(answer: Response<Body>) -> RequestError {
+    let mut said = String::new();
+    let _ = answer.into_body().as_reader().take(4096).read_to_string(&mut said);
+    if said.contains("AccessControlException") {
+        RequestError::Permanent(status_error(403))
+    } else {
+        RequestError::Temporary(status_error(403))
+    }
 }
 
 /// Sort the error of a request that got no answer.

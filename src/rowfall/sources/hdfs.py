@@ -1,0 +1,506 @@
+"""Files in HDFS: ``hdfs://user@host:8020/path-or-glob?http=9870``, without Java.
+
+The name node is asked over WebHDFS: what there is, and where rowfall-decode and samples read. The
+engine's ``hdfs()`` speaks the RPC protocol of the port in the URI, and reads what only it can.
+"""
+
+from __future__ import annotations
+
+import getpass
+import http.client
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+from rowfall.core import units, uri
+from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.listing import Split
+from rowfall.core.masked import Secret
+from rowfall.core.model import Encoding
+from rowfall.core.options import Options
+from rowfall.core.sql import literal
+from rowfall.core.sqltext import SqlText
+from rowfall.sources import completeness, from_clause, globs, pipes
+from rowfall.sources.base import EMBEDDED, HttpAddress, Probe, any_version
+from rowfall.sources.from_clause import TableFunction
+from rowfall.sources.objects import ObjectSource, with_data
+
+RPC_PORT, HTTP_PORT = 8020, 9870
+"""Ports of a name node where nothing else is configured (Hadoop 3)."""
+
+# A name node answers within milliseconds, and within seconds while it collects garbage.
+_TIMEOUT = 9.0
+# Each request makes the data node ask the name node for blocks, some 10 ms: few and large ones.
+_PIECE = 16 << 20
+# "?" is a wildcard, too, so only this is taken for a query.
+_PLACE = re.compile(
+    r"hdfs://(?:([^@/]*)@)?([^@:/]+)(?::(\d+))?(/.*?)?(?:\?http=(\d+))?\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+_GLOB = frozenset("*?{}")  # no way to quote them for the engine
+_BRACES = frozenset("*?{},")
+_SHAPE = "hdfs://user@host:8020/path/*.parquet?http=9870"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or folder, as the name node describes it; ``version`` is ``size-mtime-id``."""
+
+    path: str
+    folder: bool
+    size: int
+    version: str
+
+    @property
+    def name(self) -> str:
+        """Return the last part of the path."""
+        return self.path.rpartition("/")[2]
+
+
+class Hdfs(ObjectSource):
+    """One source for any number of ``hdfs://`` URIs; splits are whole files sorted by name."""
+
+    secrets: tuple[Secret, ...] = ()
+
+    def __init__(self, texts: Sequence[str], options: Options) -> None:
+        super().__init__(" ".join(texts), options)
+        self._nodes: dict[str, NameNode] = {}
+        self._patterns = [self._node_and_path(text) for text in texts]
+
+    def _node_and_path(self, text: str) -> tuple[NameNode, str]:
+        """Return the name node of a URI that the user gave, and the path or pattern.
+
+        Raises:
+            UsageError: it is no such URI, or two of them name different users or ports.
+        """
+        found = _PLACE.fullmatch(text)
+        user, host, rpc, path, port = found.groups() if found else ("",) * 5
+        if not host or (user and ":" in user):
+            why = "HDFS knows no passwords" if host else "it names no host"
+            raise UsageError(f"cannot read {uri.mask(text)!r}: {why}", hint=f"Write {_SHAPE}.")
+        node = NameNode(host, int(rpc or RPC_PORT), int(port or HTTP_PORT), user or _user())
+        if node.rpc == node.http:
+            raise UsageError(
+                f"cannot read {text!r}: {node.http} is given as both ports of the name node",
+                hint=f"hdfs:// takes the RPC port, as in fs.defaultFS, and ?http= that of the web "
+                f"interface: hdfs://{host}:{RPC_PORT}{path or '/'}?http={node.http}",
+            )
+        known = self._nodes.setdefault(node.place, node)
+        if known != node:
+            raise UsageError(
+                f"{known.place} is named with two users or HTTP ports",
+                hint="Run one load after the other into the same table.",
+            )
+        return known, path or "/"
+
+    def _at(self, name: str) -> tuple[NameNode, str]:
+        """Return the name node and the path of a file that was listed."""
+        place, slash, path = name.partition("://")[2].partition("/")
+        return self._nodes[place], slash + path
+
+    # --- what there is ---------------------------------------------------------------------------
+
+    def _found(self) -> Iterator[tuple[str, str, int]]:
+        """Give all files; ``version`` is ``size-mtime-id``."""
+        found: list[tuple[str, str, int]] = []
+        for node, pattern in self._patterns:
+            entries = _find(node, pattern, everything=self._options.format is not None)
+            found += ((f"hdfs://{node.place}{e.path}", e.version, e.size) for e in entries)
+        found.sort()
+        yield from found
+
+    def part(self, split: Split, start: int, length: int) -> bytes:
+        node, path = self._at(split.uri)
+        # Behind the end of a file nothing can be asked for.
+        length = min(length, (split.size or 0) - start)
+        return node.read(path, start, length) if length > 0 else b""
+
+    def _opener(self, split: Split) -> pipes.Opener:
+        return partial(_pieces, *self._at(split.uri), split.size or 0)
+
+    def _problem(self, split: Split) -> str | None:
+        node, path = self._at(split.uri)
+        now = node.status(path)
+        if now is None or now.folder:
+            return "the file is gone"
+        if now.version != split.version:
+            return f"changed from {split.version} to {now.version} (size-mtime-id)"
+        if node.is_open(path):
+            # Readers see bytes that its size does not count yet.
+            return "somebody writes to it"
+        return self._pipes.broken(split.name) or completeness.check_remote(
+            partial(node.read, path), now.size, self._packing(split.uri)
+        )
+
+    # --- how it is read --------------------------------------------------------------------------
+
+    def _functions(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> list[TableFunction]:
+        tail = from_clause.last_arguments(encoding, structure)
+        census = from_clause.last_arguments(from_clause.ONE, from_clause.ONE_COLUMN)
+        groups: dict[NameNode, list[str]] = {}
+        for split in splits:
+            node, path = self._at(split.uri)
+            groups.setdefault(node, []).append(path)
+        functions = []
+        for node, paths in groups.items():
+            for pattern, only, count in _patterns(paths):
+                url = literal(f"hdfs://{uri.encode(node.user)}@{node.place}{pattern}")
+                text, counted = (SqlText.of(f"hdfs({url}{end})") for end in (tail, census))
+                # Servers (24.10) leave out what is missing, and show no first slash in paths.
+                there = self.reader is not EMBEDDED
+                several = there and (only is not None or len(splits) > 1)
+                if only is not None and there and not self.reader.exact:
+                    only = only[1:]
+                functions.append(TableFunction(text, only, counted if several else None, count))
+        return functions
+
+    def probe(self, split: Split) -> Probe:
+        """Ask for size and first bytes: a name may lead to another cluster from there."""
+        head = self.part(split, 0, from_clause.HEAD)
+        asking = any_version(self)
+        (function,) = asking._functions([split], *from_clause.head_columns(len(head)))
+        return from_clause.url_probe(function, split.size, head)
+
+    def addresses(self, splits: Sequence[Split]) -> list[HttpAddress]:
+        found = []
+        for split in splits:
+            node, path = self._at(split.uri)
+            found.append(HttpAddress(Secret(node.url(path, "OPEN")), by_query=True))
+        return found
+
+
+def _patterns(paths: Sequence[str]) -> Iterator[tuple[str, str | None, int]]:
+    """Give patterns that name exactly ``paths``: one for all plain ones, one for each other.
+
+    Each comes with the path to narrow it to (or None), and how many files it names.
+    """
+    plain = [path for path in paths if not _BRACES & set(path)]
+    if len(plain) > 1:
+        yield from_clause.braces(plain), None, len(plain)
+        plain = []
+    for path in plain:
+        yield path, None, 1
+    for path in paths:
+        if _GLOB & set(path):
+            yield from_clause.wildcard(path), path, 1
+        elif "," in path:
+            yield path, None, 1
+
+
+def _user() -> str:
+    """Return who asks, as Hadoop's own tools choose: HADOOP_USER_NAME, else the user here."""
+    with suppress(KeyError, OSError):  # a container may run as a number without a name
+        return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    return str(os.geteuid())
+
+
+def _pieces(node: NameNode, path: str, size: int) -> Iterator[bytes]:
+    for start in range(0, size, _PIECE):
+        yield node.read(path, start, min(_PIECE, size - start))
+
+
+# --- globs and folders ---------------------------------------------------------------------------
+
+
+def _find(node: NameNode, pattern: str, *, everything: bool) -> Iterator[Entry]:
+    """Give the files that a path names: a file, a folder, or a glob, in this order.
+
+    Args:
+        everything: take all files of a folder instead of those with a known extension.
+
+    Raises:
+        SourceError: nothing found, or not readable.
+    """
+    exact = node.status(pattern.rstrip("/") or "/") if "//" not in pattern else None
+    if exact is not None and not exact.folder:
+        yield exact
+    elif exact is not None:
+        yield from _folder(node, exact.path, everything)
+    elif globs.has_meta(pattern):
+        yield from _matches(node, pattern)
+    else:
+        raise SourceError(
+            f"no such file or folder: {pattern} at {node.where}", hint=_nearest(node, pattern)
+        )
+
+
+def _folder(node: NameNode, path: str, everything: bool) -> Iterator[Entry]:
+    def nothing(others: int) -> SourceError:
+        return SourceError(
+            f"no data file in the folder {path} at {node.where}",
+            hint=f"It holds {units.counted(others, 'file')} with other extensions; name the format "
+            "with --format to load them all."
+            if others
+            else "It holds no files at all (those that begin with . or _ are not counted).",
+        )
+
+    return with_data(_below(node, path), lambda entry: entry.path, everything, nothing)
+
+
+def _below(node: NameNode, folder: str) -> Iterator[Entry]:
+    """Give files at any depth, but none that is hidden or begins with ``_``, as writers' own do."""
+    for entry in node.list(folder):
+        if entry.name[:1] in ("_", "."):
+            continue
+        if entry.folder:
+            yield from _below(node, entry.path)
+        else:
+            yield entry
+
+
+def _matches(node: NameNode, pattern: str) -> Iterator[Entry]:
+    folders: set[str] = set()
+    found = False
+    for one in globs.expand_slashes(pattern):
+        for entry in _walk(node, "/", one.strip("/").split("/")):
+            if entry.folder:
+                folders.add(entry.path)
+            else:
+                found = True
+                yield entry
+    if found:
+        return
+    hint = _nearest(node, globs.constant_prefix(pattern))
+    if folders:
+        found_folders = units.counted(len(folders), "folder")
+        hint = f"It matches {found_folders}; add /** to load the files below."
+    raise SourceError(f"no file matches {pattern} at {node.where}", hint=hint)
+
+
+def _walk(node: NameNode, folder: str, segments: Sequence[str]) -> Iterator[Entry]:
+    """Give what below ``folder`` matches one pattern a segment."""
+    segment, rest = segments[0], segments[1:]
+    if segment == "**":
+        yield from _walk(node, folder, rest or ["*"])
+        for entry in node.list(folder):
+            if entry.folder and not entry.name.startswith("."):
+                yield from _walk(node, entry.path, segments)
+        return
+    if not globs.has_meta(segment):
+        path = f"{folder.rstrip('/')}/{segment}"
+        if rest:
+            yield from _walk(node, path, rest)
+        elif (exact := node.status(path)) is not None:
+            yield exact
+        return
+    wanted = globs.compile_glob(segment)
+    for entry in node.list(folder):
+        if (entry.name.startswith(".") and segment[0] != ".") or not wanted.match(entry.name):
+            continue
+        if not rest:
+            yield entry
+        elif entry.folder:
+            yield from _walk(node, entry.path, rest)
+
+
+def _nearest(node: NameNode, path: str) -> str:
+    """Return the hint that names the nearest folder that exists and what it holds."""
+    folder = path.rpartition("/")[0] or "/"
+    while folder != "/" and node.status(folder) is None:
+        folder = folder.rpartition("/")[0] or "/"
+    try:
+        names = sorted(entry.name for entry in node.list(folder))
+    except SourceError:
+        return f"The nearest existing folder is {folder}."
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return f"The nearest existing folder is {folder}, which holds {shown or 'nothing'}."
+
+
+# --- WebHDFS -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NameNode:
+    """A name node that is asked over WebHDFS.
+
+    Attributes:
+        rpc, http: its ports: where Hadoop's tools and the engine ask, and the web interface.
+    """
+
+    host: str
+    rpc: int
+    http: int
+    user: str
+
+    @property
+    def place(self) -> str:
+        """Return ``host:port`` as URIs of files have it."""
+        return f"{self.host}:{self.rpc}"
+
+    @property
+    def where(self) -> str:
+        """Return the address that is asked, for people."""
+        return f"http://{self.host}:{self.http}"
+
+    def url(self, path: str, operation: str, **more: int | str) -> str:
+        """Return the address of an operation on a path."""
+        query = {"op": operation, "user.name": self.user, **more}
+        listed = "&".join(f"{name}={uri.encode(str(value), '')}" for name, value in query.items())
+        return f"{self.where}/webhdfs/v1{uri.encode(path)}?{listed}"
+
+    def status(self, path: str) -> Entry | None:
+        """Return one file or folder, None where there is none.
+
+        Raises:
+            SourceError: it cannot be asked, or may not be looked at.
+        """
+        found = self._ask(path, "GETFILESTATUS")
+        return None if found is None else _entry(path, found["FileStatus"])
+
+    def list(self, folder: str) -> Iterator[Entry]:
+        """Give what is in a folder, by name; nothing of one that does not exist, or of a file.
+
+        Raises:
+            SourceError: as :meth:`status`.
+        """
+        after: dict[str, str] = {}
+        while True:
+            found = self._ask(folder, "LISTSTATUS_BATCH", **after)
+            listed = (found or {}).get("DirectoryListing", {})
+            items = listed.get("partialListing", {}).get("FileStatuses", {}).get("FileStatus", ())
+            for item in items:
+                if item["pathSuffix"]:  # "": the folder is a file
+                    yield _entry(f"{folder.rstrip('/')}/{item['pathSuffix']}", item)
+            if not items or not listed.get("remainingEntries"):
+                return
+            after = {"startAfter": items[-1]["pathSuffix"]}
+
+    def is_open(self, path: str) -> bool:
+        """Tell whether somebody writes to a file; its last bytes are then in no block yet.
+
+        Raises:
+            SourceError: as :meth:`status`.
+        """
+        found = self._ask(path, "GET_BLOCK_LOCATIONS", length=1)
+        # HttpFS has no such operation.
+        return bool((found or {}).get("LocatedBlocks", {}).get("isUnderConstruction"))
+
+    def read(self, path: str, start: int, length: int) -> bytes:
+        """Return ``length`` bytes of a file, fewer where it ends.
+
+        Raises:
+            SourceError: it is gone, or as :meth:`status`.
+        """
+        data = self._get(path, "OPEN", offset=start, length=length)
+        if data is None:
+            raise SourceError(f"cannot read hdfs://{self.place}{path}: it is gone")
+        return data
+
+    def _ask(self, path: str, operation: str, **more: int | str) -> dict[str, Any] | None:
+        data = self._get(path, operation, **more)
+        if data is None:
+            return None
+        try:
+            found: dict[str, Any] = json.loads(data)
+        except ValueError:
+            raise self._foreign(path) from None
+        return found
+
+    def _get(self, path: str, operation: str, **more: int | str) -> bytes | None:
+        """Return the body of an answer, None where there is no such file."""
+        try:
+            # Redirects lead to a data node.
+            with urlopen(self.url(path, operation, **more), timeout=_TIMEOUT) as answer:  # noqa: S310
+                data: bytes = answer.read()
+                return data
+        except HTTPError as error:
+            with error:
+                text = error.read().decode(errors="replace")
+            self._check_refusal(path, operation, error.code, text)
+            return None
+        except (URLError, OSError, http.client.HTTPException) as error:
+            raise self._unreachable(path, error) from error
+
+    def _check_refusal(self, path: str, operation: str, code: int, text: str) -> None:
+        """Raise the error that an answer stands for, unless that is: no such file."""
+        said = _remote_exception(text)
+        if said is None:
+            raise self._foreign(path, text, code)
+        kind, message = said
+        if kind == "FileNotFoundException":
+            return
+        if operation == "GET_BLOCK_LOCATIONS" and code == 400:
+            return
+        transient, hint = False, None
+        if kind == "AccessControlException":
+            message = f"permission denied for the user {self.user}"
+            hint = f"Name another user as in {_SHAPE}, or with HADOOP_USER_NAME."
+        elif kind == "StandbyException":
+            message, hint = "this name node is on standby", "Name the active one."
+        elif code == 401 or kind == "SecurityException":
+            hint = "Kerberos and tokens are not spoken; a gateway (HttpFS) may take user names."
+        else:
+            # Safe mode, a queue that is full, data nodes that are away.
+            transient, hint = True, "Check name node and data nodes: hdfs dfsadmin -report"
+        raise SourceError(
+            f"cannot read hdfs://{self.place}{path}: {message}", hint=hint, transient=transient
+        )
+
+    def _foreign(self, path: str, text: str = "", code: int = 200) -> SourceError:
+        """Return the error about an answer that is none of WebHDFS."""
+        if "Hadoop IPC port" in text:
+            why = f"{self.http} is its RPC port, and ?http= takes that of the web interface"
+            hint = f"Write hdfs://{self.host}:{self.http}{path}?http={HTTP_PORT}"
+        elif code == 401:
+            why, hint = "it wants Kerberos", "A gateway (HttpFS) may take user names."
+        else:
+            why = f"{self.where} does not answer like WebHDFS ({code})"
+            hint = (
+                "Check ?http=, the port of the name node's web interface, and dfs.webhdfs.enabled."
+            )
+        return SourceError(f"cannot read hdfs://{self.place}{path}: {why}", hint=hint)
+
+    def _unreachable(self, path: str, error: Exception) -> SourceError:
+        """Return the error about a connection that failed, or broke."""
+        reason = error.reason if isinstance(error, URLError) else error
+        cause = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        if isinstance(reason, TimeoutError):
+            cause = f"no answer within {_TIMEOUT:.0f} s"
+        hint = (
+            f"Check host and ports: ?http= names that of the web interface (here {self.http}; "
+            "dfs.namenode.http-address), and redirects lead to data nodes by their own names."
+        )
+        if isinstance(reason, ConnectionRefusedError) and self._speaks_webhdfs(self.rpc):
+            hint = (
+                f"{self.rpc} is the port of its web interface: write "
+                f"hdfs://{self.host}:{RPC_PORT}{path}?http={self.rpc}"
+            )
+        return SourceError(
+            f"cannot read hdfs://{self.place}{path}: no connection to {self.where} "
+            f"({cause.lower()})",
+            hint=hint,
+            transient=True,
+        )
+
+    def _speaks_webhdfs(self, port: int) -> bool:
+        """Tell whether another port is that of the web interface."""
+        address = f"http://{self.host}:{port}/webhdfs/v1/?op=GETFILESTATUS"
+        try:
+            with urlopen(address, timeout=_TIMEOUT) as answer:
+                return b"FileStatus" in answer.read()
+        except (OSError, http.client.HTTPException):
+            return False
+
+
+def _entry(path: str, status: dict[str, Any]) -> Entry:
+    size, modified = status["length"], status["modificationTime"]
+    version = f"{size}-{modified}-{status.get('fileId', 0)}"
+    return Entry(path, status["type"] == "DIRECTORY", size, version)
+
+
+def _remote_exception(text: str) -> tuple[str, str] | None:
+    """Return kind and first line of the error in an answer; None where it is none of Hadoop's."""
+    try:
+        said = json.loads(text)["RemoteException"]
+        return str(said["exception"]), str(said["message"]).partition("\n")[0][:300]
+    except (ValueError, KeyError, TypeError):
+        return None
