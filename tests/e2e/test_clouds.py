@@ -230,9 +230,10 @@ def fleet(shell: Shell, cluster21: Cluster) -> Iterator[Fleet]:
     ("cloud", "key"),
     [
         ("gs", "big.csv"),
-        ("az", "big.parquet"),
-        pytest.param("gs", "big.parquet", marks=pytest.mark.long),
-        pytest.param("az", "big.csv", marks=pytest.mark.long),
+        *(
+            pytest.param(cloud, key, marks=pytest.mark.long)
+            for cloud, key in (("az", "big.parquet"), ("gs", "big.parquet"), ("az", "big.csv"))
+        ),
     ],
     indirect=["cloud"],
 )

@@ -51,6 +51,9 @@ def held(fleet: Fleet) -> list[tuple[int, int]]:
     return [each.pop() for each in found.values()]
 
 
+@pytest.mark.parametrize(
+    "load", ["pull", pytest.param("push", marks=pytest.mark.long)], indirect=True
+)
 @pytest.mark.parametrize("key", [pytest.param("rand()", marks=pytest.mark.long), "id"])
 def test_plain_tables(fleet: Fleet, load: tuple[str, ...], key: str) -> None:
     mirror.create(fleet.cluster, fleet.database, COLUMNS, key)

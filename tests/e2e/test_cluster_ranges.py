@@ -21,7 +21,7 @@ def fleet(shell: Shell, cluster21: Cluster) -> Iterator[Fleet]:
     fleet.drop()
 
 
-@pytest.mark.parametrize("way", ["--pull", "--push"])
+@pytest.mark.parametrize("way", ["--pull", pytest.param("--push", marks=pytest.mark.long)])
 def test_one_parquet_file_loads_on_all_shards(
     fleet: Fleet, s3: Seaweed, bucket: str, way: str
 ) -> None:
@@ -149,7 +149,7 @@ def test_one_local_file_is_pushed_to_all_shards(fleet: Fleet) -> None:
     assert fleet.numbers("t") == [LINES, LINES]
 
 
-@pytest.mark.parametrize("way", ["--pull", "--push"])
+@pytest.mark.parametrize("way", ["--pull", pytest.param("--push", marks=pytest.mark.long)])
 def test_what_the_decoder_declines_of_a_range_is_read_here(
     fleet: Fleet, s3: Seaweed, bucket: str, decoders: None, way: str
 ) -> None:
