@@ -103,6 +103,14 @@ class ReadKeywords(TypedDict, total=False):
 class PlanKeywords(ReadKeywords, total=False):
     """Options of load and plan."""
 
+    start_at: str | None
+    """Where a topic is loaded from. OFFSET may be PARTITION:OFFSET,...; TIME is ISO 8601, UTC
+    without a zone. Default: behind what is loaded, at first the earliest message.
+    """
+
+    until: str | None
+    """Where a topic is loaded to. Default: the end that it has when the load begins."""
+
     rename: str | Iterable[str] | Mapping[str, object]
     """Another name in the table for a column of the source."""
 
@@ -243,6 +251,9 @@ class PlanKeywords(ReadKeywords, total=False):
 
 class LoadKeywords(PlanKeywords, total=False):
     """Options of load."""
+
+    follow: bool
+    """Go on with what comes into a topic, in batches, until Ctrl-C."""
 
     patience: str
     """Time that a server may be away (a restart, a network that fails) before the load ends and can

@@ -217,6 +217,29 @@ class Options:
     s3_anonymous: bool = _opt(
         False, "--s3-anonymous", "", "Read public buckets without credentials.", "Source", _READS
     )
+    start_at: str | None = _opt(
+        None,
+        "--from",
+        "earliest|committed|OFFSET|TIME",
+        "Where a topic is loaded from. OFFSET may be PARTITION:OFFSET,...; TIME is ISO 8601, UTC "
+        "without a zone. Default: behind what is loaded, at first the earliest message.",
+        "Source",
+    )
+    until: str | None = _opt(
+        None,
+        "--until",
+        "latest|OFFSET|TIME",
+        "Where a topic is loaded to. Default: the end that it has when the load begins.",
+        "Source",
+    )
+    follow: bool = _opt(
+        False,
+        "--follow",
+        "",
+        "Go on with what comes into a topic, in batches, until Ctrl-C.",
+        "Source",
+        (LOAD,),
+    )
     schema: str | None = _opt(
         None,
         "--schema",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from rowfall.core.events import Note
 from rowfall.core.listing import Listing, ranges_by_stream, split_id
 from rowfall.plan.session import Session
 from rowfall.sources.base import Continued
@@ -39,7 +40,10 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Session, set[st
             landed[uri] = ranges[stream]
     if not landed:
         return session, known
+    before = len(source.notes)
     rest = source.listing_after({uri: joined(own) for uri, own in landed.items()})
+    for note in source.notes[before:]:
+        session.emit(Note("warning", note))
     # Nothing is left to read of those, where what is to be read has sizes.
     size = None if rest.total_size is None or not len(rest) else 0
     found = Listing(listing.projection, continued=True)

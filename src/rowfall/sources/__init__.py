@@ -32,6 +32,7 @@ REGISTRY = {
     "https": "http:Http",
     "hdfs": "hdfs:Hdfs",
     "generate": "generate:Generate",
+    "kafka": "kafka:Kafka",
 }
 """Scheme -> module in this package and class; the class takes (texts, options)."""
 

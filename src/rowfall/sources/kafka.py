@@ -1,0 +1,481 @@
+"""Topics of Kafka: ``kafka://host:port[,host:port]/topic``. A split is a range of offsets.
+
+The offsets that have landed are kept with the rows (ledger, journal), never in a consumer group:
+partitions are assigned, not subscribed to, so no other consumer takes one away. Transactions that
+were aborted are not read.
+
+A message holds one row or several, with or without a last line end. One without a value (a
+tombstone) or of no bytes brings no row.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from rowfall.core import uri
+from rowfall.core.errors import DataError, SourceError, UsageError
+from rowfall.core.listing import Listing, Split
+from rowfall.core.masked import Secret, redact
+from rowfall.core.model import Encoding, Schema
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText
+from rowfall.sources import first_bytes, from_clause, rewriting
+from rowfall.sources.messages import BrokenMessageError, Framing
+from rowfall.sources.pipes import Pipes
+
+_URI = re.compile(r"kafka://(?:(?P<user>[^/?#]*)@)?(?P<hosts>[^/?#@]+)/(?P<topic>[^/?#]+)"
+                  r"(?:\?(?P<query>.*))?", re.I)  # fmt: skip
+_HINT = "Write kafka://host:9092/topic, or kafka://a:9092,b:9092/topic."
+_PASSWORD = "KAFKA_SASL_PASSWORD"  # noqa: S105 - the name of a variable
+EARLIEST, LATEST, COMMITTED = "earliest", "latest", "committed"
+# A piece is read by one thread. Of fewer messages a connection (20 ms) would be felt; more keep
+# other cores waiting at the end. Eight pieces of small topics keep eight cores busy.
+LEAST, MOST, PIECES = 50_000, 1_000_000, 8
+# Messages that come together from librdkafka; more make it no faster.
+BATCH = 10_000
+# Seconds of the admin's questions; a broker that starts needs some to know its leader.
+ASK_SECONDS = 15.0
+# Seconds without a message, after which a broker that is away is waited for by another attempt.
+QUIET_SECONDS = 30.0
+# Messages of a split that a sample shows: the schema is made of 20,000 rows of up to eight.
+SAMPLED = 5_000
+# MB that are fetched ahead for each reader; its default of 64 MB is for a whole process.
+_AHEAD_KB = 16 << 10
+
+
+class Kafka:
+    """One topic."""
+
+    remote = True
+    replayable = True
+    fds: tuple[int, ...] = ()
+    made: Schema | None = None
+
+    def __init__(self, texts: Sequence[str], options: Options) -> None:
+        if len(texts) > 1:
+            raise UsageError(
+                "one load reads one topic", hint="Run one load after the other into the same table."
+            )
+        self.text = uri.mask(texts[0])
+        self.secrets = uri.secret_values(texts[0])
+        self._options = options
+        self._topic, self._config = _parse(texts[0])
+        self.secrets += tuple(v for v in self._config.values() if isinstance(v, Secret))
+        self._since, self._until = (
+            _Bound.of(options.start_at, "--from"),
+            _Bound.of(options.until, "--until"),
+        )
+        if COMMITTED in (self._since.word, self._until.word) and "group.id" not in self._config:
+            raise UsageError(
+                "--from committed needs the group whose offsets are meant",
+                hint=f"Name it: '{self.text}{'&' if '?' in self.text else '?'}group.id=NAME'.",
+            )
+        self._framing = Framing(options)
+        self.notes: tuple[str, ...] = ()
+        self._pipes = Pipes(self)
+        self._said = [""]  # the last error of librdkafka, which it tells from another thread
+        self._idle: list[Any] = []
+        self._guard = threading.Lock()
+
+    # --- listing ------------------------------------------------------------------------------
+
+    def listing(self) -> Listing:
+        """Return the ranges of all messages that are to be loaded.
+
+        A partition without any has an empty range, so that it is known.
+        """
+        return self._list({})
+
+    def listing_after(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
+        """See :class:`rowfall.sources.base.Continued`."""
+        return self._list(landed)
+
+    def _list(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
+        version, partitions = self._identity()
+        first, last = self._offsets(partitions, EARLIEST), self._offsets(partitions, LATEST)
+        since = self._bound(self._since, partitions, first)
+        until = self._bound(self._until, partitions, last)
+        todo: list[tuple[int, int, int]] = []
+        lost: list[str] = []
+        for p in partitions:
+            own = landed.get(self._uri(p), ())
+            low = since.get(p, own[0][0] if own else first[p])
+            high = min(last[p], until.get(p, last[p]))
+            for start, stop in missing(low, high, own):
+                gone = min(stop, first[p])
+                # Where nothing has landed the earliest message is the first one that is there.
+                if start < gone:
+                    lost.append(_offsets_text(p, start, gone))
+                todo.append((p, max(start, first[p]), stop))
+        if lost:
+            raise SourceError(
+                f"{self._topic} has lost messages that were not loaded: {', '.join(lost)} "
+                "(retention has deleted them)",
+                hint="Load what is left with --from earliest.",
+            )
+        step = piece_of(sum(stop - start for _, start, stop in todo))
+        listing = Listing(continued=True)
+        for p, start, stop in todo:
+            for at in range(start, stop, step):
+                listing.add(self._uri(p), version, None, at, min(stop, at + step))
+        for p in partitions if not todo and not landed else ():
+            listing.add(self._uri(p), version, None, first[p], first[p])
+        return listing
+
+    def _uri(self, partition: int) -> str:
+        return f"kafka://{self._topic}/{partition}"
+
+    def _identity(self) -> tuple[str, list[int]]:
+        """Return what tells this topic from any other, one made anew included; its partitions."""
+        from confluent_kafka import TopicCollection
+
+        with self._explained():
+            found = self._admin.list_topics(self._topic, timeout=ASK_SECONDS)
+            known = found.topics[self._topic]
+            if known.error is not None:
+                raise self._no_topic(known.error)
+            asked = self._admin.describe_topics(
+                TopicCollection([self._topic]), request_timeout=ASK_SECONDS
+            )
+            described = asked[self._topic].result(ASK_SECONDS)
+        return f"{found.cluster_id}/{described.topic_id}", sorted(known.partitions)
+
+    def _no_topic(self, error: Any) -> SourceError:
+        if error.name() == "TOPIC_AUTHORIZATION_FAILED":
+            return SourceError(
+                f"cannot read the topic {self._topic}: this user may not",
+                hint="It needs READ and DESCRIBE of the topic.",
+            )
+        return SourceError(
+            f"cannot read the topic {self._topic}: {error.str().lower()}",
+            hint="kafka-topics.sh --list shows the topics of the cluster.",
+            transient=error.retriable() and error.name() != "UNKNOWN_TOPIC_OR_PART",
+        )
+
+    def _offsets(self, partitions: Sequence[int], where: str | int) -> dict[int, int]:
+        """Return an offset of each partition: the first one, the end, or by time (ms).
+
+        The end is where transactions are that are still open.
+        """
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        spec = {EARLIEST: OffsetSpec.earliest, LATEST: OffsetSpec.latest}.get(str(where))
+        wanted = spec() if spec is not None else OffsetSpec.for_timestamp(int(where))
+        with self._explained():
+            asked = self._admin.list_offsets(
+                {TopicPartition(self._topic, p): wanted for p in partitions},
+                isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ASK_SECONDS,
+            )  # fmt: skip
+            return {tp.partition: f.result(ASK_SECONDS).offset for tp, f in asked.items()}
+
+    def _bound(
+        self, bound: _Bound, partitions: Sequence[int], default: Mapping[int, int]
+    ) -> dict[int, int]:
+        """Return what an option says of partitions; nothing of those that it does not name."""
+        if bound.word in (EARLIEST, LATEST):
+            return dict(default)
+        if bound.word == COMMITTED:
+            return self._committed(partitions, default)
+        if bound.time is not None:
+            found = self._offsets(partitions, bound.time)
+            last = self._offsets(partitions, LATEST)
+            return {p: at if at >= 0 else last[p] for p, at in found.items()}
+        if bound.every is not None:
+            return dict.fromkeys(partitions, bound.every)
+        if unknown := sorted(set(bound.each) - set(partitions)):
+            raise UsageError(f"{bound.flag} names partition {unknown[0]}, which does not exist")
+        return dict(bound.each)
+
+    def _committed(self, partitions: Sequence[int], default: Mapping[int, int]) -> dict[int, int]:
+        from confluent_kafka import TopicPartition
+
+        with self._explained(), self._reader() as reader:
+            found = reader.committed(
+                [TopicPartition(self._topic, p) for p in partitions], timeout=ASK_SECONDS
+            )
+        return {t.partition: t.offset if t.offset >= 0 else default[t.partition] for t in found}
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def encoding(self, listing: Listing) -> Encoding:
+        """Return the format of the messages: by option, else by the first ones."""
+        head = b""
+        for split in self.sample(listing, 1):
+            for piece in self.stream(split):
+                head += piece
+                if len(head) >= first_bytes.HEAD:
+                    break
+        encoding = self._framing.encoding(head)
+        if not head:
+            return encoding
+        found = first_bytes.examine({self.text: head}, encoding, self._options)
+        self.notes = found.notes
+        return rewriting.check(found.encoding)
+
+    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
+        """Return the beginnings of some splits, the newest among them."""
+        ranges = [s for s in listing.splits("") if (s.stop or 0) > (s.start or 0)]
+        # What has landed comes first in a listing, and may be gone.
+        chosen = ranges[-most:] if len(ranges) > most else ranges
+        return [replace(s, stop=min(s.stop or 0, (s.start or 0) + SAMPLED)) for s in chosen]
+
+    def relation(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> SqlText:
+        objects = [(split.name, partial(self.stream, split)) for split in splits]
+        function = self._pipes.function(objects, encoding, structure, packed=False)
+        return from_clause.joined([function], structure)
+
+    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        """Return what could not be read; all, where the topic was made anew meanwhile."""
+        found = [(s, text) for s in splits if (text := self._pipes.broken(s.name)) is not None]
+        if not found and splits and self._identity()[0] != splits[0].version:
+            return [(s, "the topic was deleted and made anew") for s in splits]
+        return found
+
+    def stream(self, split: Split) -> Iterator[bytes]:
+        """Give the messages of a range as text.
+
+        Raises:
+            SourceError: some are gone, or the brokers do not answer.
+            DataError: a message is no whole row; it names partition and offset.
+        """
+        partition = int(split.uri.rpartition("/")[2])
+        try:
+            for messages in self._messages(partition, split.start or 0, split.stop or 0):
+                yield self._framing.text(messages)
+        except BrokenMessageError as error:
+            where = f"{self._topic} partition {partition} offset {error.offset}"
+            raise DataError(
+                f"{where}: {error}",
+                uri=split.uri,
+                value=error.shown,
+                hint=f"Load what is behind it with --from {partition}:{error.offset + 1}.",
+            ) from None
+
+    def _messages(self, partition: int, start: int, stop: int) -> Iterator[list[Any]]:
+        """Give the messages from ``start`` on, up to ``stop``, in batches.
+
+        The last offsets may hold none: compaction leaves gaps, and transactions leave marks.
+        """
+        from confluent_kafka import TopicPartition
+
+        at, heard = start, time.monotonic()
+        if at >= stop:
+            return
+        with self._reader() as reader:
+            reader.assign([TopicPartition(self._topic, partition, start)])
+            while at < stop:
+                # It waits for as many as it is asked for: no longer than a tenth of a second.
+                found = reader.consume(min(BATCH, stop - at), 0.1)
+                events = [message for message in found if message.error() is not None]
+                if events:
+                    found = [message for message in found if message.error() is None]
+                if found:
+                    heard = time.monotonic()
+                    at = found[-1].offset() + 1
+                    if at > stop:
+                        found = [message for message in found if message.offset() < stop]
+                    yield found
+                for event in events:
+                    at = max(at, self._event(event, partition, at, stop))
+                if time.monotonic() - heard > QUIET_SECONDS:
+                    raise SourceError(
+                        f"cannot read {self._topic} partition {partition}: no message for "
+                        f"{QUIET_SECONDS:.0f} seconds{self._reason()}",
+                        transient=True,
+                    )
+
+    def _event(self, event: Any, partition: int, at: int, stop: int) -> int:
+        """Return the position after what librdkafka says; raise what cannot be waited for."""
+        error = event.error()
+        name = error.name()
+        if name == "_PARTITION_EOF":
+            return int(event.offset())
+        if name in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
+            first = self._offsets([partition], EARLIEST)[partition]
+            gone = (
+                _offsets_text(partition, at, min(first, stop))
+                if first > at
+                else (f"{_offsets_text(partition, at, stop)}, which the brokers have lost")
+            )
+            raise SourceError(
+                f"{self._topic} has lost messages while they were read: {gone}",
+                hint="Load what is left with --from earliest.",
+            )
+        if name in ("UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED", "_UNKNOWN_PARTITION"):
+            raise self._no_topic(error)
+        self._said[0] = error.str()
+        return at
+
+    # --- clients ------------------------------------------------------------------------------
+
+    @contextmanager
+    def _reader(self) -> Iterator[Any]:
+        """Enter a consumer of nobody's group; it is kept for the next range."""
+        from confluent_kafka import Consumer
+
+        with self._guard:
+            reader = self._idle.pop() if self._idle else None
+        if reader is None:
+            reader = self._made(Consumer, {
+                "group.id": "rowfall", "enable.auto.commit": False, "auto.offset.reset": "error",
+                "enable.partition.eof": True, "isolation.level": "read_committed",
+                "enable.auto.offset.store": False, "queued.max.messages.kbytes": _AHEAD_KB,
+                # Nobody is to be put out of a group because the engine is slow.
+                "max.poll.interval.ms": 86_400_000, "fetch.message.max.bytes": 4 << 20,
+            })  # fmt: skip
+        try:
+            yield reader
+        except BaseException:
+            reader.close()
+            raise
+        reader.unassign()
+        with self._guard:
+            self._idle.append(reader)
+
+    @cached_property
+    def _admin(self) -> Any:
+        try:
+            from confluent_kafka.admin import AdminClient
+        except ImportError:
+            raise UsageError(
+                "kafka:// needs the client of Kafka", hint="pip install 'rowfall[kafka]'"
+            ) from None
+        return self._made(AdminClient, {})
+
+    def _made(self, client: Callable[..., Any], more: Mapping[str, object]) -> Any:
+        from confluent_kafka import KafkaException
+
+        def said(error: Any) -> None:
+            self._said[0] = error.str()
+
+        given = {k: v.reveal() if isinstance(v, Secret) else v for k, v in self._config.items()}
+        try:
+            return client({**more, **given, "log_level": 0, "error_cb": said})
+        except KafkaException as error:
+            text = redact(error.args[0].str(), *self.secrets)
+            raise UsageError(
+                f"librdkafka refuses a property of {self.text}: {text}",
+                hint="Properties: https://github.com/confluentinc/librdkafka/blob/master/"
+                "CONFIGURATION.md",
+            ) from None
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Enter a block that asks brokers: what they answer becomes an error of ours."""
+        from concurrent.futures import TimeoutError as FutureTimeoutError
+
+        try:
+            from confluent_kafka import KafkaException
+        except ImportError:
+            _ = self._admin  # says what is missing
+            raise
+        try:
+            yield
+        except (KafkaException, FutureTimeoutError) as error:
+            text = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
+            raise SourceError(
+                f"cannot ask {self._config['bootstrap.servers']}: "
+                f"{redact(text, *self.secrets).lower()}{self._reason()}",
+                hint="Check hosts, ports, and security.protocol (PLAINTEXT, SSL, SASL_SSL).",
+                transient=True,
+            ) from None
+
+    def _reason(self) -> str:
+        said = redact(self._said[0], *self.secrets)
+        return f" ({said})" if said else ""
+
+
+class _Bound:
+    """What ``--from`` or ``--until`` says: a word, a time in ms, or offsets."""
+
+    def __init__(self, flag: str) -> None:
+        self.flag, self.word = flag, ""
+        self.time: int | None = None
+        self.every: int | None = None
+        self.each: dict[int, int] = {}
+
+    @classmethod
+    def of(cls, text: str | None, flag: str) -> _Bound:
+        """Read one option.
+
+        Raises:
+            UsageError: it is none of these.
+        """
+        bound, words = cls(flag), {"--from": (EARLIEST, COMMITTED), "--until": (LATEST,)}[flag]
+        if text is None or text in words:
+            bound.word = text or ""
+        elif re.fullmatch(r"\d+", text):
+            bound.every = int(text)
+        elif re.fullmatch(r"\d+:\d+(,\d+:\d+)*", text):
+            pairs = (pair.split(":") for pair in text.split(","))
+            bound.each = {int(partition): int(offset) for partition, offset in pairs}
+        else:
+            try:
+                moment = datetime.fromisoformat(text)
+            except ValueError:
+                raise UsageError(
+                    f"{flag} {text} is no offset and no time",
+                    hint=f"Write {', '.join(words)}, an offset, PARTITION:OFFSET,..., or a time "
+                    "like 2026-01-31T12:00:00Z.",
+                ) from None
+            zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            bound.time = round(zoned.timestamp() * 1000)
+        return bound
+
+
+def missing(low: int, high: int, landed: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges between two offsets that have not landed; ``landed`` in ascending order."""
+    for start, stop in landed:
+        if low < min(start, high):
+            yield low, min(start, high)
+        low = max(low, stop)
+    if low < high:
+        yield low, high
+
+
+def piece_of(messages: int) -> int:
+    """Return how many messages are loaded as one split."""
+    return max(LEAST, min(MOST, -(-messages // PIECES)))
+
+
+def _offsets_text(partition: int, start: int, stop: int) -> str:
+    return f"offsets {start:,} to {stop - 1:,} of partition {partition}"
+
+
+def _parse(text: str) -> tuple[str, dict[str, Any]]:
+    """Return the topic and the properties of librdkafka.
+
+    Raises:
+        UsageError: no topic, or no host.
+    """
+    found = _URI.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{uri.mask(text)!r} names no brokers and topic", hint=_HINT)
+    topic = unquote(found["topic"])
+    config: dict[str, Any] = dict(parse_qsl(found["query"] or "", keep_blank_values=True))
+    config["bootstrap.servers"] = found["hosts"]
+    user, colon, password = (found["user"] or "").partition(":")
+    if user:
+        config.setdefault("sasl.username", unquote(user))
+        config.setdefault("security.protocol", "SASL_SSL")
+        config.setdefault("sasl.mechanism", "PLAIN")
+    secret = unquote(password) if colon else os.environ.get(_PASSWORD)
+    if secret and "sasl.username" in config:
+        config.setdefault("sasl.password", Secret(secret))
+    for name in config:
+        if isinstance(config[name], str) and ("password" in name or "secret" in name):
+            config[name] = Secret(config[name])
+    return topic, config
