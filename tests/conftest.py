@@ -26,6 +26,7 @@ from lab.cluster import Cluster
 from lab.google import Google
 from lab.hdfs import Hdfs
 from lab.http import Web
+from lab.kafka import Kafka
 from lab.seaweed import Seaweed
 from rowfall.cli import app
 from rowfall.engines import prestart
@@ -130,6 +131,13 @@ def s3() -> Iterator[Seaweed]:
 def azure() -> Iterator[Azure]:
     """The Azure Blob service, started once; each test makes a container of its own."""
     with Azure() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """The broker, started once; each test makes topics of its own. Never kill this one."""
+    with Kafka() as service:
         yield service
 
 

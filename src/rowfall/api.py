@@ -99,7 +99,7 @@ def load(
 
     Args:
         sources: paths, globs, ``s3://``, ``gs://``, ``az://``, ``http(s)://``, ``hdfs://``,
-            ``generate://``, or ``-``.
+            ``kafka://``, ``generate://``, or ``-``.
         to: a folder (embedded ClickHouse, default ``./rowfall-data``), a server
             (``clickhouse://user@host:8123/database``), ``null:``, or files to write.
         table: target table, ``name`` or ``database.name``; default from the source.
@@ -127,6 +127,10 @@ def load(
     ):  # fmt: skip
         from rowfall.run.load import run_load  # 50 ms, in which the engine opens the folder
 
+        if session.options.follow:
+            from rowfall.run.follow import follow
+
+            return follow(session)
         return run_load(session)
 
 

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,7 @@ FOLDERS = ("src", "tests", "bench", "docs", "crates/rowfall-decode/src")
 ENDPOINT, BUCKET = "http://127.0.0.1:9000", "lake"
 SERVER = "clickhouse://loader@localhost/lake"
 LAB = "127.0.0.1:13362"
+KAFKA = "127.0.0.1:9092"
 
 # Files that a reader has and a page cannot make.
 GIVEN = {"README.md": {"sales.csv": "id,city,amount\n1,Oslo,12.5\n2,Bern,7\n3,Lima,9.25\n"}}
@@ -39,7 +41,7 @@ _FENCE = re.compile(
 )
 _FILE = re.compile(r"`([\w./-]+/[\w.-]+\.(?:py|rs|sql))`")
 # Files that docs/extending.md only foresees.
-_FORESEEN = {"postgresql.py", "kafka.py", "copy.py", "transaction.py"}
+_FORESEEN = {"postgresql.py", "copy.py", "transaction.py"}
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -88,7 +90,13 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**kept, **own, "PATH": path, "AWS_EC2_METADATA_DISABLED": "true"}
 
 
-@pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
+def run_when(page: Path) -> Any:
+    """A page that needs a broker of its own worker is not run in the gate."""
+    services = [pytest.mark.long] if KAFKA in page.read_text(encoding="utf-8") else []
+    return pytest.param(page, marks=services, id=name_of(page))
+
+
+@pytest.mark.parametrize("page", [run_when(page) for page in RUNNABLE])
 def test_examples_run(
     page: Path, tmp_path: Path, environment: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
@@ -110,6 +118,8 @@ def test_examples_run(
         server.query("CREATE DATABASE IF NOT EXISTS lake")
         replaced[SERVER] = f"clickhouse://{server.user}@127.0.0.1:{server.http_port}/lake"
         environment = {**environment, "ROWFALL_PASSWORD": server.password}
+    if any(KAFKA in block.text for block in blocks(page)):
+        replaced[KAFKA] = request.getfixturevalue("kafka").servers
     if LAB in page.read_text(encoding="utf-8"):
         work = request.getfixturevalue("lab_work")
         environment = {**environment, "ROWFALL_CLICKHOUSE": str(binary())}

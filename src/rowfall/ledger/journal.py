@@ -712,6 +712,7 @@ def _no_ranges(other: Entry, shared: Mapping[str, Sequence[str]], wanted: Collec
         raise LedgerError(
             "another rowfall has loaded some of the numbers that this one was going to load",
             hint="Run the same command again: it goes on behind them.",
+            transient=True,
         )
     if any(i.startswith(MARK) for i in other.splits):
         raise LedgerError(

@@ -36,7 +36,7 @@ from rowfall.schema.projection import of_typed
 from rowfall.schema.records import lines_relation
 from rowfall.schema.sampling import RunSelect, described
 from rowfall.schema.whole_rows import LAST_EMPTY, last_name, with_open_end
-from rowfall.sources.base import Ranged, Rewritten, Source
+from rowfall.sources.base import Numbered, Ranged, Rewritten, Source
 
 # Finding bad rows runs beside nothing else, but not on a lane that the watch or a KILL needs.
 LANE = 3
@@ -124,6 +124,8 @@ class BadRowSearch:
             line, where = line_in_file(self.source, split, line - int(self.encoding.has_header))
         if line is not None:
             (line,) = lines_in_source(self.source, split, self.encoding, [line])
+            if isinstance(self.source, Numbered):
+                where = f"{split.uri} {self.source.number} {line}"
         return data_errors.bad_row_error(
             split, self.encoding, self.schema, bad, line, len(header), where,
             self._misfits(split, header) if bad.which > 0 else (),
@@ -184,11 +186,14 @@ def lines_in_source(
 ) -> list[int]:
     """Return the lines of an object in which lines stand as they are read.
 
-    They differ where text is rewritten: comments and empty lines are left out.
+    They differ where text is rewritten: comments and empty lines are left out. Of messages their
+    offsets.
 
     Args:
         lines: in ascending order.
     """
+    if isinstance(source, Numbered):
+        return source.numbers(split, lines)
     if encoding.dialect is None or not isinstance(source, Rewritten) or not encoding.is_csv:
         return list(lines)
     try:
@@ -464,7 +469,8 @@ class BadRows:
             )
             if self._rejected + lines > allowed:
                 first = found[0]
-                where = f"{first.uri} line {first.line}"
+                word = self._source.number if isinstance(self._source, Numbered) else "line"
+                where = f"{first.uri} {word} {first.line}"
                 where += f' column "{first.column}"' if first.column else ""
                 raise TooManyBadRowsError(
                     f"{where} {first.reason}, with {lines - 1:,} more bad lines here: "

@@ -179,6 +179,26 @@ class Continued(Protocol):
 
 
 @runtime_checkable
+class Numbered(Protocol):
+    """A source whose rows people know by numbers of its own, not by lines: offsets of messages.
+
+    Attributes:
+        number: what such a number is called.
+    """
+
+    number: str
+
+    def numbers(self, split: Split, lines: Sequence[int]) -> list[int]:
+        """Return the number of what each line of a split's text is from.
+
+        ``lines`` are in ascending order, counted from 1.
+
+        Raises:
+            SourceError: it cannot be read.
+        """
+
+
+@runtime_checkable
 class Pinned(Protocol):
     """A source that reads the versions of its objects that were listed, and no others.
 

@@ -18,20 +18,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from rowfall.core import uri
-from rowfall.core.errors import DataError, SourceError, UsageError
+from rowfall.core.errors import DataError, RowfallError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
-from rowfall.core.sqltext import SqlText
-from rowfall.sources import first_bytes, from_clause, rewriting
+from rowfall.sources import first_bytes, rewriting
 from rowfall.sources.messages import BrokenMessageError, Framing
-from rowfall.sources.pipes import Pipes
+from rowfall.sources.pipes import Streams, describe
 
 _URI = re.compile(r"kafka://(?:(?P<user>[^/?#]*)@)?(?P<hosts>[^/?#@]+)/(?P<topic>[^/?#]+)"
                   r"(?:\?(?P<query>.*))?", re.I)  # fmt: skip
@@ -53,15 +52,17 @@ SAMPLED = 5_000
 _AHEAD_KB = 16 << 10
 
 
-class Kafka:
+class Kafka(Streams):
     """One topic."""
 
     remote = True
     replayable = True
     fds: tuple[int, ...] = ()
     made: Schema | None = None
+    number = "offset"
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
+        super().__init__()
         if len(texts) > 1:
             raise UsageError(
                 "one load reads one topic", hint="Run one load after the other into the same table."
@@ -82,9 +83,9 @@ class Kafka:
             )
         self._framing = Framing(options)
         self.notes: tuple[str, ...] = ()
-        self._pipes = Pipes(self)
         self._said = [""]  # the last error of librdkafka, which it tells from another thread
         self._idle: list[Any] = []
+        self._first: dict[int, int] = {}
         self._guard = threading.Lock()
 
     # --- listing ------------------------------------------------------------------------------
@@ -103,6 +104,7 @@ class Kafka:
     def _list(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
         version, partitions = self._identity()
         first, last = self._offsets(partitions, EARLIEST), self._offsets(partitions, LATEST)
+        self._first = first
         since = self._bound(self._since, partitions, first)
         until = self._bound(self._until, partitions, last)
         todo: list[tuple[int, int, int]] = []
@@ -113,10 +115,15 @@ class Kafka:
             high = min(last[p], until.get(p, last[p]))
             for start, stop in missing(low, high, own):
                 gone = min(stop, first[p])
-                # Where nothing has landed the earliest message is the first one that is there.
                 if start < gone:
                     lost.append(_offsets_text(p, start, gone))
                 todo.append((p, max(start, first[p]), stop))
+            behind = own[-1][1] if own else low
+            if self._since.word == EARLIEST and behind < low:
+                self.notes += (
+                    f"{_offsets_text(p, behind, low)} are lost: retention has deleted them before "
+                    "they were loaded",
+                )
         if lost:
             raise SourceError(
                 f"{self._topic} has lost messages that were not loaded: {', '.join(lost)} "
@@ -168,10 +175,11 @@ class Kafka:
         The end is where transactions are that are still open.
         """
         from confluent_kafka import IsolationLevel, TopicPartition
-        from confluent_kafka.admin import OffsetSpec
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-        spec = {EARLIEST: OffsetSpec.earliest, LATEST: OffsetSpec.latest}.get(str(where))
-        wanted = spec() if spec is not None else OffsetSpec.for_timestamp(int(where))
+        spec: Any = OffsetSpec
+        known = {EARLIEST: spec.earliest, LATEST: spec.latest}
+        wanted = known[where]() if isinstance(where, str) else spec.for_timestamp(where)
         with self._explained():
             asked = self._admin.list_offsets(
                 {TopicPartition(self._topic, p): wanted for p in partitions},
@@ -225,24 +233,37 @@ class Kafka:
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
         """Return the beginnings of some splits, the newest among them."""
-        ranges = [s for s in listing.splits("") if (s.stop or 0) > (s.start or 0)]
+        chosen: list[Split] = []
         # What has landed comes first in a listing, and may be gone.
-        chosen = ranges[-most:] if len(ranges) > most else ranges
-        return [replace(s, stop=min(s.stop or 0, (s.start or 0) + SAMPLED)) for s in chosen]
-
-    def relation(
-        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
-    ) -> SqlText:
-        objects = [(split.name, partial(self.stream, split)) for split in splits]
-        function = self._pipes.function(objects, encoding, structure, packed=False)
-        return from_clause.joined([function], structure)
+        for split in reversed(list(listing.splits(""))):
+            stop = split.stop or 0
+            start = max(split.start or 0, self._first.get(_partition(split), 0))
+            if start < stop and len(chosen) < most:
+                chosen.append(replace(split, start=start, stop=min(stop, start + SAMPLED)))
+        return chosen
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        """Return what could not be read; all, where the topic was made anew meanwhile."""
-        found = [(s, text) for s in splits if (text := self._pipes.broken(s.name)) is not None]
-        if not found and splits and self._identity()[0] != splits[0].version:
+        """Return what could not be read; all, where the topic was made anew meanwhile.
+
+        Raises:
+            SourceError: another try may help.
+        """
+        errors = {s.id: self._streams.error(s.name) for s in splits}
+        lasting: list[tuple[Split, str]] = []
+        passing: list[RowfallError] = []
+        for split in splits:
+            error = errors[split.id]
+            if isinstance(error, RowfallError) and error.transient:
+                passing.append(error)
+            elif isinstance(error, RowfallError):
+                lasting.append((split, f"{error.message}. {error.hint or ''}".rstrip(". ")))
+            elif error is not None:
+                lasting.append((split, describe(error, split.name)))
+        if passing and not lasting:
+            raise passing[0]
+        if not lasting and splits and self._identity()[0] != splits[0].version:
             return [(s, "the topic was deleted and made anew") for s in splits]
-        return found
+        return lasting
 
     def stream(self, split: Split) -> Iterator[bytes]:
         """Give the messages of a range as text.
@@ -251,7 +272,7 @@ class Kafka:
             SourceError: some are gone, or the brokers do not answer.
             DataError: a message is no whole row; it names partition and offset.
         """
-        partition = int(split.uri.rpartition("/")[2])
+        partition = _partition(split)
         try:
             for messages in self._messages(partition, split.start or 0, split.stop or 0):
                 yield self._framing.text(messages)
@@ -263,6 +284,20 @@ class Kafka:
                 value=error.shown,
                 hint=f"Load what is behind it with --from {partition}:{error.offset + 1}.",
             ) from None
+
+    def numbers(self, split: Split, lines: Sequence[int]) -> list[int]:
+        """See :class:`rowfall.sources.base.Numbered`."""
+        wanted, found, last = list(reversed(lines)), list[int](), 0
+        partition = _partition(split)
+        for messages in self._messages(partition, split.start or 0, split.stop or 0):
+            for message in messages:
+                last += self._framing.text([message]).count(b"\n")
+                while wanted and wanted[-1] <= last:
+                    found.append(message.offset())
+                    wanted.pop()
+            if not wanted:
+                break
+        return found + [split.stop or 0] * len(wanted)
 
     def _messages(self, partition: int, start: int, stop: int) -> Iterator[list[Any]]:
         """Give the messages from ``start`` on, up to ``stop``, in batches.
@@ -449,6 +484,10 @@ def missing(low: int, high: int, landed: Sequence[tuple[int, int]]) -> Iterator[
 def piece_of(messages: int) -> int:
     """Return how many messages are loaded as one split."""
     return max(LEAST, min(MOST, -(-messages // PIECES)))
+
+
+def _partition(split: Split) -> int:
+    return int(split.uri.rpartition("/")[2])
 
 
 def _offsets_text(partition: int, start: int, stop: int) -> str:

@@ -22,6 +22,7 @@ class Stream:
     ends: tuple[int, int]
     step: int = 7
     version: str = "1"
+    notes: tuple[str, ...] = ()
     asked: list[Mapping[str, Sequence[tuple[int, int]]]] = field(default_factory=list)
 
     def listing(self) -> Listing:

@@ -1,0 +1,130 @@
+"""Follow streams: load what comes into them, batch after batch, until somebody stops it.
+
+Each batch is a load of its own, as exact as any other; the engine and the connections stay open
+between them.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import fields, replace
+
+from rowfall.core.errors import LedgerError, SourceError, UsageError
+from rowfall.core.events import Note
+from rowfall.core.listing import Listing
+from rowfall.core.results import Report
+from rowfall.plan.session import Session
+from rowfall.run.load import run_load
+from rowfall.sources.base import Continued
+
+# The brokers are asked so often whether there is something new: three small requests.
+POLL_SECONDS = 0.5
+# A batch begins so long after its first message was seen, or with so many messages: a batch costs
+# 0.3 to 1 second besides its rows, and one part for each partition of the table.
+BATCH_SECONDS = 2.0
+BATCH_ROWS = 500_000
+# Between tries while brokers are away.
+AWAY_SECONDS = 2.0
+_SUMS = frozenset((
+    "splits_landed", "rows", "rows_rejected", "bytes_source", "bytes_raw", "bytes_written",
+    "seconds", "cpu_seconds", "cpu_seconds_here", "parts_written", "attempts", "retries",
+))  # fmt: skip
+
+
+def check_follow(session: Session) -> None:
+    """Check that a source can be followed, with these options.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if not isinstance(session.source, Continued) or not session.listing.continued:
+        raise UsageError(
+            f"--follow is for topics, and {session.source.text} is none",
+            hint="Run the command again when there is more to load.",
+        )
+    for name in ("until", "force", "atomic", "replace"):
+        if getattr(session.options, name):
+            raise UsageError(f"--follow and --{name} exclude each other")
+    if not session.target.caps.remembers:
+        raise UsageError(
+            f"--follow needs a table, and {session.target.text} is none",
+            hint="What has been loaded is remembered with the table.",
+        )
+
+
+def follow(session: Session) -> Report:
+    """Load batches until Ctrl-C, or until a range cannot be loaded.
+
+    Returns:
+        The report of all batches together; that of the last one where it is not done.
+
+    Raises:
+        Interrupted: by Ctrl-C in the middle of a batch, which is loaded by the next run.
+        RowfallError: as of :func:`rowfall.run.load.run_load`.
+    """
+    check_follow(session)
+    total: Report | None = None
+    seen: dict[str, int] = {}
+    away = False
+    while True:
+        try:
+            listing = _wait(session, seen)
+            if listing is None:
+                return total or _nothing(session)
+            encoding = session.source.encoding(listing)
+            report = run_load(replace(session, listing=listing, declared=encoding))
+        except (SourceError, LedgerError) as error:
+            if not error.transient:
+                raise
+            if not away:
+                session.emit(Note("warning", f"{error.message}; trying again"))
+            away = True
+            time.sleep(AWAY_SECONDS)
+            continue
+        away = False
+        total = report if total is None else _added(total, report)
+        if report.outcome != "done":
+            return total
+        seen |= _ends(listing)
+
+
+def _wait(session: Session, seen: dict[str, int]) -> Listing | None:
+    """Return the listing of a batch as soon as there is one; None after Ctrl-C."""
+    first: float | None = None
+    try:
+        while True:
+            listing = session.source.listing()
+            ends = _ends(listing)
+            new = sum(end - seen.get(uri, 0) for uri, end in ends.items())
+            if any(end > seen.get(uri, -1) for uri, end in ends.items()):
+                first = first or time.monotonic()
+                if new >= BATCH_ROWS or time.monotonic() - first >= BATCH_SECONDS or not seen:
+                    return listing
+            time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:
+        return None
+
+
+def _ends(listing: Listing) -> dict[str, int]:
+    """Return where each stream ends that has anything."""
+    ends: dict[str, int] = {}
+    for split in listing.splits(""):
+        if (split.stop or 0) > (split.start or 0):
+            ends[split.uri] = max(split.stop or 0, ends.get(split.uri, 0))
+    return ends
+
+
+def _added(total: Report, batch: Report) -> Report:
+    sums = {
+        f.name: getattr(total, f.name) + getattr(batch, f.name)
+        for f in fields(Report) if f.name in _SUMS
+    }  # fmt: skip
+    # What earlier batches have landed is no file that was skipped.
+    return replace(
+        batch, **sums, splits_skipped=total.splits_skipped, started=total.started,
+        splits=total.splits_skipped + sums["splits_landed"] + batch.splits_failed,
+    )  # fmt: skip
+
+
+def _nothing(session: Session) -> Report:
+    return Report("", "done", session.source.text, session.target.text, session.table_text, "")

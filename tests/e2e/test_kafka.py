@@ -1,0 +1,250 @@
+"""Loading topics of a real broker as a user does it: what lands, once, and what is said."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import time
+from typing import Any
+
+import pytest
+
+from e2e.lake import JOURNAL, Lake
+from e2e.tools import Shell
+from lab.clickhouse import ClickHouse
+from lab.kafka import Kafka
+from lab.process import wait_until
+
+pytestmark = pytest.mark.xdist_group("kafka")
+
+
+@pytest.fixture
+def server(clickhouse: ClickHouse) -> ClickHouse:
+    return clickhouse
+
+
+def uri(kafka: Kafka, topic: str) -> str:
+    return f"kafka://{kafka.servers}/{topic}"
+
+
+def lines(start: int, stop: int) -> list[bytes | None]:
+    return [b"%d,n%d" % (i, i) for i in range(start, stop)]
+
+
+def load(shell: Shell, source: str, *args: str) -> dict[str, Any]:
+    return shell.ok("load", source, "--table", "t", "--json", *args).document
+
+
+def landed(shell: Shell) -> int:
+    """Rows that are visible in the folder ``d``, which a running load keeps for itself."""
+    ledger = shell.folder / "d/rowfall.ledger"
+    if not ledger.exists():
+        return 0
+    with sqlite3.connect(ledger) as db:
+        ((rows,),) = db.execute("SELECT sum(rows) FROM attempt WHERE state = 'published'")
+    return int(rows or 0)
+
+
+def test_a_load_goes_on_behind_the_last_one(shell: Shell, kafka: Kafka) -> None:
+    topic = kafka.create(partitions=2)
+    kafka.send(topic, lines(0, 1000), 0)
+    kafka.send(topic, lines(1000, 1500), 1)
+    first = load(shell, uri(kafka, topic), "--verify")
+    assert (first["rows"], first["splits_landed"], first["splits_skipped"]) == (1500, 2, 0)
+    again = load(shell, uri(kafka, topic))
+    assert (again["rows"], again["splits_landed"], again["splits_skipped"]) == (0, 0, 2)
+    kafka.send(topic, lines(1500, 1600), 1)
+    more = load(shell, uri(kafka, topic), "--verify")
+    assert (more["rows"], more["splits_landed"], more["splits_skipped"]) == (100, 1, 2)
+    assert shell.row("SELECT count(), uniqExact(c1), sum(c1) FROM t") == [1600, 1600, 1279200]
+    plan = shell.ok("plan", uri(kafka, topic), "--table", "t").out
+    assert "3 ranges" in plan or "nothing" in plan, plan
+
+
+def test_messages_of_no_row_of_one_and_of_several(shell: Shell, kafka: Kafka) -> None:
+    topic = kafka.create()
+    kafka.send(topic, [
+        b"1,a", b"2,b\n", b"3,c\n4,d\n", b"5,e\r\n", None, b"", b"6,f\n7,g", b'8,"x, ""y"""',
+    ])  # fmt: skip
+    assert load(shell, uri(kafka, topic))["rows"] == 8
+    found = shell.rows("SELECT * FROM t ORDER BY c1")
+    assert found == [*([i, c] for i, c in enumerate("abcdefg", 1)), [8, 'x, "y"']]
+
+
+def test_tsv_and_json(shell: Shell, kafka: Kafka) -> None:
+    tsv, objects = kafka.create(), kafka.create()
+    kafka.send(tsv, [b"1\ta b", b"2\tc\\td\n"])
+    assert load(shell, uri(kafka, tsv))["rows"] == 2
+    assert shell.rows("SELECT * FROM t ORDER BY c1") == [[1, "a b"], [2, "c\td"]]
+    kafka.send(objects, [b'{"a": 1, "b": "x"}', b'{"a": 2, "b": "y"}\n{"a": 3, "b": "z"}'])
+    load(shell, uri(kafka, objects), "--table", "j")
+    assert shell.rows("SELECT * FROM j ORDER BY a") == [[1, "x"], [2, "y"], [3, "z"]]
+
+
+def test_aborted_transactions_bring_no_rows(shell: Shell, kafka: Kafka) -> None:
+    """The last offsets of a range hold no message: marks of transactions, and what was aborted."""
+    topic = kafka.create()
+    producer = kafka.producer(transactional_id=f"t{time.time_ns()}")
+    producer.init_transactions(30)
+    for number, ends in enumerate(("commit", "abort", "commit", "abort")):
+        producer.begin_transaction()
+        for line in lines(number * 100, number * 100 + 100):
+            producer.produce(topic, line)
+        producer.flush()
+        (producer.commit_transaction if ends == "commit" else producer.abort_transaction)()
+    assert load(shell, uri(kafka, topic), "--verify")["rows"] == 200
+    assert load(shell, uri(kafka, topic))["splits_landed"] == 0
+    # One that is open is not there yet.
+    producer.begin_transaction()
+    producer.produce(topic, b"400,late")
+    producer.flush()
+    assert load(shell, uri(kafka, topic))["splits_landed"] == 0
+    producer.commit_transaction()
+    assert load(shell, uri(kafka, topic))["rows"] == 1
+    assert shell.row("SELECT count(), sum(c1) FROM t") == [201, 4950 + 24950 + 400]
+
+
+def test_messages_that_retention_has_deleted_are_named(shell: Shell, kafka: Kafka) -> None:
+    topic = kafka.create(partitions=2)
+    kafka.send(topic, lines(0, 100))
+    load(shell, uri(kafka, topic))
+    kafka.send(topic, lines(100, 300))
+    kafka.delete_before(topic, 0, 250)
+    failed = shell.ends(4, "load", uri(kafka, topic), "--table", "t")
+    assert "offsets 100 to 249 of partition 0" in failed.talk
+    assert "--from earliest" in failed.talk
+    done = shell.ok("load", uri(kafka, topic), "--table", "t", "--from", "earliest")
+    assert "offsets 100 to 249 of partition 0" in done.talk
+    assert shell.row("SELECT count(), max(c1), countIf(c1 >= 100 AND c1 < 250) FROM t") == [
+        150, 299, 0,
+    ]  # fmt: skip
+    assert load(shell, uri(kafka, topic), "--from", "earliest")["splits_landed"] == 0
+
+
+def test_a_poison_message_is_named_and_passed_by(shell: Shell, kafka: Kafka) -> None:
+    topic = kafka.create(partitions=2)
+    kafka.send(topic, [*lines(0, 10), b'10,"open', *lines(11, 20)], 0)
+    kafka.send(topic, lines(20, 30), 1)
+    failed = shell.ends(1, "load", uri(kafka, topic), "--table", "t")
+    assert f"{topic} partition 0 offset 10: a quote is opened" in failed.talk
+    assert shell.row("SELECT count() FROM t") == [10]
+    load(shell, uri(kafka, topic), "--until", "0:10")
+    load(shell, uri(kafka, topic), "--from", "0:11")
+    assert shell.row("SELECT count(), sum(c1) FROM t") == [29, 435 - 10]
+
+
+def test_a_value_that_does_not_fit_is_named_or_rejected(shell: Shell, kafka: Kafka) -> None:
+    topic = kafka.create()
+    kafka.send(topic, [*lines(0, 50), b"x,y", *lines(51, 100)])
+    typed = ("--schema", "a UInt32, b String")
+    failed = shell.ends(1, "load", uri(kafka, topic), "--table", "t", *typed)
+    assert f'kafka://{topic}/0 offset 50 column "a": "x" does not fit UInt32' in failed.talk
+    done = load(shell, uri(kafka, topic), *typed, "--max-errors", "1")
+    assert (done["rows"], done["rows_rejected"]) == (99, 1)
+    rejected = (shell.folder / "rowfall-rejects.tsv").read_text().splitlines()[1].split("\t")
+    assert rejected[:3] == [f"kafka://{topic}/0", "50", "a"]
+    assert rejected[-1] == "x,y"
+
+
+def test_from_and_until(shell: Shell, kafka: Kafka) -> None:
+    topic = kafka.create(partitions=2)
+    kafka.send(topic, lines(0, 50), 0, timestamp=1_700_000_000_000)
+    kafka.send(topic, lines(50, 100), 0, timestamp=1_700_000_100_000)
+    kafka.send(topic, lines(100, 120), 1, timestamp=1_700_000_000_000)
+    source = uri(kafka, topic)
+    assert load(shell, source, "--from", "10", "--until", "40")["rows"] == 40
+    # What is behind, not what is before.
+    assert load(shell, source, "--until", "2023-11-14T22:14:00Z")["rows"] == 10
+    assert load(shell, source, "--from", "2023-11-14T22:14:00")["rows"] == 50
+    assert load(shell, source)["rows"] == 0
+    assert load(shell, source, "--from", "earliest")["rows"] == 20
+    assert shell.row("SELECT count(), uniqExact(c1) FROM t") == [120, 120]
+    named = f"{source}?group.id=g{time.time_ns()}"
+    assert load(shell, named, "--from", "committed", "--table", "u")["rows"] == 120
+    for wrong in (("--from", "never"), ("--until", "committed"), ("--from", "7:1")):
+        shell.ends(2, "load", source, "--table", "t", *wrong)
+    assert "group.id=NAME" in shell.ends(2, "load", source, "--from", "committed").talk
+
+
+def test_a_topic_that_is_made_anew_is_another_one(shell: Shell, kafka: Kafka) -> None:
+    topic = kafka.create()
+    kafka.send(topic, lines(0, 100))
+    load(shell, uri(kafka, topic))
+    kafka.drop(topic)
+    time.sleep(0.5)  # the name is free when the broker has forgotten it
+    kafka.create(topic)
+    kafka.send(topic, lines(200, 210))
+    assert load(shell, uri(kafka, topic))["rows"] == 10
+    assert shell.row("SELECT count() FROM t") == [110]
+
+
+def test_what_is_not_there(shell: Shell, kafka: Kafka) -> None:
+    gone = shell.ends(4, "load", uri(kafka, "nothing"), "--table", "t")
+    assert "cannot read the topic nothing" in gone.talk
+    for wrong in ("kafka://h:9092", "kafka://h:9092/", "kafka:///t"):
+        assert "kafka://host:9092/topic" in shell.ends(2, "load", wrong).talk
+    refused = shell.ends(2, "load", f"{uri(kafka, 'x')}?no.such.property=1", "--table", "t")
+    assert "no.such.property" in refused.talk
+    secret = "kafka://me:open-sesame@h:1/t?nonsense=1"
+    assert "open-sesame" not in "".join(str(shell.ends(2, "load", secret)))
+
+
+def test_an_empty_topic(shell: Shell, kafka: Kafka) -> None:
+    topic = kafka.create(partitions=2)
+    empty = shell.ends(4, "load", uri(kafka, topic), "--table", "t")
+    assert "holds no data to infer columns from" in empty.talk
+    kafka.send(topic, lines(0, 10))
+    assert load(shell, uri(kafka, topic))["rows"] == 10
+    assert shell.row("SELECT count() FROM t") == [10]
+
+
+def test_other_consumers_change_nothing(shell: Shell, kafka: Kafka) -> None:
+    """One joins the group of that name, and leaves it, while the topic is loaded."""
+    from confluent_kafka import Consumer
+
+    topic = kafka.create(partitions=2)
+    for partition in (0, 1):
+        kafka.send(topic, lines(partition * 20_000, partition * 20_000 + 20_000), partition)
+    given = {"bootstrap.servers": kafka.servers, "group.id": "rowfall"}
+    other = Consumer({**given, "auto.offset.reset": "earliest"})
+    other.subscribe([topic])
+    other.consume(100, 2)
+    done = load(shell, uri(kafka, topic), "--verify")
+    other.close()
+    assert done["rows"] == 40_000
+    assert shell.row("SELECT count(), uniqExact(c1) FROM t") == [40_000, 40_000]
+
+
+def test_follow(shell: Shell, kafka: Kafka) -> None:
+    """A topic that begins empty; Ctrl-C between two batches, and one that goes on."""
+    topic = kafka.create(partitions=2)
+    command = ("load", uri(kafka, topic), "--table", "t", "--follow", "--to", "d")
+    running = shell.cli.start(*command)
+    kafka.send(topic, [b'{"a": 1}', b'{"a": 2}'], 0)
+    wait_until(lambda: landed(shell) == 2, 60, "the first batch")
+    kafka.send(topic, [b'{"a": 3}'], 1)
+    wait_until(lambda: landed(shell) == 3, 60, "the second batch")
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=30)
+    # 130: it was still busy with the end of the batch.
+    assert running.returncode in (0, 130), said
+    load(shell, uri(kafka, topic), "--to", "d")
+    assert shell.row("SELECT count(), sum(a) FROM t", "--to", "d") == [3, 6]
+    for wrong in ("--atomic", "--force", "--until=5"):
+        shell.ends(2, *command, wrong)
+    assert "is for topics" in shell.ends(2, "load", "generate://trips?rows=5", "--follow").talk
+
+
+def test_into_a_server(lake: Lake, kafka: Kafka) -> None:
+    topic = kafka.create(partitions=2)
+    kafka.send(topic, lines(0, 1000), 0)
+    kafka.send(topic, lines(1000, 2000), 1)
+    source = uri(kafka, topic)
+    assert lake.load(source, "--table", "t", "--verify")["rows"] == 2000
+    kafka.send(topic, lines(2000, 2100), 1)
+    # Another machine has no ledger of this load: the journal says what has landed.
+    home = {"ROWFALL_HOME": str(lake.shell.folder / "elsewhere")}
+    assert lake.load(source, "--table", "t", env=home)["rows"] == 100
+    assert lake.load(source, "--table", "t")["rows"] == 0
+    assert lake.row("SELECT count(), uniqExact(c1) FROM {db}.t") == [2100, 2100]
+    assert lake.tables() == {"t", JOURNAL}

@@ -1,0 +1,150 @@
+"""Topics without a broker: addresses, ranges of offsets, rows of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rowfall.core.errors import UsageError
+from rowfall.core.masked import Secret
+from rowfall.core.options import Options
+from rowfall.plan.continued import joined
+from rowfall.sources import open_source
+from rowfall.sources.kafka import LEAST, MOST, Kafka, missing, piece_of
+from rowfall.sources.messages import BrokenMessageError, Framing
+
+
+@dataclass
+class Message:
+    content: bytes | None
+    number: int = 0
+
+    def value(self) -> bytes | None:
+        return self.content
+
+    def offset(self) -> int:
+        return self.number
+
+
+def text(format: str, *values: bytes | None) -> bytes:
+    framing = Framing(Options(format=format))
+    framing.encoding(b"")
+    return framing.text([Message(value, n) for n, value in enumerate(values)])
+
+
+@pytest.mark.parametrize(
+    ("format", "values", "wanted"),
+    [
+        ("CSV", [b"1,a", b"2,b"], b"1,a\n2,b\n"),
+        ("CSV", [b"1,a\n", b"2,b\n3,c", None, b"", b"4,d\n"], b"1,a\n2,b\n3,c\n4,d\n"),
+        ("CSV", [b'1,"a\nb"', b'2,""""'], b'1,"a\nb"\n2,""""\n'),
+        ("CSV", [b"1,a\r\n", b"2,b\r\n"], b"1,a\r\n2,b\r\n"),
+        ("CSV", [None, b""], b""),
+        ("CSV", [], b""),
+        ("TSV", [b"1\ta\\\\", b"2\tb\\n"], b"1\ta\\\\\n2\tb\\n\n"),
+        ("JSONEachRow", [b'{"a":1}', b' {"a":2} \n'], b'{"a":1}\n {"a":2} \n'),
+    ],
+)
+def test_rows_of_messages(format: str, values: Sequence[bytes | None], wanted: bytes) -> None:
+    assert text(format, *values) == wanted
+
+
+@pytest.mark.parametrize(
+    ("format", "values", "offset"),
+    [
+        # Together their quotes are closed, and two rows would become one.
+        ("CSV", [b"0,a", b'1,"a', b'b",2'], 1),
+        ("TSV", [b"0\ta", b"1\ta\\", b"2\tb"], 1),
+        ("JSONEachRow", [b'{"a":1}', b'{"a":', b"2}"], 1),
+        ("JSONEachRow", [b"[1]"], 0),
+    ],
+)
+def test_a_message_that_is_no_whole_row(format: str, values: Sequence[bytes], offset: int) -> None:
+    with pytest.raises(BrokenMessageError) as caught:
+        text(format, *values)
+    assert caught.value.offset == offset
+
+
+@given(st.lists(st.text("a,\n", min_size=1).map(str.encode), max_size=20))
+def test_every_message_ends_its_own_rows(values: list[bytes]) -> None:
+    got = text("CSV", *values)
+    assert got == b"".join(value.removesuffix(b"\n") + b"\n" for value in values)
+
+
+@given(
+    low=st.integers(0, 100), length=st.integers(0, 100),
+    cuts=st.lists(st.integers(0, 220), max_size=8, unique=True),
+)  # fmt: skip
+def test_what_is_missing_and_what_has_landed_are_all(
+    low: int, length: int, cuts: list[int]
+) -> None:
+    edges = sorted(cuts)[: len(cuts) // 2 * 2]
+    landed = list(zip(edges[::2], edges[1::2], strict=True))
+    high = low + length
+    found = list(missing(low, high, landed))
+    assert all(a < b for a, b in found)
+    assert all(before[1] < after[0] for before, after in pairwise(found))
+    numbers = {n for a, b in found for n in range(a, b)}
+    assert numbers == set(range(low, high)) - {n for a, b in landed for n in range(a, b)}
+    assert joined(landed) == landed or len(joined(landed)) < len(landed)
+
+
+@pytest.mark.parametrize("messages", [0, 1, LEAST, 10 * LEAST, 10**7, 10**10])
+def test_pieces_are_neither_small_nor_large(messages: int) -> None:
+    assert LEAST <= piece_of(messages) <= MOST
+
+
+def opened(text: str, **options: str) -> Kafka:
+    source = open_source([text], Options(**options))  # type: ignore[arg-type]
+    assert isinstance(source, Kafka)
+    return source
+
+
+def test_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = opened("kafka://a:9092,b:9093/the.topic?client.id=me")
+    assert plain._topic == "the.topic"
+    assert plain._config == {"bootstrap.servers": "a:9092,b:9093", "client.id": "me"}
+    named = opened("kafka://me:p%40ss@a:1/t?ssl.key.password=xyzzy")
+    assert named._config["sasl.password"] == Secret("p@ss")
+    assert named._config["security.protocol"] == "SASL_SSL"
+    assert named.text == "kafka://me:[HIDDEN]@a:1/t?ssl.key.password=[HIDDEN]"
+    assert "p@ss" not in repr(named._config)
+    assert "xyzzy" not in repr(named._config)
+    assert {"p@ss", "xyzzy"} <= {secret.reveal() for secret in named.secrets}
+    monkeypatch.setenv("KAFKA_SASL_PASSWORD", "of-environment")
+    assert opened("kafka://me@a:1/t")._config["sasl.password"] == Secret("of-environment")
+    assert "sasl.password" not in opened("kafka://a:1/t")._config
+
+
+@pytest.mark.parametrize("text", ["kafka://a:1", "kafka://a:1/", "kafka:///t", "kafka://a/t/3"])
+def test_no_topic(text: str) -> None:
+    with pytest.raises(UsageError, match="names no brokers and topic"):
+        opened(text)
+
+
+def test_bounds() -> None:
+    source = opened("kafka://a/t", start_at="2026-01-31T12:00:00Z", until="1:5,0:7")
+    assert source._since.time == 1_769_860_800_000
+    assert source._until.each == {0: 7, 1: 5}
+    assert opened("kafka://a/t", start_at="2026-01-31T13:00:00+01:00")._since.time == (
+        source._since.time
+    )
+    assert opened("kafka://a/t", start_at="17")._since.every == 17
+    with pytest.raises(UsageError, match="no offset and no time"):
+        opened("kafka://a/t", start_at="yesterday")
+    with pytest.raises(UsageError, match="--until committed is no offset"):
+        opened("kafka://a/t", until="committed")
+    with pytest.raises(UsageError, match="needs the group"):
+        opened("kafka://a/t", start_at="committed")
+    with pytest.raises(UsageError, match="one load reads one topic"):
+        open_source(["kafka://a/t", "kafka://a/u"], Options())
+
+
+def test_other_formats_are_refused() -> None:
+    with pytest.raises(UsageError, match="messages are not read as Parquet"):
+        Framing(Options(format="Parquet")).encoding(b"")
