@@ -63,6 +63,8 @@ COMPRESSIONS = {
     ".xz": "xz",
     ".bz2": "bz2",
 }
+LAKES = frozenset({"Iceberg", "Delta"})
+"""Kinds of tables, named like formats: their source reads their files, which are Parquet."""
 AUTO = "auto"
 """The engine tells the compression of each file by its extension (mixed listings)."""
 

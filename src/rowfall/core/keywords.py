@@ -67,6 +67,14 @@ class ReadKeywords(TypedDict, total=False):
     ymd.
     """
 
+    snapshot: str | None
+    """Snapshot of an Iceberg table (its id, a tag or branch), or version of a Delta table, to load;
+    or a time as of which. Default: the newest.
+    """
+
+    since: str | None
+    """Load only the data files that were added to a lake table after this snapshot or version."""
+
     s3_endpoint: str | None
     """S3 endpoint other than AWS, e.g. http://127.0.0.1:9000. Default: AWS_ENDPOINT_URL_S3 or
     AWS_ENDPOINT_URL.

@@ -174,15 +174,19 @@ class Listing:
             of the identity of each split.
         continued: the ranges are of streams, of which later runs load what follows, and may cut
             it at other places (see :class:`rowfall.sources.base.Continued`).
+        folders: folders ``key=value`` in the names of objects give columns; not where a table has
+            them anyway.
     """
 
     __slots__ = (
-        "_parts", "_sizes", "_starts", "_stops", "_uris", "_versions", "continued", "projection",
+        "_parts", "_sizes", "_starts", "_stops", "_uris", "_versions", "continued", "folders",
+        "projection",
     )  # fmt: skip
 
     def __init__(self, projection: str = "", *, continued: bool = False) -> None:
         self.projection = projection
         self.continued = continued
+        self.folders = True
         self._uris: list[str] = []
         self._versions: list[str] = []
         self._sizes: array[int] = array("q")

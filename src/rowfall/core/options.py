@@ -189,6 +189,23 @@ class Options:
         "Source",
         _READS,
     )
+    snapshot: str | None = _opt(
+        None,
+        "--snapshot",
+        "ID|TIME",
+        "Snapshot of an Iceberg table (its id, a tag or branch), or version of a Delta table, to "
+        "load; or a time as of which. Default: the newest.",
+        "Source",
+        _READS,
+    )
+    since: str | None = _opt(
+        None,
+        "--since",
+        "ID|TIME",
+        "Load only the data files that were added to a lake table after this snapshot or version.",
+        "Source",
+        _READS,
+    )
     s3_endpoint: str | None = _opt(
         None,
         "--s3-endpoint",

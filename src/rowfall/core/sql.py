@@ -53,6 +53,22 @@ def structure(columns: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{name(n)} {t}" for n, t in columns)
 
 
+def columns_of(structure: str) -> list[tuple[str, str]]:
+    """Return the names and types of what :func:`structure` wrote."""
+    found: list[tuple[str, list[str]]] = []
+    depth, named = 0, False
+    for word in tokens(structure):
+        depth += (word == "(") - (word == ")")
+        if word == "," and not depth:
+            named = False
+        elif named:
+            found[-1][1].append(word)
+        elif word.strip():
+            found.append((identifier(word) or word, []))
+            named = True
+    return [(column, "".join(words).strip()) for column, words in found]
+
+
 def settings_clause(settings: Mapping[str, str | int | float]) -> str:
     """Return `` SETTINGS a = 1, b = 'x'`` with checked names, or nothing."""
     if not settings:

@@ -13,9 +13,12 @@ from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret
 
 FILE, STDIN = "file", "stdin"
-_NO_QUERY = frozenset({FILE, "s3", "gs", "az", "hdfs"})  # "?" is a wildcard or a letter there
+# "?" is a wildcard or a letter there.
+_NO_QUERY = frozenset({FILE, "s3", "gs", "az", "hdfs", "iceberg", "delta"})
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
+# A kind of table in front of the address of its folder: iceberg+s3://bucket/path, delta+/path.
+_LAKE = re.compile(r"\A(iceberg|delta)\+(?=[^+])", re.IGNORECASE)
 # Everything up to the last "@" before the path: passwords may hold an unescaped "@" or ":".
 _USERINFO = re.compile(r"\A([a-zA-Z][a-zA-Z0-9+.-]*://)([^/?#]*)@")
 _SECRET_WORD = re.compile(r"password|passwd|secret|token|signature|credential|sig\Z", re.IGNORECASE)
@@ -67,13 +70,23 @@ class Uri:
 
 
 def scheme_of(text: str) -> str:
-    """Return ``file`` for paths, ``stdin`` for ``-``, else the lower-case scheme."""
+    """Return ``file`` for paths, ``stdin`` for ``-``, else the lower-case scheme.
+
+    That of ``iceberg+s3://...`` and ``delta+/path`` is the kind of table.
+    """
     if text == "-":
         return STDIN
     if text.startswith("null:"):
         return "null"
+    if lake := _LAKE.match(text):
+        return lake[1].lower()
     match = _SCHEME.match(text)
     return match[1].lower() if match else FILE
+
+
+def lake_address(text: str) -> str:
+    """Return the address of a lake table's folder without the kind in front; others as they are."""
+    return _LAKE.sub("", text, count=1)
 
 
 def parse(text: str) -> Uri:

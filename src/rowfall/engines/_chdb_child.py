@@ -210,14 +210,17 @@ def value_of(connection: Any, sql: str) -> str:
     return bytes(connection.query(sql, "TabSeparatedRaw").bytes()).decode().strip()
 
 
-def leave_folder() -> None:
+def leave_folder(work: str) -> None:
     """Leave the current folder for one in which no file has the name of a table.
+
+    Args:
+        work: a folder to work in; "" for one that holds no files at all.
 
     To the engine a file of the current folder is a table of the default database: with a file
     ``trips`` there, CREATE TABLE IF NOT EXISTS trips would do nothing.
     """
     try:
-        os.chdir("/proc/self/task")  # nothing but folders whose names are numbers
+        os.chdir(work or "/proc/self/task")  # nothing but folders whose names are numbers
     except OSError:
         os.chdir("/")
 
@@ -252,9 +255,9 @@ def main() -> None:
     opening = requests.readline()
     if not opening:
         os._exit(0)  # no engine was needed
-    path, lock, stay = (json.loads(opening)[key] for key in ("path", "lock", "stay"))
-    if not stay:
-        leave_folder()
+    path, lock, work = (json.loads(opening)[key] for key in ("path", "lock", "work"))
+    if work != ".":
+        leave_folder(work)
     try:
         if path:
             # Held until this process ends: see embedded.take_folder.

@@ -64,8 +64,9 @@ class Embedded(Asking):
         fds: descriptors that the child inherits (stdin sources, output of queries).
         idle: start the child only when there is something to run.
         durable: what was written is flushed when :meth:`sync` asks for it.
-        stay: in the current folder, so that relative file names in a user's statement are meant
-            there. Otherwise a file with the name of a table would be that table.
+        work: folder to work in: "." is the current one, so that relative file names in a user's
+            statement are meant there. A file in it with the name of a table would be that table;
+            by default there are none. Readers of lake tables take those below it only.
 
     The folder is opened while the caller goes on: what is wrong with it is said by the first
     statement (EngineError), or by :meth:`opened`.
@@ -87,12 +88,12 @@ class Embedded(Asking):
         threads: int | None = None,
         fds: Sequence[int] = (),
         idle: bool = False,
-        stay: bool = False,
+        work: str = "",
         durable: bool = True,
     ) -> None:
         self.folder = folder
         self.pause = POLL_SECONDS
-        self._stay = stay
+        self._work = work
         self._durable = durable
         self._fds = tuple(fds)
         self._lock = take_folder(folder) if folder else None
@@ -116,7 +117,7 @@ class Embedded(Asking):
         pending = self._pending = {0: queue.SimpleQueue()}
         threading.Thread(target=self._listen, args=(child.stdout, pending), daemon=True).start()
         path = str(self.folder.absolute()) if self.folder else ""
-        self._send(child, {"path": path, "lock": LOCK_NAME, "stay": self._stay})
+        self._send(child, {"path": path, "lock": LOCK_NAME, "work": self._work})
         return child
 
     def opened(self) -> Child:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rowfall.core.errors import TargetError, UsageError
+from rowfall.core.formats import LAKES
 from rowfall.core.model import Column, Encoding, Facts, Kind, Setting
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.units import counted
@@ -248,7 +249,7 @@ def _limit(facts: Facts) -> int:
 
 def _parquet_memory(facts: Facts, shape: Shape) -> int:
     """Return the bytes that the Parquet reader may hold, 0 for other formats."""
-    if shape.encoding is None or shape.encoding.format != "Parquet":
+    if shape.encoding is None or shape.encoding.format not in {"Parquet", *LAKES}:
         return 0
     return max(LEAST_BLOCK_BYTES, (facts.memory - ENGINE_BASE) // PARQUET_SHARE)
 

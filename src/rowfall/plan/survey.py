@@ -35,6 +35,7 @@ from rowfall.plan.facts import (
 from rowfall.plan.other_names import landed_under_other_names
 from rowfall.plan.planner import check_clauses, chosen_settings
 from rowfall.plan.reach import decoder_refused, network_rate, reach, source_reader
+from rowfall.plan.rewritten_files import landed_in_other_files
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.space import ask_space
 from rowfall.plan.statements import FLOAT_PROBE
@@ -88,6 +89,7 @@ def survey(
         reached = _rewritten_here(session, encoding.dialect)
         transport.choose_delivery(reached, options)
     known = {*known, *landed_under_other_names(session, known)}
+    known |= landed_in_other_files(session, known)
     found = _ask_views(session, schema)
     facts = LoadFacts(
         source=session.source,

@@ -38,7 +38,6 @@ from rowfall.plan.facts import LoadFacts, Reach, ShardingFacts
 from rowfall.plan.statements import insert_raw, is_json
 from rowfall.schema import strict_reading
 from rowfall.schema.type_names import parse_type
-from rowfall.schema.united_headers import lacks_columns
 from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed, Streamed
 from rowfall.sources.rewriting import PROGRAM
@@ -259,9 +258,7 @@ def sent_as(
         return SentAs((), everything, why)
     if stream:
         return SentAs(everything, (), "stdin goes on as it comes in")
-    if lacks_columns(schema, encoding):
-        return SentAs((), everything, "some files lack columns: read here, sent as blocks")
-    if any(not is_local(split) for split in everything):
+    if encoding.format in formats.LAKES or any(not is_local(split) for split in everything):
         return SentAs((), everything, "the source is read here and sent as blocks")
     size = sum(split.size or 0 for split in everything)
     if len(everything) > 1 and size < SMALL_FILE * len(everything):

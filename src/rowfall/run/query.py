@@ -134,7 +134,7 @@ def _query_folder(
     # The child uses 0 to 2 itself, so the output gets another number there.
     out = os.dup(out_fd)
     try:
-        engine = Embedded(folder, fds=(out,), stay=True)
+        engine = Embedded(folder, fds=(out,), work=".")
         if not write:
             engine.run(Statement(SqlText.of("SET readonly = 2")), lane=1)
         if convert:

@@ -42,6 +42,7 @@ from rowfall.plan.memory import check_identity
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import COMPRESSIONS
 from rowfall.sources import open_source
+from rowfall.sources.base import Folders
 from rowfall.targets import default_table, open_target, staging, views
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
@@ -108,7 +109,7 @@ def open_session(
         memory = _memory_here(options) if options.memory and server is None else None
         reader = Embedded(
             folder, memory=memory, threads=options.threads, fds=source.fds, idle=server is not None,
-            durable=not options.no_sync,
+            durable=not options.no_sync, work=source.work if isinstance(source, Folders) else "",
         )  # fmt: skip
         stack.callback(reader.close)
         ledger = None

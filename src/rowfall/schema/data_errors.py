@@ -58,8 +58,7 @@ def header_error(
     if not header:
         return None
     wanted = [c.source for c in schema.columns]
-    optional = {c.source for c in schema.columns if c.optional}
-    missing = [n for n in wanted if n not in header and n not in optional]
+    missing = [n for n in wanted if n not in header]
     extra = [n for n in header if n not in wanted]
     if not missing and not extra and encoding.header in ((), tuple(header)):
         return None

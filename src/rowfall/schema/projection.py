@@ -145,6 +145,8 @@ def folder_values(uri: str) -> dict[str, str]:
 
 def folder_keys(listing: Listing) -> tuple[str, ...]:
     """Return the keys of folders that all files lie in; () where some lie in others."""
+    if not listing.folders:
+        return ()
     keys: tuple[str, ...] | None = None
     for folder in _folders(listing):
         own = tuple(folder_values(folder + "/"))

@@ -16,6 +16,7 @@ from typing import Any
 from rowfall.core import engine_formats, sql
 from rowfall.core.charsets import BOM
 from rowfall.core.errors import DataError, EngineError, RowfallError, SourceError, UsageError
+from rowfall.core.formats import LAKES
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText, quote
@@ -27,7 +28,6 @@ from rowfall.schema.records import lines_relation
 from rowfall.schema.strict_reading import MISSING_COLUMNS, TextTraits, reader_settings
 from rowfall.schema.text_format import find_text_format
 from rowfall.schema.type_names import Type, parse_type
-from rowfall.schema.united_headers import unite
 from rowfall.sources.base import Source
 
 
@@ -206,16 +206,9 @@ def take_sample(
         raise SourceError(f"{source.text} holds no data to infer columns from")
     notes: tuple[tuple[str, str], ...] = ()
     if encoding.kind is Kind.TEXT:
-        asked, optional = text or Asked(), frozenset[str]()
-        united = None
-        if union and len(listing) > 1:
-            united = unite(source, listing, splits, encoding, ask, asked, most=FILES)
-        if united is None:
-            shape = find_text_format(source, splits, encoding, ask, asked)
-        else:
-            shape, optional, splits = united.found, united.optional, united.splits
+        shape = find_text_format(source, splits, encoding, ask, text or Asked())
         encoding, notes = shape.encoding, shape.notes
-        columns = [ColumnFacts(n, guess, optional=n in optional) for n, guess in shape.names]
+        columns = [ColumnFacts(name, guess) for name, guess in shape.names]
         # The reader takes the mark away in front of a header only.
         columns[0] = replace(columns[0], bom=shape.bom and not encoding.has_header)
         more = excerpts(source, splits, encoding, [name for name, _ in shape.names])
@@ -291,7 +284,7 @@ def _filled(
 ) -> Collection[str]:
     """Return the columns declared Nullable of which it is certain that they hold no NULL."""
     names = {c.name for c in found if c.declared.startswith("Nullable(") and not c.nulls}
-    if not names:
+    if not names or encoding.format in LAKES:  # the table says what may be NULL one day
         return ()
     count = len(listing)
     if whole:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from rowfall.core import sql
 from rowfall.core.charsets import BOM
+from rowfall.core.formats import LAKES
 from rowfall.core.model import Column, Encoding, Kind, Schema, Setting
 from rowfall.core.sqltext import quote
 from rowfall.schema.type_names import TIMES, Type, first_fields, parse_type
@@ -443,6 +444,11 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
             why = "arrays that may be null are read; a NULL is an error by the column's own default"
             rows = [row for row in rows if row != _ALWAYS[0]]
             rows.append(("input_format_null_as_default", 1, why))
+        if encoding.format in LAKES:
+            # The reader of Parquet also looks for _path in files where it is in a condition (26.9).
+            rows = [row for row in rows if row[0] not in MISSING_COLUMNS]
+            why = "files may be older than a column; required ones are read as Nullable"
+            rows.append((MISSING_COLUMNS[0], 1, why))
         if any(c.optional for c in columns):
             rows = [row for row in rows if row[0] not in MISSING_COLUMNS]
             why = "some files lack columns; those of each are looked at first"
@@ -524,7 +530,6 @@ def _again(
         replace(
             strict_column(c.name, c.source, c.type, Kind.TEXT, csv=encoding.is_csv, traits=traits),
             reason=c.reason,
-            optional=c.optional,
         )
         if which(c)
         else c

@@ -33,8 +33,13 @@ REGISTRY = {
     "hdfs": "hdfs:Hdfs",
     "generate": "generate:Generate",
     "kafka": "kafka:Kafka",
+    "iceberg": "iceberg:open_iceberg",
+    "delta": "delta:open_delta",
 }
 """Scheme -> module in this package and class; the class takes (texts, options)."""
+
+LAKES = ("iceberg", "delta")
+"""Schemes of tables that have snapshots."""
 
 
 def open_source(texts: Sequence[str], options: Options) -> Source:
@@ -54,6 +59,12 @@ def open_source(texts: Sequence[str], options: Options) -> Source:
             f"one load reads one kind of source, but these differ: {listed}",
             hint="Run one load after the other into the same table.",
         )
+    for name in ("snapshot", "since"):
+        if getattr(options, name) and not any(uri.scheme_of(text) in LAKES for text in texts):
+            raise UsageError(
+                f"--{name} is for lake tables, and {uri.mask(texts[0])} is none",
+                hint="Lake tables are iceberg+s3://bucket/path, delta+/path and the like.",
+            )
     module, _, name = next(iter(classes)).partition(":")
     factory = getattr(import_module(f"rowfall.sources.{module}"), name)
     if any(map(_ARCHIVE.search, texts)):

@@ -221,6 +221,53 @@ def any_version(source: _Source) -> _Source:
     return found
 
 
+@runtime_checkable
+class Folders(Protocol):
+    """A source that names whole folders to the embedded engine, which reads what is in them.
+
+    Attributes:
+        work: the folder that they lie below; "" where none is named.
+    """
+
+    work: str
+
+
+File = tuple[str, str]
+"""URI and version of an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One change of a table that took files away, or rows out of them.
+
+    Attributes:
+        name: of the change, for people; ``before``: of the state that it changed.
+        removed, added: files.
+        same_rows: the rows of all added files are those of all removed ones (a compaction).
+    """
+
+    name: str
+    before: str
+    removed: tuple[File, ...]
+    added: tuple[File, ...]
+    same_rows: bool
+
+
+@runtime_checkable
+class Rewriting(Protocol):
+    """A source that knows which of its files hold rows of files that were there before."""
+
+    def rewrites(self) -> Sequence[Rewrite]:
+        """Return what became of files, the oldest change first.
+
+        Raises:
+            SourceError: the history cannot be read.
+        """
+
+    def of_unknown_origin(self) -> frozenset[str]:
+        """Return the URIs of files that were added before the history begins."""
+
+
 class Source(Protocol):
     """Origin of rows: five methods; differences between sources are data.
 

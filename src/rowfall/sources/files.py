@@ -57,6 +57,24 @@ class LocalFiles(ObjectSource):
         except OSError as error:
             raise SourceError(f"cannot read {split.uri}: {_cause(error)}") from error
 
+    def size_of(self, name: str) -> int | None:
+        """Return the bytes of a file, None where there is none.
+
+        Raises:
+            SourceError: it may not be looked at.
+        """
+        try:
+            return os.stat(name).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise SourceError(f"cannot read {name}: {_cause(error)}") from error
+
+    def names_in(self, folder: str) -> Iterator[str]:
+        """Give the files right in a folder; nothing where there is none."""
+        if os.path.isdir(folder):
+            yield from (entry.path for entry in _scan(folder, hidden=True) if entry.is_file())
+
     def probe(self, split: Split) -> Probe:
         """Ask for size, time and first bytes: another machine may have a file of that name."""
         try:

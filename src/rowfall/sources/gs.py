@@ -46,7 +46,7 @@ class GsHmac(S3):
         self._opened = account.s3
 
     def _open(self, name: str) -> Bucket:
-        return HmacBucket(name, self._access(), self.scheme)
+        return HmacBucket(name, self.access(), self.scheme)
 
 
 class Gs(UrlStoreSource):

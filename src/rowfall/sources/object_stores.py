@@ -340,6 +340,32 @@ class StoreSource(ObjectSource):
         version = split.version if self.pinned else ""
         return self._bucket(bucket).read(key, start, length, version) if length > 0 else b""
 
+    @property
+    @abstractmethod
+    def secrets(self) -> tuple[Secret, ...]:
+        """See :class:`rowfall.sources.base.Source`."""
+
+    def size_of(self, name: str) -> int | None:
+        """Return the bytes of an object, None where there is none.
+
+        Raises:
+            SourceError: as :meth:`Bucket.list`.
+        """
+        bucket, key = self._bucket_and_key(name)
+        found = self._bucket(bucket).head(key)
+        return None if found is None else found.size
+
+    def names_in(self, folder: str) -> Iterator[str]:
+        """Give the objects right in a folder; nothing where there is none.
+
+        Raises:
+            SourceError: as :meth:`Bucket.list`.
+        """
+        bucket, key = self._bucket_and_key(folder.rstrip("/") + "/")
+        for item in self._bucket(bucket).list(key):
+            if "/" not in item.key[len(key) :]:
+                yield f"{self.scheme}://{bucket}/{item.key}"
+
     def _problem(self, split: Split) -> str | None:
         bucket, key = self._bucket_and_key(split.uri)
         opened = self._bucket(bucket)

@@ -55,7 +55,7 @@ class S3(StoreSource):
     def _functions(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> list[TableFunction]:
-        access = self._access()
+        access = self.access()
         # A header is sent for all keys of a call.
         groups: dict[tuple[str, from_clause.Pin], list[str]] = {}
         signed: dict[str, from_clause.UrlObject] = {}
@@ -140,13 +140,14 @@ class S3(StoreSource):
             found.append(HttpAddress(cast("S3Bucket", self._bucket(bucket)).address(key)))
         return found
 
-    def _access(self) -> Access:
+    def access(self) -> Access:
+        """Return endpoint and keys, found once."""
         if self._opened is None:
             self._opened = resolve(self._options)
         return self._opened
 
     def _open(self, name: str) -> Bucket:
-        return S3Bucket(name, self._access(), self.scheme)
+        return S3Bucket(name, self.access(), self.scheme)
 
 
 def _paths(keys: Sequence[str]) -> Iterator[tuple[str, str | None, int]]:

@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Sequence
 from urllib.parse import unquote
 
+from rowfall.core.uri import lake_address
+
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-z])[0-9a-f]{16,}", re.I)
 _COPY = re.compile(r"( - )?\b(copy|kopie)\b( \(\d+\))?\Z|\(\d+\)", re.I)
 _ENDS = re.compile(
@@ -65,7 +67,7 @@ def _name(source: str) -> str:
 
 def _parts(source: str) -> tuple[str, list[str]]:
     """Return the bucket of a source, "" where there is none, and the parts of its path."""
-    scheme, mark, rest = source.rpartition("://")
+    scheme, mark, rest = lake_address(source).rpartition("://")
     bucket, path = "", rest
     if scheme in ("s3", "gs", "az"):
         bucket, _, path = rest.partition("/")

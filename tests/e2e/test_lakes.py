@@ -1,0 +1,264 @@
+"""Loads of Iceberg and Delta tables: what lands is what other readers of these tables give."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyiceberg.catalog
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from e2e.fleet import Fleet
+from e2e.lake import Lake
+from e2e.tools import Shell
+from lab import lake_tables
+from lab.clickhouse import ClickHouse
+from lab.lake_tables import DictCatalog, iceberg
+from lab.seaweed import Seaweed
+
+ROWS = 3_000
+
+
+def rows(start: int, stop: int, **more: Any) -> pa.Table:
+    """Rows with the ids from ``start`` on."""
+    ids = range(start, stop)
+    columns: dict[str, Any] = {
+        "id": pa.array(ids, pa.int64()),
+        "name": [f"n{i % 7}" if i % 11 else None for i in ids],
+        "price": pa.array([Decimal(i) / 4 for i in ids], pa.decimal128(12, 2)),
+        "day": pa.array([date(2024, 1, 1 + i % 3) for i in ids], pa.date32()),
+        "at": pa.array([datetime(2024, 1, 1, i % 24, i % 60) for i in ids], pa.timestamp("us")),
+        "tags": pa.array([[f"t{i % 2}"] for i in ids], pa.list_(pa.string())),
+    }
+    return pa.table({**columns, **more})
+
+
+def loaded(shell: Shell, columns: str = "*", table: str = "t") -> list[list[Any]]:
+    done = shell.ok(
+        "query", f"SELECT {columns} FROM {table} ORDER BY ALL", "--format", "JSONCompactEachRow"
+    )
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def counts(shell: Shell, table: str = "t") -> list[int]:
+    """Rows, different ids, and their sum."""
+    return [int(v) for v in loaded(shell, "count(), uniqExact(id), sum(id)", table)[0]]
+
+
+def exact(stop: int, start: int = 0) -> list[int]:
+    return [stop - start, stop - start, sum(range(start, stop))]
+
+
+def plain(value: Any) -> Any:
+    """A value of pyarrow as ClickHouse writes it in JSON."""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S.%f}"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return float(value)
+    return value
+
+
+def same(shell: Shell, wanted: pa.Table, table: str = "t") -> None:
+    """Check that a table holds exactly these rows, value for value."""
+    listed = [[plain(v) for v in row.values()] for row in wanted.to_pylist()]
+    names = ", ".join(f"`{name}`" for name in wanted.column_names)
+    found = [[float(v) if isinstance(w, float) else v for v, w in zip(row, like, strict=True)]
+             for row, like in zip(sorted(loaded(shell, names, table), key=str),
+                                  sorted(listed, key=str), strict=True)]  # fmt: skip
+    assert sorted(found, key=str) == sorted(listed, key=str)
+
+
+# --- Iceberg -------------------------------------------------------------------------------------
+
+
+def test_an_iceberg_table_lands_once_and_what_is_added_later_too(shell: Shell) -> None:
+    table = iceberg(str(shell.folder / "t"), rows(0, ROWS))
+    done = shell.ok("load", "iceberg+t")
+    assert f"{ROWS:,} rows from 1 file into default.t" in done.err
+    same(shell, table.scan().to_arrow())
+    table.append(rows(ROWS, ROWS + 10))
+    first, last = (s.snapshot_id for s in table.metadata.snapshots)
+    assert "10 rows from 1 of 2 files (1 loaded before)" in shell.ok("load", "iceberg+t").talk
+    assert counts(shell) == exact(ROWS + 10)
+    assert "nothing to load" in shell.ok("load", "iceberg+t").err
+    shell.ok("load", f"iceberg+file://{shell.folder}/t", "--snapshot", str(first), "--table", "old")
+    assert counts(shell, "old") == exact(ROWS)
+    shell.ok("load", "iceberg+t", "--since", str(first), "--table", "new")
+    assert counts(shell, "new") == exact(ROWS + 10, ROWS)
+    wrong = shell.ends(2, "load", "iceberg+t", "--snapshot", "17")
+    assert "has no snapshot 17" in wrong.err
+    assert str(last) in wrong.talk
+
+
+def test_columns_of_iceberg_that_were_added_renamed_dropped_and_widened(shell: Shell) -> None:
+    small = pa.table({"id": pa.array(range(100), pa.int32()), "a": ["x"] * 100, "b": ["y"] * 100})
+    table = iceberg(str(shell.folder / "t"), small)
+    with table.update_schema() as change:
+        from pyiceberg.types import LongType, StringType
+
+        change.add_column("c", StringType())
+        change.update_column("id", LongType())
+    more = pa.table({"id": pa.array([1 << 40]), "a": ["x"], "b": ["y"], "c": ["z"]})
+    table.append(more)
+    done = shell.ok("load", "iceberg+t", "--table", "added")
+    assert "renamed" not in done.err
+    same(shell, table.scan().to_arrow(), "added")
+    with table.update_schema() as change:
+        change.rename_column("a", "c2")
+        change.delete_column("b")
+    with table.update_schema() as change:
+        change.add_column("a", StringType())  # the name of another column once
+    table.append(pa.table({"id": [7], "c": ["z"], "c2": ["renamed"], "a": ["new"]}))
+    done = shell.ok("load", "iceberg+t", "--table", "moved")
+    assert "read by the engine's Iceberg reader" in done.talk
+    same(shell, table.scan().to_arrow(), "moved")
+
+
+def test_rows_that_were_changed_are_never_loaded_beside_the_old_ones(shell: Shell) -> None:
+    table = iceberg(str(shell.folder / "t"), rows(0, 100))
+    table.append(rows(100, 200))
+    shell.ok("load", "iceberg+t")
+    table.delete("id < 10")  # one file is written anew without them
+    wrong = shell.ends(4, "load", "iceberg+t")
+    assert "changed or removed rows that are loaded" in wrong.talk
+    assert counts(shell) == exact(200)
+    last = table.metadata.current_snapshot_id
+    table.append(rows(200, 230))
+    shell.ok("load", "iceberg+t", "--since", str(last))
+    assert counts(shell) == exact(230)
+    shell.ok("load", "iceberg+t", "--replace")
+    assert counts(shell) == exact(230, 10)
+
+
+def test_a_table_of_a_catalogue(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = iceberg(str(shell.folder / "w"), rows(0, 50))
+    lake_tables.PLACES["sales.orders"] = table.metadata_location
+    real = pyiceberg.catalog.load_catalog
+    monkeypatch.setattr(
+        pyiceberg.catalog, "load_catalog",
+        lambda name: DictCatalog(name) if name == "lab" else real(name),
+    )  # fmt: skip
+    done = shell.ok("load", "iceberg://lab/sales.orders")
+    assert "50 rows" in done.err
+    assert counts(shell, "sales_orders") == exact(50)
+    assert "has no table sales.none" in shell.ends(4, "load", "iceberg://lab/sales.none").err
+    wrong = shell.ends(4, "load", "iceberg://nowhere/sales.orders")
+    assert "PYICEBERG_CATALOG__NOWHERE__URI" in wrong.talk
+
+
+# --- Delta ---------------------------------------------------------------------------------------
+
+
+def test_a_delta_table_lands_once_through_growth_and_compaction(shell: Shell) -> None:
+    at = str(shell.folder / "t")
+    for start in (0, 100, 200):
+        write_deltalake(at, rows(start, start + 100), mode="append")
+    shell.ok("load", "delta+t", "--snapshot", "1")
+    assert counts(shell) == exact(200)
+    DeltaTable(at).optimize.compact()
+    wrong = shell.ends(4, "load", "delta+t")
+    assert "version 3 (OPTIMIZE) of delta+t merged files that are loaded with others" in wrong.talk
+    assert "--snapshot 2" in wrong.talk
+    shell.ok("load", "delta+t", "--snapshot", "2")
+    assert counts(shell) == exact(300)
+    assert "1 file made of others that are loaded (compaction)" in shell.ok("load", "delta+t").talk
+    write_deltalake(at, rows(300, 310), mode="append")
+    shell.ok("load", "delta+t")
+    assert counts(shell) == exact(310)
+    same(shell, DeltaTable(at).to_pyarrow_table())
+    DeltaTable(at).delete("id < 5")
+    assert "(DELETE) of delta+t changed or removed rows" in shell.ends(4, "load", "delta+t").talk
+    write_deltalake(at, rows(310, 320), mode="append")
+    shell.ok("load", "delta+t", "--since", "5")
+    assert counts(shell) == exact(320)
+    shell.ok("load", "delta+t", "--replace")
+    assert counts(shell) == exact(320, 5)
+
+
+def test_partition_values_of_delta_are_in_the_log_alone(shell: Shell) -> None:
+    at = str(shell.folder / "t")
+    odd = ["a b", "x/y%", "é=1", None, "it's"]
+    table = rows(0, 500, part=[odd[i % 5] for i in range(500)])
+    write_deltalake(at, table, partition_by=["part", "day"])
+    shell.ok("load", "delta+t", "--table", "parts")
+    same(shell, DeltaTable(at).to_pyarrow_table(), "parts")
+    shell.ok("load", "delta+t", "--table", "few", "--select", "part, day", "--where", "id < 50")
+    assert loaded(shell, "count(), uniqExact(part)", "few") == [[50, 4]]
+
+
+def test_a_delta_log_that_is_read_from_a_checkpoint(shell: Shell) -> None:
+    at = str(shell.folder / "t")
+    for start in range(0, 50, 10):
+        write_deltalake(at, rows(start, start + 10), mode="append", partition_by=["day"])
+    DeltaTable(at).create_checkpoint()
+    write_deltalake(
+        at, rows(50, 60, more=pa.array(range(10), pa.int32())), mode="append", schema_mode="merge"
+    )
+    for number in range(5):
+        (shell.folder / f"t/_delta_log/{number:020}.json").unlink()
+    shell.ok("load", "delta+t")
+    same(shell, DeltaTable(at).to_pyarrow_table())
+    assert "its commit is not in the log" in shell.ends(4, "load", "delta+t", "--snapshot", "2").err
+
+
+# --- stores, servers, clusters -------------------------------------------------------------------
+
+
+@pytest.fixture
+def lakes_in_s3(s3: Seaweed, bucket: str) -> str:
+    """``s3://bucket`` with the tables ``ice`` and ``delta`` of ROWS rows in two files each."""
+    io = {"s3.endpoint": s3.endpoint, "s3.access-key-id": s3.access_key,
+          "s3.secret-access-key": s3.secret_key, "s3.region": s3.region}  # fmt: skip
+    table = iceberg(f"s3://{bucket}/ice", rows(0, 1000), io=io)
+    table.append(rows(1000, ROWS))
+    options = {**s3.env, "AWS_ALLOW_HTTP": "true"}
+    for start, stop in ((0, 1000), (1000, ROWS)):
+        write_deltalake(f"s3://{bucket}/delta", rows(start, stop), mode="append",
+                        storage_options=options, partition_by=["day"])  # fmt: skip
+    return f"s3://{bucket}"
+
+
+def test_tables_in_s3(shell: Shell, s3: Seaweed, lakes_in_s3: str) -> None:
+    for name, kind in (("ice", "iceberg"), ("delta", "delta")):
+        shell.ok("load", f"{kind}+{lakes_in_s3}/{name}", env=s3.env)
+        assert counts(shell, name) == exact(ROWS)
+        assert (
+            "nothing to load" in shell.ok("load", f"{kind}+{lakes_in_s3}/{name}/", env=s3.env).err
+        )
+        wrong = shell.ends(4, "load", f"{kind}+{lakes_in_s3}/none", env=s3.env)
+        assert "none" in wrong.err
+
+
+def test_a_server_reads_the_files_itself(
+    shell: Shell, clickhouse: ClickHouse, s3: Seaweed, lakes_in_s3: str
+) -> None:
+    lake = Lake(shell, clickhouse)
+    for name, kind in (("ice", "iceberg"), ("delta", "delta")):
+        done = lake.ok("load", f"{kind}+{lakes_in_s3}/{name}", "--pull", env=s3.env)
+        assert f"{ROWS:,} rows" in done.err
+        found = lake.row(f"SELECT count(), uniqExact(id), sum(id) FROM {{db}}.{name}")
+        assert found == exact(ROWS)
+    table = iceberg(str(shell.folder / "here"), rows(0, 100))
+    with table.update_schema() as change:
+        change.rename_column("name", "title")
+    lake.ok("load", "iceberg+here", "--push")
+    assert lake.row("SELECT count(), uniqExact(title) FROM {db}.here") == [100, 7]
+    lake.do("DROP DATABASE {db} SYNC")
+
+
+@pytest.mark.long
+def test_a_cluster_loads_a_table_once(
+    shell: Shell, fleet: Fleet, s3: Seaweed, lakes_in_s3: str
+) -> None:
+    for name, kind in (("ice", "iceberg"), ("delta", "delta")):
+        fleet.ok("load", f"{kind}+{lakes_in_s3}/{name}", env=s3.env)
+        again = fleet.ok("load", f"{kind}+{lakes_in_s3}/{name}", env=s3.env)
+        assert "nothing to load" in again.err
+        count = f"SELECT count(), uniqExact(id), sum(id) FROM {{db}}.{name}"
+        assert all(fleet.ask(node, count) == [exact(ROWS)] for node in fleet.first())

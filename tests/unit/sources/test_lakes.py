@@ -1,0 +1,185 @@
+"""What became of files that have landed, and how names and types of lake tables are taken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rowfall.core import sql, uri
+from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.options import Options
+from rowfall.sources import open_source
+from rowfall.sources.base import File, Rewrite
+from rowfall.sources.lakes import follow, plain_name
+
+# --- what became of rows -------------------------------------------------------------------------
+
+
+def step(removed: str, added: str, *, same: bool = True) -> Rewrite:
+    """A change of files that are called by one letter each."""
+    files: list[tuple[File, ...]] = [tuple((c, "") for c in text) for text in (removed, added)]
+    return Rewrite(f"{removed} to {added}", "before", files[0], files[1], same)
+
+
+def landed(files: str, *steps: Rewrite) -> str:
+    return "".join(sorted(name for name, _ in follow(((c, "") for c in files), steps).landed))
+
+
+def test_files_made_of_landed_files_have_landed() -> None:
+    assert landed("abc", step("ab", "x"), step("xc", "y")) == "abcxy"
+    assert landed("c", step("ab", "x")) == "c"  # none of them: they are loaded as they are now
+
+
+def test_files_made_of_landed_and_other_files_are_told_with_the_first_cause() -> None:
+    steps = [step("ab", "x"), step("xc", "y")]
+    found = follow([("a", ""), ("c", "")], steps)
+    assert found.changed == {("x", ""): steps[0], ("y", ""): steps[0]}
+    assert found.removed is None
+
+
+def test_changed_rows_are_told_and_so_are_removed_ones() -> None:
+    found = follow([("a", "")], [step("a", "x", same=False), step("b", "", same=False)])
+    assert list(found.changed) == [("x", "")]
+    assert found.removed is None
+    gone = step("a", "", same=False)
+    assert follow([("a", "")], [gone]).removed is gone
+
+
+@given(st.data())
+def test_rows_of_a_table_that_is_compacted_at_random_land_once(data: st.DataObject) -> None:
+    """Files hold numbered rows; whatever was merged, what is loaded and what counts as loaded cover
+    every row once, or the load is refused."""
+    rows: dict[str, frozenset[int]] = {f"f{n}": frozenset({n}) for n in range(6)}
+    live, steps = set(rows), list[Rewrite]()
+    done = {name for name in sorted(live) if data.draw(st.booleans())}
+    loaded = frozenset().union(*(rows[name] for name in done))
+    for number in range(data.draw(st.integers(0, 4))):
+        taken = data.draw(st.sets(st.sampled_from(sorted(live)), min_size=1))
+        made = f"m{number}"
+        rows[made] = frozenset().union(*(rows[name] for name in taken))
+        live = (live - taken) | {made}
+        removed = tuple((name, "") for name in sorted(taken))
+        steps.append(Rewrite(made, "", removed, ((made, ""),), same_rows=True))
+    found = follow(((name, "") for name in done), steps)
+    rest = {name for name in live if (name, "") not in found.landed}
+    if any((name, "") in found.changed for name in rest):
+        assert any(rows[name] & loaded for name in rest)  # refused for a reason only
+        return
+    counts = sorted(n for name in rest for n in rows[name])
+    assert sorted([*counts, *loaded]) == list(range(6))
+
+
+# --- names and types -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme"),
+    [("iceberg+s3://b/t", "iceberg"), ("delta+/t", "delta"), ("iceberg://c/n.t", "iceberg"),
+     ("DELTA+./t", "delta"), ("iceberg/t", "file"), ("deltas+/t", "file")],
+)  # fmt: skip
+def test_kinds_of_tables_are_schemes(text: str, scheme: str) -> None:
+    assert uri.scheme_of(text) == scheme
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("file:///a%20b/c", "/a b/c"), ("file:/a/c", "/a/c"), ("/a%20b", "/a%20b"),
+     ("s3a://b/k", "s3://b/k"), ("abfss://c@acc.dfs.core.windows.net/a/b", "az://c/a/b")],
+)  # fmt: skip
+def test_locations_are_named_as_rowfall_names_them(text: str, name: str) -> None:
+    assert plain_name(text) == name
+
+
+names = st.text(st.characters(blacklist_characters="\0", codec="utf-8"), min_size=1)
+types = st.sampled_from(["Int64", "Tuple(`a` Int8, `b,(` Array(String))", "Decimal(9, 2)",
+                         "Nullable(DateTime64(6, 'UTC'))"])  # fmt: skip
+
+
+@given(st.lists(st.tuples(names, types), min_size=1))
+def test_columns_of_a_structure_are_those_it_was_made_of(columns: list[tuple[str, str]]) -> None:
+    assert sql.columns_of(sql.structure(columns)) == columns
+
+
+# --- tables that cannot be read ------------------------------------------------------------------
+
+
+def delta_log(folder: Path, *, reader: int = 1, features: list[str] | None = None,
+              type_: object = "long", stats: str = "") -> Path:  # fmt: skip
+    """A Delta table whose log has one commit with one file, which is not there."""
+    fields = [{"name": "v", "type": type_, "nullable": True, "metadata": {}}]
+    metadata = {"schemaString": json.dumps({"type": "struct", "fields": fields}),
+                "partitionColumns": [], "configuration": {}}  # fmt: skip
+    protocol = {"minReaderVersion": reader, "readerFeatures": features}
+    add = {"path": "a%20b.parquet", "size": 9, "partitionValues": {}, "stats": stats}
+    log = folder / "_delta_log"
+    log.mkdir(parents=True)
+    actions = [{"protocol": protocol}, {"metaData": metadata}, {"add": add}]
+    lines = "\n".join(json.dumps(action) for action in actions)
+    (log / f"{0:020}.json").write_text(lines)
+    return folder
+
+
+def test_a_delta_table_is_listed_by_its_log(tmp_path: Path) -> None:
+    source = open_source([f"delta+{delta_log(tmp_path / 't')}"], Options())
+    (split,) = source.listing().splits("")
+    assert (split.uri, split.version, split.size) == (str(tmp_path / "t/a b.parquet"), "9", 9)
+    ((_, why),) = source.changed([split])
+    assert why == "the data file is gone: version 0 has been expired or vacuumed"
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"reader": 4}, "needs reader version 4"),
+        (
+            {"reader": 3, "features": ["deletionVectors", "typeWidening"]},
+            "features .* typeWidening",
+        ),
+        ({"type_": "variant"}, r"no type for v \(variant\)"),
+        ({"stats": '{"numRecords": 0}'}, "holds no rows"),
+    ],
+)
+def test_a_delta_table_that_cannot_be_read_is_refused(
+    tmp_path: Path, table: dict[str, object], words: str
+) -> None:
+    folder = delta_log(tmp_path / "t", **table)  # type: ignore[arg-type]
+    with pytest.raises(SourceError, match=words):
+        open_source([f"delta+{folder}"], Options()).listing()
+
+
+def test_a_column_without_a_type_can_be_left_out(tmp_path: Path) -> None:
+    folder = delta_log(tmp_path / "t", type_="variant")
+    assert len(open_source([f"delta+{folder}"], Options(skip=("v",))).listing()) == 1
+
+
+def test_a_log_with_a_hole_is_refused(tmp_path: Path) -> None:
+    log = delta_log(tmp_path / "t") / "_delta_log"
+    (log / f"{2:020}.json").write_text('{"commitInfo": {}}')
+    with pytest.raises(SourceError, match=r"version 1 of .* its commit is not in the log"):
+        open_source([f"delta+{tmp_path / 't'}"], Options())
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "error", "words"),
+    [
+        ("delta+{0}/none", Options(), SourceError, "no Delta table in"),
+        ("iceberg+{0}/none", Options(), SourceError, "no Iceberg table in"),
+        ("iceberg+{0}/t", Options(), SourceError, "is a Delta table, not an Iceberg table"),
+        ("delta+{0}/t", Options(snapshot="7"), UsageError, "has no version 7"),
+        ("delta+{0}/t", Options(snapshot="yesterday"), UsageError, "has no version yesterday"),
+        ("delta+http://host/t", Options(), UsageError, "not http://"),
+        ("delta://host/t", Options(), UsageError, "names no folder"),
+        ("iceberg://table", Options(), UsageError, "names no table"),
+        ("{0}/t", Options(since="1"), UsageError, "--since is for lake tables"),
+    ],
+)
+def test_what_is_asked_for_and_not_there_is_said(
+    tmp_path: Path, text: str, options: Options, error: type[Exception], words: str
+) -> None:
+    delta_log(tmp_path / "t")
+    with pytest.raises(error, match=words):
+        open_source([text.format(tmp_path)], options)
