@@ -254,10 +254,9 @@ def test_columns_that_some_parquet_files_lack(shell: Shell) -> None:
     assert shell.rows("SELECT id, s, extra FROM u ORDER BY id") == [
         [1, "n", None], [2, "m", 7], [3, None, None],
     ]  # fmt: skip
-    shell.write("x.csv", "a,b\n1,2\n")
-    assert "--union-by-name reads Parquet" in shell.ends(
-        2, "load", "x.csv", "--table", "v", "--union-by-name"
-    ).talk  # fmt: skip
+    shell.write("x.native", made("SELECT 1 AS a", "Native"))
+    refused = shell.ends(2, "load", "x.native", "--table", "v", "--union-by-name")
+    assert "--union-by-name reads CSV, TSV, Parquet" in refused.talk
 
 
 def test_a_broken_parquet_file_is_called_broken(shell: Shell) -> None:

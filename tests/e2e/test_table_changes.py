@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import shlex
 import threading
@@ -254,17 +255,105 @@ def test_the_union_of_files_that_name_their_types(shell: Shell, end: str) -> Non
 
 
 def test_csv_files_that_differ_are_loaded_one_after_the_other(shell: Shell) -> None:
-    """What the refusal of --union-by-name says."""
+    """What the refusal of files with different headers says."""
     shell.write("a.csv", "id,s\n1,n\n")
     shell.write("b.csv", "extra,id\n7,2\n")
-    plain = shell.ends(2, "load", "*.csv", "--table", "t")
-    assert "--on-new-column add --on-missing-column default" in plain.talk
-    refused = shell.ends(2, "load", "*.csv", "--table", "t", "--union-by-name")
+    refused = shell.ends(2, "load", "*.csv", "--table", "t")
     hint = re.search(r"(--on-new-column add --on-missing-column default)", refused.talk)
     assert hint is not None
     for name in ("a.csv", "b.csv"):
         shell.ok("load", name, "--table", "t", *shlex.split(hint[1]))
     assert shell.rows("SELECT id, s, extra FROM t ORDER BY id") == [[1, "n", None], [2, "", 7]]
+
+
+def united(shell: Shell, end: str, folder: str = "in") -> str:
+    """Three headers in four files: other columns, another order, and the first once more."""
+    mark = "," if end == "csv" else "\t"
+    for name, text in {
+        "a": "id,s,day\n1,n,2024-01-01\n2,,2024-01-02\n",
+        "b": "s,extra,id\nm,7,3\nk,8,4\n",
+        "c": "extra,id\n9,5\n,6\n",
+        "d": "day,id,s\n2024-01-03,7,x\n",
+    }.items():
+        shell.write(f"{folder}/{name}.{end}", text.replace(",", mark))
+    return f"{folder}/*.{end}"
+
+
+UNITED = [
+    [1, "n", "2024-01-01", None], [2, None, "2024-01-02", None], [3, "m", None, 7],
+    [4, "k", None, 8], [5, None, None, 9], [6, None, None, None], [7, "x", "2024-01-03", None],
+]  # fmt: skip
+_LOOK = "SELECT id, s, toString(day), extra FROM {} ORDER BY id"
+
+
+@pytest.mark.parametrize("decoder", ["auto", "never"])
+@pytest.mark.parametrize("end", ["csv", "tsv"])
+def test_the_union_of_text_files(shell: Shell, end: str, decoder: str) -> None:
+    files = united(shell, end)
+    done = shell.ok("load", files, "--table", "t", "--union-by-name", "--verify", "--decoder",
+                    decoder)  # fmt: skip
+    assert "verified: 7 rows" in done.talk
+    # An empty string of TSV is a string.
+    wanted = [[n, "" if n == 2 and end == "tsv" else s, d, x] for n, s, d, x in UNITED]
+    assert shell.rows(_LOOK.format("t")) == wanted
+    assert "nothing" in shell.ok("load", files, "--table", "t", "--union-by-name").talk
+    # Without the option they differ, as before.
+    shell.ends(2, "load", files, "--table", "u")
+
+
+def test_columns_in_another_order_go_through_the_decoder(shell: Shell) -> None:
+    shell.write("in/a.csv", "id,s\n1,n\n")
+    shell.write("in/b.csv", "s,id\nm,2\n")
+    shell.ok("load", "in", "--table", "t", "--union-by-name", "--decoder", "always")
+    assert shell.rows("SELECT * FROM t ORDER BY id") == [[1, "n"], [2, "m"]]
+
+
+def test_the_union_of_packed_files_and_bad_rows(shell: Shell) -> None:
+    shell.write("in/a.csv.gz", gzip.compress(b"id,s\n1,n\n"))
+    shell.write("in/b.csv.gz", gzip.compress(b"extra,id\n7,2\nx,3\n8,4,5\n"))
+    args = ("load", "in", "--table", "t", "--union-by-name", "--type", "extra Nullable(Int64)",
+            "--type", "id Int64")  # fmt: skip
+    failed = shell.ends(1, *args)
+    assert 'b.csv.gz line 3 column "extra"' in failed.talk
+    assert shell.rows("SELECT * FROM t") == [[1, "n", None]]
+    shell.ok(*args, "--max-errors", "2")
+    assert shell.rows("SELECT * FROM t ORDER BY id") == [[1, "n", None], [2, None, 7]]
+    assert "b.csv.gz\t3\textra" in (shell.folder / "rowfall-rejects.tsv").read_text()
+
+
+def test_the_union_and_a_table(shell: Shell) -> None:
+    """New columns go by --on-new-column; what takes no NULL is not filled in."""
+    shell.write("old.csv", "id,s\n0,z\n")
+    shell.ok("load", "old.csv", "--table", "t")
+    files = united(shell, "csv")
+    refused = shell.ends(5, "load", files, "--table", "t", "--union-by-name")
+    assert "--on-new-column add" in refused.talk
+    more = ("--union-by-name", "--on-new-column", "add")
+    refused = shell.ends(2, "load", files, "--table", "t", *more)
+    assert "some files lack s, which takes no NULL in the table" in refused.talk
+    shell.ok("query", "--write", "ALTER TABLE t MODIFY COLUMN s Nullable(String)")
+    shell.ok("load", files, "--table", "t", *more)
+    assert shell.rows(_LOOK.format("t WHERE id > 0")) == UNITED
+
+
+def test_what_the_union_does_not_take(shell: Shell) -> None:
+    shell.write("in/a.csv", "id,s\n1,n\n")
+    shell.write("in/b.csv", "1;2\n3;4\n")
+    refused = shell.ends(2, "load", "in", "--table", "t", "--union-by-name")
+    assert "b.csv" in refused.talk
+    shell.write("in/b.csv", "id;b\n3;4\n5;6\n")
+    refused = shell.ends(2, "load", "in", "--table", "t", "--union-by-name")
+    assert "other marks than the first file" in refused.talk
+
+
+def test_the_union_of_text_on_a_server(lake: Lake) -> None:
+    files = united(lake.shell, "csv")
+    for way in ("--push", "--pull"):
+        if way == "--pull":
+            lake.ends(5, "load", files, "--table", "pulled", "--union-by-name", way)
+            continue
+        lake.load(files, "--table", "t", "--union-by-name", "--verify", way)
+        assert lake.rows(_LOOK.format("{db}.t")) == UNITED
 
 
 # --- clusters -------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from rowfall.plan.statements import sent_type
 from rowfall.schema import strict_reading, type_names
 from rowfall.schema.strict_reading import strict_column
 from rowfall.schema.type_names import parse_type
+from rowfall.schema.united_headers import lacks_columns
 from rowfall.sources import rewriting
 from rowfall.sources.base import HttpAddress
 from rowfall.sources.rewriting import PROGRAM
@@ -67,6 +68,8 @@ def refusal(
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
     if not len(listing) or not (streamed or uri.scheme_of(listing.uri(0)) in _SCHEMES):
         return f"{PROGRAM} reads files, object stores and HTTP only"
+    if lacks_columns(schema, encoding):
+        return f"some files lack columns, and {PROGRAM} takes files that have all"
     if schema.projection is not None and schema.projection.constants:
         return f"{PROGRAM} takes no columns from the names of files"
     for column in schema.reads:

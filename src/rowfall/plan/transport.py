@@ -38,6 +38,7 @@ from rowfall.plan.facts import LoadFacts, Reach, ShardingFacts
 from rowfall.plan.statements import insert_raw, is_json
 from rowfall.schema import strict_reading
 from rowfall.schema.type_names import parse_type
+from rowfall.schema.united_headers import lacks_columns
 from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed, Streamed
 from rowfall.sources.rewriting import PROGRAM
@@ -258,6 +259,8 @@ def sent_as(
         return SentAs((), everything, why)
     if stream:
         return SentAs(everything, (), "stdin goes on as it comes in")
+    if lacks_columns(schema, encoding):
+        return SentAs((), everything, "some files lack columns: read here, sent as blocks")
     if encoding.format in formats.LAKES or any(not is_local(split) for split in everything):
         return SentAs((), everything, "the source is read here and sent as blocks")
     size = sum(split.size or 0 for split in everything)

@@ -148,6 +148,8 @@ class LenientReader:
         if split.name in self.opened:
             last = sql.name(order[-1])
             columns = f"* REPLACE (nullIf({last}, '') AS {last})"
+        lacked = [c.source for c in self.schema.columns if c.optional and c.source not in order]
+        columns += "".join(f", CAST(NULL, 'Nullable(String)') AS {sql.name(n)}" for n in lacked)
         return _numbered(columns, relation), which
 
     def _json(self, split: Split) -> tuple[SqlText, list[tuple[str, int]]]:

@@ -58,7 +58,8 @@ def header_error(
     if not header:
         return None
     wanted = [c.source for c in schema.columns]
-    missing = [n for n in wanted if n not in header]
+    optional = {c.source for c in schema.columns if c.optional}
+    missing = [n for n in wanted if n not in header and n not in optional]
     extra = [n for n in header if n not in wanted]
     if not missing and not extra and encoding.header in ((), tuple(header)):
         return None

@@ -17,7 +17,7 @@ from rowfall.core.model import Encoding, Schema
 from rowfall.core.sqltext import SqlText
 from rowfall.schema.data_errors import header_error
 from rowfall.schema.records import column_names, header_names, lines_relation
-from rowfall.schema.sampling import RunSelect
+from rowfall.schema.text_format import RunSelect
 from rowfall.schema.whole_rows import by_position
 from rowfall.sources.base import Ranged, Source
 from rowfall.sources.first_bytes import packing, unpack
@@ -56,19 +56,14 @@ class Headers:
         encoding = self.encoding
         if encoding is None or not encoding.has_header:
             return [((), list(splits))]
-        if not (encoding.header or by_position(encoding)):
+        lack = any(column.optional for column in schema.reads)
+        if not (encoding.header or by_position(encoding) or lack):
             return [((), list(splits))]  # the reader finds columns by their names
         if encoding.renamed or not self.source.replayable:
             # The names are given, or those of the stream have been sampled.
             return [(encoding.header or encoding.names, list(splits))]
-        files = {
-            split.uri: replace(
-                split, start=None, stop=None, part=None,
-                size=split.part.size if split.part is not None else split.size,
-            )
-            for split in splits
-        }  # fmt: skip
-        names = dict(zip(files, self._names(list(files.values()), encoding), strict=True))
+        files = {split.uri: split for split in splits}
+        names = dict(zip(files, self.names_of(list(files.values())), strict=True))
         groups: dict[tuple[str, ...], list[Split]] = {}
         for split in splits:
             if wrong := _wrong(split, schema, names[split.uri], encoding):
@@ -76,7 +71,22 @@ class Headers:
             groups.setdefault(names[split.uri], []).append(split)
         return list(groups.items())
 
-    def _names(self, files: Sequence[Split], encoding: Encoding) -> list[tuple[str, ...]]:
+    def names_of(self, splits: Sequence[Split]) -> list[tuple[str, ...]]:
+        """Return the names in the header of each file; () where there is none.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
+        encoding = self.encoding
+        if encoding is None:
+            raise ValueError("text has an encoding")
+        files = [
+            replace(
+                split, start=None, stop=None, part=None,
+                size=split.part.size if split.part is not None else split.size,
+            )
+            for split in splits
+        ]  # fmt: skip
         with ThreadPoolExecutor(min(REQUESTS, len(files))) as pool:
             heads = list(pool.map(lambda split: self._head(split, encoding), files))
         missing = [n for n, head in enumerate(heads) if head is None]
@@ -122,7 +132,7 @@ def parse_header(text: str, encoding: Encoding) -> tuple[str, ...]:
     Where rows end with a delimiter, the empty name behind it is none.
     """
     if not encoding.is_csv:
-        return header_names(text, encoding)
+        return header_names(text.partition("\n")[0], encoding)
     names: Sequence[str] = ()
     rows = io.StringIO(text.removeprefix(BOM), newline="")
     with suppress(csv.Error):
@@ -138,8 +148,10 @@ def _wrong(
     if header in ((), names):
         return None  # an empty file has none
     unique = len(set(header)) == len(header)
-    if not encoding.header and unique and sorted(header) == sorted(names):
-        return None  # in another order
+    optional = {c.source for c in schema.reads if c.optional}
+    lacks = set(names) - set(header)
+    if not encoding.header and unique and set(header) <= set(names) and lacks <= optional:
+        return None  # in another order, or without what some files lack
     wrong = header_error(split, schema, header, encoding)
     text = f"{split.name} line 1: the header names a column twice, or not at all"
     return wrong or DataError(text, uri=split.uri, line=1, hint="Correct the header.")

@@ -46,6 +46,7 @@ from rowfall.schema.table_changes import (
 from rowfall.schema.table_options import TableOptions, read_table_options
 from rowfall.schema.text_format import asked_of
 from rowfall.schema.type_names import csv_fields, first_fields, parse_type
+from rowfall.schema.united_headers import check_nulls
 from rowfall.sources.base import Source
 
 FEW_VALUES = 100
@@ -85,12 +86,13 @@ def schema_for(
     if encoding is None:
         raise ValueError("a source of bytes needs an encoding")
     united = {"Parquet", *footers.NAMED}
-    if options.union_by_name and encoding.format not in united and encoding.kind is not Kind.JSON:
+    kinds = (Kind.JSON, Kind.TEXT)
+    if options.union_by_name and encoding.format not in united and encoding.kind not in kinds:
         raise UsageError(
-            "--union-by-name reads Parquet, ORC, Arrow, Avro and JSON, and the files are "
+            "--union-by-name reads CSV, TSV, Parquet, ORC, Arrow, Avro and JSON, and the files are "
             f"{encoding.format}",
             hint="Load files with the same columns together, one load after the other, with "
-            "--on-new-column add --on-missing-column default.",
+            "--on-new-column add --on-missing-column default",
         )
     asked, own = read_table_options(options, ask), read_column_options(options)
     asked = replace(asked, json_type=json_type)
@@ -148,6 +150,7 @@ def schema_for(
         known = replace(sample, columns=(*sample.columns, *shaped.constants))
         schema = _laid_out(columns, known, asked)
     schema = replace(schema, row_bytes=_row_bytes(columns, sample), projection=made)
+    check_nulls(schema, sample.encoding)
     encoding = marked_values.only_where_read(sample.encoding, columns)
     sample = replace(sample, encoding=encoding)
     _check_order(schema, asked, ask)
@@ -743,12 +746,13 @@ def _moment(found: ColumnFacts) -> tuple[str, str]:
 
 
 def _string(found: ColumnFacts, sample: SourceSample, reason: str) -> tuple[str, str]:
-    empty = found.nulls + found.blanks if sample.encoding.kind is Kind.TEXT else found.nulls
+    text = sample.encoding.kind is Kind.TEXT
+    empty = found.nulls + found.blanks if text else found.nulls
     csv = sample.encoding.is_csv
     words = sample.encoding.dialect is not None and sample.encoding.dialect.nulls
     # Words for NULL are rewritten to unquoted empty fields: these are NULL where words are named.
     null = found.marks > 0 if csv and not words else found.nulls > 0
-    if empty * 2 > found.rows:
+    if empty * 2 > found.rows or (found.optional and text):
         null = True
     inner = "Nullable(String)" if null else "String"
     why = [reason, f"{empty:,} of {found.rows:,} empty" if null else ""]

@@ -28,6 +28,7 @@ from rowfall.schema.records import lines_relation
 from rowfall.schema.strict_reading import MISSING_COLUMNS, TextTraits, reader_settings
 from rowfall.schema.text_format import find_text_format
 from rowfall.schema.type_names import Type, parse_type
+from rowfall.schema.united_headers import unite
 from rowfall.sources.base import Source
 
 
@@ -206,9 +207,16 @@ def take_sample(
         raise SourceError(f"{source.text} holds no data to infer columns from")
     notes: tuple[tuple[str, str], ...] = ()
     if encoding.kind is Kind.TEXT:
-        shape = find_text_format(source, splits, encoding, ask, text or Asked())
+        asked, optional = text or Asked(), frozenset[str]()
+        united = None
+        if union and len(listing) > 1:
+            united = unite(source, listing, splits, encoding, ask, asked, most=FILES)
+        if united is None:
+            shape = find_text_format(source, splits, encoding, ask, asked)
+        else:
+            shape, optional, splits = united.found, united.optional, united.splits
         encoding, notes = shape.encoding, shape.notes
-        columns = [ColumnFacts(name, guess) for name, guess in shape.names]
+        columns = [ColumnFacts(n, guess, optional=n in optional) for n, guess in shape.names]
         # The reader takes the mark away in front of a header only.
         columns[0] = replace(columns[0], bom=shape.bom and not encoding.has_header)
         more = excerpts(source, splits, encoding, [name for name, _ in shape.names])

@@ -530,6 +530,7 @@ def _again(
         replace(
             strict_column(c.name, c.source, c.type, Kind.TEXT, csv=encoding.is_csv, traits=traits),
             reason=c.reason,
+            optional=c.optional,
         )
         if which(c)
         else c

@@ -107,18 +107,24 @@ def guarded(
     Args:
         relation: with the structure of :func:`read_structure`, of the same ``names`` and ``raw``.
     """
+    sources = [sql.name(column.source or column.name) for column in schema.reads]
+    # What this file lacks is NULL, see rowfall.schema.united_headers.
+    there = set(names) or {column.source for column in schema.reads}
+    values = list(sources)
+    for number, column in enumerate(schema.reads):
+        if column.optional and column.source not in there:
+            bare = (column.read_type or column.type).partition(" DEFAULT ")[0]
+            values[number] = f"CAST(NULL, {quote(bare)})"
     if encoding is None or not by_position(encoding):
-        return relation
+        return relation if values == sources else _select(sources, values, relation)
     last = names[-1] if names else last_name(schema, encoding)
     # Text that is rewritten ends with a line end.
     ends = not (schema.ends_known or encoding.trailing or encoding.null or encoding.dialect)
     wrong = f"{EXTRA} != 0"
     if encoding.trailing:
         wrong += f" OR ifNull({END} != '', 0)"
-    sources = [sql.name(column.source or column.name) for column in schema.reads]
-    values = list(sources)
     if not raw:
-        values[0] = _guarded(sources[0], wrong, "another number of fields")
+        values[0] = _guarded(values[0], wrong, "another number of fields")
     for number, column in enumerate(schema.reads):
         target = parse_type(column.type)
         # Whatever is no string and empty there fits no type.
@@ -126,9 +132,13 @@ def guarded(
             values[number] = _guarded(
                 values[number], f"ifNull({sources[number]} = '', 0)", LAST_EMPTY
             )
+    return _select(sources, values, relation)
+
+
+def _select(names: Sequence[str], values: Sequence[str], relation: SqlText) -> SqlText:
     listed = ", ".join(
         name if value == name else f"{value} AS {name}"
-        for name, value in zip(sources, values, strict=True)
+        for name, value in zip(names, values, strict=True)
     )
     return SqlText.of(f"(SELECT {listed} FROM ", relation, ")")
 
@@ -172,6 +182,6 @@ def _or_null(column: Column, encoding: Encoding) -> Column:
     if not column.read_type.startswith("Nullable(String)"):
         traits = TextTraits(blank=True, native=bool(encoding.null))
         text = strict_column(column.name, column.source, column.type, Kind.TEXT, traits=traits)
-        column = replace(text, reason=column.reason)
+        column = replace(text, reason=column.reason, optional=column.optional)
     expression = (column.expression or x).replace(x, f"nullIf({x}, '')")
     return replace(column, expression=expression)
