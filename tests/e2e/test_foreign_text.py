@@ -119,7 +119,7 @@ def test_words_for_null_are_null_in_columns_of_text(shell: Shell, mode: str) -> 
     assert names == ["a", None, "b", "", None, "NA", "c", "d", "e"]
 
 
-def test_stdin_says_what_it_is_and_what_is_read_from_a_file_only(shell: Shell) -> None:
+def test_stdin_says_what_it_is_and_is_copied_where_it_is_read_twice(shell: Shell) -> None:
     text = "id,name\n1,Müller\n2,x\n3,y\n"
     with shell.write("wide", text.encode("utf-16")).open("rb") as file:
         process = shell.cli.start("load", "-", "--table", "t", stdin=file.fileno())
@@ -127,12 +127,32 @@ def test_stdin_says_what_it_is_and_what_is_read_from_a_file_only(shell: Shell) -
     assert "(csv, delimiter comma, header yes, utf-16le)" in talk
     assert shell.row("SELECT name FROM t WHERE id = 1") == ["Müller"]
     title = f"Report\n\n{text}"
-    done = shell.ends(2, "load", "-", "--table", "u", stdin=title)
-    assert "stdin has 2 lines before the header" in done.talk
-    assert done.talk.endswith("COMMAND > data.csv; rowfall load data.csv")
-    shell.write("data.csv", title)
-    shell.ok("load", "data.csv", "--table", "u")
+    done = shell.ok("load", "-", "--table", "u", stdin=title)
+    assert "stdin has 2 lines before the header or the first row, so it is copied into" in done.talk
     assert shell.row("SELECT count() FROM u") == [3]
+
+
+def test_stdin_with_other_marks_bad_rows_and_wider_types(shell: Shell) -> None:
+    scratch = shell.folder / "scratch"
+    scratch.mkdir()
+    shell.env["TMPDIR"] = str(scratch)
+    marks = ("--decimal", ",", "--thousands", ".", "--dates", "dmy")
+    text = "id;x;day\n1;1.000,5;31.12.2023\n2;2,5;1.2.2024\n"
+    done = shell.ok("load", "-", "--table", "t", *marks, stdin=text)
+    assert f"stdin is copied into {scratch} first" in done.talk
+    assert shell.rows("SELECT id, x, toString(day) FROM t ORDER BY id") == [
+        [1, 1000.5, "2023-12-31"], [2, 2.5, "2024-02-01"],
+    ]  # fmt: skip
+    small = ("--table", "u", "--type", "n UInt8", "--order-by", "id")
+    shell.ok("load", "-", *small, "--max-errors", "1", stdin="id,n\n1,5\n2,x\n3,7\n")
+    assert shell.rows("SELECT id, n FROM u ORDER BY id") == [[1, 5], [3, 7]]
+    shell.ok("load", "-", "--table", "u", "--widen", stdin="id,n\n4,70000\n")
+    assert shell.row("SELECT max(n) FROM u") == [70000]
+    shell.ok("load", "-", "--table", "w", "--select", "id + 1 AS id", "--where", "id > 4",
+             "--max-errors", "1", stdin="id\n1\n5\n9\n")  # fmt: skip
+    assert shell.rows("SELECT id FROM w ORDER BY id") == [[6], [10]]
+    assert "at most once" in shell.ok("plan", "-", *marks, stdin=text).out.replace("\n", " ")
+    assert not list(scratch.iterdir())
 
 
 def test_bytes_that_a_charset_lacks_are_errors_with_their_offset(shell: Shell) -> None:

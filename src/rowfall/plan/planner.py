@@ -29,6 +29,7 @@ from rowfall.plan.space import with_space
 from rowfall.plan.transport import choose_transport, sent_as
 from rowfall.plan.visibility import check_atomic, visibility
 from rowfall.schema import strict_reading
+from rowfall.sources.base import Once
 from rowfall.targets.base import Publish, Target
 from rowfall.targets.table import Table
 
@@ -257,7 +258,7 @@ def check_clauses(options: Options) -> None:
 
 
 def _promise(facts: LoadFacts, options: Options) -> str:
-    if not facts.source.replayable:
+    if isinstance(facts.source, Once):
         return (
             "at most once: the source can be read only once, so nothing is visible until all of "
             "it is staged, and a crash before that means sending it again"

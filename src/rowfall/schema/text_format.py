@@ -25,7 +25,7 @@ from rowfall.schema import marked_values
 from rowfall.schema.dialect import Asked, Finding, TextSample, brief, sniff, unique_names
 from rowfall.schema.records import APART, lines_relation
 from rowfall.sources import rewriting
-from rowfall.sources.base import Ranged, Source
+from rowfall.sources.base import Once, Ranged, Source
 from rowfall.sources.first_bytes import unpack
 
 RunSelect = Callable[[SqlText, Mapping[str, str | int | float]], list[list[Any]]]
@@ -139,8 +139,12 @@ def find_text_format(
     raw = encoding.is_tsv and asked.escape == ""
     encoding = _encoding(found, encoding, raw=raw, renamed=bool(asked.columns) and found.header)
     odd = unplain(found)
+    notes = [*_notes(found, asked)]
     if odd and not encoding.is_tsv:
         encoding = _rewritten(found, odd, encoding, asked, source)
+        if isinstance(source, Once):
+            source.spool()  # its lines are counted by reading it again
+            notes.append((UNSURE, f"stdin {odd}, so it {source.notes[-1].removeprefix('stdin ')}"))
     elif encoding.dialect is not None and encoding.is_csv:
         encoding = _with_marks(found, encoding, encoding.dialect)
     body = [
@@ -154,12 +158,11 @@ def find_text_format(
         # Their numbers and dates have been seen as they were written.
         encoding, classes = marked, [""] * len(classes)
     named = tuple(zip(found.names, classes, strict=True))
-    notes = [*_notes(found, asked)]
     seen = marked_values.suggest(
         encoding.dialect or Dialect(), found.names, narrow, dict(found.null_words)
     )
     if seen and not encoding.binary:
-        notes.append((UNSURE, seen if source.replayable else f"{seen}, from a file"))
+        notes.append((UNSURE, seen))
     return TextFormat(encoding, named, found.bom, tuple(notes))
 
 
@@ -220,11 +223,6 @@ def _rewritten(
     uri = found.files[0].uri
     if found.charset != (encoding.dialect or Dialect()).charset:
         raise UsageError(f"{uri} {what}", hint=f"Say so: --encoding {found.charset}.")
-    if not source.replayable:
-        raise UsageError(
-            f"stdin {what}, and a stream is read once",
-            hint="Write it to a file and load that: COMMAND > data.csv; rowfall load data.csv",
-        )
     if found.titles and asked.skip_lines is None:
         counts = {f.skipped for f in found.files}
         if len(counts) > 1 or not found.header:

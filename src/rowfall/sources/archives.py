@@ -19,7 +19,6 @@ import io
 import lzma
 import os
 import re
-import shutil
 import tempfile
 import weakref
 import zlib
@@ -36,7 +35,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import from_clause, globs, pipes
+from rowfall.sources import from_clause, globs, pipes, spool
 from rowfall.sources.base import Source
 from rowfall.sources.objects import ObjectSource, by_compression
 from rowfall.sources.pipes import Opener
@@ -56,8 +55,6 @@ _ZIPPED = frozenset({0, 8, 12})  # stored, deflate, bz2: what the standard libra
 _BLOCK = 512  # of tar
 _PIECE = 4 << 20  # a range of it arrives within a store's patience, see object_stores
 _HEADERS = 64 << 10  # read at a time while the headers of a tar file are walked
-_RESERVE = 256 << 20  # bytes left free in the temporary folder, which other programs use as well
-_CHECKED = 64 << 20  # bytes between two looks at what is free
 _STEP = 64 << 10  # of packed bytes, unpacked at a time
 _SHOWN = 3
 
@@ -542,30 +539,10 @@ def _copy(pieces: Iterable[bytes], name: str, copies: _Copies) -> _Content:
     Raises:
         SourceError: the temporary folder has no room.
     """
-    folder = tempfile.gettempdir()
     file = tempfile.TemporaryFile(prefix="rowfall-archive-")  # noqa: SIM115 - lives with its reads
     copies.files.append(file)
-    size = looked = 0
-    try:
-        for piece in pieces:
-            if size >= looked:
-                looked = size + _CHECKED
-                free = shutil.disk_usage(folder).free
-                if free < _RESERVE + _CHECKED:
-                    raise SourceError(
-                        f"no room to unpack {name}: {units.memory(size)} of it are in {folder}, "
-                        f"where {units.memory(free)} are free",
-                        hint="Make room, or name another folder with the variable TMPDIR.",
-                    )
-            file.write(piece)
-            size += len(piece)
-        file.flush()
-    except OSError as error:
-        raise SourceError(
-            f"cannot unpack {name} into {folder}: {(error.strerror or str(error)).lower()}",
-            hint="Make room, or name another folder with the variable TMPDIR.",
-        ) from error
-    copies.notes.append(f"{name} is unpacked into {folder} first: {units.memory(size)}")
+    copies.notes.append(spool.copy(pieces, file, f"what {name} holds"))
+    size = file.tell()
     return _Content(size, lambda at, length: os.pread(file.fileno(), length, at))
 
 

@@ -268,6 +268,24 @@ class Rewriting(Protocol):
         """Return the URIs of files that were added before the history begins."""
 
 
+@runtime_checkable
+class Once(Protocol):
+    """A source that is read once; the same run can read a copy again, and no other run can.
+
+    Attributes:
+        notes: see :class:`Source`; the last one says that there is a copy.
+    """
+
+    notes: tuple[str, ...]
+
+    def spool(self) -> None:
+        """Copy all of it, where that has not been done.
+
+        Raises:
+            SourceError: there is no room, or reading it breaks off.
+        """
+
+
 class Source(Protocol):
     """Origin of rows: five methods; differences between sources are data.
 

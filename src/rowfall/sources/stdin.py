@@ -22,7 +22,15 @@ from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import completeness, files, first_bytes, from_clause, pipes, rewriting
+from rowfall.sources import (
+    completeness,
+    files,
+    first_bytes,
+    from_clause,
+    pipes,
+    rewriting,
+    spool,
+)
 
 HEAD = 4 << 20
 """Bytes read ahead to tell format and schema."""
@@ -38,7 +46,8 @@ class StandardInput:
     The first bytes are kept in a temporary file for the schema. Formats whose reader needs the
     whole file (Parquet, ORC, Arrow, Avro, Native), and zstd or lz4 longer than the head (the
     standard library cannot cut them into a sample), are written to a temporary file in the system
-    temp folder first and are an ordinary file from then on. bz2 is unpacked on its way.
+    temp folder first and are an ordinary file from then on, as is what options or the sample want
+    to read twice. bz2 is unpacked on its way.
 
     Two runs are two loads: a stream has no identity that a later run could recognise.
     """
@@ -58,6 +67,8 @@ class StandardInput:
         self._listing: Listing | None = None
         self._encoding: Encoding | None = None
         self._broken = [""]  # filled by the pump
+        self._unpacked_in_copy = False
+        self._local = files.LocalFiles((), options)  # reads the sample, and the copy
         self.fds: tuple[int, ...] = ()
         self.replayable = False
 
@@ -75,9 +86,8 @@ class StandardInput:
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         listing = Listing()
         unknown = self._encoding.compression in ("zstd", "lz4") and not ended
-        if seekable or unknown:
-            self._spool()
-            self.replayable = True
+        if seekable or unknown or _read_twice(self._options):
+            self.spool()
             listing.add(self._spooled, uuid.uuid4().hex, os.path.getsize(self._spooled))
         else:
             self._write_sample(ended)
@@ -89,7 +99,7 @@ class StandardInput:
     def encoding(self, listing: Listing) -> Encoding:
         if self._encoding is None:
             raise ValueError("stdin is described after its listing")
-        if self._encoding.dialect is not None:  # the pump rewrites it
+        if self._encoding.dialect is not None and not self._spooled:  # the pump rewrites it
             charset = self._encoding.dialect.charset
             return replace(self._encoding, compression="none", charset=charset, dialect=None)
         return self._encoding
@@ -105,6 +115,11 @@ class StandardInput:
     ) -> SqlText:
         """Return ``file('/dev/fd/N', ...)`` for the stream, an ordinary file for the sample."""
         (split,) = splits
+        if self._spooled and split.uri in (_URI, self._spooled):
+            copied = replace(split, uri=self._spooled)
+            if self._unpacked_in_copy and encoding is not None:
+                encoding = replace(encoding, compression="none")
+            return self._local.relation([copied], encoding, structure)
         if split.uri == _URI:
             path = f"/dev/fd/{self.fds[0]}"
             if encoding is not None and encoding.compression == pipes.BZ2:
@@ -112,11 +127,17 @@ class StandardInput:
             return SqlText.of(
                 f"file({literal(path)}{from_clause.last_arguments(encoding, structure)})"
             )
-        if encoding is not None and not self._spooled:
+        if encoding is not None:
             # The sample is kept unpacked, because a packed stream cannot be cut anywhere.
             packed = encoding.compression if encoding.compression in ("zstd", "lz4") else "none"
             encoding = replace(encoding, compression=packed)
-        return files.relation([split.uri], encoding, structure)
+        return self._local.relation([split], encoding, structure)
+
+    def lines_in(self, split: Split, encoding: Encoding, lines: Sequence[int]) -> list[int]:
+        """See :class:`rowfall.sources.base.Rewritten`."""
+        if not self._spooled:
+            return list(lines)
+        return self._local.lines_in(replace(split, uri=self._spooled), encoding, lines)
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
         """Return the stream if reading it broke off or it is cut: the engine saw only its end."""
@@ -175,13 +196,6 @@ class StandardInput:
                 "stdin",
                 hint=f"Unpack it before: {packed} -dc FILE | rowfall load -",
             )
-        marks = self._options.decimal or self._options.thousands or self._options.dates
-        if marks is not None:
-            raise SourceError(
-                "stdin is read once, and a sample has to show which columns have such numbers and "
-                "dates",
-                hint="Write it to a file and load that: COMMAND > data.csv; rowfall load data.csv",
-            )
         return encoding, found.seekable
 
     def _write_sample(self, ended: bool) -> None:
@@ -202,20 +216,28 @@ class StandardInput:
         # 16 times as much: numbers in text pack to a fifth, and all of it is a sample.
         return first_bytes.unpack(self._head, packed, 16 * HEAD)
 
-    def _spool(self) -> None:
+    def spool(self) -> None:
+        """See :class:`rowfall.sources.base.Once`."""
+        if self._spooled:
+            return
         path = os.path.join(self._folder, "stdin")
-        try:
-            with open(path, "wb") as file:
-                file.write(self._head)
-                while chunk := os.read(self._input, _CHUNK):
-                    file.write(chunk)
-        except OSError as error:
-            raise SourceError(
-                f"cannot copy stdin to {path}: {(error.strerror or str(error)).lower()}",
-                hint="This format is read as a whole: make room, set TMPDIR, or load a file.",
-            ) from error
-        self._spooled = path
-        self._head = b""
+        with open(path, "wb") as file:
+            said = spool.copy(self._rest(), file, "stdin")
+        if self._broken[0]:
+            raise SourceError(f"cannot read stdin: {self._broken[0]}")
+        self.notes = (*self.notes, said)
+        self._spooled, self._head, self.replayable = path, b"", True
+
+    def _rest(self) -> Iterator[bytes]:
+        """Give all that has not been read: by this process, or by the pump that has begun."""
+        if self._listing is None:
+            yield from _stream(self._head, io.FileIO(self._input, closefd=False))
+            return
+        self._unpacked_in_copy = self._encoding is not None and (
+            self._encoding.compression == pipes.BZ2
+        )
+        while chunk := os.read(self.fds[0], _CHUNK):
+            yield chunk
 
     def _start_pump(self) -> None:
         read_end, write_end = os.pipe()
@@ -233,6 +255,13 @@ class StandardInput:
             daemon=True,
             name="stdin",
         ).start()
+
+
+def _read_twice(options: Options) -> bool:
+    """Tell whether options need the rows again: to find columns, or rows that do not fit."""
+    marks = (options.decimal, options.thousands, options.dates)
+    more = options.widen or options.max_errors or options.max_error_ratio
+    return bool(more) or any(mark is not None for mark in marks)
 
 
 def _pump(

@@ -239,9 +239,6 @@ def test_what_no_reader_takes_is_rewritten(
     found = text_format.find_text_format(source, splits, CSV, chdb_engine.ask, Asked())
     assert (found.encoding.dialect, found.encoding.delimiter) == (dialect, ",")
     assert len(found.names) == 2
-    monkeypatch.setattr(source, "replayable", False)
-    with pytest.raises(UsageError, match="a stream is read once"):
-        text_format.find_text_format(source, splits, CSV, chdb_engine.ask, Asked())
 
 
 @pytest.mark.parametrize(("data", "mark"), [(b"1|x|\n2|y|\n", "|"), (b"a,b\n1,2,\n3,4,\n", ",")])
