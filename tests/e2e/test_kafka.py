@@ -81,6 +81,32 @@ def test_tsv_and_json(shell: Shell, kafka: Kafka) -> None:
     assert shell.rows("SELECT * FROM j ORDER BY a") == [[1, "x"], [2, "y"], [3, "z"]]
 
 
+def test_what_a_message_is_besides_its_value(shell: Shell, kafka: Kafka) -> None:
+    csv, objects = kafka.create(partitions=2), kafka.create()
+    given: dict[str, Any] = {"timestamp": 1_700_000_000_123}
+    kafka.send(csv, [b'1,"a\nb"', b"2,c\n3,d\n"], 1, key=b'k"1', headers={"h": "v"}, **given)
+    kafka.send(csv, [b"4,e"], 0, **given)
+    asked = [
+        f"--add-column={what}=_{what}"
+        for what in ("offset", "partition", "timestamp", "key", "headers", "topic")
+    ]
+    assert load(shell, uri(kafka, csv), *asked, "--add-column=f=_path")["rows"] == 4
+    names = "c1, offset, partition, toString(timestamp), key, headers, topic, f"
+    moment = "2023-11-14 22:13:20.123"
+    rest = (1, moment, 'k"1', '{"h": "v"}', csv, f"kafka://{csv}/1")
+    assert shell.rows(f"SELECT {names} FROM t ORDER BY c1") == [
+        [1, 0, *rest], [2, 1, *rest], [3, 1, *rest],
+        [4, 0, 0, moment, "", "", csv, f"kafka://{csv}/0"],
+    ]  # fmt: skip
+    kafka.send(csv, [b"5,f"], 0)
+    assert load(shell, uri(kafka, csv), *asked, "--add-column=f=_path")["rows"] == 1
+    kafka.send(objects, [b'{"a": 1}', b'{ "a": 2}\n{"a": 3}', b"{}"], key="k")
+    load(shell, uri(kafka, objects), *asked, "--table", "j")
+    found = shell.rows("SELECT a, offset, key FROM j ORDER BY offset, a")
+    assert found == [[1, 0, "k"], [2, 1, "k"], [3, 1, "k"], [None, 2, "k"]]
+    assert "not one of" in shell.ends(2, "load", uri(kafka, csv), "--add-column=x=_nothing").talk
+
+
 def test_aborted_transactions_bring_no_rows(shell: Shell, kafka: Kafka) -> None:
     """The last offsets of a range hold no message: marks of transactions, and what was aborted."""
     topic = kafka.create()

@@ -126,7 +126,9 @@ class PlanKeywords(ReadKeywords, total=False):
     """A column of the source to leave out."""
 
     add_column: str | Iterable[str] | Mapping[str, object]
-    """A column that holds the full name of each row's file, or its last part."""
+    """A column that holds the full name of each row's file, or its last part; of messages _offset,
+    _partition, _timestamp, _key, _headers or _topic.
+    """
 
     union_by_name: bool
     """Load files whose columns differ: those that some lack are NULL there."""

@@ -297,7 +297,8 @@ class Options:
         (),
         "--add-column",
         "NAME=_path|_file",
-        "A column that holds the full name of each row's file, or its last part.",
+        "A column that holds the full name of each row's file, or its last part; of messages "
+        "_offset, _partition, _timestamp, _key, _headers or _topic.",
         "Columns",
         many=True,
     )

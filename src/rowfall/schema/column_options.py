@@ -60,14 +60,18 @@ class ColumnOptions:
         return bool(self.renames or self.skips or self.added or self.select or self.where)
 
 
-def read_column_options(options: Options) -> ColumnOptions:
+def read_column_options(options: Options, annotations: Sequence[str] = ()) -> ColumnOptions:
     """Read the options about columns.
+
+    Args:
+        annotations: added columns that the source writes itself.
 
     Raises:
         UsageError: one makes no sense by itself.
     """
     renames = dict(_pairs(options.rename, "--rename", "OLD=NEW"))
     added = dict(_pairs(options.add_column, "--add-column", "file=_path"))
+    added = {name: what for name, what in added.items() if name not in annotations}
     for name, what in added.items():
         if what not in FILE_COLUMNS:
             raise UsageError(

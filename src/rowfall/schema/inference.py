@@ -47,7 +47,7 @@ from rowfall.schema.table_options import TableOptions, read_table_options
 from rowfall.schema.text_format import asked_of
 from rowfall.schema.type_names import csv_fields, first_fields, parse_type
 from rowfall.schema.united_headers import check_nulls
-from rowfall.sources.base import Source
+from rowfall.sources.base import Annotated, Source
 
 FEW_VALUES = 100
 """So few distinct values make long runs when rows are sorted by them."""
@@ -94,7 +94,8 @@ def schema_for(
             hint="Load files with the same columns together, one load after the other, with "
             "--on-new-column add --on-missing-column default",
         )
-    asked, own = read_table_options(options, ask), read_column_options(options)
+    added = source.annotations if isinstance(source, Annotated) else ()
+    asked, own = read_table_options(options, ask), read_column_options(options, added)
     asked = replace(asked, json_type=json_type)
     shapes = own.any or bool(folder_keys(listing))
     if engine_formats.is_engine_only(encoding.format):
@@ -112,6 +113,10 @@ def schema_for(
     if sample.encoding.has_names and sample.encoding.fields > len(sample.columns):
         # Behind the elements of a tuple it showed the fields of others.
         sample = replace(sample, columns=tuple(ColumnFacts(found.name) for found in sample.columns))
+    if added and not sample.encoding.has_names:
+        last = sample.columns[-len(added) :]
+        named = (replace(found, name=name) for found, name in zip(last, added, strict=True))
+        sample = replace(sample, columns=(*sample.columns[: -len(added)], *named))
     fitted = Fitted(sample, [])
     if existing is not None and not own.select:
         changes: tuple[ColumnChange, ...] = ()

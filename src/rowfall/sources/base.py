@@ -179,6 +179,17 @@ class Continued(Protocol):
 
 
 @runtime_checkable
+class Annotated(Protocol):
+    """A source that writes more columns behind those of its rows: what ``--add-column`` asks for.
+
+    Attributes:
+        annotations: their names, in order; in text without names they are the last fields.
+    """
+
+    annotations: tuple[str, ...]
+
+
+@runtime_checkable
 class Numbered(Protocol):
     """A source whose rows people know by numbers of its own, not by lines: offsets of messages.
 

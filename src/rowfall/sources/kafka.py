@@ -82,6 +82,7 @@ class Kafka(Streams):
                 hint=f"Name it: '{self.text}{'&' if '?' in self.text else '?'}group.id=NAME'.",
             )
         self._framing = Framing(options)
+        self.annotations = self._framing.annotations
         self.notes: tuple[str, ...] = ()
         self._said = [""]  # the last error of librdkafka, which it tells from another thread
         self._idle: list[Any] = []
@@ -220,8 +221,8 @@ class Kafka(Streams):
         """Return the format of the messages: by option, else by the first ones."""
         head = b""
         for split in self.sample(listing, 1):
-            for piece in self.stream(split):
-                head += piece
+            for messages in self._messages(_partition(split), split.start or 0, split.stop or 0):
+                head += self._framing.text(messages, bare=True)
                 if len(head) >= first_bytes.HEAD:
                     break
         encoding = self._framing.encoding(head)
@@ -229,6 +230,12 @@ class Kafka(Streams):
             return encoding
         found = first_bytes.examine({self.text: head}, encoding, self._options)
         self.notes = found.notes
+        if found.encoding.dialect is not None and self.annotations:
+            raise UsageError(
+                f"--add-column {self._options.add_column[0]} is not for messages of "
+                f"{rewriting.describe(found.encoding.dialect)}"
+            )
+        self._framing.split_by(found.encoding.delimiter)
         return rewriting.check(found.encoding)
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:

@@ -6,7 +6,9 @@ behind it, and the rows of two messages would become one: such a message is refu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from rowfall.core import formats
@@ -37,6 +39,13 @@ class Framing:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._format = ""
+        self._delimiter = ","
+        self._added = read_annotations(options)
+
+    @property
+    def annotations(self) -> tuple[str, ...]:
+        """Return the names of the columns that are written behind those of each row."""
+        return tuple(self._added)
 
     def encoding(self, head: bytes) -> Encoding:
         """Return the format by option, or by the first messages.
@@ -53,15 +62,25 @@ class Framing:
             )
         self._format = found.name
         delimiter = formats.delimiter(options, found)
+        self._delimiter = delimiter
         plain = Encoding(found.name, "none", found.kind, delimiter)
         return formats.with_dialect(plain, options)
 
-    def text(self, messages: Sequence[Any]) -> bytes:
+    def split_by(self, delimiter: str) -> None:
+        """Write what is added behind this delimiter, which the first messages have shown."""
+        self._delimiter = delimiter
+
+    def text(self, messages: Sequence[Any], *, bare: bool = False) -> bytes:
         """Return the rows of messages, each with a line end.
+
+        Args:
+            bare: without what is added.
 
         Raises:
             BrokenMessageError: one is no whole row.
         """
+        if self._added and not bare:
+            return b"".join(self._annotated(m) for m in messages if m.value())
         values = [value for message in messages if (value := message.value())]
         text = b"\n".join(values)
         whole = _CHECKS.get(self._format)
@@ -72,6 +91,115 @@ class Framing:
             for message in messages:
                 _check(message, self._format)
         return b"".join(value.removesuffix(b"\n") + b"\n" for value in values)
+
+    def _annotated(self, message: Any) -> bytes:
+        """Return the rows of one message, each with what is added to it."""
+        _check(message, self._format)
+        value = message.value().removesuffix(b"\n")
+        found = {name: _VALUES[what](message) for name, what in self._added.items()}
+        if self._format == "JSONEachRow":
+            pairs = json.dumps(found, ensure_ascii=False)[1:-1].encode()
+            return b"".join(_with_keys(o, pairs) for o in _each_object(value, message))
+        csv = self._format == "CSV"
+        fields = [_csv_field(v) if csv else _tsv_field(v) for v in found.values()]
+        end = "".join(f"{self._delimiter}{field}" for field in fields).encode() + b"\n"
+        rows = _csv_rows(value) if csv else iter(value.split(b"\n"))
+        return b"".join(row.removesuffix(b"\r") + end for row in rows)
+
+
+# --- what is added to rows -----------------------------------------------------------------------
+
+
+def _moment(message: Any) -> str | None:
+    kind, milliseconds = message.timestamp()
+    if not kind:
+        return None
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{milliseconds % 1000:03}"
+
+
+def _headers(message: Any) -> str | None:
+    headers = message.headers()
+    if not headers:
+        return None
+    found: dict[str, Any] = {}
+    for name, value in headers:
+        text = _text_of(value)
+        if name in found:
+            before = found[name] if isinstance(found[name], list) else [found[name]]
+            found[name] = [*before, text]
+        else:
+            found[name] = text
+    return json.dumps(found, ensure_ascii=False)
+
+
+def _text_of(value: bytes | str | None) -> str | None:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+
+
+_VALUES: Mapping[str, Callable[[Any], int | str | None]] = {
+    "_offset": lambda message: int(message.offset()),
+    "_partition": lambda message: int(message.partition()),
+    "_timestamp": _moment,
+    "_key": lambda message: _text_of(message.key()),
+    "_headers": _headers,
+    "_topic": lambda message: str(message.topic()),
+}
+
+
+def read_annotations(options: Options) -> dict[str, str]:
+    """Return what ``--add-column`` asks for that comes from messages, by the column's name."""
+    pairs = (text.partition("=") for text in options.add_column)
+    found = {name.strip(): what.strip() for name, _, what in pairs}
+    return {name: what for name, what in found.items() if what in _VALUES}
+
+
+def _csv_field(value: int | str | None) -> str:
+    if value is None or isinstance(value, int):
+        return "" if value is None else str(value)
+    doubled = value.replace('"', '""')
+    return f'"{doubled}"'
+
+
+_TSV_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+def _tsv_field(value: int | str | None) -> str:
+    return "\\N" if value is None else str(value).translate(_TSV_ESCAPES)
+
+
+def _csv_rows(value: bytes) -> Iterator[bytes]:
+    """Give the rows of CSV whose quotes are all closed."""
+    row = b""
+    for line in value.split(b"\n"):
+        row = row + b"\n" + line if row else line
+        if row.count(b'"') % 2 == 0:
+            yield row
+            row = b""
+
+
+def _each_object(value: bytes, message: Any) -> Iterator[bytes]:
+    text = value.decode("utf-8", "surrogateescape")
+    decoder, at = json.JSONDecoder(), 0
+    while at < len(text):
+        try:
+            _, end = decoder.raw_decode(text, at)
+        except ValueError:
+            raise BrokenMessageError(
+                message.offset(), _BROKEN["JSONEachRow"], message.value()
+            ) from None
+        yield text[at:end].encode("utf-8", "surrogateescape")
+        at = end
+        while at < len(text) and text[at].isspace():
+            at += 1
+
+
+def _with_keys(text: bytes, pairs: bytes) -> bytes:
+    rest = text[1:].lstrip()
+    return b"{" + pairs + (b"}\n" if rest == b"}" else b", " + rest + b"\n")
+
+
+# --- whole messages ------------------------------------------------------------------------------
 
 
 def _check(message: Any, format: str) -> None:
