@@ -57,6 +57,7 @@ log.cleaner.dedupe.buffer.size=20000000
 num.network.threads=2
 num.io.threads=2
 log.initial.task.delay.ms=500
+log.retention.ms=-1
 """
 
 

@@ -1,0 +1,158 @@
+"""Faults of loads from Kafka, each with every row once afterwards: killed loads, killed brokers."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.tools import Shell
+from lab.kafka import Kafka
+from lab.process import wait_until
+
+pytestmark = pytest.mark.xdist_group("kafka")
+ROWS = 30_000
+
+
+@pytest.fixture
+def shell(rowfall: object) -> Shell:
+    return Shell(rowfall)
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Kafka]:
+    """A broker that may be killed."""
+    with Kafka() as service:
+        yield service
+
+
+def filled(kafka: Kafka, start: int = 0, stop: int = ROWS) -> str:
+    topic = kafka.create(partitions=2)
+    fill(kafka, topic, start, stop)
+    return topic
+
+
+def fill(kafka: Kafka, topic: str, start: int, stop: int) -> None:
+    for partition in (0, 1):
+        values = (b"%d,n%d" % (i, i) for i in range(start, stop) if i % 2 == partition)
+        kafka.send(topic, values, partition)
+
+
+def check(shell: Shell, rows: int) -> None:
+    expected = [rows, rows, rows * (rows - 1) // 2]
+    assert shell.row("SELECT count(), uniqExact(c1), sum(c1) FROM t", "--to", "d") == expected
+
+
+def command(kafka: Kafka, topic: str, *more: str) -> tuple[str, ...]:
+    return ("load", f"kafka://{kafka.servers}/{topic}", "--table", "t", "--to", "d", *more)
+
+
+def kill_and_repeat(shell: Shell, kafka: Kafka, pauses: list[float]) -> None:
+    """Kill loads after so many seconds each; between them the topic grows."""
+    topic, rows = filled(kafka, 0, 2000), 2000
+    small = ("--attempt-bytes", "16KiB")
+    for pause in pauses:
+        running = shell.cli.start(*command(kafka, topic, *small))
+        time.sleep(pause)
+        running.send_signal(signal.SIGKILL)
+        running.wait(30)
+        fill(kafka, topic, rows, rows + 500)
+        rows += 500
+    shell.ok(*command(kafka, topic))
+    check(shell, rows)
+
+
+def test_a_killed_load_goes_on(shell: Shell, kafka: Kafka) -> None:
+    kill_and_repeat(shell, kafka, [1.6])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_load_that_is_killed_again_and_again(shell: Shell, kafka: Kafka) -> None:
+    dice = random.Random(7)
+    kill_and_repeat(shell, kafka, [dice.uniform(0.5, 4) for _ in range(12)])
+
+
+def test_the_broker_is_killed_and_comes_back(shell: Shell, mortal: Kafka) -> None:
+    """The load waits for it; what it had read is not read twice."""
+    topic = filled(mortal)
+    mortal.pause()
+    running = shell.cli.start(*command(mortal, topic))
+    time.sleep(1.5)  # it has asked for the topic
+    mortal.kill()
+    back = threading.Thread(target=mortal.start)
+    back.start()
+    _, said = running.communicate(timeout=90)
+    back.join()
+    assert running.returncode in (0, 4), said
+    shell.ok(*command(mortal, topic))
+    check(shell, ROWS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_broker_is_killed_while_a_topic_is_followed(shell: Shell, mortal: Kafka) -> None:
+    topic, rows = filled(mortal, 0, 1000), 1000
+    running = shell.cli.start(*command(mortal, topic, "--follow"))
+    for _ in range(3):
+        time.sleep(4)
+        mortal.kill()
+        mortal.start()
+        fill(mortal, topic, rows, rows + 1000)
+        rows += 1000
+    time.sleep(12)
+    assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    running.wait(30)
+    shell.ok(*command(mortal, topic))
+    check(shell, rows)
+
+
+@pytest.mark.long
+def test_compaction_leaves_gaps(shell: Shell, kafka: Kafka) -> None:
+    """The last offsets of a range are gone as well: only the newest message of a key is left."""
+    topic = kafka.create(
+        cleanup_policy="compact", min_cleanable_dirty_ratio=0.001, segment_ms=100,
+        max_compaction_lag_ms=100, delete_retention_ms=0,
+    )  # fmt: skip
+    for number in range(300):
+        kafka.send(topic, [b"%d,n" % number], key=b"k%d" % (number % 10))
+        if number % 100 == 0:
+            time.sleep(0.2)
+
+    def compacted() -> bool:
+        kafka.send(topic, [b"1000,n"], key=b"last")  # closes the segment
+        time.sleep(0.3)
+        log = list((kafka.folder / "data" / f"{topic}-0").glob("*.log"))
+        return sum(path.stat().st_size for path in log) < 3000
+
+    wait_until(compacted, 60, "compaction")
+    shell.ok(*command(kafka, topic, "--until", "300"))
+    newest = sorted(range(290, 300))
+    found = shell.rows("SELECT DISTINCT c1 FROM t WHERE c1 < 300 ORDER BY c1", "--to", "d")
+    assert [row[0] for row in found][-10:] == newest
+    shell.ok(*command(kafka, topic, "--until", "300"))
+    assert shell.row("SELECT count() = uniqExact(c1) FROM t", "--to", "d") == [1]
+
+
+@pytest.mark.long
+def test_retention_deletes_messages_while_they_are_read(shell: Shell, kafka: Kafka) -> None:
+    """What is gone is said, and the rest lands with --from earliest."""
+    topic = kafka.create()
+    kafka.send(topic, (b"%d,%s" % (i, b"x" * 200) for i in range(200_000)))
+    running = shell.cli.start(*command(kafka, topic))
+    wait_until(lambda: (shell.folder / "d").exists(), 30, "the load to begin")
+    kafka.delete_before(topic, 0, 150_000)
+    _, said = running.communicate(timeout=90)
+    if running.returncode:
+        assert "has lost messages" in said
+        assert running.returncode in (1, 4)
+    done = shell.run(*command(kafka, topic))
+    assert done.code in (0, 4)
+    shell.ok(*command(kafka, topic, "--from", "earliest"))
+    row = shell.row("SELECT countIf(c1 >= 150000), count() = uniqExact(c1) FROM t", "--to", "d")
+    assert row == [50_000, 1]
