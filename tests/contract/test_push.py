@@ -444,7 +444,8 @@ def test_without_a_local_engine_blocks_are_refused(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "compression", ["none", "gzip", pytest.param("bz2", marks=pytest.mark.long), "xz"]
+    "compression",
+    ["none", "gzip", *(pytest.param(c, marks=pytest.mark.long) for c in ("bz2", "xz"))],
 )
 def test_stdin(
     push: Push,

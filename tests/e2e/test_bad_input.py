@@ -641,7 +641,14 @@ CHANGES: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    "change",
+    [
+        "vanishes",
+        "is rewritten",
+        *(pytest.param(c, marks=pytest.mark.long) for c in ("grows", "shrinks", "becomes empty")),
+    ],
+)
 def test_a_file_that_changes_during_the_load(shell: Shell, change: str) -> None:
     for number, good in enumerate(GOOD):
         shell.write(f"in/good_{number}.csv", good)

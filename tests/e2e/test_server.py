@@ -175,7 +175,7 @@ def test_a_server_of_this_machine_is_spared_parsing(
     assert lake.row("SELECT sum(id) FROM {db}.t") == [6]
 
 
-@pytest.mark.parametrize("decoder", ["always", "never"])
+@pytest.mark.parametrize("decoder", ["always", pytest.param("never", marks=pytest.mark.long)])
 def test_blocks_are_compressed_on_their_way(lake: Lake, decoder: str) -> None:
     """Those of the decoder in the server's own frames, those of the engine here as LZ4 of HTTP."""
     for n in range(2):
@@ -608,7 +608,14 @@ def test_costs_are_the_servers(lake: Lake) -> None:
     assert pushed["bytes_source"] == (lake.shell.folder / "a.csv").stat().st_size
 
 
-@pytest.mark.parametrize("how", ["pull", "push as it is", "push decoded", "push read here"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        *(pytest.param(how, marks=pytest.mark.long) for how in ("push as it is", "push read here")),
+        "pull",
+        "push decoded",
+    ],
+)
 def test_progress(lake: Lake, web: Web, how: str) -> None:
     """Rows and bytes of the source grow before anything is published."""
     body = rows(0, 1_000_000, *HEAD).encode()

@@ -30,7 +30,13 @@ class ChdbError(EngineError):
 
 
 class Chdb:
-    """Runs statements in this process."""
+    """Runs statements in this process.
+
+    Attributes:
+        each: of long lists of cases, only every so many-th is tried in the gate.
+    """
+
+    each = 1
 
     def __init__(self) -> None:
         import chdb  # late: tests that never ask for an engine start faster

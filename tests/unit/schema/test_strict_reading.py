@@ -226,7 +226,7 @@ def test_every_text_is_its_value_or_an_error(
     for texts in (NUMBERS, WORDS, MOMENTS):
         # In the gate a type meets half of the texts that look like its values and some others.
         start = TYPES.index(type_) + len(encoding.format)
-        for text in part(texts, 2 if texts is own else 6, start):
+        for text in part(texts, chdb_engine.each * (2 if texts is own else 6), start):
             check(chdb_engine, write, encoding, type_, text)
 
 
