@@ -14,11 +14,12 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.events import Event, Listener, one_at_a_time, silent
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from rowfall.core.results import Leftover, ScaleReport
     from rowfall.report.query_result import QueryResult
     from rowfall.run.install import Installed
+    from rowfall.run.session import OpenSource
 
 __all__ = [
     "Verification", "clean", "forget", "install_decoder", "leftovers",
@@ -47,11 +49,19 @@ Where = str | PathLike[str]
 """A path, or the address of a source or target."""
 
 
+class ArrowRows(Protocol):
+    """Rows in memory: whatever has the Arrow C stream interface, as pandas, polars, pyarrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a capsule with a stream of batches."""
+
+
 def plan(
-    sources: Where | Iterable[Where],
+    sources: Where | Iterable[Where] | ArrowRows,
     *,
     to: Where | None = None,
     table: str | None = None,
+    batch_id: str | None = None,
     options: Options | None = None,
     password: Secret | str | None = None,
     **keywords: Unpack[PlanKeywords],
@@ -67,7 +77,8 @@ def plan(
     from rowfall.publish.shadow import shadow_name
 
     options = from_keywords(PLAN, options, dict(keywords))
-    with open_session(_texts(sources), _text(to), table, options, silent, dry=True,
+    opened = _sources(sources, table, batch_id)
+    with open_session(opened, _text(to), table, options, silent, dry=True,
                       password=_secret(password)) as session:  # fmt: skip
         anew = session.options.replace or session.options.force
         # No such table: it would be made anew.
@@ -84,10 +95,11 @@ def plan(
 
 
 def load(
-    sources: Where | Iterable[Where],
+    sources: Where | Iterable[Where] | ArrowRows,
     *,
     to: Where | None = None,
     table: str | None = None,
+    batch_id: str | None = None,
     options: Options | None = None,
     on_event: Listener | None = None,
     progress: bool | None = None,
@@ -99,10 +111,15 @@ def load(
 
     Args:
         sources: paths, globs, ``s3://``, ``gs://``, ``az://``, ``http(s)://``, ``hdfs://``,
-            ``kafka://``, ``generate://``, or ``-``.
+            ``kafka://``, ``generate://``, or ``-``. Or rows in memory: a data frame of pandas or
+            polars, a table, reader or data set of pyarrow, or whatever else has
+            ``__arrow_c_stream__``.
         to: a folder (embedded ClickHouse, default ``./rowfall-data``), a server
             (``clickhouse://user@host:8123/database``), ``null:``, or files to write.
         table: target table, ``name`` or ``database.name``; default from the source.
+        batch_id: of rows in memory, your name for them (``"2026-11-23"``): rows of the same name
+            are loaded into a table once, whatever they are. Without it each call is a load of its
+            own, and calling again after a crash may load the rows again.
         options: see :class:`rowfall.Options`; ``keywords`` win over its fields.
         on_event: called with every :mod:`rowfall.core.events` event, from several threads in turn.
         progress: show the load, in a notebook's cell or on stderr. Default: in IPython, unless
@@ -119,10 +136,11 @@ def load(
         RowfallError: nothing could be loaded at all, or the target or ledger failed.
     """
     options = from_keywords(LOAD, options, dict(keywords))
+    opened = _sources(sources, table, batch_id)
     with (
         terminable(GO_ON),
         _listener(on_event, progress) as emit,
-        open_session(_texts(sources), _text(to), table, options, emit, dry=False,
+        open_session(opened, _text(to), table, options, emit, dry=False,
                      password=_secret(password), began=began) as session,
     ):  # fmt: skip
         from rowfall.run.load import run_load  # 50 ms, in which the engine opens the folder
@@ -390,6 +408,32 @@ def scale(
     options = from_keywords(SCALE, options, dict(keywords))
     with terminable():
         return project_source(_texts(sources), _text(to), options, _secret(password))
+
+
+def _sources(
+    sources: Where | Iterable[Where] | ArrowRows, table: str | None, batch_id: str | None
+) -> Sequence[str] | OpenSource:
+    """Return the names of sources, or what opens rows in memory.
+
+    Raises:
+        UsageError: rows without a table, or a batch id that is of none.
+    """
+    if not isinstance(sources, str | PathLike | list | tuple):
+        from rowfall.sources import arrow
+
+        if arrow.is_arrow(sources):
+            if not table:
+                raise UsageError(
+                    "rows in memory have no name that could be that of a table",
+                    hint='Give one: rowfall.load(frame, table="trips").',
+                )
+            return partial(arrow.ArrowRows, sources, batch_id or "")
+    if batch_id is not None:
+        raise UsageError(
+            "batch_id= names rows in memory; files and tables are known by their own names",
+            hint="Leave it out.",
+        )
+    return _texts(cast("Where | Iterable[Where]", sources))
 
 
 def _texts(sources: Where | Iterable[Where]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import FrameType
@@ -49,6 +49,10 @@ from rowfall.targets.table import Table
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
+    from rowfall.sources.base import Source
+
+    OpenSource = Callable[[Options], Source]
+    """Opens a source of rows that this process has in memory."""
 
 _WAIT = re.compile(r"merges=[1-9]\d*|replicas")
 
@@ -61,7 +65,7 @@ GO_ON = "Run the same command again to go on."
 
 @contextmanager
 def open_session(
-    sources: Sequence[str] | str,
+    sources: Sequence[str] | str | OpenSource,
     to: str | None,
     table: str | None,
     options: Options,
@@ -73,17 +77,23 @@ def open_session(
 ) -> Iterator[Session]:
     """Open source, target, listing, engines and ledger; close them in the other order.
 
-    ``dry`` touches no target: a data folder that does not exist is not made (the engine then
-    works in memory), and the ledger is only read.
+    ``sources`` may be what opens a source of rows in memory. ``dry`` touches no target: a data
+    folder that does not exist is not made (the engine then works in memory), and the ledger is only
+    read.
     """
-    texts = (sources,) if isinstance(sources, str) else tuple(sources)
+    given = None
+    if callable(sources):
+        given = sources(options)
+        texts: tuple[str, ...] = (given.text,)
+    else:
+        texts = (sources,) if isinstance(sources, str) else tuple(sources)
     if not texts:
         raise UsageError("no source given", hint="Name files, a glob, or generate://trips.")
     _check_choices(options)
     if options.method == FILTER:
         options = replace(options, pull=True)
     prestart(texts, to)  # it imports while the source is listed
-    source = open_source(texts, options)
+    source = given or open_source(texts, options)
     named = default_table(texts) if table is None else table
     target = open_target(to, named, options, password)
     _check_target(target, options)

@@ -31,6 +31,7 @@ REGISTRY = {
     "http": "http:Http",
     "https": "http:Http",
     "hdfs": "hdfs:Hdfs",
+    "arrow": "arrow:open_arrow",
     "generate": "generate:Generate",
     "kafka": "kafka:Kafka",
     "iceberg": "iceberg:open_iceberg",
