@@ -206,6 +206,14 @@ class Options:
         "Source",
         _READS,
     )
+    query: str | None = _opt(
+        None,
+        "--query",
+        "SQL",
+        "SELECT whose rows are loaded, of a database that is the source: in its own SQL.",
+        "Source",
+        _READS,
+    )
     s3_endpoint: str | None = _opt(
         None,
         "--s3-endpoint",

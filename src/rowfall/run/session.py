@@ -42,7 +42,7 @@ from rowfall.plan.memory import check_identity
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import COMPRESSIONS
 from rowfall.sources import open_source
-from rowfall.sources.base import Folders
+from rowfall.sources.base import Folders, Queried
 from rowfall.targets import default_table, open_target, staging, views
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
@@ -94,6 +94,11 @@ def open_session(
         options = replace(options, pull=True)
     prestart(texts, to)  # it imports while the source is listed
     source = given or open_source(texts, options)
+    if options.query is not None and not isinstance(source, Queried):
+        raise UsageError(
+            f"--query is for databases, and {source.text} is none",
+            hint="Columns and rows of files are chosen with --select and --where.",
+        )
     named = default_table(texts) if table is None else table
     target = open_target(to, named, options, password)
     _check_target(target, options)

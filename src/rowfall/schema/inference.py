@@ -81,8 +81,9 @@ def schema_for(
         UsageError: options contradict the source; files differ in header or column count.
         TargetError: the existing table does not fit the source.
     """
-    if source.made is not None:
-        return encoding, _made(source.made, options, ask, existing)
+    declared = source.made
+    if declared is not None and encoding is None:
+        return encoding, _made(declared, options, ask, existing)
     if encoding is None:
         raise ValueError("a source of bytes needs an encoding")
     united = {"Parquet", *footers.NAMED}
@@ -100,16 +101,19 @@ def schema_for(
     shapes = own.any or bool(folder_keys(listing))
     if engine_formats.is_engine_only(encoding.format):
         ask = _with_format_settings(ask, options)
-    sample = sampling.take_sample(
-        source,
-        listing,
-        encoding,
-        ask,
-        text=asked_of(options),
-        union=options.union_by_name,
-        skip_bad_lines=bool(options.max_errors or options.max_error_ratio),
-        wanted=_wanted_of_source(asked, own) if shapes else _wanted(asked, existing, options),
-    )
+    if declared is not None:
+        sample = _declared(declared, encoding, source)
+    else:
+        sample = sampling.take_sample(
+            source,
+            listing,
+            encoding,
+            ask,
+            text=asked_of(options),
+            union=options.union_by_name,
+            skip_bad_lines=bool(options.max_errors or options.max_error_ratio),
+            wanted=_wanted_of_source(asked, own) if shapes else _wanted(asked, existing, options),
+        )
     if sample.encoding.has_names and sample.encoding.fields > len(sample.columns):
         # Behind the elements of a tuple it showed the fields of others.
         sample = replace(sample, columns=tuple(ColumnFacts(found.name) for found in sample.columns))
@@ -137,7 +141,8 @@ def schema_for(
         only = _names_of(existing, asked)
     shaped = shape(sample, listing, own, only)
     columns, made = _made_of(shaped, listing, asked, own, existing, ask)
-    if options.widen and table is not None and existing is not None and not own.select:
+    widens = options.widen and table is not None and bool(sample.splits)
+    if widens and table is not None and existing is not None and not own.select:
         read = Schema(columns, projection=made)
         names = [found.name for found in sample.columns]
         more = sampled_types(source, shaped.sample, read, ask, existing, table, names)
@@ -153,8 +158,9 @@ def schema_for(
         )  # fmt: skip
     else:
         known = replace(sample, columns=(*sample.columns, *shaped.constants))
-        schema = _laid_out(columns, known, asked)
-    schema = replace(schema, row_bytes=_row_bytes(columns, sample), projection=made)
+        schema = _laid_out(columns, known, asked, declared)
+    width = declared.row_bytes if declared is not None else _row_bytes(columns, sample)
+    schema = replace(schema, row_bytes=width, projection=made)
     check_nulls(schema, sample.encoding)
     encoding = marked_values.only_where_read(sample.encoding, columns)
     sample = replace(sample, encoding=encoding)
@@ -451,8 +457,26 @@ def _difference(what: str, example: str, missing: Sequence[str], extra: Sequence
 # --- layout -----------------------------------------------------------------------------------
 
 
-def _laid_out(columns: tuple[Column, ...], sample: SourceSample, asked: TableOptions) -> Schema:
+def _declared(declared: Schema, encoding: Encoding, source: Source) -> SourceSample:
+    """Return what a sample would show of text whose columns the source itself declares."""
+    columns = tuple(
+        ColumnFacts(c.name, c.type, nested=parse_type(c.type).base == "Array", why=c.reason)
+        for c in declared.columns
+    )
+    return SourceSample(encoding, columns, (), source.text)
+
+
+def _laid_out(
+    columns: tuple[Column, ...], sample: SourceSample, asked: TableOptions,
+    declared: Schema | None = None,
+) -> Schema:  # fmt: skip
     order, reason = asked.order_by, "given with --order-by"
+    if not order and declared is not None:
+        kept = {column.source for column in columns if column.name == column.source}
+        names = {sql.identifier(word) for word in sql.tokens(declared.order_by)}
+        whole = names & {column.source for column in declared.columns} <= kept
+        order = declared.order_by if whole else "tuple()"
+        reason = dict(declared.notes).get("ORDER BY", "") if whole else "its key is not loaded"
     if not order:
         order, reason = propose_order(columns, sample)
     notes = (*sample.notes, ("ORDER BY", reason))
@@ -640,6 +664,8 @@ def infer_type(
     """Return (type, reason) for one column: the narrowest type that is safe by the sample."""
     if sample.encoding.kind is Kind.TYPED:
         return _keep_declared(found, sample)
+    if found.declared and sample.encoding.kind is Kind.TEXT:
+        return found.declared, found.why
     if found.nested:
         return _nested(found, json_type=json_type)
     if not found.filled:

@@ -36,6 +36,8 @@ REGISTRY = {
     "kafka": "kafka:Kafka",
     "iceberg": "iceberg:open_iceberg",
     "delta": "delta:open_delta",
+    "postgresql": "postgresql:Postgresql",
+    "postgres": "postgresql:Postgresql",
 }
 """Scheme -> module in this package and class; the class takes (texts, options)."""
 

@@ -7,7 +7,8 @@ with ``isinstance``:
 * :class:`Addressed`: plain HTTP reads its objects, so rowfall-decode can fetch them;
 * :class:`Ranged`: parts of its objects can be read, so large ones are loaded in ranges;
 * :class:`Continued`: its splits are ranges of numbers, and a later load goes on behind them;
-* :class:`Streamed`: only this process can read it (a database, a queue), and does so as bytes.
+* :class:`Streamed`: only this process can read it (a database, a queue), and does so as bytes;
+* :class:`Queried`: it takes a query in the place of a table.
 
 A source that is read once says ``replayable = False``; a queue makes its splits of offsets, which
 can be read again.
@@ -141,6 +142,13 @@ class Streamed(Protocol):
 
     def pipes(self, splits: Sequence[Split]) -> list[str]:
         """Return the path of a fresh named pipe for each split, to be opened once."""
+
+
+@runtime_checkable
+class Queried(Protocol):
+    """A source that runs SQL: ``--query`` says what is loaded; "" where it is a table."""
+
+    query: str
 
 
 @runtime_checkable

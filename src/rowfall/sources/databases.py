@@ -1,0 +1,425 @@
+"""What sources that are databases share: addresses, keys cut into ranges, columns.
+
+A dialect (:mod:`rowfall.sources.postgresql`) derives from :class:`Database`: it asks the
+catalogue and gives the bytes of a range. All else is here.
+
+**Numbers.** A split is a half-open range of numbers that stand for values of a key, in their
+order: integers and block numbers for themselves, points in time by microseconds, UUIDs by their
+first 63 bits. Number 0 is open: it also stands for all values before it, and for NULL, which only
+the key of a query can be. :data:`END` is open, too. So ranges that cover ``[0, END)`` cover every
+row, whatever is inserted later, and which rows a range has does not depend on the run.
+
+**Keys that grow.** Values of an identity column or a sequence come in ascending order, so what is
+behind the highest one is new. Such a table is loaded up to the highest value that was there, and a
+later run goes on behind it. All other tables are loaded up to :data:`END`, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+from rowfall.core import uri
+from rowfall.core.errors import UsageError
+from rowfall.core.listing import Listing, Split
+from rowfall.core.masked import Secret
+from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.nearest import did_you_mean
+from rowfall.core.options import Options
+from rowfall.sources.pipes import Streams
+
+END = (1 << 63) - 1
+"""The number behind all values."""
+
+# A range of less does not pay its connection and its statement (20 ms); one of more would leave
+# the others waiting at the end of a load.
+RANGE_BYTES = 32 << 20
+MOST_RANGES = 512
+# Below this a table is one range.
+SMALL_BYTES = 4 << 20
+# A table of some size gets so many at least: streams for as many cores, which end together.
+LEAST_RANGES = 16
+
+_EPOCH = datetime(1970, 1, 1)
+_UUID_BITS = 128 - 63
+
+
+# --- addresses ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A table of a database, or the database of ``--query``, as the user typed it.
+
+    Attributes:
+        text: without secrets.
+        database, schema, table: "" where they are not named.
+        key: the column that is to be cut into ranges; "" to choose one.
+        settings: parameters for the driver (``sslmode``).
+    """
+
+    text: str
+    scheme: str
+    host: str
+    port: int
+    user: str
+    password: Secret | None
+    database: str
+    schema: str
+    table: str
+    key: str
+    settings: Mapping[str, str]
+
+
+def parse(
+    texts: Sequence[str], options: Options, *, port: int, variable: str, settings: Sequence[str]
+) -> Address:
+    """Parse the one SOURCE argument of a database.
+
+    Args:
+        port: by default. ``variable``: of the environment that holds a password.
+        settings: parameters that the driver takes.
+
+    Raises:
+        UsageError: several tables, no table and no query, both, or parameters that are not known.
+    """
+    if len(texts) != 1:
+        raise UsageError(
+            "one load reads one table of a database",
+            hint="Run one load for each table, or join them in the database with --query.",
+        )
+    parts = uri.parse(texts[0])
+    scheme, masked = parts.scheme, uri.mask(texts[0])
+    database, _, table = parts.path.strip("/").partition("/")
+    table = parts.query.get("table", table)
+    known = ("schema", "table", "key", *settings)
+    for name in parts.query:
+        if name not in known:
+            raise UsageError(
+                f"{scheme}:// has no parameter {name!r}",
+                hint=f"{did_you_mean(name, known)}Parameters: {', '.join(known)}.",
+            )
+    example = f"{scheme}://{parts.user or 'user'}@{parts.host or 'host'}/database"
+    if not database:
+        raise UsageError(f"{masked} names no database", hint=f"Write {example}/table.")
+    if "/" in table:
+        raise UsageError(
+            f"{masked} names no table: too many parts",
+            hint=f"Write {example}/table, with ?schema=NAME where it is needed.",
+        )
+    if table and options.query:
+        raise UsageError(
+            f"--query and the table {table} exclude each other", hint=f"Write {example} --query ..."
+        )
+    if not table and not options.query:
+        raise UsageError(
+            f"{masked} names no table",
+            hint=f'Write {example}/table, or {example} --query "SELECT ...".',
+        )
+    for name in ("format", "compression", "delimiter", "header", "columns", "quote", "encoding"):
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"--{name} is for files, and {masked} is a database", hint="Leave it out."
+            )
+    schema, dot, bare = table.partition(".")
+    if "schema" in parts.query or not dot:
+        schema, bare = parts.query.get("schema", ""), table
+    password = parts.password
+    if password is None and os.environ.get(variable):
+        password = Secret(os.environ[variable])
+    given = {name: value for name, value in parts.query.items() if name in settings}
+    return Address(
+        masked, scheme, parts.host or "localhost", parts.port or port, parts.user, password,
+        database, schema, bare, parts.query.get("key", ""), given,
+    )  # fmt: skip
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+class KeyKind(StrEnum):
+    """What the values of a key are."""
+
+    INTEGER = "integer"
+    DAY = "date"
+    MOMENT = "timestamp"
+    UUID = "uuid"
+    BLOCK = "ctid"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A column whose values are cut into ranges.
+
+    Attributes:
+        sql: the column, quoted.
+        grows: new rows have higher values than all others.
+        nullable: some rows may have no value.
+        low, end: the numbers of all values; ranges that begin or end there are open.
+    """
+
+    name: str
+    sql: str
+    kind: KeyKind
+    grows: bool = False
+    nullable: bool = False
+    low: int = 0
+    end: int = END
+
+    def number(self, value: object) -> int | None:
+        """Return the number that stands for a value; None where only an open range has it.
+
+        Args:
+            value: as text, or an int.
+        """
+        text = str(value)
+        try:
+            if self.kind is KeyKind.UUID:
+                found = UUID(text).int >> _UUID_BITS
+            elif self.kind in (KeyKind.DAY, KeyKind.MOMENT):
+                found = (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1)
+            else:
+                found = int(text)
+        except (ValueError, OverflowError, TypeError):  # infinity, years before Christ
+            return None
+        return found if 0 < found < END else None
+
+    def literal(self, number: int) -> str:
+        """Return the least value of a number as a literal of SQL."""
+        if self.kind is KeyKind.UUID:
+            return f"'{UUID(int=number << _UUID_BITS)}'"
+        if self.kind in (KeyKind.DAY, KeyKind.MOMENT):
+            # A day begins with its first microsecond, so its values are cut between days.
+            moment = _EPOCH + timedelta(microseconds=number)
+            return f"'{moment.isoformat(' ')}'"
+        if self.kind is KeyKind.BLOCK:
+            return f"'({number - self.low},0)'"
+        return str(number)
+
+    def condition(self, start: int, stop: int) -> str:
+        """Return the condition on the rows of a range; "" for all of them."""
+        tests = [f"{self.sql} >= {self.literal(start)}"] if start > self.low else []
+        tests += [f"{self.sql} < {self.literal(stop)}"] if stop < self.end else []
+        found = " AND ".join(tests)
+        if self.nullable and start == self.low and tests:
+            found = f"({found} OR {self.sql} IS NULL)"
+        return found
+
+
+def cut(values: Iterable[int | None], count: int, end: int) -> list[tuple[int, int]]:
+    """Cut ``[0, end)`` into at most ``count`` ranges that hold about as many of ``values`` each.
+
+    Args:
+        values: numbers of a sample of the key, in any order.
+    """
+    known = sorted(v for v in values if v is not None and 0 < v < end)
+    places = {known[len(known) * n // count] for n in range(1, count)} if known else set()
+    bounds = [0, *sorted(places), end]
+    return list(itertools.pairwise(bounds))
+
+
+def without(
+    ranges: Iterable[tuple[int, int]], landed: Iterable[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Return what of ``ranges`` is in none of ``landed``."""
+    gone = sorted(landed)
+    left: list[tuple[int, int]] = []
+    for start, stop in ranges:
+        at = start
+        for a, b in gone:
+            if b <= at or a >= stop:
+                continue
+            if at < a:
+                left.append((at, a))
+            at = max(at, b)
+        if at < stop:
+            left.append((at, stop))
+    return left
+
+
+def count_ranges(size: int, *, most: int = MOST_RANGES) -> int:
+    """Return into how many ranges a table of so many bytes is cut."""
+    if size < SMALL_BYTES:
+        return 1
+    return max(1, min(most, max(LEAST_RANGES, size // RANGE_BYTES)))
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumn:
+    """One column of a table or query.
+
+    Attributes:
+        type: of ClickHouse. ``reason``: the type that it has in the database, and what that means.
+        select: SQL whose text is what a reader of TSV takes for ``type``.
+        bytes_each: of a value in memory, about.
+    """
+
+    name: str
+    type: str
+    reason: str
+    select: str
+    bytes_each: float = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A table or query as the catalogue describes it.
+
+    Attributes:
+        name: for people, and in the URI of its splits: ``public.orders``.
+        version: what changes when it is another one by that name.
+        rows: about; ``key``: to cut by; None for one stream, ``why`` says why.
+        ranges: to read, of numbers of the key; () without one.
+        order_by: columns of its primary key.
+    """
+
+    name: str
+    version: str
+    columns: tuple[SourceColumn, ...]
+    rows: int
+    key: Key | None
+    why: str
+    ranges: tuple[tuple[int, int], ...] = ()
+    order_by: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def digest(query: str) -> str:
+    """Return what the rows of a query are known by: its text without blanks at its ends."""
+    return hashlib.blake2b(query.strip().encode(), digest_size=8).hexdigest()
+
+
+# --- the source -----------------------------------------------------------------------------------
+
+# Text of a row for each byte of it in memory, about: what the forecast of rows divides by, too.
+_TEXT_FACTOR = 1.2
+
+
+class Database(Streams):
+    """A table or query of a database: what is the same in all of them.
+
+    Attributes:
+        query: of ``--query``; "" for a table.
+    """
+
+    remote = True
+    replayable = True
+    fds: tuple[int, ...] = ()
+
+    def __init__(self, address: Address, options: Options) -> None:
+        super().__init__()
+        self.address = address
+        self.text = address.text
+        self.query = (options.query or "").strip().rstrip(";")
+        self.secrets: tuple[Secret, ...] = (address.password,) if address.password else ()
+        self.notes: tuple[str, ...] = ()
+        self.made: Schema | None = None
+        self._described: Described | None = None
+
+    def describe(self) -> Described:
+        """Ask the catalogue about table or query, and cut it into ranges.
+
+        Raises:
+            SourceError: it cannot be read, or has columns of a type that is not supported.
+        """
+        raise NotImplementedError
+
+    @property
+    def described(self) -> Described:
+        if self._described is None:
+            found = self._described = self.describe()
+            self.made = _schema(found)
+            self.notes = found.notes
+        return self._described
+
+    @property
+    def uri(self) -> str:
+        """The name by which splits are known: without user and password."""
+        at, found = self.address, self.described
+        base = f"{at.scheme}://{at.host}:{at.port}/{uri.encode(at.database)}"
+        if self.query:
+            base += f"?query={digest(self.query)}"
+        else:
+            base += f"/{uri.encode(found.name, safe='.')}"
+        if found.key is None:
+            return base
+        return f"{base}{'&' if self.query else '?'}by={uri.encode(found.key.name)}"
+
+    def listing(self) -> Listing:
+        """Return the ranges of the table, of about equal size.
+
+        Raises:
+            SourceError: see :meth:`describe`.
+        """
+        found = self.described
+        if found.key is None:
+            listing = Listing()
+            listing.add(self.uri, found.version, self._size(1))
+            return listing
+        return self._listing_of(found.ranges)
+
+    def listing_after(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
+        """Return what of the ranges has not landed."""
+        return self._listing_of(without(self.described.ranges, landed.get(self.uri, ())))
+
+    def _listing_of(self, ranges: Sequence[tuple[int, int]]) -> Listing:
+        found, name = self.described, self.uri
+        listing = Listing(continued=True)
+        size = self._size(len(found.ranges))
+        for start, stop in ranges:
+            listing.add(name, found.version, size, start, stop)
+        return listing
+
+    def _size(self, count: int) -> int:
+        """Return about how many bytes of text one of so many ranges is."""
+        found, made = self.described, self.made
+        width = made.row_bytes if made is not None else 1.0
+        return int(found.rows * width * _TEXT_FACTOR / max(1, count))
+
+    def encoding(self, listing: Listing) -> Encoding:
+        names = tuple(column.name for column in self.described.columns)
+        return Encoding(
+            "TSVWithNames", "none", Kind.TEXT, delimiter="\t", header=names, renamed=True,
+            names=names, fields=len(names),
+        )  # fmt: skip
+
+    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
+        """Return no split: the catalogue tells the types."""
+        return []
+
+    def condition(self, split: Split) -> str:
+        """Return the condition on the rows of a split; "" for all rows."""
+        key = self.described.key
+        if key is None or split.start is None or split.stop is None:
+            return ""
+        return key.condition(split.start, split.stop)
+
+    def header(self) -> bytes:
+        """Return the line in front of the rows of each split."""
+        names = (c.name for c in self.described.columns)
+        return "\t".join(map(_escaped, names)).encode() + b"\n"
+
+
+def _schema(found: Described) -> Schema:
+    columns = tuple(Column(c.name, c.type, c.reason, c.name) for c in found.columns)
+    order = [f"`{name}`" if not name.isidentifier() else name for name in found.order_by]
+    key = ", ".join(order)
+    return Schema(
+        columns,
+        order_by=("tuple()" if not order else key if len(order) == 1 else f"({key})"),
+        notes=(("ORDER BY", "its primary key" if order else "no primary key"),),
+        row_bytes=max(1.0, sum(c.bytes_each for c in found.columns)),
+    )
+
+
+def _escaped(name: str) -> str:
+    return name.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
