@@ -27,6 +27,7 @@ from lab.google import Google
 from lab.hdfs import Hdfs
 from lab.http import Web
 from lab.kafka import Kafka
+from lab.postgresql import PostgresqlServer
 from lab.seaweed import Seaweed
 from rowfall.cli import app
 from rowfall.engines import prestart
@@ -163,6 +164,16 @@ def web() -> Iterator[Web]:
     """The file server, started once; each test uses file names of its own."""
     with Web() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresqlServer]:
+    """The PostgreSQL server, started once; each test makes tables of its own.
+
+    A test that kills it starts it again.
+    """
+    with PostgresqlServer() as service:
+        yield service
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,8 @@ from rowfall.sources.pipes import Streams
 
 END = (1 << 63) - 1
 """The number behind all values."""
+WHOLE = ((0, 1),)
+"""The ranges of what is one stream."""
 
 # A range of less does not pay its connection and its statement (20 ms); one of more would leave
 # the others waiting at the end of a load.
@@ -278,7 +280,7 @@ class Described:
         name: for people, and in the URI of its splits: ``public.orders``.
         version: what changes when it is another one by that name.
         rows: about; ``key``: to cut by; None for one stream, ``why`` says why.
-        ranges: to read, of numbers of the key; () without one.
+        ranges: to read, of numbers of the key; without one :data:`WHOLE`, () of an empty table.
         order_by: columns of its primary key.
     """
 
@@ -288,7 +290,7 @@ class Described:
     rows: int
     key: Key | None
     why: str
-    ranges: tuple[tuple[int, int], ...] = ()
+    ranges: tuple[tuple[int, int], ...] = WHOLE
     order_by: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -338,7 +340,7 @@ class Database(Streams):
         if self._described is None:
             found = self._described = self.describe()
             self.made = _schema(found)
-            self.notes = found.notes
+            self.notes = (_way(found, self.query), *found.notes)
         return self._described
 
     @property
@@ -360,12 +362,7 @@ class Database(Streams):
         Raises:
             SourceError: see :meth:`describe`.
         """
-        found = self.described
-        if found.key is None:
-            listing = Listing()
-            listing.add(self.uri, found.version, self._size(1))
-            return listing
-        return self._listing_of(found.ranges)
+        return self._listing_of(self.described.ranges)
 
     def listing_after(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
         """Return what of the ranges has not landed."""
@@ -407,6 +404,19 @@ class Database(Streams):
         """Return the line in front of the rows of each split."""
         names = (c.name for c in self.described.columns)
         return "\t".join(map(_escaped, names)).encode() + b"\n"
+
+
+def _way(found: Described, query: str) -> str:
+    """Return how a table is read, and what a later run loads of it."""
+    name = "the query" if query else found.name
+    if found.key is None:
+        return f"{name} is read as one stream: {found.why}; a later run does not load it again"
+    ranges, key = len(found.ranges), found.key
+    text = f"{name} is read in {ranges or 1} range{'s' * (ranges > 1)} of {key.name} ({found.why})"
+    if key.grows and (not found.ranges or found.ranges[-1][1] < key.end):
+        end = f"above {found.ranges[-1][1] - 1}" if found.ranges else "that are there then"
+        return f"{text}; a later run loads the values {end}"
+    return f"{text}; a later run does not load it again"
 
 
 def _schema(found: Described) -> Schema:

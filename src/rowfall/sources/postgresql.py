@@ -28,6 +28,7 @@ from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.units import parse_duration
 from rowfall.sources.databases import (
+    WHOLE,
     Database,
     Described,
     Key,
@@ -201,6 +202,8 @@ class Postgresql(Database):
         self._first: Connection[Any] | None = None
         self._snapshot = ""
         self._idle: list[tuple[str, Connection[Any]]] = []
+        self._opened: list[Connection[Any]] = []
+        weakref.finalize(self, _close_all, self._opened)
         self._types: dict[int, PgType] = {}
 
     # --- the catalogue ----------------------------------------------------------------------------
@@ -418,7 +421,7 @@ class Postgresql(Database):
             if table.highest is None:
                 return ()  # what comes has any number
             # A negative one tells nothing about those that follow.
-            end = table.highest + 1 if table.highest > 0 else end
+            end = table.highest + 1 if 0 < table.highest < end else end
         values: list[int | None] = []
         if count > 1:
             pages = max(1, table.size // _PAGE)
@@ -457,7 +460,7 @@ class Postgresql(Database):
         found = tuple(column for column in columns if isinstance(column, SourceColumn))
         why = "a query"
         key: Key | None = None
-        ranges: tuple[tuple[int, int], ...] = ()
+        ranges: tuple[tuple[int, int], ...] = WHOLE
         if self.address.key:
             codes = {str(c.name): int(c.type_code) for c in described}
             oid = codes.get(self.address.key)
@@ -623,7 +626,6 @@ class Postgresql(Database):
         row = connection.execute("SELECT pg_export_snapshot()").fetchone()
         self._snapshot = str(row[0]) if row else ""
         self._first = connection
-        weakref.finalize(self, connection.close)
 
     def _connect(self, patience: float = 0.0) -> Connection[Any]:
         """Open a connection.
@@ -652,6 +654,7 @@ class Postgresql(Database):
                         connect_timeout=_CONNECT_SECONDS, application_name="rowfall",
                         autocommit=True, keepalives_idle=30, **settings,
                     )  # fmt: skip
+                    self._opened.append(connection)
                     for text in _SESSION:
                         connection.execute(text)
                     return connection
@@ -732,6 +735,11 @@ class _Table:
     def grows(self) -> bool:
         """True where rows that come later have higher keys."""
         return bool(self.keys) and not self.key and self.keys[0][2] and self.keys[0][1] in _KEYS
+
+
+def _close_all(connections: Sequence[Connection[Any]]) -> None:
+    for connection in connections:
+        connection.close()
 
 
 def _quoted(name: str) -> str:
