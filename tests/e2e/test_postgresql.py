@@ -211,10 +211,10 @@ def test_views_queries_and_partitions(base: Base) -> None:
 def test_the_plan_says_how_it_is_cut(base: Base) -> None:
     base.numbers("t")
     base.do("CREATE VIEW {s}.v AS SELECT n FROM {s}.t")
-    said = base.shell.ok("plan", base.uri("t")).talk
+    said = " ".join(base.shell.ok("plan", base.uri("t")).out.split())
     name = f"{base.schema}.t is read in 16 ranges of id (its primary key)"
     assert f"{name}; a later run loads the values above 150000" in said
-    said = base.shell.ok("plan", base.uri("v")).talk
+    said = " ".join(base.shell.ok("plan", base.uri("v")).out.split())
     assert f"read as one stream: {base.schema}.v is a view" in said
 
 

@@ -75,6 +75,9 @@ class ReadKeywords(TypedDict, total=False):
     since: str | None
     """Load only the data files that were added to a lake table after this snapshot or version."""
 
+    query: str | None
+    """SELECT whose rows are loaded, of a database that is the source: in its own SQL."""
+
     s3_endpoint: str | None
     """S3 endpoint other than AWS, e.g. http://127.0.0.1:9000. Default: AWS_ENDPOINT_URL_S3 or
     AWS_ENDPOINT_URL.

@@ -136,6 +136,7 @@ def _source(plan: Plan) -> RenderableType:
             ("skipped", f"{units.exact(plan.landed)}, which are loaded already"
              if plan.landed else ""),
             *(("ranges", note) for note in plan.transport.ranges),
+            *(note for note in plan.schema.notes if note[0] == "read"),
             ("statements", _statements(plan)),
         ]
     )  # fmt: skip
@@ -261,7 +262,7 @@ def _table(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:
         lines.append(f"  {plan.database}.{plan.table} {kept}")
         lines += _commented(columns, reasons, width)
     if verbose and schema.notes:
-        lines += ["", facts(schema.notes)]
+        lines += ["", facts([note for note in schema.notes if note[0] != "read"])]
     return lines
 
 

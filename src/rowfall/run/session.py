@@ -42,7 +42,7 @@ from rowfall.plan.memory import check_identity
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import COMPRESSIONS
 from rowfall.sources import open_source
-from rowfall.sources.base import Folders, Queried
+from rowfall.sources.base import Folders, Queried, Streamed
 from rowfall.targets import default_table, open_target, staging, views
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
@@ -103,6 +103,8 @@ def open_session(
     target = open_target(to, named, options, password)
     _check_target(target, options)
     with ExitStack() as stack:
+        if isinstance(source, Streamed):
+            stack.callback(source.close)
         server = None if target.server is None else connect(target.server, options)
         shards = None
         if server is not None:

@@ -463,7 +463,8 @@ def _declared(declared: Schema, encoding: Encoding, source: Source) -> SourceSam
         ColumnFacts(c.name, c.type, nested=parse_type(c.type).base == "Array", why=c.reason)
         for c in declared.columns
     )
-    return SourceSample(encoding, columns, (), source.text)
+    notes = tuple(note for note in declared.notes if note[0] != "ORDER BY")
+    return SourceSample(encoding, columns, (), source.text, notes)
 
 
 def _laid_out(

@@ -143,6 +143,9 @@ class Streamed(Protocol):
     def pipes(self, splits: Sequence[Split]) -> list[str]:
         """Return the path of a fresh named pipe for each split, to be opened once."""
 
+    def close(self) -> None:
+        """Let go of pipes and connections, at the end of a session."""
+
 
 @runtime_checkable
 class Queried(Protocol):

@@ -339,8 +339,9 @@ class Database(Streams):
     def described(self) -> Described:
         if self._described is None:
             found = self._described = self.describe()
-            self.made = _schema(found)
-            self.notes = (_way(found, self.query), *found.notes)
+            way = _way(found, self.query)
+            self.made = _schema(found, way)
+            self.notes = (way, *found.notes)
         return self._described
 
     @property
@@ -419,14 +420,14 @@ def _way(found: Described, query: str) -> str:
     return f"{text}; a later run does not load it again"
 
 
-def _schema(found: Described) -> Schema:
+def _schema(found: Described, way: str) -> Schema:
     columns = tuple(Column(c.name, c.type, c.reason, c.name) for c in found.columns)
     order = [f"`{name}`" if not name.isidentifier() else name for name in found.order_by]
     key = ", ".join(order)
     return Schema(
         columns,
         order_by=("tuple()" if not order else key if len(order) == 1 else f"({key})"),
-        notes=(("ORDER BY", "its primary key" if order else "no primary key"),),
+        notes=(("read", way), ("ORDER BY", "its primary key" if order else "no primary key")),
         row_bytes=max(1.0, sum(c.bytes_each for c in found.columns)),
     )
 

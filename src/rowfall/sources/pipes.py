@@ -317,6 +317,10 @@ class Streams:
             raise error
         return [(split, describe(error, split.name)) for split, error in broken]
 
+    def close(self) -> None:
+        """Remove the pipes; a source that holds connections ends them, too."""
+        self._streams.close()
+
     def _openers(self, splits: Sequence[Split]) -> list[tuple[str, Opener]]:
         return [(split.name, partial(self.stream, split)) for split in splits]
 

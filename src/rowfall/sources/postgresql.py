@@ -15,7 +15,6 @@ import contextlib
 import itertools
 import threading
 import time
-import weakref
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -202,14 +201,24 @@ class Postgresql(Database):
         self._first: Connection[Any] | None = None
         self._snapshot = ""
         self._idle: list[tuple[str, Connection[Any]]] = []
-        self._opened: list[Connection[Any]] = []
-        weakref.finalize(self, _close_all, self._opened)
         self._types: dict[int, PgType] = {}
+
+    def close(self) -> None:
+        """End the transaction of the snapshot, and the connections that nobody reads from.
+
+        The others belong to threads inside libpq, and end with what reads their pipes.
+        """
+        super().close()
+        with self._guard:
+            for connection in (self._first, *(one for _, one in self._idle)):
+                if connection is not None:
+                    connection.close()
+            self._idle.clear()
 
     # --- the catalogue ----------------------------------------------------------------------------
 
     def describe(self) -> Described:
-        connection = self._connect()
+        connection = self._first = self._connect()
         with self._said():
             if self.query:
                 return self._describe_query(connection)
@@ -349,9 +358,12 @@ class Postgresql(Database):
         correlation = {str(row[0]): row[5] for row in rows}
         key, why = self._key(connection, table)
         width = sum(column.bytes_each for column in found)
+        rows_there = table.rows or int(table.size / width)
+        if table.kind in ("v", "f"):
+            rows_there = _estimate(connection, table.sql)
         described = Described(
-            table.name, str(table.oid), tuple(found), table.rows or int(table.size / width),
-            key, why, order_by=tuple(name for name, _, _ in table.keys),
+            table.name, str(table.oid), tuple(found), rows_there, key, why,
+            order_by=tuple(name for name, _, _ in table.keys),
         )  # fmt: skip
         if key is None:
             return described
@@ -359,7 +371,8 @@ class Postgresql(Database):
             described = replace(described, version=f"{table.oid}.{table.filenode}")
         order = correlation.get(key.name)
         ordered = key.kind is KeyKind.BLOCK or order is None or abs(order) >= _ORDERED
-        count = count_ranges(table.size)
+        stored = table.kind in ("r", "m", "p")
+        count = count_ranges(table.size) if stored else LEAST_OF_QUERY
         count = count if ordered else min(count, _SCATTERED_RANGES)
         return replace(described, ranges=self._ranges(connection, table, key, count))
 
@@ -468,8 +481,7 @@ class Postgresql(Database):
             key = self._checked_key(self.address.key, type_, names, nullable=True)
             values = self._values(connection, key, f"{inner} WHERE random() < 0.01")
             ranges = tuple(cut(values, LEAST_OF_QUERY, key.end))
-        plan = connection.execute(f"EXPLAIN (FORMAT JSON) SELECT * FROM {inner}").fetchone()
-        rows = int(plan[0][0]["Plan"]["Plan Rows"]) if plan else 0
+        rows = _estimate(connection, inner)
         return Described("", digest(self.query), found, rows, key, why, ranges)
 
     def _column(
@@ -654,7 +666,6 @@ class Postgresql(Database):
                         connect_timeout=_CONNECT_SECONDS, application_name="rowfall",
                         autocommit=True, keepalives_idle=30, **settings,
                     )  # fmt: skip
-                    self._opened.append(connection)
                     for text in _SESSION:
                         connection.execute(text)
                     return connection
@@ -703,7 +714,13 @@ class Postgresql(Database):
 
 
 LEAST_OF_QUERY = 8
-"""Ranges of a query with a key: each of them runs it."""
+"""Ranges of a query or view with a key: each of them runs it."""
+
+
+def _estimate(connection: Connection[Any], relation: str) -> int:
+    """Return how many rows the planner of the database expects."""
+    plan = connection.execute(f"EXPLAIN (FORMAT JSON) SELECT * FROM {relation}").fetchone()
+    return int(plan[0][0]["Plan"]["Plan Rows"]) if plan else 0
 
 
 @dataclass(slots=True)
@@ -735,11 +752,6 @@ class _Table:
     def grows(self) -> bool:
         """True where rows that come later have higher keys."""
         return bool(self.keys) and not self.key and self.keys[0][2] and self.keys[0][1] in _KEYS
-
-
-def _close_all(connections: Sequence[Connection[Any]]) -> None:
-    for connection in connections:
-        connection.close()
 
 
 def _quoted(name: str) -> str:
