@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 from urllib.parse import quote
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from contract.stores import (
     Store,
@@ -20,6 +24,7 @@ from contract.stores import (
     s3_store,
 )
 from lab.http import Web
+from lab.lake_tables import iceberg
 from lab.seaweed import Seaweed
 from rowfall.core.errors import ObjectChangedError, RowfallError, SourceError, UsageError
 from rowfall.core.listing import Part, Split
@@ -28,7 +33,7 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.embedded import Embedded
 from rowfall.sources import open_source
-from rowfall.sources.base import Ranged, Source, any_version
+from rowfall.sources.base import Pullable, Ranged, Source, any_version
 
 STRUCTURE = "`a` Int64, `b` String"
 
@@ -584,3 +589,43 @@ def test_open_source_usage(texts: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         open_source(texts, Options())
     assert caught.value.hint
+
+
+# --- lake tables ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_files_of_a_snapshot_are_read_once_each(
+    kind: str, tmp_path: Path, engine: Embedded
+) -> None:
+    """Alone and together, whatever was appended and compacted before."""
+    rows = [
+        pa.table({"a": pa.array(range(10 * n, 10 * n + 10)), "b": ["x"] * 10}) for n in range(5)
+    ]
+    folder = tmp_path / "t"
+    if kind == "iceberg":
+        table = iceberg(str(folder), rows[0])
+        for more in rows[1:]:
+            table.append(more)
+    else:
+        for number, more in enumerate(rows):
+            write_deltalake(str(folder), more, mode="append")
+            if number == 2:
+                DeltaTable(str(folder)).optimize.compact()
+    source = open_source([f"{kind}+{folder}"], Options())
+    listing = source.listing()
+    encoding = source.encoding(listing)
+    splits = list(listing.splits("t"))
+    assert len({split.id for split in splits}) == len(splits) == (5 if kind == "iceberg" else 3)
+    assert total(engine, source, splits, encoding) == "50 1225"
+    found = [total(engine, source, [split], encoding).split() for split in splits]
+    assert [sum(int(row[n]) for row in found) for n in (0, 1)] == [50, 1225]
+    described = run(engine, "DESCRIBE TABLE ", source.relation(splits[:1], encoding, ""))
+    assert [row[:2] for row in described] == [["a", "Nullable(Int64)"], ["b", "Nullable(String)"]]
+    assert source.changed(splits) == []
+    probe = cast("Pullable", source).probe(splits[0])
+    (seen,) = run(engine, probe.query)
+    assert seen == [wanted for _, wanted in probe.wanted]
+    Path(splits[0].uri).unlink()
+    with pytest.raises(SourceError, match=re.escape(splits[0].uri)):
+        source.changed(splits)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import time
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyiceberg.catalog
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg.table import StaticTable
 
 from e2e.fleet import Fleet
 from e2e.lake import Lake
 from e2e.tools import Shell
 from lab import lake_tables
 from lab.clickhouse import ClickHouse
-from lab.lake_tables import DictCatalog, iceberg
+from lab.lake_tables import DictCatalog, by_engine, delete_by_vector, delete_equal, iceberg
 from lab.seaweed import Seaweed
+from rowfall.run.prepare import prepare
 
 ROWS = 3_000
 
@@ -207,6 +212,88 @@ def test_a_delta_log_that_is_read_from_a_checkpoint(shell: Shell) -> None:
     assert "its commit is not in the log" in shell.ends(4, "load", "delta+t", "--snapshot", "2").err
 
 
+# --- deletes, and other writers ------------------------------------------------------------------
+
+
+def test_deleted_rows_of_iceberg_do_not_land(shell: Shell) -> None:
+    at = shell.folder / "t"
+    table = iceberg(str(at), rows(0, 100))
+    table.append(rows(100, 200))
+    by_engine("IcebergLocal", at, "ALTER TABLE t DELETE WHERE id < 7")  # by positions
+    shell.ok("load", "iceberg+t", "--table", "positions")
+    kept = StaticTable.from_metadata(str(at / "metadata/v3.metadata.json")).scan().to_arrow()
+    assert kept.num_rows == 193
+    same(shell, kept, "positions")
+    equal = delete_equal(iceberg(str(shell.folder / "e"), rows(0, 100)), [3, 5])
+    equal.append(rows(3, 4))  # younger than the delete
+    shell.ok("load", "iceberg+e", "--table", "equal")
+    assert counts(shell, "equal") == [99, 99, sum(range(100)) - 5]
+    first = shell.ok(
+        "load", "iceberg+e", "--snapshot", str(equal.metadata.snapshots[0].snapshot_id)
+    )
+    assert "100 rows" in first.err
+    wrong = shell.ends(4, "load", "iceberg+e")  # the same file, now with deletes
+    assert "a delete of rows of" in wrong.talk
+    assert "changed or removed rows that are loaded" in wrong.talk
+    assert counts(shell, "e") == exact(100)
+
+
+def test_deletion_vectors_of_delta_are_applied(shell: Shell) -> None:
+    at = shell.folder / "t"
+    write_deltalake(str(at), rows(0, 100).select(["id", "name"]))
+    shell.ok("load", "delta+t")
+    delete_by_vector(at, [0, 5, 99])
+    assert "version 1 of delta+t changed or removed" in shell.ends(4, "load", "delta+t").talk
+    shell.ok("load", "delta+t", "--replace")
+    assert counts(shell) == [97, 97, sum(range(100)) - 104]
+    assert "nothing to load" in shell.ok("load", "delta+t").err
+
+
+def test_tables_that_the_engine_has_written(shell: Shell) -> None:
+    for kind, engine in (("iceberg", "IcebergLocal"), ("delta", "DeltaLakeLocal")):
+        at = shell.folder / kind
+        if kind == "iceberg":
+            iceberg(str(at), rows(0, 10).select(["id", "name"]))
+        else:
+            write_deltalake(str(at), rows(0, 10).select(["id", "name"]))
+        by_engine(engine, at, "INSERT INTO t SELECT number + 10, 'x' FROM numbers(90)")
+        shell.ok("load", f"{kind}+{kind}")
+        assert counts(shell, kind) == exact(100)
+
+
+# --- what goes wrong -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["rowfall.run.load.survey", "rowfall.run.load.prepare"])
+def test_a_snapshot_that_expires_while_it_is_loaded(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    table = iceberg(str(shell.folder / "t"), rows(0, 100))
+    table.append(rows(100, 200))
+    first = table.metadata.snapshots[0].snapshot_id
+    shell.ok("load", "iceberg+t", "--snapshot", str(first))
+    old, new = ({file.file.file_path for file in table.scan(snapshot_id=number).plan_files()}
+                for number in (first, None))  # fmt: skip
+    (victim,) = map(Path, new - old)
+    module, _, name = step.rpartition(".")
+    real = getattr(importlib.import_module(module), name)
+    monkeypatch.setattr(step, before(real, victim.unlink))
+    wrong = shell.ends(4, "load", "iceberg+t")
+    assert str(victim) in wrong.talk
+    assert "has been expired or vacuumed" in wrong.talk
+    assert counts(shell) == exact(100)
+
+
+def before(method: Any, action: Any) -> Any:
+    """A function that does something else first."""
+
+    def called(*args: Any, **named: Any) -> Any:
+        action()
+        return method(*args, **named)
+
+    return called
+
+
 # --- stores, servers, clusters -------------------------------------------------------------------
 
 
@@ -262,3 +349,56 @@ def test_a_cluster_loads_a_table_once(
         assert "nothing to load" in again.err
         count = f"SELECT count(), uniqExact(id), sum(id) FROM {{db}}.{name}"
         assert all(fleet.ask(node, count) == [exact(ROWS)] for node in fleet.first())
+
+
+def test_a_table_with_deletes_is_read_here_for_a_server(
+    shell: Shell, clickhouse: ClickHouse, s3: Seaweed, bucket: str
+) -> None:
+    lake = Lake(shell, clickhouse)
+    io = {"s3.endpoint": s3.endpoint, "s3.access-key-id": s3.access_key,
+          "s3.secret-access-key": s3.secret_key, "s3.region": s3.region}  # fmt: skip
+    table = iceberg(f"s3://{bucket}/t", rows(0, 100), io=io)
+    with table.update_schema() as change:
+        change.rename_column("name", "title")
+    lake.ok("load", f"iceberg+s3://{bucket}/t", env=s3.env)
+    assert lake.row("SELECT count(), uniqExact(title) FROM {db}.t") == [100, 7]
+    wrong = lake.ends(5, "load", f"iceberg+s3://{bucket}/t", "--pull", "--force", env=s3.env)
+    assert "no server reads such a source itself" in wrong.talk
+    lake.do("DROP DATABASE {db} SYNC")
+
+
+@pytest.mark.long
+def test_a_killed_load_of_a_table_goes_on(shell: Shell) -> None:
+    for number in range(30):
+        write_deltalake(
+            str(shell.folder / "t"), rows(1000 * number, 1000 * number + 1000), mode="append"
+        )
+    command = ("load", "delta+t", "--attempt-bytes", "40k")
+    for seconds in (0.6, 0.9, 1.2, 1.6):
+        running = shell.cli.start(*command)
+        time.sleep(seconds)
+        running.kill()
+        running.communicate()
+    shell.ok(*command)
+    assert counts(shell) == exact(30_000)
+    assert "nothing to load" in shell.ok(*command).err
+
+
+@pytest.mark.long
+def test_a_store_that_goes_away_and_comes_back(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Seaweed() as own:
+        own.create_bucket("lake-away")
+        options = {**own.env, "AWS_ALLOW_HTTP": "true"}
+        for start in range(0, 5000, 1000):
+            write_deltalake("s3://lake-away/t", rows(start, start + 1000), mode="append",
+                            storage_options=options)  # fmt: skip
+        command = ("load", "delta+s3://lake-away/t")
+        with monkeypatch.context() as patched:
+            patched.setattr("rowfall.run.load.prepare", before(prepare, own.kill))
+            assert shell.run(*command, env=own.env).code in (1, 4, 6)
+        assert "no connection to" in shell.ends(4, *command, env=own.env).err
+        own.start()
+        shell.ok(*command, env=own.env)
+        assert counts(shell) == exact(5000)

@@ -1,4 +1,4 @@
-"""A catalogue of Iceberg tables that lives in this process, so that pyiceberg can write some.
+"""Lake tables for tests: by pyiceberg, by the engine, and by hand what no library writes.
 
 pyiceberg's own catalogue in memory needs SQLAlchemy. This one keeps the place of each table's
 metadata in a dict; the tables themselves are files, written by pyiceberg.
@@ -6,14 +6,36 @@ metadata in a dict; the tables themselves are files, written by pyiceberg.
 
 from __future__ import annotations
 
+import json
+import struct
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as parquet
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestWriterV2,
+    write_manifest_list,
+)
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
+from pyiceberg.typedef import Record
 
 PLACES: dict[str, str] = {}
 """Metadata of each table, by its name: a catalogue that is opened anew knows them, too."""
@@ -82,3 +104,104 @@ def iceberg(folder: str, data: Any, **more: Any) -> Table:
     made = catalogue.create_table(f"lab.{folder}", data.schema, location=folder, **more)
     made.append(data)
     return catalogue.load_table(f"lab.{folder}")
+
+
+def delete_equal(table: Table, ids: list[int]) -> Table:
+    """Delete the rows with these values of the first column, by a file of equality deletes.
+
+    pyiceberg writes no such files itself, only the metadata around this one.
+    """
+    folder, before = Path(table.location()), table.current_snapshot()
+    assert before is not None
+    number, order = before.snapshot_id + 1, (before.sequence_number or 0) + 1
+    column = pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})
+    name = folder / f"data/eq-{uuid.uuid4()}.parquet"
+    parquet.write_table(pa.table([pa.array(ids)], schema=pa.schema([column])), name)
+
+    class Deletes(ManifestWriterV2):
+        def content(self) -> ManifestContent:
+            return ManifestContent.DELETES
+
+        @property
+        def _meta(self) -> dict[str, str]:
+            return {**super()._meta, "content": "deletes"}
+
+    file = DataFile.from_args(
+        content=DataFileContent.EQUALITY_DELETES, file_path=str(name),
+        file_format=FileFormat.PARQUET, partition=Record(), record_count=len(ids),
+        file_size_in_bytes=name.stat().st_size, equality_ids=[1], spec_id=0,
+    )  # fmt: skip
+    out = table.io.new_output(f"{folder}/metadata/{uuid.uuid4()}-m0.avro")
+    with Deletes(table.spec(), table.schema(), out, number, "deflate") as writer:
+        writer.add(ManifestEntry.from_args(
+            status=ManifestEntryStatus.ADDED, snapshot_id=number, data_file=file
+        ))  # fmt: skip
+    listed = f"{folder}/metadata/snap-{number}.avro"
+    with write_manifest_list(
+        2, table.io.new_output(listed), number, before.snapshot_id, order, "deflate"
+    ) as manifests:
+        manifests.add_manifests([writer.to_manifest_file(), *before.manifests(table.io)])
+    fields: dict[str, Any] = {
+        "snapshot-id": number, "parent-snapshot-id": before.snapshot_id, "sequence-number": order,
+        "timestamp-ms": int(time.time() * 1000), "manifest-list": listed, "schema-id": 0,
+        "summary": Summary(operation=Operation.DELETE),
+    }  # fmt: skip
+    named: dict[str, Any] = {"ref_name": "main", "type": "branch", "snapshot_id": number}
+    changes = (AddSnapshotUpdate(snapshot=Snapshot(**fields)), SetSnapshotRefUpdate(**named))
+    table.catalog.commit_table(table, (), changes)
+    return table.catalog.load_table(table.name())
+
+
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+def delete_by_vector(folder: Path, numbers: list[int]) -> None:
+    """Delete rows of the first file of a Delta table, which has one commit, by their numbers.
+
+    deltalake writes no deletion vectors, so this is the form of the protocol: an inline roaring
+    bitmap of one container.
+    """
+    log = folder / "_delta_log"
+    actions = [json.loads(line) for line in (log / f"{0:020}.json").read_text().splitlines()]
+    add = next(action["add"] for action in actions if "add" in action)
+    metadata = next(action["metaData"] for action in actions if "metaData" in action)
+    body = struct.pack("<IQI", 1681511377, 1, 0) + struct.pack("<II", 12346, 1)
+    body += struct.pack("<HHI", 0, len(numbers) - 1, 16)
+    body += b"".join(struct.pack("<H", n) for n in numbers)
+    padded = body + b"\0" * (-len(body) % 4)
+    text = ""
+    for start in range(0, len(padded), 4):
+        value = int.from_bytes(padded[start : start + 4], "big")
+        text += "".join(_Z85[value // 85**power % 85] for power in (4, 3, 2, 1, 0))
+    vector = {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(body),
+              "cardinality": len(numbers)}  # fmt: skip
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    removed = {k: add[k] for k in ("path", "size", "partitionValues")}
+    written = [
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+        {"metaData": {**metadata, "configuration": {"delta.enableDeletionVectors": "true"}}},
+        {"remove": {**removed, "deletionTimestamp": 1, "dataChange": True}},
+        {"add": {**add, "dataChange": True, "deletionVector": vector}},
+    ]
+    lines = "\n".join(json.dumps(action) for action in written)
+    (log / f"{len(list(log.glob('*.json'))):020}.json").write_text(lines)
+
+
+_BY_ENGINE = """
+import json, os, sys
+import chdb.state.sqlitelike
+os.chdir("/")  # tables below the current folder only
+connection = chdb.state.sqlitelike.connect(":memory:")
+for statement in json.loads(sys.argv[1]):
+    connection.query(statement, "Null")
+"""
+
+
+def by_engine(engine: str, folder: Path, *statements: str) -> None:
+    """Let the engine write a table ``t``, as the second writer beside the tables' own libraries."""
+    begin = [
+        "SET allow_insert_into_iceberg = 1, allow_experimental_delta_lake_writes = 1",
+        f"CREATE TABLE t ENGINE = {engine}('{folder}')",
+    ]
+    command = [sys.executable, "-c", _BY_ENGINE, json.dumps([*begin, *statements])]
+    subprocess.run(command, check=True, timeout=60)

@@ -75,6 +75,10 @@ class SourceError(RowfallError):
     exit = Exit.SOURCE
 
 
+class SnapshotGoneError(SourceError):
+    """Files of the snapshot that is loaded are gone for good: the rest of it will follow."""
+
+
 class ObjectChangedError(SourceError):
     """An object was not the version that was listed when it was read; it may have changed back."""
 

@@ -14,7 +14,14 @@ from typing import Any
 
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core import sql
-from rowfall.core.errors import DataError, RowfallError, TargetError, UsageError
+from rowfall.core.errors import (
+    DataError,
+    EngineError,
+    RowfallError,
+    SourceError,
+    TargetError,
+    UsageError,
+)
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing
 from rowfall.core.model import ENGINE, PUSH, Choice, Dialect, Encoding, Kind, Schema, Statement
@@ -43,7 +50,7 @@ from rowfall.schema import data_errors, inference
 from rowfall.schema.density import FILES, rows_per_byte
 from rowfall.schema.table_changes import TableQuestions
 from rowfall.sources import rewriting
-from rowfall.sources.base import Addressed, Pinned, Ranged, any_version
+from rowfall.sources.base import Addressed, Pinned, Ranged, Source, any_version
 from rowfall.targets import views
 from rowfall.targets.base import Publish
 
@@ -444,7 +451,19 @@ def _ask_schema(
                 json_type=_stores_json(session), table=_questions(session),
             )  # fmt: skip
         except RowfallError as error:
+            if isinstance(error, EngineError):
+                _check_sample(source, listing)
             listing = _without_broken(listing, error)
+
+
+def _check_sample(source: Source, listing: Listing) -> None:
+    """Check that what an engine could not read is still there.
+
+    Raises:
+        SourceError: it is gone, or another version.
+    """
+    for split, what in source.changed(source.sample(listing, FILES)):
+        raise SourceError(f"cannot read {split.uri}: {what}")
 
 
 def _questions(session: Session) -> TableQuestions | None:

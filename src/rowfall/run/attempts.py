@@ -21,6 +21,7 @@ from rowfall.core.errors import (
     Interrupted,
     ObjectChangedError,
     RowfallError,
+    SnapshotGoneError,
     SourceError,
     TargetError,
 )
@@ -553,6 +554,8 @@ class AttemptRunner:
         Raises:
             RowfallError: ``error``, where nothing of this helps.
         """
+        if isinstance(error, SnapshotGoneError):
+            raise error  # each of the files left would be looked for by itself
         if self._receiver.unstaged:
             return self._without(work, [(s, _half_visible(s, error)) for s in work.splits])
         if not self._source.replayable:

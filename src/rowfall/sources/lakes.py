@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, cast
 
 from rowfall.core import sql, uri
-from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.errors import SnapshotGoneError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind, Schema
@@ -141,7 +141,7 @@ class LakeSource(ABC):
     replayable = True
     fds: tuple[int, ...] = ()
     made: Schema | None = None
-    reader: Reader = EMBEDDED
+    reader: Reader
 
     def __init__(self, text: str, store: LakeStore, snapshot: LakeSnapshot) -> None:
         self.text = text
@@ -158,6 +158,10 @@ class LakeSource(ABC):
                 hint="Compact the table (rewrite its data files) and load it then.",
             )
         self.work = "/" if engine and not self.remote else ""
+        if not engine:
+            # Without the attribute it is not Pullable: which deletes a server applies depends on
+            # its version, so that such tables are read here.
+            self.reader = EMBEDDED
         self.notes = snapshot.notes
 
     @property
@@ -213,7 +217,7 @@ class LakeSource(ABC):
             }
         store = copy.copy(self._store.source)
         # A file that is missing never comes back, so changed() finds it, too: nobody has to count.
-        store.reader, store.pinned = replace(self.reader, exact=True), False
+        store.reader, store.pinned = replace(getattr(self, "reader", EMBEDDED), exact=True), False
         inner = store.relation(list(map(_of_store, files)), _PARQUET, sql.structure(read.items()))
         values = []
         for name, type_ in wanted:
@@ -269,10 +273,19 @@ class LakeSource(ABC):
             return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
 
     def _problem(self, split: Split) -> str | None:
-        """Return what :meth:`changed` says of one data file, None where all is well."""
+        """Return what :meth:`changed` says of one data file, None where all is well.
+
+        Raises:
+            SnapshotGoneError: it is gone; the others of the snapshot are or will be, too.
+        """
         size = self._store.size(split.uri)
         if size is None:
-            return f"the data file is gone: {self._snapshot.name} has been expired or vacuumed"
+            raise SnapshotGoneError(
+                f"cannot read {split.uri}: the data file is gone, {self._snapshot.name} has been "
+                "expired or vacuumed",
+                hint="Nothing of it is visible. Load the newest snapshot: the same command again, "
+                "without --snapshot.",
+            )
         if size != split.size:
             return f"its size is {size}, and the table says {split.size}"
         return None
