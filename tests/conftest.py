@@ -27,6 +27,7 @@ from lab.google import Google
 from lab.hdfs import Hdfs
 from lab.http import Web
 from lab.kafka import Kafka
+from lab.mariadb import MariaDB
 from lab.postgresql import PostgresqlServer
 from lab.seaweed import Seaweed
 from rowfall.cli import app
@@ -180,6 +181,13 @@ def postgresql() -> Iterator[PostgresqlServer]:
 def clickhouse() -> Iterator[ClickHouse]:
     """The ClickHouse server, started once; each test makes a database of its own."""
     with ClickHouse() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDB]:
+    """The MariaDB server, started once; each test makes a database of its own. Never kill it."""
+    with MariaDB() as service:
         yield service
 
 

@@ -36,6 +36,11 @@ REGISTRY = {
     "kafka": "kafka:Kafka",
     "iceberg": "iceberg:open_iceberg",
     "delta": "delta:open_delta",
+    "mysql": "mysql:MySQL",
+    "mariadb": "mysql:MySQL",
+    "singlestore": "mysql:MySQL",
+    "clickhouse": "clickhouse:ClickHouse",
+    "clickhouses": "clickhouse:ClickHouse",
     "postgresql": "postgresql:Postgresql",
     "postgres": "postgresql:Postgresql",
 }

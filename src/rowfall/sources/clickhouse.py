@@ -1,0 +1,283 @@
+"""Tables of another ClickHouse server: ``clickhouse://user@host:8123/database/table``.
+
+Rows come over HTTP as Native blocks, which the engine reads from a pipe without parsing.
+
+**Partitions.** A split is the blocks of one partition, by their numbers. Parts come and go by
+merges, but a merge keeps the numbers of its blocks: they are in the name of the part. One SELECT
+reads one set of parts, and says itself whether a part holds blocks of this split and others, so a
+merge between listing and reading neither loses rows nor doubles them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlencode
+
+from rowfall.core import sql, uri
+from rowfall.core.errors import SourceError
+from rowfall.core.listing import Listing, Split
+from rowfall.core.masked import Secret, redact
+from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.nearest import did_you_mean
+from rowfall.core.options import Options
+from rowfall.core.sqltext import quote
+from rowfall.sources.databases import digest, parse, without
+from rowfall.sources.pipes import Streams
+
+_PORT, _TLS_PORT = 8123, 8443
+_TLS = "clickhouses"
+# A server that answers nothing for so long is gone; a query may sort for minutes before its first
+# row.
+_SILENCE_SECONDS = 600
+_PIECE = 1 << 20
+_MIXED = "rowfall: a part holds other blocks, too"
+_THROWN = 395
+_NO_TABLE, _NO_RIGHT, _LOGIN = (60, 81), (497,), (516, 192, 193, 194)
+# Of a server that ends, is overloaded, or had to give up a query.
+_PASSING = frozenset({159, 202, 209, 210, 225, 236, 241, 242, 319, 394, 425, 999})
+_CODE = re.compile(r"Code: (\d+)")
+
+
+class ClickHouse(Streams):
+    """One table of another server, or the result of ``--query``."""
+
+    remote = True
+    replayable = True
+    fds: tuple[int, ...] = ()
+
+    def __init__(self, texts: Sequence[str], options: Options) -> None:
+        super().__init__()
+        at = parse(texts, options, port=0, variable="CLICKHOUSE_PASSWORD", settings=())
+        port = at.port or (_TLS_PORT if at.scheme == _TLS else _PORT)
+        table = f"{at.schema}.{at.table}" if at.schema else at.table  # a dot is a letter here
+        self._at = replace(at, port=port, table=table)
+        self.text = at.text
+        self.query = (options.query or "").strip().rstrip(";")
+        self.secrets: tuple[Secret, ...] = (at.password,) if at.password else ()
+        self.notes: tuple[str, ...] = ()
+        self.made: Schema | None = None
+        self._listing: Listing | None = None
+
+    # --- catalogue ----------------------------------------------------------------------------
+
+    def listing(self) -> Listing:
+        """Return the blocks of each partition; one stream where the table has none.
+
+        Raises:
+            SourceError: there is no such table, or it may not be read.
+        """
+        if self._listing is None:
+            self._listing = self._describe_query() if self.query else self._describe_table()
+        return self._listing
+
+    def listing_after(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
+        """Return the blocks of each partition that have not landed."""
+        found, rest = self.listing(), Listing(continued=True)
+        for split in found.splits(""):
+            if split.start is None or split.stop is None:
+                rest.add(split.uri, split.version, split.size)
+                continue
+            for start, stop in without([(split.start, split.stop)], landed.get(split.uri, ())):
+                rest.add(split.uri, split.version, split.size, start, stop)
+        return rest
+
+    def _describe_query(self) -> Listing:
+        rows = self._ask(f"DESCRIBE TABLE ({self.query}\n)")
+        self.made = Schema(
+            tuple(Column(n, t, "as the query gives it", n) for n, t, *_ in rows),
+            notes=(("ORDER BY", "a query has no key"),),
+        )
+        self.notes = ("the query is read in one stream",)
+        listing = Listing()
+        listing.add(f"{self._base}?query={digest(self.query)}", "", None)
+        return listing
+
+    def _describe_table(self) -> Listing:
+        at = self._at
+        named = sql.table_is(at.database, at.table)
+        columns = self._ask(
+            f"SELECT name, type, default_kind FROM system.columns WHERE {named} ORDER BY position"
+        )
+        if not columns:
+            raise self._missing()
+        ((engine, uuid, order, partition, rows, size),) = self._ask(
+            "SELECT engine, toString(uuid), sorting_key, partition_key, toFloat64("
+            "ifNull(total_rows, 0)), toFloat64(ifNull(total_bytes_uncompressed, 0)) "
+            f"FROM system.tables WHERE {named.replace('table =', 'name =')}"
+        )
+        self._ask(f"SELECT * FROM {sql.qualified(at.database, at.table)} LIMIT 0")
+        kept = [(n, t) for n, t, kind in columns if kind in ("", "DEFAULT")]
+        left = [n for n, _, kind in columns if kind not in ("", "DEFAULT")]
+        self.made = Schema(
+            tuple(Column(n, t, "the same", n) for n, t in kept),
+            order_by=f"({order})" if order else "tuple()", partition_by=partition,
+            notes=(("ORDER BY", "as the table there"),),
+            row_bytes=max(1.0, size / rows) if rows else 32.0,
+        )  # fmt: skip
+        notes = [f"{', '.join(left)}: computed there, left out as by SELECT *"] if left else []
+        base = f"{self._base}/{uri.encode(at.table)}"
+        if not engine.endswith("MergeTree"):
+            notes.append(f"{at.table} is read in one stream: its engine {engine} has no parts")
+            self.notes = tuple(notes)
+            listing = Listing()
+            listing.add(base, uuid, None)
+            return listing
+        self.notes = tuple(notes)
+        parts = self._ask(
+            "SELECT partition_id, toInt64(max(max_block_number)) + 1, "
+            "toInt64(sum(bytes_on_disk)) FROM system.parts "
+            f"WHERE active AND {named} GROUP BY partition_id ORDER BY partition_id"
+        )
+        listing = Listing(continued=True)
+        for name, stop, stored in parts:
+            listing.add(f"{base}?partition={uri.encode(name)}", uuid, int(stored), 0, int(stop))
+        return listing
+
+    def _missing(self) -> SourceError:
+        at = self._at
+        tables = [
+            str(name)
+            for (name,) in self._ask(
+                f"SELECT name FROM system.tables WHERE database = {quote(at.database)} ORDER BY 1"
+            )
+        ]
+        some = ", ".join(tables[:10]) + (", ..." if len(tables) > 10 else "")
+        return SourceError(
+            f"{at.database} has no table {at.table}",
+            hint=did_you_mean(at.table, tables)
+            + (f"Its tables: {some}." if tables else "This user sees no tables in it."),
+        )
+
+    def encoding(self, listing: Listing) -> Encoding:
+        return Encoding("Native", "none", Kind.TYPED)
+
+    def sample(self, listing: Listing, most: int) -> Sequence[Split]:
+        """Return no split: the catalogue tells the types."""
+        return []
+
+    # --- rows ---------------------------------------------------------------------------------
+
+    def stream(self, split: Split) -> Iterator[bytes]:
+        """Give the rows of a split as Native blocks.
+
+        Raises:
+            SourceError: it cannot be read; transient where another try may help.
+        """
+        columns = self.made.columns if self.made is not None else ()
+        chosen = ", ".join(sql.name(column.name) for column in columns)
+        origin = f"({self.query}\n)" if self.query else sql.qualified(
+            self._at.database, self._at.table
+        )  # fmt: skip
+        text = f"SELECT {chosen} FROM {origin}{_where(split)} FORMAT Native"
+        try:
+            connection, answer = self._send(text)
+            try:
+                # A connection that ends before the last chunk raises.
+                while piece := answer.read(_PIECE):
+                    yield piece
+            finally:
+                connection.close()
+        except (OSError, http.client.HTTPException) as error:
+            raise SourceError(
+                f"cannot read {self.text}: {str(error) or type(error).__name__}", hint=_AGAIN,
+                transient=True,
+            ) from None  # fmt: skip
+
+    def _ask(self, text: str) -> list[list[Any]]:
+        """Return the rows of a query.
+
+        Raises:
+            SourceError: the server is not reached, or refuses.
+        """
+        try:
+            connection, answer = self._send(f"{text} FORMAT JSONCompactEachRow")
+            with contextlib.closing(connection):
+                return [json.loads(line) for line in answer.read().splitlines()]
+        except (OSError, http.client.HTTPException) as error:
+            raise SourceError(
+                f"cannot read {self.text}: {str(error) or type(error).__name__}", hint=_AGAIN
+            ) from None
+
+    def _send(self, text: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        at = self._at
+        settings = {
+            "database": at.database, "max_execution_time": "0", "http_send_timeout": "3600",
+            "output_format_json_quote_64bit_integers": "0", "extremes": "0",
+        }  # fmt: skip
+        headers = {"X-ClickHouse-User": at.user or os.environ.get("CLICKHOUSE_USER", "default")}
+        if at.password:
+            headers["X-ClickHouse-Key"] = at.password.reveal()
+        connection: http.client.HTTPConnection
+        if at.scheme == _TLS:
+            context = ssl.create_default_context()
+            connection = http.client.HTTPSConnection(
+                at.host, at.port, timeout=_SILENCE_SECONDS, context=context
+            )
+        else:
+            connection = http.client.HTTPConnection(at.host, at.port, timeout=_SILENCE_SECONDS)
+        try:
+            connection.request("POST", f"/?{urlencode(settings)}", text.encode(), headers)
+            answer = connection.getresponse()
+            if answer.status != 200:
+                raise self._refused(answer.read(10_000).decode(errors="replace"))
+        except BaseException:
+            connection.close()
+            raise
+        return connection, answer
+
+    def _refused(self, said: str) -> SourceError:
+        at = self._at
+        found = _CODE.search(said)
+        code = int(found[1]) if found else 0
+        if code == _THROWN and _MIXED in said:
+            return SourceError(
+                f"cannot read {self.text}: the rows to load were merged with rows that are loaded "
+                "already, or with new ones",
+                hint="Run the same command again for new ones; load rows anew with --replace.",
+                transient=False,
+            )
+        text = redact(" ".join(said.split()), *self.secrets).partition(" (version")[0]
+        hint: str | None = None
+        if code in _LOGIN:
+            hint = "Name user and password in the address; or set CLICKHOUSE_PASSWORD."
+        elif code in _NO_RIGHT:
+            hint = f"GRANT SELECT ON {sql.name(at.database)}.* TO {sql.name(at.user or 'default')}."
+        elif code in _NO_TABLE:
+            hint = "See its databases with SHOW DATABASES."
+        return SourceError(
+            f"cannot read {self.text}: {text[:500]}", hint=hint, transient=code in _PASSING
+        )
+
+    @property
+    def _base(self) -> str:
+        at = self._at
+        return f"clickhouse://{at.host}:{at.port}/{uri.encode(at.database)}"
+
+
+_AGAIN = "Check that the server runs and is reached from here, then run the same command again."
+
+
+def _where(split: Split) -> str:
+    """Return the condition on the blocks of a split.
+
+    It is one comparison, so that a part is never left out before it was asked whether it holds
+    other blocks, too.
+    """
+    if split.start is None or split.stop is None:
+        return ""
+    name = uri.parse(split.uri).query.get("partition", "")
+    low, high = (f"toInt64(splitByChar('_', _part)[{n}])" for n in (2, 3))
+    start, stop = split.start, split.stop
+    here = f"_partition_id = {quote(name)}"
+    mixed = f"({low} < {stop} AND {high} >= {stop}) OR ({low} < {start} AND {high} >= {start})"
+    inside = f"({low} >= {start} AND {high} < {stop})"
+    # Parts of other partitions may be asked as well.
+    return f" WHERE {here} AND (throwIf({here} AND ({mixed}), {quote(_MIXED)}) + {inside}) = 1"

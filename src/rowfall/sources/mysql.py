@@ -1,0 +1,547 @@
+"""Tables and queries of MySQL, MariaDB and SingleStore: ``mysql://user@host/database/table``.
+
+The server makes lines of TSV of its rows (:mod:`rowfall.sources.mysql_types`), and this process
+passes them on (:mod:`rowfall.sources.mysql_rows`). All sessions write times in UTC.
+
+**Ranges.** Nobody counts or samples the table: InnoDB estimates in 0.2 ms how many rows of an index
+lie between two values, so ranges are halved until each holds few by that.
+
+**Moment.** Each connection reads one snapshot. The first ones are opened together, so that their
+snapshots are milliseconds apart; the protocol has no way to share one without a lock on all tables.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.listing import Listing, Split
+from rowfall.core.masked import redact
+from rowfall.core.model import Encoding
+from rowfall.core.nearest import did_you_mean
+from rowfall.core.options import Options
+from rowfall.core.units import parse_duration
+from rowfall.sources import mysql_rows
+from rowfall.sources.databases import (
+    END,
+    WHOLE,
+    Database,
+    Described,
+    Key,
+    KeyKind,
+    count_ranges,
+    parse,
+)
+from rowfall.sources.mysql_types import TSV, Declared, columns_of, marks_of, name, of_result, quote
+
+_PORT = 3306
+_SETTINGS = ("ssl_ca",)
+_CONNECT_SECONDS = 10
+# The server closes a connection on which nobody reads for net_write_timeout, 60 s by itself; the
+# target may pause for longer while it merges.
+_PATIENCE_SECONDS = 3_600
+# What a server does not know of it (max_statement_time is MariaDB's) does not matter there.
+_SESSION = (
+    "SET SESSION sql_mode = ''",
+    "SET SESSION time_zone = '+00:00'",
+    f"SET SESSION net_write_timeout = {_PATIENCE_SECONDS}",
+    "SET SESSION max_statement_time = 0",
+    "SET SESSION max_execution_time = 0",
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+)
+_SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+# Estimates of one table: some for each of 512 ranges.
+_MOST_ESTIMATES = 5_000
+# A range that holds somewhat more is not halved: both halves would be small.
+_SPARE = 1.5
+# Keys up to the highest one among which transactions that have not ended may have some, and how
+# long they are waited for: they end within seconds, or are forgotten ones.
+_TAIL, _WRITERS_SECONDS = 10_000, 5
+_RETRY_SECONDS = 0.5
+_KINDS = {
+    "tinyint": KeyKind.INTEGER, "smallint": KeyKind.INTEGER, "mediumint": KeyKind.INTEGER,
+    "int": KeyKind.INTEGER, "bigint": KeyKind.INTEGER, "date": KeyKind.DAY,
+    "datetime": KeyKind.MOMENT, "timestamp": KeyKind.MOMENT,
+}  # fmt: skip
+_ID_LENGTHS = {"binary": 16, "char": 36, "varchar": 36}
+# Errors by number. Access denied to a user, to a database; no database; no right to a table.
+_LOGIN, _NO_DATABASE, _NO_TABLE = (1045, 1698), (1049, 1044), (1146, 1051)
+_NO_RIGHT = (1142, 1143, 1370)
+_LOCKED, _TWO_NAMES = 1205, 1060
+# Too many connections, shutdown, killed, lost, timed out, deadlock, table changed: the next try may
+# not meet them.
+_PASSING = frozenset({
+    1028, 1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1290, 1317, 1412, 1927, 1969,
+    2002, 2003, 2006, 2013, 2055, 4031,
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class BytesKey(Key):
+    """A UUID kept in BINARY(16)."""
+
+    def literal(self, number: int) -> str:
+        text = Key.literal(self, number)
+        return f"UNHEX({text.replace('-', '')})"
+
+
+def halve(
+    start: int, stop: int, estimate: Callable[[int, int], int], most: int
+) -> list[tuple[int, int]]:
+    """Cut a half-open range into some whose rows are about ``most`` each, by estimates.
+
+    They cover the range and do not overlap, whatever the estimates are.
+    """
+    found: list[tuple[int, int, int]] = []
+    left, asked = [(start, stop)], 0
+    while left:
+        low, high = left.pop()
+        rows = estimate(low, high) if asked < _MOST_ESTIMATES else most
+        asked += 1
+        if rows > _SPARE * most and high - low > 1:
+            middle = (low + high) // 2
+            left += [(middle, high), (low, middle)]
+        elif found and found[-1][2] + rows <= most:
+            found[-1] = (found[-1][0], high, found[-1][2] + rows)
+        else:
+            found.append((low, high, rows))
+    return [(low, high) for low, high, _ in found]
+
+
+class MySQL(Database):
+    """One table, or the result of ``--query``."""
+
+    def __init__(self, texts: Sequence[str], options: Options) -> None:
+        address = parse(texts, options, port=_PORT, variable="MYSQL_PWD", settings=_SETTINGS)
+        if address.schema:
+            raise UsageError(
+                f"{address.text}: a table of MySQL has a database and no schema",
+                hint="Write DATABASE/TABLE; a dot in the name of a table as ?table=NAME&schema=.",
+            )
+        # The three schemes name one table: what has landed by one has landed by the others.
+        super().__init__(replace(address, scheme="mysql"), options)
+        self._patience = parse_duration(options.patience)
+        self._threads = threading.Lock()
+        self._idle: list[Any] = []
+        self._opened = False
+        self._index = ""
+        self._marks = TSV
+
+    # --- catalogue ----------------------------------------------------------------------------
+
+    def describe(self) -> Described:
+        connection = self._connect()
+        try:
+            return self._query(connection) if self.query else self._table(connection)
+        except self._driver().err.MySQLError as error:
+            raise self._explained(error) from None
+        finally:
+            connection.close()
+
+    def _query(self, connection: Any) -> Described:
+        """Describe the result of ``--query``, by a statement that gives no rows."""
+        with connection.cursor() as cursor:
+            try:
+                cursor.execute(f"SELECT * FROM ({self.query}\n) AS rowfall LIMIT 0")
+            except self._driver().err.MySQLError as error:
+                if error.args[0] != _TWO_NAMES:
+                    raise
+                raise UsageError(
+                    f"--query gives two columns of one name: {error.args[1]}",
+                    hint="Name each of them: SELECT a.id AS a_id, b.id AS b_id.",
+                ) from None
+            declared = of_result(cursor._result.fields)
+        self._marks = marks_of(declared)
+        columns = columns_of(declared, "the query", query=self.query)
+        if self.address.key:
+            raise UsageError("a query is read in one stream", hint="Leave out key=.")
+        return Described("query", "", columns, 0, None, "no key of a query is known")
+
+    def _table(self, connection: Any) -> Described:
+        at = self.address
+        declared, extra = self._columns(connection)
+        if not declared:
+            raise self._missing(connection)
+        hidden = [column.name for column in declared if "INVISIBLE" in extra[column.name]]
+        declared = [column for column in declared if column.name not in hidden]
+        self._marks = marks_of(declared)
+        columns = columns_of(declared, f"{name(at.database)}.{name(at.table)}")
+        kind, rows, size = self._ask(
+            connection,
+            "SELECT ENGINE, TABLE_ROWS, DATA_LENGTH FROM information_schema.TABLES "
+            f"WHERE {self._is_table}",
+        )[0]
+        # The catalogue hides columns that this user may not read; this says so.
+        filled = bool(self._ask(connection, f"SELECT * FROM {self._name} LIMIT 1"))
+        key, why, order = self._choose_key(connection, declared, extra, kind)
+        notes = [f"{', '.join(hidden)}: invisible, left out as by SELECT *"] if hidden else []
+        rows = int(rows or 0)
+        ranges: tuple[tuple[int, int], ...] = WHOLE if filled else ()
+        if key is not None and filled:
+            if key.grows:
+                notes += self._settle_writers(connection, key)
+            ranges = tuple(self._ranges(connection, key, rows, int(size or 0)))
+        return Described(at.table, "", columns, rows, key, why, ranges, order, tuple(notes))
+
+    def _columns(self, connection: Any) -> tuple[list[Declared], dict[str, str]]:
+        """Return the columns of the table, and what the catalogue says besides of each."""
+        rows = self._ask(
+            connection,
+            "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, "
+            "NUMERIC_SCALE, DATETIME_PRECISION, CHARACTER_MAXIMUM_LENGTH, CHARACTER_SET_NAME, "
+            f"EXTRA FROM information_schema.COLUMNS WHERE {self._is_table} "
+            "ORDER BY ORDINAL_POSITION",
+        )
+        declared = [
+            Declared(
+                str(column), str(kind).lower(), str(whole), null == "YES", int(precision or 0),
+                int(scale or 0), int(digits or 0), int(length or 0), str(charset or ""),
+            )
+            for column, kind, whole, null, precision, scale, digits, length, charset, _ in rows
+        ]  # fmt: skip
+        return declared, {str(row[0]): str(row[9] or "") for row in rows}
+
+    def _missing(self, connection: Any) -> SourceError:
+        """Return why the catalogue does not know the table."""
+        at = self.address
+        try:
+            self._ask(connection, f"SELECT 1 FROM {self._name} LIMIT 0")
+        except self._driver().err.MySQLError as error:
+            if error.args[0] not in _NO_TABLE:
+                return self._explained(error)
+        tables = [
+            str(found)
+            for (found,) in self._ask(
+                connection,
+                "SELECT TABLE_NAME FROM information_schema.TABLES "
+                f"WHERE TABLE_SCHEMA = {quote(at.database)} ORDER BY 1",
+            )
+        ]
+        some = ", ".join(tables[:10]) + (", ..." if len(tables) > 10 else "")
+        return SourceError(
+            f"{at.database} has no table {at.table}",
+            hint=f"{did_you_mean(at.table, tables)}"
+            + (f"Its tables: {some}." if tables else "This user sees no tables in it."),
+        )
+
+    # --- key ----------------------------------------------------------------------------------
+
+    def _choose_key(
+        self, connection: Any, columns: Sequence[Declared], extra: dict[str, str], engine: str
+    ) -> tuple[Key | None, str, tuple[str, ...]]:
+        """Return the key to cut by, or None and why; and the columns of the primary key."""
+        rows = self._ask(
+            connection,
+            "SELECT INDEX_NAME, COLUMN_NAME, NON_UNIQUE, SUB_PART, INDEX_TYPE "
+            f"FROM information_schema.STATISTICS WHERE {self._is_table} "
+            "ORDER BY INDEX_NAME != 'PRIMARY', NON_UNIQUE, INDEX_NAME, SEQ_IN_INDEX",
+        )
+        known = {column.name: column for column in columns}
+        primary = tuple(str(row[1]) for row in rows if row[0] == "PRIMARY")
+        order = primary if all(c in known and not known[c].nullable for c in primary) else ()
+        wanted = self.address.key
+        if wanted == "none":
+            return None, "asked for with key=none", order
+        first: dict[str, tuple[Any, ...]] = {}
+        for row in rows:
+            first.setdefault(str(row[0]), row)
+        if wanted:
+            if wanted not in known:
+                raise SourceError(
+                    f"{self.address.table} has no column {wanted}, which key= names",
+                    hint=f"{did_you_mean(wanted, known)}Its columns: {', '.join(known)}.",
+                )
+            first = {index: row for index, row in first.items() if row[1] == wanted}
+            if not first:
+                raise SourceError(
+                    f"{wanted} begins no index of {self.address.table}, so each range would read "
+                    "all of it",
+                    hint="Name a column with an index, or key=none for one stream.",
+                )
+        else:
+            # Rows lie in the order of the primary key, or of the first key without NULL; through
+            # any other index each of them is looked up by itself.
+            filled = {
+                str(row[0]) for row in rows
+                if row[2] == 0 and not any(
+                    row[0] == other[0] and (str(other[1]) not in known or known[other[1]].nullable)
+                    for other in rows
+                )
+            }  # fmt: skip
+            first = dict([one for one in first.items() if one[0] in filled][:1])
+        why = "it has no primary key; an indexed column is named with ?key=COLUMN"
+        for index, (_, column, _, part, kind) in first.items():
+            found = known.get(str(column))
+            if found is None:
+                why = f"its key {column} is invisible"
+                continue
+            alone = sum(row[0] == index for row in rows) == 1
+            key = _key_of(found, grows="auto_increment" in extra[found.name] and alone)
+            if key is not None and part is None and kind == "BTREE" and engine == "InnoDB":
+                self._index = index
+                why = "each connection has a snapshot of its own, milliseconds apart"
+                return key, why, order
+            why = f"its key {column} {found.whole} is no integer, time or UUID"
+            why = why if key is None else f"the engine {engine} estimates no ranges of {column}"
+        if wanted:
+            raise SourceError(
+                f"{self.address.table} cannot be read in ranges of {wanted}: {why}",
+                hint="Leave out key=.",
+            )
+        return None, why, order
+
+    def _settle_writers(self, connection: Any, key: Key) -> list[str]:
+        """Wait for transactions that have added rows below the highest key and are still open.
+
+        Numbers are given before rows are committed: who commits later may have a lower one than
+        what is seen now, and a later run goes on behind that. A locking read waits for them.
+        """
+        ((high,),) = self._ask(connection, f"SELECT MAX({key.sql}) FROM {self._name}")
+        if high is None:
+            return []
+        self._ask(connection, f"SET SESSION innodb_lock_wait_timeout = {_WRITERS_SECONDS}")
+        tail = f"{key.sql} > {int(high) - _TAIL} AND {key.sql} <= {int(high)}"
+        try:  # a statement of its own: it keeps no lock
+            self._ask(
+                connection, f"SELECT COUNT(*) FROM {self._name} WHERE {tail} LOCK IN SHARE MODE"
+            )
+        except self._driver().err.MySQLError as error:
+            why = "is still open" if error.args[0] == _LOCKED else "may be open"
+            return [
+                f"a transaction that has written into {self.address.table} {why}: rows that it "
+                f"commits later with a {key.name} up to {high} are not loaded, now or later"
+            ]
+        return []
+
+    def _ranges(self, connection: Any, key: Key, rows: int, size: int) -> list[tuple[int, int]]:
+        """Return ranges of about the same number of rows that cover the table."""
+        ((low, high),) = self._ask(
+            connection, f"SELECT MIN({key.sql}), MAX({key.sql}) FROM {self._name}"
+        )
+        first, last = _number(key, low), _number(key, high)  # None: only an open range has it
+        end = END if last is None or not key.grows else min(END, last + 1)
+        count = count_ranges(size)
+        if count == 1:
+            return [(0, end)]
+
+        def estimate(start: int, stop: int) -> int:
+            where = key.condition(start, stop)
+            where = f" WHERE {where}" if where else ""
+            with connection.cursor(self._driver().cursors.DictCursor) as cursor:
+                cursor.execute(
+                    f"EXPLAIN SELECT 1 FROM {self._name} FORCE INDEX ({name(self._index)}){where}"
+                )
+                # NULL where there cannot be any.
+                return int(cursor.fetchall()[0]["rows"] or 0)
+
+        # Between the lowest and the highest value; what is beyond them is open.
+        start = first or 0
+        stop = min(end, last + 1) if last is not None else end
+        if start >= stop:
+            return [(0, end)]
+        found = halve(start, stop, estimate, max(1, rows // count))
+        bounds = [0, *(low for low, _ in found[1:]), end]
+        return list(itertools.pairwise(bounds))
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def encoding(self, listing: Listing) -> Encoding:
+        """Return TSV whose strings may be bytes: the server checks those that are text."""
+        return replace(super().encoding(listing), binary=True)
+
+    def stream(self, split: Split) -> Iterator[bytes]:
+        """Give the rows of a range as lines, in the snapshot of one connection."""
+        connection, ended = self._take(), False
+        err = self._driver().err
+        try:
+            reader = mysql_rows.begin(connection, self._select(split))
+            yield self.header()
+            yield from mysql_rows.lines(reader, self._marks)
+            ended = True
+        except (err.MySQLError, mysql_rows.ServerSaidError) as error:
+            raise self._explained(error) from None
+        except (OSError, mysql_rows.BrokenRowsError) as error:
+            raise SourceError(
+                f"cannot read {self.text}: {error}", hint=_AGAIN, transient=True
+            ) from None
+        finally:
+            self._give_back(connection, good=ended)
+
+    def _select(self, split: Split) -> str:
+        """Return the statement that gives the lines of a split."""
+        text = self._marks.line(column.select for column in self.described.columns)
+        if self.query:
+            return f"SELECT {text} FROM ({self.query}\n) AS rowfall"
+        condition = self.condition(split)
+        # Half a table that is not in memory would otherwise be found by reading all of it.
+        index = f" FORCE INDEX ({name(self._index)})" if condition else ""
+        return f"SELECT {text} FROM {self._name}{index}" + (
+            f" WHERE {condition}" if condition else ""
+        )
+
+    # --- connections --------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the connections that nobody reads from; threads that read end theirs."""
+        super().close()
+        with self._threads:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection._force_close()
+
+    def _take(self) -> Any:
+        """Return a connection with a snapshot: one that is idle, or a new one."""
+        with self._threads:
+            if not self._opened:
+                self._opened = True
+                streams = min(len(self.described.ranges) or 1, os.cpu_count() or 1)
+                opened = [self._connect(self._patience) for _ in range(streams)]
+                for connection in opened:  # together, when all are there
+                    self._begin(connection)
+                self._idle = opened
+            if self._idle:
+                return self._idle.pop()
+        connection = self._connect(self._patience)
+        self._begin(connection)
+        return connection
+
+    def _give_back(self, connection: Any, *, good: bool) -> None:
+        """Keep a connection that has read to its end; what broke may have broken all."""
+        with self._threads:
+            if good:
+                self._idle.append(connection)
+                return
+            broken, self._idle = [connection, *self._idle], []
+        for each in broken:
+            with suppress(Exception):  # it is of no use to anybody
+                each._force_close()
+
+    def _begin(self, connection: Any) -> None:
+        with connection.cursor() as cursor:
+            try:
+                cursor.execute(_SNAPSHOT)
+            except self._driver().err.MySQLError:
+                cursor.execute("START TRANSACTION")
+
+    def _connect(self, patience: float = 0.0) -> Any:
+        """Return a new session.
+
+        Args:
+            patience: seconds during which a server that is away is asked again.
+
+        Raises:
+            SourceError: there is none to be had.
+        """
+        driver, at, deadline = self._driver(), self.address, time.monotonic() + patience
+        # Encrypted wherever the server can; with ssl_ca only to a server that this has signed.
+        signed = (
+            {"ssl_ca": at.settings["ssl_ca"], "ssl_verify_identity": True} if at.settings else {}
+        )
+        connection: Any = None
+        while connection is None:
+            try:
+                connection = driver.connect(
+                    host=at.host, port=at.port, user=at.user or None, database=at.database,
+                    password=at.password.reveal() if at.password else "", charset="utf8mb4",
+                    connect_timeout=_CONNECT_SECONDS, autocommit=True, **signed,
+                )  # fmt: skip
+            # RuntimeError: a password of MySQL 8 without TLS needs another package, which it names.
+            except (driver.err.MySQLError, OSError, RuntimeError) as error:
+                found = self._explained(error)
+                if not found.transient or time.monotonic() > deadline:
+                    raise found from None
+                time.sleep(_RETRY_SECONDS)
+        with connection.cursor() as cursor:
+            for statement in _SESSION:
+                with suppress(driver.err.MySQLError):
+                    cursor.execute(statement)
+            cursor.execute("SELECT @@SESSION.time_zone, @@SESSION.sql_mode")
+            ((zone, mode),) = cursor.fetchall()
+        if str(zone) not in ("+00:00", "UTC") or "NO_BACKSLASH_ESCAPES" in str(mode):
+            connection.close()
+            raise SourceError(
+                f"{at.text}: the server lets no session have its own time zone and sql_mode "
+                f"(they are {zone} and {mode or 'empty'})",
+                hint="Values would be read wrong: set time_zone to '+00:00' and sql_mode to ''.",
+            )
+        return connection
+
+    def _driver(self) -> Any:
+        try:
+            import pymysql
+        except ImportError:
+            raise UsageError(
+                f"{self.address.scheme}:// needs PyMySQL, which is not installed",
+                hint="Install it: pip install 'rowfall[mysql]'.",
+            ) from None
+        return pymysql
+
+    def _ask(self, connection: Any, query: str) -> list[tuple[Any, ...]]:
+        with connection.cursor() as cursor:
+            cursor.execute(query)
+            return list(cursor.fetchall())
+
+    @property
+    def _name(self) -> str:
+        return f"{name(self.address.database)}.{name(self.address.table)}"
+
+    @property
+    def _is_table(self) -> str:
+        at = self.address
+        return f"TABLE_SCHEMA = {quote(at.database)} AND TABLE_NAME = {quote(at.table)}"
+
+    def _explained(self, error: Exception) -> SourceError:
+        """Return what a server or the driver said in our words."""
+        at = self.address
+        if isinstance(error, mysql_rows.ServerSaidError):
+            number, said = error.number, error.text
+        else:
+            number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+            said = str(error.args[1]) if len(error.args) > 1 else str(error)
+        text = f"cannot read {at.text}: {redact(said, *self.secrets)}"
+        text += f" (error {number})" if number else ""
+        hint: str | None = None
+        if number in _LOGIN:
+            hint = "Name the user in the address; the password is taken from MYSQL_PWD, too."
+        elif number in _NO_RIGHT:
+            what = name(at.table) if at.table else "*"
+            hint = f"GRANT SELECT ON {name(at.database)}.{what} TO {quote(at.user)}@'%'."
+        elif number in _NO_DATABASE:
+            hint = "See its databases with SHOW DATABASES; the user needs a right to one."
+        elif number in _PASSING or isinstance(error, OSError):
+            hint = _AGAIN
+        elif self.query:
+            hint = "Try the query in the database's own client."
+        passing = number in _PASSING or isinstance(error, OSError)
+        return SourceError(text, hint=hint, transient=passing)
+
+
+_AGAIN = "Check that the server runs and is reached from here, then run the same command again."
+
+
+def _key_of(column: Declared, *, grows: bool) -> Key | None:
+    """Return the key that a column is; None for one that cannot be cut."""
+    sql = name(column.name)
+    kind = _KINDS.get(column.kind)
+    if kind is not None:
+        return Key(column.name, sql, kind, grows=grows, nullable=column.nullable)
+    if _ID_LENGTHS.get(column.kind) != column.length:
+        return None
+    made = BytesKey if column.kind == "binary" else Key
+    return made(column.name, sql, KeyKind.UUID, nullable=column.nullable)
+
+
+def _number(key: Key, value: object) -> int | None:
+    """Return the number of a value as the driver gives it; None where it has none."""
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        return key.number(value.hex())
+    return key.number(value)

@@ -1,0 +1,300 @@
+"""Types of MySQL and MariaDB: what a column becomes in ClickHouse, and how the server writes it.
+
+The server itself joins the fields of a row: one expression for each column gives its text, so that
+of each row one value comes back. Whatever a reader of the engine cannot take apart (zero dates,
+floats of six digits) is written so that it can. Between the fields are bytes that no text in UTF-8
+holds (:class:`Marks`); only where some column holds any bytes does the server escape what has a
+meaning in TSV, for which it needs two to four times as much CPU for a text. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowfall.core.errors import SourceError
+from rowfall.core.sql import literal
+from rowfall.sources.databases import SourceColumn
+
+_INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "integer": 32, "bigint": 64}
+_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+_BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_SHAPES = frozenset({
+    "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
+    "geometrycollection", "geomcollection", "geography", "geographypoint",
+})  # fmt: skip
+_UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii"})
+# What stands for itself in a line of TSV is a backslash and a letter.
+_ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
+# FixedString pads with zero bytes as BINARY does; more than some bytes are no id or digest.
+_FIXED_MOST = 256
+_MEMBER = re.compile(r"'((?:[^']|'')*)'")
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What the server puts between fields, for NULL and at the end of a row, as SQL.
+
+    Attributes:
+        end: the same as a byte.
+        escaped: fields are those of TSV already.
+    """
+
+    between: str
+    null: str
+    end: bytes
+    escaped: bool
+
+    def line(self, fields: Iterable[str]) -> str:
+        """Return SQL of a whole row, its end included, by the SQL of its fields."""
+        end = f"_binary X'{self.end.hex()}'"
+        return f"CONCAT(CONCAT_WS({self.between}, {', '.join(fields)}), {end})"
+
+
+TSV = Marks("_binary X'09'", "_binary X'5C4E'", b"\n", escaped=True)
+BYTES = Marks("_binary X'FF'", "_binary X'FE'", b"\xfd", escaped=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A column as the catalogue describes it.
+
+    Attributes:
+        kind: ``DATA_TYPE`` in lower case, ``whole``: ``COLUMN_TYPE`` (``int(10) unsigned``).
+        precision, scale: of decimals; ``digits`` of a second.
+        length: in bytes, of BINARY.
+        charset: "" for what is no text.
+    """
+
+    name: str
+    kind: str
+    whole: str
+    nullable: bool
+    precision: int = 0
+    scale: int = 0
+    digits: int = 0
+    length: int = 0
+    charset: str = ""
+
+    @property
+    def bytes(self) -> bool:
+        """True where any byte may be in a value."""
+        text = self.kind in _TEXTS and self.charset == "binary"
+        return text or self.kind in _BYTES or self.kind == "binary"
+
+    @property
+    def unsigned(self) -> bool:
+        """True for a number that is never negative."""
+        return "unsigned" in self.whole or "zerofill" in self.whole
+
+
+def marks_of(columns: Iterable[Declared]) -> Marks:
+    """Return the marks that no value of some columns holds."""
+    return TSV if any(column.bytes for column in columns) else BYTES
+
+
+def columns_of(
+    columns: Sequence[Declared], table: str, *, query: str = ""
+) -> tuple[SourceColumn, ...]:
+    """Return how each column is read, with the marks of :func:`marks_of`.
+
+    Args:
+        table: for errors; ``query``: that gives the columns, "" for those of a table.
+
+    Raises:
+        SourceError: a column has a type that ClickHouse has no counterpart of; names all of them.
+    """
+    marks = marks_of(columns)
+    found = [column_of(column, marks) for column in columns]
+    odd = [column for column, one in zip(columns, found, strict=True) if one is None]
+    if odd:
+        named = ", ".join(f"{column.name} {column.whole}" for column in odd)
+        casts = ", ".join(
+            f"{_cast(column)} AS {name(column.name)}" if column in odd else name(column.name)
+            for column in columns
+        )
+        raise SourceError(
+            f"{table} has columns of types that ClickHouse has no type for: {named}",
+            hint="Convert them in the query."
+            if query
+            else f"Convert them: --query 'SELECT {casts} FROM {table}'.",
+        )
+    return tuple(one for one in found if one is not None)
+
+
+def _cast(column: Declared) -> str:
+    x = name(column.name)
+    return f"ST_AsText({x})" if column.kind in _SHAPES else f"HEX({x})"
+
+
+def column_of(column: Declared, marks: Marks) -> SourceColumn | None:
+    """Return how one column is read; None for a type that has no counterpart."""
+    bare = _bare(column, marks)
+    if bare is None:
+        return None
+    type_, text, reason = bare
+    if column.kind in ("date", "datetime", "timestamp"):
+        # A day or a month of 0 is no date of ClickHouse, whose readers make 1970 of it. Where there
+        # is no NULL, the text goes on as it is, and reading it strictly raises.
+        reason += f"; zero dates are {'NULL' if column.nullable else 'refused'}"
+    if column.nullable:
+        x = name(column.name)
+        dated = column.kind in ("date", "datetime", "timestamp")
+        text = (
+            f"IF(DAYOFMONTH({x}) AND MONTH({x}), {x}, {marks.null})"
+            if dated
+            else f"IFNULL({text}, {marks.null})"
+        )
+        type_ = f"Nullable({type_})"
+    return SourceColumn(column.name, type_, f"{column.whole}: {reason}", text, _width(column))
+
+
+def _width(column: Declared) -> float:
+    """Return about how many bytes a value takes in memory."""
+    if column.kind in _INTEGERS:
+        return _INTEGERS[column.kind] / 8
+    if column.kind in _TEXTS or column.kind in _BYTES or column.kind in ("json", "set"):
+        return min(max(column.length, 16) / 2, 32.0) + 8
+    return float(column.length or 8)
+
+
+def _bare(column: Declared, marks: Marks) -> tuple[str, str, str] | None:
+    """Return type, SQL of the text and reason of a column that holds no NULL."""
+    kind, x = column.kind, name(column.name)
+    if kind in _INTEGERS:
+        # Zeros in front of what is declared ZEROFILL are no part of the number.
+        text = f"{x} + 0" if "zerofill" in column.whole else x
+        return f"{'U' if column.unsigned else ''}Int{_INTEGERS[kind]}", text, "as wide as there"
+    if kind in ("decimal", "numeric"):
+        return f"Decimal({column.precision}, {column.scale})", _unfilled(column), "exact"
+    if kind == "float":
+        # As it is, it would be printed with six digits.
+        return "Float32", f"{x} + 0e0", "all digits are read"
+    if kind in ("double", "real"):
+        return "Float64", _unfilled(column), "all digits are read"
+    if kind == "bit":
+        bits = next((n for n in (8, 16, 32, 64) if column.precision <= n), 64)
+        return f"UInt{bits}", f"{x} + 0", "a number"
+    if kind in _TEXTS or kind == "json":
+        why = "bytes" if column.bytes else "JSON text" if kind == "json" else "text"
+        return "String", _text(column, marks), why
+    if kind == "binary" and 0 < column.length <= _FIXED_MOST:
+        return f"FixedString({column.length})", _text(column, marks), "bytes of one length"
+    if kind in _BYTES or kind == "binary":
+        return "String", _text(column, marks), "bytes"
+    if kind == "enum":
+        return _enum(column, marks)
+    if kind == "set":
+        return "String", _text(column, marks), "members with commas between"
+    return _time(column)
+
+
+def _unfilled(column: Declared) -> str:
+    x = name(column.name)
+    return f"{x} + 0" if "zerofill" in column.whole else x
+
+
+def _enum(column: Declared, marks: Marks) -> tuple[str, str, str]:
+    """Return an Enum with the members and numbers of the column's."""
+    text = _text(column, marks)
+    members = [found.replace("''", "'") for found in _MEMBER.findall(column.whole)]
+    if not members:
+        return "String", text, "its members are not known"
+    if "" not in members:
+        # What the server wrote for a value that was no member.
+        members = ["", *members]
+        numbered = list(enumerate(members))
+    else:
+        numbered = list(enumerate(members, 1))
+    bits = 8 if len(members) <= 127 else 16
+    listed = ", ".join(f"{literal(member)} = {number}" for number, member in numbered)
+    return f"Enum{bits}({listed})", text, f"{len(members)} members"
+
+
+def _time(column: Declared) -> tuple[str, str, str] | None:
+    kind, x, digits = column.kind, name(column.name), column.digits
+    if kind == "date":
+        return "Date32", x, "1900 to 2299"
+    if kind == "datetime":
+        why = "its clock, written down as UTC"
+        return f"DateTime64({digits}, 'UTC')", x, why
+    if kind == "timestamp":
+        # 1970 to 2038, so four bytes hold it.
+        type_ = f"DateTime64({digits}, 'UTC')" if digits else "DateTime('UTC')"
+        return type_, x, "a moment, read in UTC"
+    if kind == "time":
+        return "String", x, "up to 838 hours and negative, for which 24.10 has no type"
+    if kind == "year":
+        return "UInt16", x, "a number"
+    if kind == "uuid":
+        return "UUID", f"CAST({x} AS CHAR)", "the same"
+    if kind in ("inet4", "inet6"):
+        return f"IPv{kind[-1]}", f"CAST({x} AS CHAR)", "the same"
+    return None
+
+
+def _text(column: Declared, marks: Marks) -> str:
+    """Return SQL of a text in UTF-8, as bytes: texts of two collations do not mix."""
+    text = name(column.name)
+    if not column.bytes and column.charset not in _UTF8:
+        text = f"CONVERT({text} USING utf8mb4)"
+    text = f"CAST({text} AS BINARY)"
+    for plain, escaped in _ESCAPES if marks.escaped else ():
+        text = f"REPLACE({text}, {quote(plain)}, {quote(escaped)})"
+    return text
+
+
+def of_result(fields: Iterable[Any]) -> list[Declared]:
+    """Return the columns of a result, as PyMySQL describes them."""
+    return [_of_field(one) for one in fields]
+
+
+# By the number of a type in the protocol.
+_CODES = {
+    0: "decimal", 1: "tinyint", 2: "smallint", 3: "int", 4: "float", 5: "double", 7: "timestamp",
+    8: "bigint", 9: "mediumint", 10: "date", 11: "time", 12: "datetime", 13: "year", 15: "varchar",
+    16: "bit", 245: "json", 246: "decimal", 247: "enum", 248: "set", 249: "tinyblob",
+    250: "mediumblob", 251: "longblob", 252: "blob", 253: "varchar", 254: "char", 255: "geometry",
+    6: "char",
+}  # fmt: skip
+_NOT_NULL, _UNSIGNED, _ZEROFILL, _ENUM, _SET = 1, 32, 64, 256, 2048
+_NO_CHARSET = 63
+_FLOATING = 31
+"""Digits after the point, of what has no fixed number of them."""
+
+
+def _of_field(one: Any) -> Declared:
+    kind = _CODES.get(one.type_code, f"type {one.type_code}")
+    flags, length = one.flags, one.length
+    plain = one.charsetnr == _NO_CHARSET
+    if flags & _ENUM or flags & _SET:
+        kind = "varchar"  # their members are not told
+    elif kind.endswith("blob") and not plain:
+        kind = "longtext"
+    elif kind == "varchar" and plain:
+        kind = "varbinary"
+    elif kind == "char" and plain:
+        kind = "binary"
+    digits = one.scale if one.scale < _FLOATING else 6
+    # The width counts a sign and a point.
+    precision = length - (one.scale > 0) - (not flags & _UNSIGNED) if kind == "decimal" else length
+    signs = (" unsigned" if flags & _UNSIGNED else "") + (" zerofill" if flags & _ZEROFILL else "")
+    return Declared(
+        one.name, kind, kind + signs, not flags & _NOT_NULL, max(1, precision),
+        min(one.scale, _FLOATING), digits, length, "",
+    )  # fmt: skip
+
+
+def name(identifier: str) -> str:
+    """Return a backquoted identifier of MySQL."""
+    return "`" + identifier.replace("`", "``") + "`"
+
+
+def quote(value: str) -> str:
+    """Return a string literal of MySQL (without NO_BACKSLASH_ESCAPES)."""
+    escaped = value.replace("\\", "\\\\").replace("'", "''")
+    for plain, letter in (("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"), ("\0", "\\0")):
+        escaped = escaped.replace(plain, letter)
+    return f"'{escaped}'"

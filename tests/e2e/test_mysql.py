@@ -1,0 +1,256 @@
+"""Tables of MariaDB as sources: what arrives, what a second run adds, what is refused."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from e2e.lake import Lake
+from e2e.tools import Shell
+from lab.clickhouse import ClickHouse
+from lab.mariadb import MariaDB
+
+_ROWS = 20_000
+_FILL = (
+    "CREATE TABLE {0} (id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, name VARCHAR(200))",
+    f"INSERT INTO {{0}} SELECT seq, REPEAT(CHAR(97 + seq % 26), 200) FROM seq_1_to_{_ROWS}",
+    "ANALYZE TABLE {0}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A database of MariaDB with names for its tables."""
+
+    server: MariaDB
+    name: str
+
+    def run(self, *statements: str) -> list[tuple[Any, ...]]:
+        return self.server.query(*statements, database=self.name)
+
+    def fill(self, table: str = "t") -> None:
+        """Make a table of 5 MB, which is read in many ranges."""
+        self.run(*(text.format(table) for text in _FILL))
+
+    def uri(self, table: str = "t", **more: str) -> str:
+        return self.server.uri(f"{self.name}/{table}", **more)
+
+
+@pytest.fixture
+def tables(mariadb: MariaDB) -> Tables:
+    name = f"db_{secrets.token_hex(4)}"
+    mariadb.query(f"CREATE DATABASE {name}")
+    return Tables(mariadb, name)
+
+
+# --- what arrives ---------------------------------------------------------------------------------
+
+
+def test_a_table_is_loaded_once_in_ranges_and_grows(shell: Shell, tables: Tables) -> None:
+    tables.fill()
+    done = shell.ok("load", tables.uri(), "--json")
+    assert done.document["rows"] == _ROWS
+    assert done.document["splits_landed"] > 10
+    assert "ranges of id (each connection has a snapshot of its own" in done.talk
+    assert f"a later run loads the values above {_ROWS}" in done.talk
+    look = "SELECT count(), sum(id), uniqExact(id), uniqExact(name) FROM t"
+    assert shell.row(look) == [_ROWS, _ROWS * (_ROWS + 1) // 2, _ROWS, 26]
+    tables.run(f"INSERT INTO t SELECT seq, 'new' FROM seq_{_ROWS + 1}_to_{_ROWS + 50}")
+    assert shell.ok("load", tables.uri(), "--json").document["rows"] == 50
+    assert shell.ok("load", tables.uri(), "--json").document["rows"] == 0
+    assert shell.row(look)[:3] == [_ROWS + 50, (_ROWS + 50) * (_ROWS + 51) // 2, _ROWS + 50]
+
+
+_TYPES = """
+CREATE TABLE types (
+    id BIGINT UNSIGNED PRIMARY KEY, tiny TINYINT(1), utiny TINYINT UNSIGNED, small SMALLINT,
+    medium MEDIUMINT UNSIGNED, filled INT(8) ZEROFILL, big BIGINT, exact DECIMAL(65, 30),
+    money DECIMAL(9, 2) NOT NULL, single FLOAT, twice DOUBLE, flags BIT(10), one BIT(1),
+    latin VARCHAR(20) CHARACTER SET latin1, words TEXT, fixed CHAR(5), raw VARBINARY(20),
+    three BINARY(3), picture BLOB, day DATE, moment DATETIME(3), stamp TIMESTAMP(6) NULL,
+    plain TIMESTAMP NULL, hours TIME, y YEAR, e ENUM('a', 'it''s', ''), s SET('x', 'y'),
+    j JSON, u UUID, i4 INET4, i6 INET6, twofold INT AS (utiny * 2) STORED, secret INT INVISIBLE
+) CHARACTER SET utf8mb4
+"""
+_LARGE = r"""
+18446744073709551615, -128, 255, -32768, 16777215, 42, -9223372036854775808,
+-12345678901234567890123456789012345.123456789012345678901234567891, 1234567.89, 16777217, 0.1,
+b'1111111111', 1, 'café', '😀 a\tb\n\r\\N', 'ab', X'00ff0a095c', X'01', X'fffe00', '1900-01-01',
+'2299-12-31 23:59:59.999', '2038-01-19 03:14:07.999999', '1970-01-01 00:00:01', '-838:59:59', 2155,
+'it''s', 'x,y', '{"a": [1, "\\n"]}', '123e4567-e89b-12d3-a456-426614174000', '10.0.0.1', '::ffff',
+DEFAULT
+"""
+
+
+def test_every_type_arrives_as_it_is(shell: Shell, tables: Tables) -> None:
+    tables.run(
+        "SET time_zone = '+00:00'", "SET sql_mode = ''", _TYPES,
+        f"INSERT INTO types VALUES ({_LARGE})",
+        "INSERT INTO types (id, money) VALUES (0, 0)",
+        "INSERT INTO types (id, money, day, moment, stamp, plain, e) VALUES "
+        "(1, -1, '0000-00-00', '2020-00-15', '0000-00-00', '0000-00-00', 'none such')",
+    )  # fmt: skip
+    done = shell.ok("load", tables.uri("types"))
+    assert "secret: invisible, left out" in done.talk
+    types = dict(shell.rows("SELECT name, type FROM system.columns WHERE table = 'types'"))
+    assert types["id"] == "UInt64"
+    assert types["tiny"] == "Nullable(Int8)"
+    assert types["utiny"] == "Nullable(UInt8)"
+    assert types["medium"] == "Nullable(UInt32)"
+    assert types["filled"] == "Nullable(UInt32)"
+    assert types["exact"] == "Nullable(Decimal(65, 30))"
+    assert types["money"] == "Decimal(9, 2)"
+    assert types["flags"] == "Nullable(UInt16)"
+    assert types["three"] == "Nullable(FixedString(3))"
+    assert types["moment"] == "Nullable(DateTime64(3, 'UTC'))"
+    assert types["plain"] == "Nullable(DateTime('UTC'))"
+    assert types["e"] == "Nullable(Enum8('a' = 1, 'it\\'s' = 2, '' = 3))"
+    assert types["u"] == "Nullable(UUID)"
+    assert types["i4"] == "Nullable(IPv4)"
+    assert "secret" not in types
+    text = (
+        "SELECT toString((tiny, utiny, small, medium, filled, big, exact, money, single, twice, "
+        "flags, one)), toString((latin, words, fixed, hex(raw), hex(three), hex(picture))), "
+        "toString((day, moment, stamp, plain, hours, y, e, s, hex(j), u, i4, i6, twofold)) "
+        "FROM types ORDER BY id"
+    )
+    nothing, zero, large = shell.rows(text)
+    assert nothing[0] == "(NULL,NULL,NULL,NULL,NULL,NULL,NULL,0,NULL,NULL,NULL,NULL)"
+    assert nothing[1] == "(NULL,NULL,NULL,NULL,NULL,NULL)"
+    assert zero[2].startswith("(NULL,NULL,NULL,NULL,NULL,NULL,'',NULL")
+    assert large[0] == (
+        "(-128,255,-32768,16777215,42,-9223372036854775808,"
+        "-12345678901234567890123456789012345.123456789012345678901234567891,1234567.89,16777216,"
+        "0.1,1023,1)"
+    )
+    assert large[1] == (
+        "('caf\u00e9','\U0001f600 a\\tb\\n\\r\\\\N','ab','00FF0A095C','010000','FFFE00')"
+    )
+    assert large[2] == (
+        "('1900-01-01','2299-12-31 23:59:59.999','2038-01-19 03:14:07.999999',"
+        "'1970-01-01 00:00:01','-838:59:59',2155,'it\\'s','x,y',"
+        "'7B2261223A205B312C20225C6E225D7D',"
+        "'123e4567-e89b-12d3-a456-426614174000','10.0.0.1','::ffff',510)"
+    )
+
+
+def test_a_query_is_loaded(shell: Shell, tables: Tables) -> None:
+    tables.fill()
+    query = (
+        "SELECT id, CAST(id AS DECIMAL(9, 2)) AS d, name, LENGTH(name) AS size, NOW() AS at "
+        "FROM t WHERE id % 2;"
+    )
+    uri = tables.uri("").rstrip("/")
+    done = shell.ok("load", uri, "--query", query, "--table", "q", "--json")
+    assert done.document["rows"] == _ROWS // 2
+    assert shell.row("SELECT count(), sum(id), sum(size), toTypeName(any(d)) FROM q")[:3] == [
+        _ROWS // 2, (_ROWS // 2) ** 2, 200 * _ROWS // 2,
+    ]  # fmt: skip
+    again = shell.ok("load", uri, "--query", query, "--table", "q", "--json")
+    assert again.document["rows"] == 0
+    twice = shell.ends(2, "load", uri, "--query", "SELECT 1 AS a, 2 AS a", "--table", "r")
+    assert "two columns of one name" in twice.talk
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("DATETIME(2)", "'2020-01-01' + INTERVAL seq MINUTE"),
+        ("BINARY(16)", "UNHEX(MD5(seq))"),
+        ("CHAR(36)", "CONCAT(LOWER(HEX(seq * 214748)), '-', seq)"),
+        ("BIGINT", "CAST(seq AS SIGNED) * 461168601842738 - 4611686018427380000"),
+    ],
+)
+def test_keys_of_other_types(shell: Shell, tables: Tables, column: str, value: str) -> None:
+    tables.run(
+        f"CREATE TABLE k (k {column} PRIMARY KEY, n INT, pad CHAR(250))",
+        f"INSERT INTO k SELECT {value}, seq, REPEAT('x', 250) FROM seq_1_to_{_ROWS}",
+        "ANALYZE TABLE k",
+    )
+    done = shell.ok("load", tables.uri("k"), "--json")
+    assert done.document["splits_landed"] > 5
+    assert shell.row("SELECT count(), sum(n), uniqExact(n) FROM k") == [
+        _ROWS, _ROWS * (_ROWS + 1) // 2, _ROWS,
+    ]  # fmt: skip
+    assert shell.ok("load", tables.uri("k"), "--json").document["rows"] == 0
+
+
+def test_a_named_key_with_nulls(shell: Shell, tables: Tables) -> None:
+    tables.fill()
+    tables.run("ALTER TABLE t ADD at DATE, ADD INDEX (at)",
+               "UPDATE t SET at = '2020-01-01' + INTERVAL id MOD 400 DAY WHERE id % 3",
+               "ANALYZE TABLE t")  # fmt: skip
+    assert shell.ok("load", f"{tables.uri()}?key=at", "--json").document["rows"] == _ROWS
+    assert shell.row("SELECT count(), uniqExact(id), countIf(at IS NULL) FROM t") == [
+        _ROWS, _ROWS, _ROWS // 3,
+    ]  # fmt: skip
+
+
+def test_tables_without_a_key_and_empty_ones(shell: Shell, tables: Tables) -> None:
+    tables.run("CREATE TABLE bare (a INT, b TEXT)", "INSERT INTO bare VALUES (1, 'x'), (NULL, '')",
+               "CREATE TABLE none (a INT)", "CREATE TABLE later (id SERIAL)",
+               "CREATE VIEW seen AS SELECT a FROM bare")  # fmt: skip
+    done = shell.ok("load", tables.uri("bare"))
+    assert "bare is read as one stream: it has no primary key" in done.talk
+    assert shell.rows("SELECT * FROM bare ORDER BY a") == [[1, "x"], [None, ""]]
+    shell.ok("load", tables.uri("seen"))
+    assert shell.row("SELECT count() FROM seen") == [2]
+    shell.ok("load", tables.uri("none"))
+    assert shell.row("SELECT count() FROM none") == [0]
+    shell.ok("load", tables.uri("later"))
+    tables.run("INSERT INTO later VALUES (1), (2)")
+    shell.ok("load", tables.uri("later"))
+    assert shell.row("SELECT count(), sum(id) FROM later") == [2, 3]
+
+
+def test_into_a_server(shell: Shell, tables: Tables, clickhouse: ClickHouse) -> None:
+    tables.fill()
+    lake = Lake(shell, clickhouse)
+    password = tables.server.password
+    done = lake.ok("load", tables.uri(), "--verify")
+    assert password not in done.out + done.err
+    assert lake.row("SELECT count(), sum(id) FROM {db}.t") == [_ROWS, _ROWS * (_ROWS + 1) // 2]
+    assert lake.load(tables.uri())["rows"] == 0
+    assert lake.staging() == set()
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_read(shell: Shell, tables: Tables) -> None:
+    tables.fill("orders")
+    tables.run("CREATE TABLE places (id INT PRIMARY KEY, at POINT)")
+    wrong = shell.ends(4, "load", tables.uri("order"))
+    assert f"{tables.name} has no table order" in wrong.talk
+    assert "Did you mean orders?" in wrong.talk
+    wrong = shell.ends(4, "load", tables.uri("orders", password="no"))
+    assert "Access denied" in wrong.talk
+    assert "MYSQL_PWD" in wrong.talk
+    word = tables.server.add_user("half", f"SELECT (id) ON {tables.name}.orders")
+    wrong = shell.ends(4, "load", tables.uri("orders", user="half", password=word), "--table", "h")
+    assert "SELECT command denied" in wrong.talk
+    word = tables.server.add_user("nobody", f"SELECT ON {tables.name}.places")
+    wrong = shell.ends(4, "load", tables.uri("orders", user="nobody", password=word))
+    assert "SELECT command denied" in wrong.talk
+    assert f"GRANT SELECT ON `{tables.name}`.`orders`" in wrong.talk
+    wrong = shell.ends(4, "load", tables.uri("places"))
+    assert "at point" in wrong.talk
+    query = f"SELECT `id`, ST_AsText(`at`) AS `at` FROM `{tables.name}`.`places`"
+    assert f"--query '{query}'" in wrong.talk
+    shell.ok("load", tables.uri("").rstrip("/"), "--query", query, "--table", "places")
+    wrong = shell.ends(2, "load", f"{tables.uri('orders')}?kye=id")
+    assert "Did you mean key?" in wrong.talk
+    wrong = shell.ends(4, "load", f"{tables.uri('orders')}?key=name")
+    assert "begins no index" in wrong.talk
+
+
+def test_dates_that_clickhouse_has_not(shell: Shell, tables: Tables) -> None:
+    tables.run("SET sql_mode = ''", "CREATE TABLE z (id INT PRIMARY KEY, day DATE NOT NULL)",
+               "INSERT INTO z VALUES (1, '2020-01-01'), (2, '0000-00-00')")  # fmt: skip
+    wrong = shell.run("load", tables.uri("z"))
+    assert wrong.code in (1, 4)
+    assert "day" in wrong.talk
+    assert "0000-00-00" in wrong.talk

@@ -1,0 +1,173 @@
+"""A real MariaDB server: Debian's packages, unpacked into a folder of their own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from lab.process import Service, ServiceError, free_ports, reachable
+
+_PACKAGE = "mariadb-server-core"
+# Of the tables that tests read 10 MB are a lot; by itself the server takes 128 MB for them.
+_BUFFERS = "64M"
+
+
+class MariaDB(Service):
+    """One private server with one user who may do everything; keeps its data over kill -9.
+
+    Attributes:
+        port: on 127.0.0.1.
+        user, password: the account that :meth:`uri` names; :meth:`add_user` makes others.
+    """
+
+    name = "mariadb"
+    user = "lab"
+    password = "lab-password-0123456789"
+
+    def __init__(self, **variables: str) -> None:
+        """Make the data folder; ``variables`` are options of the server, as ``sql_mode``."""
+        self._root = reachable(_packages())
+        super().__init__()
+        (self.port,) = free_ports(1)
+        self._variables = variables
+        self._socket = self.folder / "s"
+        self._data = self.folder / "data"
+        self._made = False
+
+    def command(self) -> Sequence[str | Path]:
+        return (
+            self._root / "usr/sbin/mariadbd",
+            "--no-defaults",
+            f"--basedir={self._root / 'usr'}",
+            f"--datadir={self._data}",
+            f"--tmpdir={self.folder}",
+            f"--socket={self._socket}",
+            f"--port={self.port}",
+            "--bind-address=127.0.0.1",
+            "--skip-name-resolve",
+            "--character-set-server=utf8mb4",
+            f"--innodb-buffer-pool-size={_BUFFERS}",
+            "--innodb-log-file-size=16M",
+            "--skip-log-bin",
+            *(f"--{name.replace('_', '-')}={value}" for name, value in self._variables.items()),
+        )
+
+    def environment(self) -> Mapping[str, str]:
+        return {"LD_LIBRARY_PATH": str(self._root / "usr/lib/x86_64-linux-gnu")}
+
+    def start(self) -> MariaDB:
+        if not self._made:
+            self._install()
+        super().start()
+        return self
+
+    def healthy(self) -> bool:
+        with self.connect():
+            return True
+
+    def _install(self) -> None:
+        """Make the system tables and the account.
+
+        The server runs the statements of its own files; mariadb-install-db would need a shell and
+        tools at their places.
+        """
+        self._data.mkdir()
+        (self._data / "mysql").mkdir()
+        self._own(self._data)
+        self._own(self._data / "mysql")
+        share = self._root / "usr/share/mysql"
+        names = ("mysql_system_tables", "mysql_system_tables_data", "maria_add_gis_sp_bootstrap")
+        text = "CREATE DATABASE IF NOT EXISTS mysql;\nUSE mysql;\nSET @auth_root_socket = NULL;\n"
+        text += "".join((share / f"{name}.sql").read_text() + "\n" for name in names)
+        text += "FLUSH PRIVILEGES;\n"  # without them no account can be made
+        text += f"CREATE USER '{self.user}'@'%' IDENTIFIED BY '{self.password}';\n"
+        text += f"GRANT ALL ON *.* TO '{self.user}'@'%' WITH GRANT OPTION;\n"
+        root = os.geteuid() == 0
+        done = subprocess.run(
+            [os.fspath(part) for part in (*self.command(), "--bootstrap", "--skip-networking")],
+            input=text.encode(), capture_output=True, cwd=self.folder, timeout=60, check=False,
+            env={"PATH": os.environ.get("PATH", ""), **self.environment()},
+            user="nobody" if root else None, group="nogroup" if root else None,
+            extra_groups=[] if root else None,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise ServiceError(f"cannot install MariaDB: {done.stderr.decode()[-2000:]}")
+        self._made = True
+
+    def connect(self, database: str = "", **more: Any) -> Any:
+        """Return a connection of PyMySQL that commits by itself; OSError where none can be had."""
+        import pymysql
+
+        try:
+            return pymysql.connect(
+                host="127.0.0.1", port=self.port, user=self.user, password=self.password,
+                database=database or None, autocommit=True, charset="utf8mb4", **more,
+            )  # fmt: skip
+        except pymysql.err.OperationalError as error:
+            raise OSError(str(error)) from error
+
+    def query(self, *statements: str, database: str = "") -> list[tuple[Any, ...]]:
+        """Run statements and return the rows of the last one."""
+        with self.connect(database) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def uri(self, path: str, *, user: str = "", password: str = "", scheme: str = "mysql") -> str:
+        """Return the address of ``database/table`` for rowfall."""
+        who, word = quote(user or self.user), quote(password or self.password)
+        return f"{scheme}://{who}:{word}@127.0.0.1:{self.port}/{path}"
+
+    def add_user(self, user: str, *grants: str) -> str:
+        """Make (or replace) a user with these rights (``SELECT ON d.t``); return the password."""
+        password = f"{user}-password-0123456789"
+        self.query(f"CREATE OR REPLACE USER '{user}'@'%' IDENTIFIED BY '{password}'")
+        for grant in grants:
+            self.query(f"GRANT {grant} TO '{user}'@'%'")
+        return password
+
+
+def _packages() -> Path:
+    """Return the folder of the unpacked packages, fetched once for all test processes."""
+    cache = Path.home() / ".cache" / "rowfall-lab"
+    cache.mkdir(parents=True, exist_ok=True)
+    path = cache / "mariadb"
+    with (cache / "mariadb.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as folder:
+                _unpack(Path(folder))
+                Path(folder, "root").rename(path)
+    return path
+
+
+def _unpack(folder: Path) -> None:
+    """Download the server and what it needs that this machine lacks, and unpack it."""
+    # Names of the packages only: what is there already is not fetched.
+    plan = ("apt-get", "install", "--print-uris", "-qq", "-y", "--no-install-recommends", _PACKAGE)
+    try:
+        listed = _run(folder, *plan)
+    except ServiceError:  # a fresh image has no lists of packages
+        _run(folder, "apt-get", "update")
+        listed = _run(folder, *plan)
+    names = [line.split()[1].partition("_")[0] for line in listed.splitlines() if line[:1] == "'"]
+    _run(folder, "apt-get", "download", *(names or [_PACKAGE]))
+    (folder / "root").mkdir()
+    for package in folder.glob("*.deb"):
+        _run(folder, "dpkg", "-x", str(package), "root")
+
+
+def _run(folder: Path, *command: str) -> str:
+    done = subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise ServiceError(f"cannot fetch MariaDB: {done.stderr.strip()[-500:]}")
+    return done.stdout
