@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import signal
 import sqlite3
 import time
@@ -12,7 +14,7 @@ import pytest
 from e2e.lake import JOURNAL, Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
-from lab.kafka import Kafka
+from lab.kafka import Kafka, Registry
 from lab.process import wait_until
 
 pytestmark = pytest.mark.xdist_group("kafka")
@@ -79,6 +81,45 @@ def test_tsv_and_json(shell: Shell, kafka: Kafka) -> None:
     kafka.send(objects, [b'{"a": 1, "b": "x"}', b'{"a": 2, "b": "y"}\n{"a": 3, "b": "z"}'])
     load(shell, uri(kafka, objects), "--table", "j")
     assert shell.rows("SELECT * FROM j ORDER BY a") == [[1, "x"], [2, "y"], [3, "z"]]
+
+
+def avro(id_: int, schema: dict[str, Any], *records: dict[str, Any]) -> list[bytes]:
+    import fastavro
+
+    found = []
+    for record in records:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, schema, record)
+        found.append(b"\0" + id_.to_bytes(4, "big") + out.getvalue())
+    return found
+
+
+def test_avro_with_a_schema_registry(shell: Shell, kafka: Kafka) -> None:
+    """The registry is a stand-in, the wire format Confluent's; the schema has grown meanwhile."""
+    registry = Registry("me", "open-sesame")
+    old: dict[str, Any] = {"type": "record", "name": "r", "fields": [
+        {"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]},
+    ]}  # fmt: skip
+    new = {**old, "fields": [*old["fields"], {"name": "n", "type": "int", "default": 7}]}
+    first, second = (registry.add(json.dumps(schema)) for schema in (old, new))
+    topic = kafka.create()
+    kafka.send(topic, avro(first, old, *({"id": i, "name": f"n{i}"} for i in range(100))))
+    kafka.send(topic, avro(second, new, {"id": 100, "name": None, "n": 1}))
+    more = f"schema.registry.url={registry.url}&schema.registry.user=me"
+    source = f"{uri(kafka, topic)}?{more}&schema.registry.password=open-sesame"
+    done = load(shell, source, "--format", "avro", "--verify")
+    assert done["rows"] == 101
+    assert shell.row("SELECT count(), sum(id), sum(n), countIf(name IS NULL) FROM t") == [
+        101, 5050, 701, 1,
+    ]  # fmt: skip
+    kafka.send(topic, [b"no avro"])
+    failed = shell.ends(1, "load", source, "--table", "t", "--format", "Avro")
+    assert "offset 101: it does not begin with the id of a schema" in failed.talk
+    assert "open-sesame" not in failed.out + failed.err
+    refused = shell.ends(4, "load", f"{uri(kafka, topic)}?{more}", "--format", "Avro")
+    assert "401" in refused.talk
+    assert "registry.url" in shell.ends(2, "load", uri(kafka, topic), "--format", "Avro").talk
+    registry.close()
 
 
 def test_what_a_message_is_besides_its_value(shell: Shell, kafka: Kafka) -> None:

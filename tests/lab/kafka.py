@@ -70,12 +70,12 @@ class Kafka(Service):
 
     name = "kafka"
 
-    def __init__(self, delay: int = 0) -> None:
+    def __init__(self, delay: int = 0, version: str = _VERSION) -> None:
         """``delay``: ``group.initial.rebalance.delay.ms``; brokers have 3000 by default."""
         super().__init__()
         self.port, controller = free_ports(2)
         self.servers = f"127.0.0.1:{self.port}"
-        self._jars = reachable(_jars())
+        self._jars = reachable(_jars(version))
         data = self.folder / "data"
         settings = self.folder / "server.properties"
         settings.write_text(
@@ -166,11 +166,11 @@ def _done(futures: Mapping[Any, Any]) -> None:
         future.result(30)
 
 
-def _jars() -> Path:
+def _jars(version: str) -> Path:
     """Return the folder of the jars; fetched once for a machine."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "rowfall-lab")
     cache.mkdir(parents=True, exist_ok=True)
-    found = cache / f"kafka-{_VERSION}"
+    found = cache / f"kafka-{version}"
     with (cache / "kafka.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if found.exists():
@@ -179,13 +179,13 @@ def _jars() -> Path:
         if maven is None or shutil.which("java") is None:
             raise ServiceError("kafka needs java and mvn: apt-get install maven")
         with tempfile.TemporaryDirectory(dir=cache) as folder:
-            Path(folder, "pom.xml").write_text(_POM.format(version=_VERSION))
+            Path(folder, "pom.xml").write_text(_POM.format(version=version))
             done = subprocess.run(
                 [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"],
                 cwd=folder, capture_output=True, text=True, check=False,
             )  # fmt: skip
             if done.returncode:
-                raise ServiceError(f"mvn cannot fetch kafka {_VERSION}: {done.stdout[-1000:]}")
+                raise ServiceError(f"mvn cannot fetch kafka {version}: {done.stdout[-1000:]}")
             Path(folder, "jars").rename(found)
     return found
 

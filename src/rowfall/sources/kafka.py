@@ -22,13 +22,14 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from rowfall.core import uri
+from rowfall.core import formats, uri
 from rowfall.core.errors import DataError, RowfallError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
 from rowfall.sources import first_bytes, rewriting
+from rowfall.sources.avro_messages import AvroMessages
 from rowfall.sources.messages import BrokenMessageError, Framing
 from rowfall.sources.pipes import Streams, describe
 
@@ -36,6 +37,7 @@ _URI = re.compile(r"kafka://(?:(?P<user>[^/?#]*)@)?(?P<hosts>[^/?#@]+)/(?P<topic
                   r"(?:\?(?P<query>.*))?", re.I)  # fmt: skip
 _HINT = "Write kafka://host:9092/topic, or kafka://a:9092,b:9092/topic."
 _PASSWORD = "KAFKA_SASL_PASSWORD"  # noqa: S105 - the name of a variable
+_REGISTRY = "schema.registry."
 EARLIEST, LATEST, COMMITTED = "earliest", "latest", "committed"
 # A piece is read by one thread. Of fewer messages a connection (20 ms) would be felt; more keep
 # other cores waiting at the end. Eight pieces of small topics keep eight cores busy.
@@ -70,7 +72,7 @@ class Kafka(Streams):
         self.text = uri.mask(texts[0])
         self.secrets = uri.secret_values(texts[0])
         self._options = options
-        self._topic, self._config = _parse(texts[0])
+        self._topic, self._config, registry = _parse(texts[0])
         self.secrets += tuple(v for v in self._config.values() if isinstance(v, Secret))
         self._since, self._until = (
             _Bound.of(options.start_at, "--from"),
@@ -83,6 +85,9 @@ class Kafka(Streams):
             )
         self._framing = Framing(options)
         self.annotations = self._framing.annotations
+        self._avro: AvroMessages | None = None
+        if options.format and formats.find(options.format).name == "Avro":
+            self._avro = AvroMessages(registry, self.annotations)
         self.notes: tuple[str, ...] = ()
         self._said = [""]  # the last error of librdkafka, which it tells from another thread
         self._idle: list[Any] = []
@@ -219,9 +224,16 @@ class Kafka(Streams):
 
     def encoding(self, listing: Listing) -> Encoding:
         """Return the format of the messages: by option, else by the first ones."""
+        if self._avro is not None:
+            some: list[Any] = []
+            for split in self.sample(listing, PIECES):
+                for messages in self._messages(*_range(split)):
+                    some += messages
+            with self._named():
+                return self._avro.encoding(some)
         head = b""
         for split in self.sample(listing, 1):
-            for messages in self._messages(_partition(split), split.start or 0, split.stop or 0):
+            for messages in self._messages(*_range(split)):
                 head += self._framing.text(messages, bare=True)
                 if len(head) >= first_bytes.HEAD:
                     break
@@ -246,7 +258,9 @@ class Kafka(Streams):
             stop = split.stop or 0
             start = max(split.start or 0, self._first.get(_partition(split), 0))
             if start < stop and len(chosen) < most:
-                chosen.append(replace(split, start=start, stop=min(stop, start + SAMPLED)))
+                # A file of Avro cannot be cut like text, at 4 MiB.
+                size = SAMPLED if self._avro is None else SAMPLED // 10
+                chosen.append(replace(split, start=start, stop=min(stop, start + size)))
         return chosen
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
@@ -279,15 +293,23 @@ class Kafka(Streams):
             SourceError: some are gone, or the brokers do not answer.
             DataError: a message is no whole row; it names partition and offset.
         """
-        partition = _partition(split)
+        text = self._framing.text if self._avro is None else self._avro.text
+        with self._named(_partition(split)):
+            if self._avro is not None:
+                yield self._avro.begin()
+            for messages in self._messages(*_range(split)):
+                yield text(messages)
+
+    @contextmanager
+    def _named(self, partition: int = 0) -> Iterator[None]:
+        """Enter a block in which messages are read: a broken one is named by its offset."""
         try:
-            for messages in self._messages(partition, split.start or 0, split.stop or 0):
-                yield self._framing.text(messages)
+            yield
         except BrokenMessageError as error:
             where = f"{self._topic} partition {partition} offset {error.offset}"
             raise DataError(
                 f"{where}: {error}",
-                uri=split.uri,
+                uri=self._uri(partition),
                 value=error.shown,
                 hint=f"Load what is behind it with --from {partition}:{error.offset + 1}.",
             ) from None
@@ -295,8 +317,7 @@ class Kafka(Streams):
     def numbers(self, split: Split, lines: Sequence[int]) -> list[int]:
         """See :class:`rowfall.sources.base.Numbered`."""
         wanted, found, last = list(reversed(lines)), list[int](), 0
-        partition = _partition(split)
-        for messages in self._messages(partition, split.start or 0, split.stop or 0):
+        for messages in self._messages(*_range(split)):
             for message in messages:
                 last += self._framing.text([message]).count(b"\n")
                 while wanted and wanted[-1] <= last:
@@ -493,6 +514,10 @@ def piece_of(messages: int) -> int:
     return max(LEAST, min(MOST, -(-messages // PIECES)))
 
 
+def _range(split: Split) -> tuple[int, int, int]:
+    return _partition(split), split.start or 0, split.stop or 0
+
+
 def _partition(split: Split) -> int:
     return int(split.uri.rpartition("/")[2])
 
@@ -501,8 +526,8 @@ def _offsets_text(partition: int, start: int, stop: int) -> str:
     return f"offsets {start:,} to {stop - 1:,} of partition {partition}"
 
 
-def _parse(text: str) -> tuple[str, dict[str, Any]]:
-    """Return the topic and the properties of librdkafka.
+def _parse(text: str) -> tuple[str, dict[str, Any], dict[str, str]]:
+    """Return the topic, the properties of librdkafka, and those of the schema registry.
 
     Raises:
         UsageError: no topic, or no host.
@@ -511,7 +536,9 @@ def _parse(text: str) -> tuple[str, dict[str, Any]]:
     if found is None:
         raise UsageError(f"{uri.mask(text)!r} names no brokers and topic", hint=_HINT)
     topic = unquote(found["topic"])
-    config: dict[str, Any] = dict(parse_qsl(found["query"] or "", keep_blank_values=True))
+    given = dict(parse_qsl(found["query"] or "", keep_blank_values=True))
+    registry = {k.removeprefix(_REGISTRY): v for k, v in given.items() if k.startswith(_REGISTRY)}
+    config: dict[str, Any] = {k: v for k, v in given.items() if not k.startswith(_REGISTRY)}
     config["bootstrap.servers"] = found["hosts"]
     user, colon, password = (found["user"] or "").partition(":")
     if user:
@@ -524,4 +551,4 @@ def _parse(text: str) -> tuple[str, dict[str, Any]]:
     for name in config:
         if isinstance(config[name], str) and ("password" in name or "secret" in name):
             config[name] = Secret(config[name])
-    return topic, config
+    return topic, config, registry

@@ -1,0 +1,166 @@
+"""Avro messages with a schema registry, as a file of Avro: nothing of a message is decoded.
+
+On the wire a message is a zero byte, the id of its schema in four bytes, and the values. Behind
+each other, and behind a header with the schema, the values are the blocks of an Avro file. Only
+messages that were written with another schema than the newest are converted to it.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.error import HTTPError
+
+from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.masked import Secret
+from rowfall.core.model import Encoding, Kind
+from rowfall.sources.messages import BrokenMessageError
+
+_MAGIC = b"Obj\x01"
+_SYNC = b"rowfall-messages"
+# A registry answers within milliseconds.
+_TIMEOUT = 15
+# Magic byte and id.
+_PREFIX = 5
+
+
+class AvroMessages:
+    """Makes an Avro file of the messages of one topic.
+
+    Args:
+        registry: ``url``, and ``user`` and ``password`` where it wants them.
+    """
+
+    def __init__(self, registry: Mapping[str, str], added: Sequence[str]) -> None:
+        if "url" not in registry:
+            raise UsageError(
+                "messages of Avro need the schema registry",
+                hint="Name it: kafka://host:9092/topic?schema.registry.url=http://host:8081",
+            )
+        if added:
+            raise UsageError(
+                f"--add-column {added[0]} is for messages of text, and these are Avro",
+                hint="Leave it out; --add-column NAME=_path gives topic and partition.",
+            )
+        self._url = registry["url"].rstrip("/")
+        self._user = registry.get("user", "")
+        self._password = Secret(registry.get("password", ""))
+        self._schemas: dict[int, Any] = {}
+        self._id = 0
+
+    def encoding(self, messages: Sequence[Any]) -> Encoding:
+        """Return the encoding; the schema with the highest id is the one that is read.
+
+        Raises:
+            BrokenMessageError: no message has a schema.
+        """
+        broken: BrokenMessageError | None = None
+        for message in messages:
+            try:
+                self._id = max(self._id, _id_of(message) if message.value() else 0)
+            except BrokenMessageError as error:
+                broken = error  # it fails with its range
+        if broken is not None and not self._id:
+            raise broken
+        return Encoding("Avro", "none", Kind.TYPED)
+
+    def begin(self) -> bytes:
+        """Return the header of a file."""
+        schema = json.dumps(self._schema(self._id)).encode()
+        entries = ((b"avro.schema", schema), (b"avro.codec", b"null"))
+        pairs = b"".join(_bytes(name) + _bytes(value) for name, value in entries)
+        return _MAGIC + _long(len(entries)) + pairs + _long(0) + _SYNC
+
+    def text(self, messages: Sequence[Any]) -> bytes:
+        """Return the messages as a block of a file.
+
+        Raises:
+            BrokenMessageError: one is no message of a registry, or has columns that others lack.
+            SourceError: the registry does not know a schema.
+        """
+        values = []
+        for message in messages:
+            value = message.value()
+            if value:
+                own = _id_of(message)
+                values.append(value[_PREFIX:] if own == self._id else self._as_newest(message, own))
+        if not values:
+            return b""
+        data = b"".join(values)
+        return _long(len(values)) + _long(len(data)) + data + _SYNC
+
+    def _as_newest(self, message: Any, id_: int) -> bytes:
+        import fastavro
+
+        written, newest = self._schema(id_), self._schema(self._id)
+        names = {field["name"] for field in newest.get("fields", ())}
+        more = [f["name"] for f in written.get("fields", ()) if f["name"] not in names]
+        if more:
+            raise BrokenMessageError(
+                message.offset(),
+                f"its schema {id_} has {', '.join(more)}, which the schema {self._id} of the load "
+                "lacks",
+                b"",
+            )
+        try:
+            stream = io.BytesIO(message.value()[_PREFIX:])
+            record = fastavro.schemaless_reader(stream, written, newest)
+            out = io.BytesIO()
+            fastavro.schemaless_writer(out, newest, record)
+        except Exception as error:  # of whatever the message holds
+            raise BrokenMessageError(
+                message.offset(), f"it is not of its schema {id_}: {error}", message.value()
+            ) from None
+        return out.getvalue()
+
+    def _schema(self, id_: int) -> Any:
+        if id_ not in self._schemas:
+            url = f"{self._url}/schemas/ids/{id_}"
+            request = urllib.request.Request(url)  # noqa: S310 - the user's own address
+            if self._user:
+                login = f"{self._user}:{self._password.reveal()}".encode()
+                request.add_header("Authorization", f"Basic {base64.b64encode(login).decode()}")
+            try:
+                with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
+                    document = json.load(answer)
+            except (OSError, ValueError) as error:
+                known = False
+                if isinstance(error, HTTPError):
+                    error.close()
+                    known = error.code < 500
+                raise SourceError(
+                    f"cannot read the schema {id_} of {self._url}: {error}",
+                    hint="Check schema.registry.url, schema.registry.user and .password.",
+                    transient=not known,
+                ) from None
+            if document.get("schemaType", "AVRO") != "AVRO":
+                raise SourceError(f"the schema {id_} of {self._url} is {document['schemaType']}")
+            self._schemas[id_] = json.loads(document["schema"])
+        return self._schemas[id_]
+
+
+def _id_of(message: Any) -> int:
+    value = message.value()
+    if value[0] or len(value) < _PREFIX:
+        raise BrokenMessageError(
+            message.offset(), "it does not begin with the id of a schema", value
+        )
+    return int.from_bytes(value[1:_PREFIX], "big")
+
+
+def _long(number: int) -> bytes:
+    """Return a number as Avro writes it."""
+    number, out = number << 1, bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _bytes(data: bytes) -> bytes:
+    return _long(len(data)) + data
