@@ -12,6 +12,7 @@ import zipfile
 import pytest
 
 from e2e.tools import Done, Shell
+from rowfall.core.errors import UsageError
 
 
 def given(done: Done, flag: str) -> list[str]:
@@ -19,7 +20,7 @@ def given(done: Done, flag: str) -> list[str]:
     hint = done.talk.partition("hint: ")[2]
     found = re.search(rf"{flag} ('(?:[^']|'\"'\"')*'|[^\s']+)", hint)
     assert found, done.talk
-    return shlex.split(f"{flag} {found[1].rstrip('.')}")
+    return shlex.split(f"{flag} {found[1]}")
 
 
 @pytest.mark.parametrize("name", ["p", "my p", "it's", "a`b", "$HOME"])
@@ -32,7 +33,8 @@ def test_a_json_column_of_any_name(shell: Shell, name: str) -> None:
     shell.ok("load", "*.jsonl", "--table", "u", *given(failed, "--type"))
     assert shell.row("SELECT count() FROM u") == [3]
     flag, statement = given(failed, "--write")
-    shell.ok("query", flag, statement.replace("NAME", "t"))
+    assert "`t`" in statement  # the table itself is named
+    shell.ok("query", flag, statement)
     shell.ok("load", "b.jsonl", "--table", "t")
     assert shell.row("SELECT count() FROM t") == [3]
 
@@ -75,3 +77,23 @@ def test_an_encoding_that_is_not_read(shell: Shell) -> None:
     done = subprocess.run(shlex.split(convert), capture_output=True, check=True)
     shell.ok("load", "-", "--table", "t", stdin=done.stdout.decode())
     assert shell.rows("SELECT * FROM t") == [[1, "Müller"]]
+
+
+def test_no_full_stop_behind_a_command() -> None:
+    for hint, ready in {
+        "Take a hash of it: --shard-key 'cityHash64(a)'.": True,
+        "Load what is left with --from earliest.": True,
+        "Test it with gzip -t.": True,
+        "See its type: rowfall query 'SELECT 1'.": True,
+        "Nothing was dropped: rowfall forget ab12_3.": True,
+        "Check the names; rowfall query 'SHOW TABLES' lists them.": False,
+        "Correct the file.": False,
+    }.items():
+        shown = UsageError("x", hint=hint).hint
+        assert shown == (hint[:-1] if ready else hint)
+
+
+def test_a_table_for_an_export_is_refused(shell: Shell) -> None:
+    refused = shell.ends(2, "load", "generate://trips?rows=9", "--to", "x.csv", "--table", "t")
+    assert "--table t names a table" in refused.talk
+    shell.ok("load", "generate://trips?rows=9", "--to", "x.csv")

@@ -106,6 +106,13 @@ def test_a_server_refuses_short_rows_of_files_that_are_sent_as_they_are(
     assert lake.row("SELECT count() FROM {db}.t") == [0]
 
 
+def test_more_memory_than_the_server_has_is_refused(lake: Lake) -> None:
+    lake.shell.write("a.csv", rows(1, 5, *HEAD))
+    refused = lake.ends(2, "load", "a.csv", "--memory", "100TB")
+    assert "lets a load use" in refused.talk
+    assert not lake.tables()
+
+
 def test_stdin(lake: Lake) -> None:
     assert lake.load("-", "--table", "t", stdin=rows(1, 5, *HEAD))["rows"] == 4
     assert lake.row("SELECT count(), sum(id) FROM {db}.t") == [4, 10]

@@ -6,6 +6,7 @@ the hint is a sentence of its own. ``transient`` is decided where the error is r
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import ClassVar
 
@@ -42,7 +43,7 @@ class RowfallError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = None if hint is None else ready_to_paste(hint)
         self.transient = transient
         self.code = code
 
@@ -55,6 +56,17 @@ class RowfallError(Exception):
     def __notes__(self) -> list[str]:  # type: ignore[override]
         """Return the lines that tracebacks show below the message, in notebooks too."""
         return [f"hint: {self.hint}"] if self.hint else []
+
+
+def ready_to_paste(hint: str) -> str:
+    """Return a hint without the full stop behind a command, which a shell would take for a part."""
+    return hint[:-1] if _COMMAND_AT_END.search(hint) else hint
+
+
+# An option, perhaps with a value, or something in quotes; a command of rowfall that takes an id.
+_COMMAND_AT_END = re.compile(
+    r"(^|[\s(])(--?[a-z][\w-]*( ('[^']*'|[^\s',;]+))?|'[^']+'|rowfall (forget|resume) [\w{}]+)\.$"
+)
 
 
 class UsageError(RowfallError):

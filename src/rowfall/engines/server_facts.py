@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rowfall.core import sql
+from rowfall.core import sql, units
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.model import Ask, Facts, version_numbers
 from rowfall.core.sqltext import quote
@@ -30,6 +30,9 @@ FROM system.server_settings WHERE name = 'max_server_memory_usage' AND toInt64Or
 UNION ALL
 SELECT intDiv(toInt64(value), {sharing}) FROM system.asynchronous_metrics
 WHERE metric = 'OSMemoryAvailable'"""
+
+_MEMORY_LIMIT = """\
+SELECT toInt64OrZero(value) FROM system.server_settings WHERE name = 'max_server_memory_usage'"""
 
 # Tables that a load reads and that need a grant on a server with guarded system tables; the last
 # one tells what a dead load still runs.
@@ -93,11 +96,36 @@ def read_facts(
     left = _MEMORY_LEFT.format(sharing=sharing)
     with contextlib.suppress(RowfallError):  # an ordinary user may not read all of it
         limits += [int(limit) for (limit,) in status.ask(left)]
+    if memory:
+        _check_memory(status, address, memory, [int(limit) for limit in row[3:5]])
     usable = memory or usable_memory(limits, cores)
     facts = Facts(
         version, cores, usable, profile.changeable, str(row[5]), profile.constraints
     )  # fmt: skip
     return facts, int(row[2])
+
+
+def _check_memory(
+    status: StatementStatus, address: Address, memory: int, limits: Sequence[int]
+) -> None:
+    """Check that the server allows what ``--memory`` asks for: it would end the load half-way.
+
+    Args:
+        limits: of the user; 0 for none.
+
+    Raises:
+        UsageError: it does not.
+    """
+    known = list(limits)
+    with contextlib.suppress(RowfallError):  # an ordinary user may not read it
+        known += [int(limit) for (limit,) in status.ask(_MEMORY_LIMIT)]
+    least = min((limit for limit in known if limit > 0), default=0)
+    if least and memory > least:
+        raise UsageError(
+            f"--memory {units.memory(memory)} is more than the {units.memory(least)} that the "
+            f"server at {address} lets a load use",
+            hint="Leave it out to use half of what is free there.",
+        )
 
 
 def check_options(status: StatementStatus, address: Address, options: Mapping[str, str]) -> None:

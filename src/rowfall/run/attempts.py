@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 
-from rowfall.core import retry
+from rowfall.core import retry, sql
 from rowfall.core.errors import (
     DataError,
     EngineError,
@@ -56,7 +56,7 @@ from rowfall.run.prepare import Prepared
 from rowfall.run.session import GO_ON
 from rowfall.run.settle import LoadRun
 from rowfall.run.work_queue import Work, WorkQueue
-from rowfall.schema import strict_reading
+from rowfall.schema import data_errors, strict_reading
 from rowfall.schema.bad_rows import BadRows, TooManyBadRowsError
 from rowfall.sources import rewriting
 from rowfall.sources.base import Source, Streamed
@@ -654,10 +654,20 @@ class AttemptRunner:
     def _fail(self, errors: Sequence[tuple[Split, RowfallError]]) -> None:
         """Record failed splits."""
         for split, error in errors:
-            message = shown(error.message)
-            self._ledger.split_failed(self._load_id, split.id, message, error.hint)
-            self._add(Counts(failures=(Failure(split.name, message, error.hint),)))
-            self._emit(SplitFailed(split.name, message, error.hint))
+            message, hint = shown(error.message), self._named(error.hint)
+            self._ledger.split_failed(self._load_id, split.id, message, hint)
+            self._add(Counts(failures=(Failure(split.name, message, hint),)))
+            self._emit(SplitFailed(split.name, message, hint))
+
+    def _named(self, hint: str | None) -> str | None:
+        """Return a hint whose statement names the table of this load."""
+        target = self._given.target
+        if hint is None or data_errors.TABLE not in hint:
+            return hint
+        into = sql.qualified(target.database, target.table)
+        if "'" in into:  # the statement stands in quotes of a shell
+            return hint
+        return hint.replace(data_errors.TABLE, f"ALTER TABLE {into} ")
 
     def _lost(self, attempt: _Attempt) -> None:
         """Load the splits of an attempt again whose lease was ended before its commit."""

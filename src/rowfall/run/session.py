@@ -101,6 +101,11 @@ def open_session(
         )
     named = default_table(texts) if table is None else table
     target = open_target(to, named, options, password)
+    if table is not None and target.caps.one_file_per_group:
+        raise UsageError(
+            f"--table {table} names a table, and {target.text} is a file to write",
+            hint="Leave out --table, or name a folder or a server with --to.",
+        )
     _check_target(target, options)
     with ExitStack() as stack:
         if isinstance(source, Streamed):
