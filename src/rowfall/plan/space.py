@@ -36,8 +36,8 @@ _LZ4 = 1.5
 # More rows make runs of equal keys longer: the rows of a sample that has eight times as many take
 # less each. It is not foretold that they go on to do so for ever.
 _STEEPEST, _STEP = 0.5, 8
-# LZ4 packs nothing better, marks included: 133 to 222 bytes into one, of 2 to 5 M rows of few values
-# that are sorted by all of them. They were foretold as down to a sixth of what they took.
+# LZ4 packs nothing better, marks included: 133 to 222 bytes into one, of 2 to 5 M rows of few
+# values that are sorted by all of them. They were foretold as down to a sixth of what they took.
 _LZ4_BEST = 150
 # A guess at first, where nothing is asked: rows in memory are never smaller than on disk.
 _SURELY = 1.2
