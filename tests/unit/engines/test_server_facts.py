@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from rowfall.core.errors import UsageError
 from rowfall.engines._http import Address
 from rowfall.engines._status import StatementStatus
 from rowfall.engines.profile import Profile
@@ -25,6 +26,8 @@ class Machine:
     def ask(self, text: str) -> list[list[Any]]:
         if "version()" in text:
             return [["24.10.2.80", 16, 0, 0, 0, "UTC"]]
+        if "MemoryTracking" not in text:
+            return [[LIMIT]]  # whether anything is taken or not
         part = re.search(r"intDiv\(toInt64\(value\), (\d+)\)", text)
         assert part
         answers = {"limit": LIMIT, "free": FREE // int(part[1])}
@@ -50,6 +53,12 @@ def test_what_was_asked_for_is_not_shared() -> None:
     status = cast("StatementStatus", Machine("limit", "free"))
     facts, _ = read_facts(status, AT, Profile(), 5 << 30, 12, 4)
     assert (facts.cores, facts.memory) == (12, 5 << 30)
+
+
+def test_more_than_the_server_may_take_is_refused() -> None:
+    status = cast("StatementStatus", Machine("limit", "free"))
+    with pytest.raises(UsageError, match="is more than the 40"):
+        read_facts(status, AT, Profile(), LIMIT + 1, None, 1)
 
 
 def test_where_nothing_can_be_read_memory_follows_the_cores() -> None:
