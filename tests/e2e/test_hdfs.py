@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import io
 import itertools
 import json
 import signal
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from e2e.fleet import Fleet
@@ -89,6 +95,16 @@ def test_parquet_is_read_by_the_engine(shell: Shell, hdfs: Hdfs, folder: str) ->
     cut = shell.ends(1, "load", hdfs.at(f"{folder}/*.parquet"), "--table", "t")
     assert "g.parquet" in cut.talk
     assert shell.row(SUMS) == sums(1000)
+
+
+def test_members_of_an_archive(shell: Shell, hdfs: Hdfs, folder: str) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.csv", rows(0, 10))
+        archive.writestr("b.csv", rows(10, 20))
+    hdfs.put(f"{folder}/a.zip", file.getvalue())
+    assert load(shell, hdfs.at(f"{folder}/a.zip"))["rows"] == 20
+    assert shell.row(SUMS) == sums(20)
 
 
 def test_the_data_node_goes_and_comes_back(shell: Shell, hdfs: Hdfs, folder: str) -> None:
@@ -178,6 +194,25 @@ def test_a_file_that_changes_is_not_loaded(shell: Shell, hdfs: Hdfs, folder: str
     assert "somebody writes to it" in done.talk
     assert shell.row("SELECT count() FROM t") == [0]
     assert load(shell, hdfs.at(f"{folder}/a.csv"))["rows"] == 101
+
+
+@pytest.mark.long
+def test_a_row_group_larger_than_the_engine_holds(
+    shell: Shell, hdfs: Hdfs, folder: str, tmp_path: Path
+) -> None:
+    """One row group of 320 MB: INSERT SELECT with this bound (max_memory_usage) fails."""
+    count, bound = 6_000_000, "600MB"
+    file = tmp_path / "big.parquet"
+    numbers = {
+        "id": pc.cast(pa.array(range(count)), pa.int64()),
+        "name": pa.array(f"n{n}" for n in range(count)),
+        **{name: pc.random(count) for name in "abc"},
+    }
+    pq.write_table(pa.table(numbers), file, row_group_size=count)
+    hdfs.put(f"{folder}/big.parquet", file.read_bytes())
+    done = load(shell, hdfs.at(f"{folder}/big.parquet"), "--memory", bound)
+    assert done["rows"] == count
+    assert shell.row(SUMS) == sums(count)
 
 
 @pytest.mark.long

@@ -46,6 +46,9 @@ REGISTRY = {
 }
 """Scheme -> module in this package and class; the class takes (texts, options)."""
 
+# Those that nobody writes as scheme://.
+_UNWRITTEN = frozenset({"file", "stdin", "arrow"})
+
 LAKES = ("iceberg", "delta")
 """Schemes of tables that have snapshots."""
 
@@ -92,10 +95,11 @@ def _class_of(text: str) -> str:
     """Return the entry of the registry for one SOURCE argument."""
     scheme = uri.scheme_of(text)
     if scheme not in REGISTRY:
-        known = ", ".join(f"{name}://" for name in REGISTRY if name not in ("file", "stdin"))
+        names = [name for name in REGISTRY if name not in _UNWRITTEN]
+        known = ", ".join(f"{name}://" for name in names)
         raise UsageError(
             f"no source reads {scheme}:// ({uri.mask(text)})",
-            hint=f"{did_you_mean(scheme, [n for n in REGISTRY if n not in ('file', 'stdin')])}"
+            hint=f"{did_you_mean(scheme, names)}"
             f"Sources are paths, globs, - for stdin, and {known}.",
         )
     return REGISTRY["stdin"] if text == "/dev/stdin" else REGISTRY[scheme]

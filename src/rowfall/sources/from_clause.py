@@ -39,6 +39,7 @@ PARQUET = "Parquet"
 _FIXED = 256
 _MANY = 8  # beyond it, what the paths have in common is written once
 _REDIRECTS = 10
+_HTTP_PORT = re.compile(r"\?http=\d+\Z")
 _FIRST = re.compile(r"`(?:[^`\\]|\\.)*`")
 _RANGE = ".."  # the engine takes it for {1..9} wherever it stands inside braces
 _EXPANDED = 1000  # names in braces that the engine accepts by default
@@ -322,7 +323,9 @@ def _one_of(value: str, wanted: Iterable[str]) -> str:
 
 
 def path_of(uri: str) -> str:
-    """Return the part of a URI that ends with the extension (an HTTP one may have a query)."""
+    """Return the part of a URI that ends with the extension: without its query."""
+    if uri.startswith("hdfs://"):  # any other "?" is a wildcard
+        return _HTTP_PORT.sub("", uri)
     return uri.partition("?")[0] if uri.startswith(("http://", "https://")) else uri
 
 
