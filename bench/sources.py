@@ -49,9 +49,9 @@ class Case:
 
 
 def cpu_of(pid: int) -> float:
-    """Return the CPU seconds of a process so far."""
+    """Return the CPU seconds of a process so far, and of its children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return sum(map(int, fields[11:15])) / _TICKS
 
 
 def rowfall(*arguments: str) -> list[str]:
@@ -125,8 +125,75 @@ def mariadb(rows: int, folder: Path) -> Iterator[Case]:
         )
 
 
+# --- PostgreSQL -----------------------------------------------------------------------------------
+
+_POSTGRESQL = {
+    "UInt32": "BIGINT", "UInt8": "SMALLINT", "Int8": "SMALLINT", "Float64": "DOUBLE PRECISION",
+    "Float32": "REAL", "String": "TEXT", "DateTime": "TIMESTAMP(0)", "FixedString(1)": "TEXT",
+}  # fmt: skip
+# What the article does by hand: psql writes CSV into the client's INSERT.
+_PIPE = """
+import subprocess, sys, chdb
+program, table, structure, order, folder = sys.argv[1:]
+copy = subprocess.Popen(
+    [program, "-qc", f"COPY {table} TO STDOUT WITH (FORMAT csv)"], stdout=subprocess.PIPE)
+engine = chdb.connect(folder)
+engine.query("CREATE DATABASE b ENGINE = Atomic")
+engine.query(f"CREATE TABLE b.t ({structure}) ENGINE = MergeTree ORDER BY {order}")
+engine.query(f"INSERT INTO b.t SELECT * FROM "
+             f"file('/dev/fd/{copy.stdout.fileno()}', 'CSV', '{structure}')")
+engine.close()
+sys.exit(copy.wait())
+"""
+
+
+@contextlib.contextmanager
+def postgresql(rows: int, folder: Path) -> Iterator[Case]:
+    """PostgreSQL to embedded, against COPY into an INSERT, and postgresql() in one stream."""
+    from lab.postgresql import BIN, PostgresqlServer
+
+    columns, structure = [], []
+    for column in taxi(1).schema.columns:
+        bare = column.type.removeprefix("Nullable(")
+        nullable = bare != column.type
+        bare = bare[:-1] if nullable else bare
+        key = " PRIMARY KEY" if column.name == "trip_id" else ""
+        columns.append(f"{column.name} {_POSTGRESQL[bare]} {'' if nullable else 'NOT NULL'}{key}")
+        structure.append(f"{column.name} {column.type}")
+    path = taxi_file(rows, folder)
+    with PostgresqlServer() as server:
+        server.run(f"CREATE TABLE t ({', '.join(columns)})")
+        with server.connect() as connection, connection.cursor() as cursor, path.open("rb") as file:
+            file.readline()
+            with cursor.copy("COPY t FROM STDIN") as copy:
+                while data := file.read(1 << 20):
+                    copy.write(data)
+        server.run("VACUUM (ANALYZE) t", "CHECKPOINT")
+        path.unlink()
+        environment = {
+            "PGHOST": "127.0.0.1", "PGPORT": str(server.port), "PGUSER": server.user,
+            "PGPASSWORD": server.password, "PGDATABASE": server.database,
+        }  # fmt: skip
+        at = (
+            f"postgresql('127.0.0.1:{server.port}', '{server.database}', 't', '{server.user}', "
+            f"'{server.password}')"
+        )
+        load = rowfall("load", f"{server.uri}/t", "--to", "{to}")
+        pipe = [sys.executable, "-c", _PIPE, str(BIN / "psql"), "t", ", ".join(structure)]
+        yield Case(
+            (
+                Side("COPY CSV | INSERT", [*pipe, "trip_id", "{to}"], environment),
+                Side("postgresql()", insert_select(at, "trip_id")),
+                Side("rowfall", load, environment),
+                Side("rowfall --decoder never", [*load, "--decoder", "never"], environment),
+            ),
+            lambda: server.pid or 0,
+        )
+
+
 CASES: dict[str, Callable[[int, Path], contextlib.AbstractContextManager[Case]]] = {
     "mariadb": mariadb,
+    "postgresql": postgresql,
 }
 
 

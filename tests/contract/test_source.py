@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from contract.stores import (
 )
 from lab.http import Web
 from lab.lake_tables import iceberg
+from lab.postgresql import PostgresqlServer
 from lab.seaweed import Seaweed
 from rowfall.core.errors import ObjectChangedError, RowfallError, SourceError, UsageError
 from rowfall.core.listing import Part, Split
@@ -33,7 +35,7 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.embedded import Embedded
 from rowfall.sources import open_source
-from rowfall.sources.base import Pullable, Ranged, Source, any_version
+from rowfall.sources.base import Continued, Pullable, Ranged, Source, Streamed, any_version
 
 STRUCTURE = "`a` Int64, `b` String"
 
@@ -629,3 +631,46 @@ def test_files_of_a_snapshot_are_read_once_each(
     Path(splits[0].uri).unlink()
     with pytest.raises(SourceError, match=re.escape(splits[0].uri)):
         source.changed(splits)
+
+
+# --- tables of databases ------------------------------------------------------------------------
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_a_table_of_postgresql(
+    postgresql: PostgresqlServer, engine: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every row is in one range, in one snapshot; ranges that have landed are left out."""
+    monkeypatch.setenv("PGPASSWORD", postgresql.password)
+    table = f"contract_{os.getpid()}"
+    postgresql.run(
+        f"CREATE TABLE {table} (a bigint PRIMARY KEY, b text NOT NULL)",
+        f"INSERT INTO {table} SELECT 7 * i - 1000, repeat('x', 80) "
+        "FROM generate_series(1, 60000) i",
+    )
+
+    def opened() -> Any:
+        return open_source([f"{postgresql.uri}/{table}"], Options())
+
+    source = opened()
+    assert isinstance(source, Streamed)
+    assert isinstance(source, Continued)
+    listing, encoding = source.listing(), source.encoding(source.listing())
+    splits = list(listing.splits("t"))
+    assert len(splits) == 16
+    again = opened()
+    assert next(again.listing().splits("t")).whole == splits[0].whole
+    assert next(again.listing().splits("other")).whole != splits[0].whole
+    again.close()
+    everything = "60000 12540210000"
+    postgresql.run(f"INSERT INTO {table} VALUES (0, 'later')")  # the snapshot is older
+    assert total(engine, source, splits, encoding) == everything
+    assert total(engine, source, splits[::-1], encoding) == everything
+    each = [total(engine, source, [split], encoding).split() for split in splits]
+    assert [sum(int(one[n]) for one in each) for n in (0, 1)] == [60_000, 12_540_210_000]
+    assert source.changed(splits) == []
+    uri, some = splits[0].uri, [(s.start or 0, s.stop or 0) for s in splits[3:5]]
+    rest = list(source.listing_after({uri: some}).splits("t"))
+    assert [s.id for s in rest] == [s.id for s in splits if s not in splits[3:5]]
+    source.close()
+    postgresql.run(f"DROP TABLE {table}")

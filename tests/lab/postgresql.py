@@ -11,7 +11,7 @@ from typing import Any
 from lab.process import Service, ServiceError, free_ports
 from rowfall.lab import process
 
-_BIN = Path("/usr/lib/postgresql/15/bin")
+BIN = Path("/usr/lib/postgresql/15/bin")
 _PACKAGE = "postgresql-15"
 
 
@@ -97,9 +97,9 @@ def _binaries() -> Path:
     Raises:
         ServiceError: it cannot.
     """
-    if not (_BIN / "postgres").exists():
+    if not (BIN / "postgres").exists():
         apt = shutil.which("apt-get")
         command = [str(apt), "install", "-y", "--no-install-recommends", _PACKAGE]
         if apt is None or subprocess.run(command, capture_output=True).returncode:
-            raise ServiceError(f"no PostgreSQL at {_BIN}, and apt-get install {_PACKAGE} failed")
-    return _BIN
+            raise ServiceError(f"no PostgreSQL at {BIN}, and apt-get install {_PACKAGE} failed")
+    return BIN
