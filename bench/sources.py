@@ -80,6 +80,51 @@ def taxi_file(rows: int, folder: Path) -> Path:
     return path
 
 
+# --- MariaDB --------------------------------------------------------------------------------------
+
+_MYSQL = {
+    "UInt32": "INT UNSIGNED", "UInt8": "TINYINT UNSIGNED", "Int8": "TINYINT", "Float64": "DOUBLE",
+    "Float32": "FLOAT", "String": "VARCHAR(60)", "DateTime": "DATETIME",
+    "FixedString(1)": "CHAR(1)",
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def mariadb(rows: int, folder: Path) -> Iterator[Case]:
+    """MariaDB to embedded, against mysql() in one stream, its default, and in four key ranges."""
+    from lab.mariadb import MariaDB
+
+    columns = []
+    for column in taxi(1).schema.columns:
+        bare = column.type.removeprefix("Nullable(")
+        nullable = bare != column.type
+        bare = bare[:-1] if nullable else bare
+        key = " PRIMARY KEY" if column.name == "trip_id" else ""
+        columns.append(f"{column.name} {_MYSQL[bare]} {'' if nullable else 'NOT NULL'}{key}")
+    path = taxi_file(rows, folder)
+    with MariaDB(innodb_buffer_pool_size="2G") as server:
+        server.query("CREATE DATABASE b", f"CREATE TABLE b.t ({', '.join(columns)})")
+        with server.connect("b", local_infile=True) as connection, connection.cursor() as cursor:
+            cursor.execute(f"LOAD DATA LOCAL INFILE '{path}' INTO TABLE t IGNORE 1 LINES")
+            cursor.execute("ANALYZE TABLE t")
+        at = f"mysql('127.0.0.1:{server.port}', 'b', 't', '{server.user}', '{server.password}')"
+        ranges = " UNION ALL ".join(
+            f"SELECT * FROM {at} WHERE trip_id >= {rows * n // 4} "
+            f"AND trip_id < {rows * (n + 1) // 4}"
+            for n in range(4)
+        )
+        load = rowfall("load", server.uri("b/t"), "--to", "{to}")
+        yield Case(
+            (
+                Side("mysql()", insert_select(at, "trip_id")),
+                Side("mysql() x 4 ranges", insert_select(f"({ranges})", "trip_id")),
+                Side("rowfall", load),
+                Side("rowfall --decoder never", [*load, "--decoder", "never"]),
+            ),
+            lambda: server.pid or 0,
+        )
+
+
 # --- PostgreSQL -----------------------------------------------------------------------------------
 
 _POSTGRESQL = {
@@ -147,6 +192,7 @@ def postgresql(rows: int, folder: Path) -> Iterator[Case]:
 
 
 CASES: dict[str, Callable[[int, Path], contextlib.AbstractContextManager[Case]]] = {
+    "mariadb": mariadb,
     "postgresql": postgresql,
 }
 
