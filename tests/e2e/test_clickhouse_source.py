@@ -8,6 +8,8 @@ from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 
+pytestmark = pytest.mark.xdist_group("mysql")
+
 
 @pytest.fixture
 def there(shell: Shell, clickhouse: ClickHouse) -> Lake:

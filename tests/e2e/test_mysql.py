@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from e2e.fleet import Fleet
 from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.mariadb import MariaDB
 
+pytestmark = pytest.mark.xdist_group("mysql")
 _ROWS = 20_000
 _FILL = (
     "CREATE TABLE {0} (id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, name VARCHAR(200))",
@@ -215,6 +218,33 @@ def test_into_a_server(shell: Shell, tables: Tables, clickhouse: ClickHouse) -> 
     assert lake.row("SELECT count(), sum(id) FROM {db}.t") == [_ROWS, _ROWS * (_ROWS + 1) // 2]
     assert lake.load(tables.uri())["rows"] == 0
     assert lake.staging() == set()
+
+
+@pytest.mark.long
+def test_into_a_cluster_and_after_a_crash(fleet: Fleet, tables: Tables) -> None:
+    tables.fill()
+    uri = tables.uri()
+    fleet.begin_and_kill({}, uri, "--attempt-bytes", "200K")
+    fleet.load(uri)
+    assert fleet.numbers("t") == [_ROWS, _ROWS]
+    tables.run(f"INSERT INTO t SELECT seq, 'new' FROM seq_{_ROWS + 1}_to_{_ROWS + 50}")
+    assert fleet.load(uri)["rows"] == 50
+    assert fleet.numbers("t") == [_ROWS + 50, _ROWS + 50]
+
+
+def test_rows_of_transactions_that_end_late(shell: Shell, tables: Tables) -> None:
+    """Whoever has a lower number and commits while the load begins is waited for."""
+    tables.run("CREATE TABLE late (id INT AUTO_INCREMENT PRIMARY KEY)")
+    with tables.server.connect(tables.name) as writer, writer.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO late VALUES (NULL)")
+        tables.run("INSERT INTO late VALUES (NULL)")
+        timer = threading.Timer(1.5, writer.commit)
+        timer.start()
+        done = shell.ok("load", tables.uri("late"))
+        timer.join()
+    assert "still open" not in done.talk
+    assert shell.row("SELECT count(), sum(id) FROM late") == [2, 3]
 
 
 # --- what is refused ------------------------------------------------------------------------------

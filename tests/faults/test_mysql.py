@@ -19,6 +19,7 @@ from rowfall.core.options import Options
 from rowfall.sources import open_source
 from rowfall.sources.mysql import MySQL
 
+pytestmark = pytest.mark.xdist_group("mysql")
 _ROWS = 60_000
 _WIDTH = 500  # 30 MB: more than sockets and pipes hold
 _READING = (
