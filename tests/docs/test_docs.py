@@ -31,6 +31,7 @@ ENDPOINT, BUCKET = "http://127.0.0.1:9000", "lake"
 SERVER = "clickhouse://loader@localhost/lake"
 LAB = "127.0.0.1:13362"
 KAFKA = "127.0.0.1:9092"
+POSTGRESQL = "reader@127.0.0.1:5432/shop"
 
 # Files that a reader has and a page cannot make.
 GIVEN = {"README.md": {"sales.csv": "id,city,amount\n1,Oslo,12.5\n2,Bern,7\n3,Lima,9.25\n"}}
@@ -91,8 +92,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def run_when(page: Path) -> Any:
-    """A page that needs a broker of its own worker is not run in the gate."""
-    services = [pytest.mark.long] if KAFKA in page.read_text(encoding="utf-8") else []
+    """A page that needs a broker or a database of its own worker is not run in the gate."""
+    text = page.read_text(encoding="utf-8")
+    services = [pytest.mark.long] if KAFKA in text or POSTGRESQL in text else []
     return pytest.param(page, marks=services, id=name_of(page))
 
 
@@ -120,6 +122,10 @@ def test_examples_run(
         environment = {**environment, "ROWFALL_PASSWORD": server.password}
     if any(KAFKA in block.text for block in blocks(page)):
         replaced[KAFKA] = request.getfixturevalue("kafka").servers
+    if any(POSTGRESQL in block.text for block in blocks(page)):
+        base = request.getfixturevalue("postgresql")
+        replaced[POSTGRESQL] = base.uri.removeprefix("postgresql://")
+        environment = {**environment, "PGPASSWORD": base.password}
     if LAB in page.read_text(encoding="utf-8"):
         work = request.getfixturevalue("lab_work")
         environment = {**environment, "ROWFALL_CLICKHOUSE": str(binary())}
