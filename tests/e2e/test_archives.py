@@ -18,6 +18,7 @@ import pytest
 from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
+from lab.http import Web
 from lab.seaweed import Seaweed
 
 ROWS = 3_000
@@ -71,6 +72,7 @@ def test_members_are_files(shell: Shell, kind: str) -> None:
     assert shell.row("SELECT count(), sum(id) FROM sales") == [6_000, sum(range(6_000))]
     assert "1 member skipped (no extension of a format): README" in done.talk
     assert "2 files" in done.talk
+    assert "the engine reads it instead" not in done.talk
     again = shell.ok("load", f"sales{kind}")
     assert "nothing to load" in again.talk.lower() or "0 rows" in again.talk
     assert shell.row("SELECT count() FROM sales") == [6_000]
@@ -220,6 +222,16 @@ def test_archives_in_a_bucket(shell: Shell, s3: Seaweed, bucket: str, kind: str)
     s3.put(bucket, f"in/sales{kind}", KINDS[kind](TWO))
     shell.ok("load", f"s3://{bucket}/in/*{kind}::**/*.csv", "--table", "t", env=s3.env)
     assert shell.row("SELECT count(), sum(id) FROM t") == [6_000, sum(range(6_000))]
+
+
+def test_archives_of_a_web_server(shell: Shell, web: Web) -> None:
+    """With and without ranges; behind a query, too."""
+    address = web.put("archives/sales.zip", zipped(TWO))
+    for number, source in enumerate((address, f"{address}?v=1", f"{address}?v=1::2024/b.csv")):
+        done = shell.ok("load", source, "--table", f"t{number}", "--decoder", "always")
+        assert "the engine reads it instead" not in done.talk
+        count = 3_000 if "b.csv" in source else 6_000
+        assert shell.row(f"SELECT count() FROM t{number}") == [count]
 
 
 @pytest.fixture(scope="module")

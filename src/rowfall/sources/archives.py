@@ -219,6 +219,9 @@ class Archives(ObjectSource):
         """Tell whether a member is loaded whose name says no format; archives are refused later."""
         return self._options.format is not None or _NAME.search(name) is not None
 
+    def _path(self, name: str) -> str:
+        return from_clause.path_of(name)
+
     def encoding(self, listing: Listing) -> Encoding:
         found = super().encoding(listing)
         if found.kind is Kind.TYPED:
@@ -259,6 +262,11 @@ class Archives(ObjectSource):
     def pipes(self, splits: Sequence[Split]) -> list[str]:
         """See :class:`rowfall.sources.base.Streamed`."""
         return self._pipes.open([(split.name, self._opener(split)) for split in splits])
+
+    def close(self) -> None:
+        """See :class:`rowfall.sources.base.Streamed`."""
+        self._pipes.close()
+        self._copies.close()
 
     def part(self, split: Split, start: int, length: int) -> bytes:
         """See :class:`rowfall.sources.base.Ranged`: members are read from their beginning only."""
