@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import time
-from datetime import date, datetime
+import uuid
+from datetime import UTC, date, datetime
+from datetime import time as time_of_day
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,24 @@ import pyarrow as pa
 import pyiceberg.catalog
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
 
 from e2e.fleet import Fleet
 from e2e.lake import Lake
@@ -105,8 +124,6 @@ def test_columns_of_iceberg_that_were_added_renamed_dropped_and_widened(shell: S
     small = pa.table({"id": pa.array(range(100), pa.int32()), "a": ["x"] * 100, "b": ["y"] * 100})
     table = iceberg(str(shell.folder / "t"), small)
     with table.update_schema() as change:
-        from pyiceberg.types import LongType, StringType
-
         change.add_column("c", StringType())
         change.update_column("id", LongType())
     more = pa.table({"id": pa.array([1 << 40]), "a": ["x"], "b": ["y"], "c": ["z"]})
@@ -228,6 +245,11 @@ def test_deleted_rows_of_iceberg_do_not_land(shell: Shell) -> None:
     equal.append(rows(3, 4))  # younger than the delete
     shell.ok("load", "iceberg+e", "--table", "equal")
     assert counts(shell, "equal") == [99, 99, sum(range(100)) - 5]
+    equal = delete_equal(equal, [50])
+    more = shell.ends(4, "load", "iceberg+e", "--table", "equal")  # other deletes than those loaded
+    assert "changed or removed rows that are loaded" in more.talk
+    shell.ok("load", "iceberg+e", "--table", "equal", "--replace")
+    assert counts(shell, "equal") == [98, 98, sum(range(100)) - 55]
     first = shell.ok(
         "load", "iceberg+e", "--snapshot", str(equal.metadata.snapshots[0].snapshot_id)
     )
@@ -402,3 +424,63 @@ def test_a_store_that_goes_away_and_comes_back(
         own.start()
         shell.ok(*command, env=own.env)
         assert counts(shell) == exact(5000)
+
+
+def test_every_type_arrives_unchanged(shell: Shell) -> None:
+    number = uuid.UUID("12345678-1234-5678-1234-567812345678")
+    zone = datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "u", UUIDType()), NestedField(3, "f", FixedType(3)),
+        NestedField(4, "b", BinaryType()), NestedField(5, "z", TimestamptzType()),
+        NestedField(6, "ok", BooleanType()), NestedField(7, "x", FloatType()),
+        NestedField(8, "s", StructType(NestedField(11, "p", IntegerType()),
+                                       NestedField(12, "q", StringType()))),
+        NestedField(9, "m", MapType(13, StringType(), 14, IntegerType())),
+        NestedField(10, "clock", TimeType()),
+    )  # fmt: skip
+    row = {"id": 1, "u": number.bytes, "f": b"abc", "b": b"\x00x", "z": zone, "ok": True, "x": 0.5,
+           "s": {"p": 7, "q": "r"}, "m": [("k", 1)], "clock": time_of_day(1, 2)}  # fmt: skip
+    empty = dict.fromkeys(row) | {"id": 2, "s": {"p": None, "q": None}, "m": []}
+    data = pa.Table.from_pylist([row, empty], schema=schema_to_pyarrow(schema))
+    iceberg(str(shell.folder / "t"), data, schema=schema)
+    wrong = shell.ends(4, "load", "iceberg+t")
+    assert "no type for clock (time)" in wrong.talk
+    assert "--skip clock" in wrong.talk
+    shell.ok("load", "iceberg+t", "--skip", "clock")
+    types = {name: type_ for name, type_, *_ in loaded_types(shell)}
+    assert types["id"] == "Int64"
+    assert types["u"] == "Nullable(UUID)"
+    first, second = loaded(shell, "id, u, f, hex(b), z, ok, x, s, m")
+    assert first == [1, str(number), "abc", "0078", "2024-05-06 07:08:09.123456", True, 0.5,
+                     {"p": 7, "q": "r"}, {"k": 1}]  # fmt: skip
+    assert second == [2, *[None] * 6, {"p": None, "q": None}, {}]
+
+
+def loaded_types(shell: Shell) -> list[list[str]]:
+    done = shell.ok("query", "DESCRIBE t", "--format", "JSONCompactEachRow")
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_tables_that_are_not_whole_are_refused(shell: Shell) -> None:
+    at = shell.folder / "t"
+    table = iceberg(str(at), rows(0, 10))
+    empty = DictCatalog("lab", warehouse=str(shell.folder)).create_table(
+        "lab.empty", rows(0, 3).schema, location=str(shell.folder / "empty")
+    )
+    assert "it has no snapshot" in shell.ends(4, "load", "iceberg+empty").err
+    assert empty.current_snapshot() is None
+    first = table.metadata.snapshots[0].snapshot_id
+    none = shell.ends(4, "load", "iceberg+t", "--since", str(first))
+    assert "holds no rows that were added since" in none.talk
+    (at / "metadata/00001-other.metadata.json").write_text("{}")
+    twice = shell.ends(4, "load", "iceberg+t")
+    assert "2 metadata files of number 1" in twice.talk
+    assert "no metadata of an Iceberg table" in shell.ends(
+        4, "load", "iceberg+t/metadata/00001-other.metadata.json"
+    ).talk  # fmt: skip
+    (at / "metadata/00001-other.metadata.json").unlink()
+    for manifest in at.glob("metadata/snap-*.avro"):
+        manifest.unlink()
+    gone = shell.ends(4, "load", "iceberg+t")
+    assert "there is no such file" in gone.talk

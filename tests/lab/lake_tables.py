@@ -101,7 +101,8 @@ def iceberg(folder: str, data: Any, **more: Any) -> Table:
     """
     io = more.pop("io", {})
     catalogue = DictCatalog("lab", warehouse=folder, **io)
-    made = catalogue.create_table(f"lab.{folder}", data.schema, location=folder, **more)
+    schema = more.pop("schema", data.schema)
+    made = catalogue.create_table(f"lab.{folder}", schema, location=folder, **more)
     made.append(data)
     return catalogue.load_table(f"lab.{folder}")
 

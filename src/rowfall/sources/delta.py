@@ -260,7 +260,7 @@ def _opened(log: _Log, text: str, options: Options) -> Delta:
     pin = {"delta_lake_snapshot_version": version}
     snapshot = LakeSnapshot(
         columns, tuple(sorted(files, key=lambda file: file.uri)), f"version {version}", log.folder,
-        pin, unknown=unknown,
+        pin, unknown=unknown, since=options.since or "",
     )  # fmt: skip
     return Delta(text, log, snapshot, versions)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from io import BytesIO
@@ -284,6 +284,7 @@ def _opened(found: _Found, text: str, options: Options) -> Iceberg:
         f"metadata/{file_name}",
         (note,) if moved else (),
         unknown,
+        options.since or "",
     )
     return Iceberg(text, found, snapshot, chain)
 
@@ -409,25 +410,37 @@ def _rewrites(found: _Found, chain: Sequence[Snapshot], live: Iterable[DataFile]
                 if entry.status == ManifestEntryStatus.ADDED:
                     added.append(made.key)
                 elif entry.status == ManifestEntryStatus.DELETED:
-                    own = replace(made, deletes=older.of(entry))
-                    removed.append(own.key)
-                    if own.deletes:
-                        rewrites.append(_rows_deleted(own))
+                    removed.append(replace(made, deletes=older.of(entry)).key)
+        rewrites += _rows_deleted(found, snapshot, manifests)
         if removed:
             rewrites.append(Rewrite(
                 f"snapshot {number} ({operation.value if operation else 'unknown'})",
                 str(snapshot.parent_snapshot_id), tuple(removed), tuple(added),
                 same_rows=operation == Operation.REPLACE,
             ))  # fmt: skip
-    return [*rewrites, *(_rows_deleted(file) for file in live if file.deletes)]
+    # What was deleted before the history begins.
+    return [*rewrites, *(
+        Rewrite(f"a delete of rows of {file.uri}", "the snapshot before it",
+                (file.without_deletes,), (file.key,), same_rows=False)
+        for file in live if file.deletes
+    )]  # fmt: skip
 
 
-def _rows_deleted(file: DataFile) -> Rewrite:
-    """Return the change that deleted rows of a file that stays."""
-    return Rewrite(
-        f"a delete of rows of {file.uri}", "the snapshot before it", (file.without_deletes,),
-        (file.key,), same_rows=False,
-    )  # fmt: skip
+def _rows_deleted(found: _Found, snapshot: Snapshot, manifests: Iterable[Any]) -> Iterator[Rewrite]:
+    """Give what a snapshot did to files that stay, but lose rows."""
+    from pyiceberg.manifest import ManifestContent
+
+    parent = found.metadata.snapshot_by_id(snapshot.parent_snapshot_id or -1)
+    new = (m for m in manifests if m.added_snapshot_id == snapshot.snapshot_id)
+    if parent is None or all(m.content == ManifestContent.DATA for m in new):
+        return
+    schema = found.metadata.schema()
+    before = {f.uri: f.key for f in _data_files(found, parent, schema, moved="")[0]}
+    for file in _data_files(found, snapshot, schema, moved="")[0]:
+        if file.uri in before and before[file.uri] != file.key:
+            name = f"snapshot {snapshot.snapshot_id}, a delete of rows of {file.uri},"
+            yield Rewrite(name, str(parent.snapshot_id), (before[file.uri],), (file.key,),
+                          same_rows=False)  # fmt: skip
 
 
 def _deletes(found: _Found, manifests: Iterable[Any]) -> _Deletes:

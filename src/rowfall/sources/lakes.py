@@ -115,6 +115,7 @@ class LakeSnapshot:
         name: of the snapshot, for people.
         folder, pin, metadata: for the engine's reader: of the table, settings that pin the
             snapshot, and the file below the folder that pins the schema, "" for none.
+        since: what ``--since`` says, "" for the whole snapshot.
         unknown: URIs of files that were added before the history of the table begins.
     """
 
@@ -126,6 +127,7 @@ class LakeSnapshot:
     metadata: str = ""
     notes: tuple[str, ...] = ()
     unknown: frozenset[str] = frozenset()
+    since: str = ""
 
 
 class LakeSource(ABC):
@@ -174,8 +176,9 @@ class LakeSource(ABC):
         for file in self._snapshot.files:
             listing.add(file.uri, file.version, file.size)
         if not len(listing):
+            since = f" that were added since {self._snapshot.since}" if self._snapshot.since else ""
             raise SourceError(
-                f"the {self.format} table {self.text} holds no rows ({self._snapshot.name})",
+                f"the {self.format} table {self.text} holds no rows{since} ({self._snapshot.name})",
                 hint="Load it when something was written, or name another --snapshot.",
             )
         return listing
