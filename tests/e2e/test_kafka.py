@@ -213,6 +213,7 @@ def test_a_value_that_does_not_fit_is_named_or_rejected(shell: Shell, kafka: Kaf
     assert rejected[-1] == "x,y"
 
 
+@pytest.mark.long
 def test_from_and_until(shell: Shell, kafka: Kafka) -> None:
     topic = kafka.create(partitions=2)
     kafka.send(topic, lines(0, 50), 0, timestamp=1_700_000_000_000)
@@ -233,6 +234,7 @@ def test_from_and_until(shell: Shell, kafka: Kafka) -> None:
     assert "group.id=NAME" in shell.ends(2, "load", source, "--from", "committed").talk
 
 
+@pytest.mark.long
 def test_a_topic_that_is_made_anew_is_another_one(shell: Shell, kafka: Kafka) -> None:
     topic = kafka.create()
     kafka.send(topic, lines(0, 100))
