@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,6 @@ import pytest
 
 from conftest import Cli
 from lab.mariadb import MariaDB
-from lab.process import wait_until
 from rowfall.core.errors import SourceError
 from rowfall.core.options import Options
 from rowfall.sources import open_source
@@ -38,6 +38,13 @@ def filled(server: MariaDB) -> str:
         f"ANALYZE TABLE {name}.t",
     )
     return name
+
+
+def wait_for_reading(server: MariaDB, database: str, process: subprocess.Popen[str]) -> None:
+    """Wait until a load reads, or has ended: ranges are read in milliseconds."""
+    with server.connect() as connection, connection.cursor() as cursor:
+        while process.poll() is None and not cursor.execute(_READING.format(database)):
+            time.sleep(0.002)
 
 
 def check(rowfall: Cli) -> None:
@@ -103,8 +110,7 @@ def test_rowfall_is_killed_and_resumes(rowfall: Cli, mariadb: MariaDB) -> None:
     uri = mariadb.uri(f"{database}/t")
     command = ("load", uri, "--attempt-bytes", "4M")
     process = rowfall.start(*command)
-    wait_until(lambda: bool(mariadb.query(_READING.format(database))), 60, "rowfall to read")
-    time.sleep(0.2)
+    wait_for_reading(mariadb, database, process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     # The table has grown meanwhile, so that its ranges are cut at other places.
@@ -126,8 +132,12 @@ def test_rowfall_is_killed_and_resumes(rowfall: Cli, mariadb: MariaDB) -> None:
 def test_the_server_is_started_again_while_a_load_reads(rowfall: Cli, end: str) -> None:
     with MariaDB() as server:
         database = filled(server)
-        process = rowfall.start("load", server.uri(f"{database}/t"))
-        wait_until(lambda: bool(server.query(_READING.format(database))), 60, "rowfall to read")
+        # Slow, so that the server ends in the middle of it: about 10 s.
+        slow = f"CREATE VIEW {database}.v AS SELECT * FROM {database}.t WHERE SLEEP(0.0001) = 0"
+        server.query(slow)
+        process = rowfall.start("load", server.uri(f"{database}/v"), "--table", "t")
+        wait_for_reading(server, database, process)
+        assert process.poll() is None
         getattr(server, end)()
         time.sleep(1)
         server.start()
