@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,10 +22,14 @@ from lab.clickhouse import ClickHouse, binary
 from lab.seaweed import Seaweed
 from rowfall.cli import COMMANDS
 from rowfall.core.options import LOAD, PLAN, flags_of
+from rowfall.core.uri import scheme_of
 from rowfall.lab.cluster import Lab
+from rowfall.sources import REGISTRY
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FOLDERS_OF_PAGES = ("docs", "examples")
+PAGES = [page for folder in FOLDERS_OF_PAGES for page in (ROOT / folder).rglob("*.md")]
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("*.md"), *PAGES])
 PAGES = list(dict.fromkeys(PAGES))
 FOLDERS = ("src", "tests", "bench", "docs", "crates/rowfall-decode/src")
 ENDPOINT, BUCKET = "http://127.0.0.1:9000", "lake"
@@ -234,6 +239,16 @@ def test_source_files_that_are_named_exist(page: Path) -> None:
     for file in _FILE.findall(page.read_text(encoding="utf-8")):
         if Path(file).name not in _FORESEEN:
             assert any(path.endswith(f"/{file}") for path in there), f"{name_of(page)}: {file}"
+
+
+def test_the_examples_of_imports_are_commands() -> None:
+    lines = re.findall(r"`rowfall load (.*?)`", (ROOT / "examples/imports.md").read_text())
+    assert len(lines) == 13
+    known = {"--table"} | {flag for _, option in flags_of(LOAD) for flag in option.flags}
+    for line in lines:
+        source, *options = shlex.split(line)
+        assert scheme_of(source) in REGISTRY, line
+        assert {option for option in options if option.startswith("--")} <= known, line
 
 
 def test_every_command_is_documented() -> None:
