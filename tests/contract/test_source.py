@@ -25,6 +25,7 @@ from contract.stores import (
     s3_store,
 )
 from lab.http import Web
+from lab.kafka import Kafka
 from lab.lake_tables import iceberg
 from lab.postgresql import PostgresqlServer
 from lab.seaweed import Seaweed
@@ -674,3 +675,35 @@ def test_a_table_of_postgresql(
     assert [s.id for s in rest] == [s.id for s in splits if s not in splits[3:5]]
     source.close()
     postgresql.run(f"DROP TABLE {table}")
+
+
+# --- topics --------------------------------------------------------------------------------------
+
+
+@pytest.mark.xdist_group("kafka")
+def test_topic(kafka: Kafka, engine: Embedded) -> None:
+    topic = kafka.create(partitions=2)
+    kafka.send(topic, (b"%d,x" % i for i in range(100)), 0)
+    kafka.send(topic, (b"%d,x" % i for i in range(100, 120)), 1)
+    source = open_source([f"kafka://{kafka.servers}/{topic}"], Options())
+    assert isinstance(source, Continued)
+    listing = source.listing()
+    encoding = source.encoding(listing)
+    splits = list(listing.splits("t"))
+    assert [(s.uri, s.start, s.stop) for s in splits] == [
+        (f"kafka://{topic}/0", 0, 100), (f"kafka://{topic}/1", 0, 20),
+    ]  # fmt: skip
+    assert total(engine, source, splits, encoding) == "120 7140"
+    assert total(engine, source, splits[1:], encoding) == "20 2190"
+    assert source.changed(splits) == []
+    assert source.replayable
+    again = open_source([f"kafka://localhost:{kafka.port}/{topic}"], Options()).listing()
+    assert [s.id for s in again.splits("t")] == [s.id for s in splits]
+    rest = source.listing_after({f"kafka://{topic}/0": [(0, 40), (60, 100)]})
+    assert [(s.uri[-1], s.start, s.stop) for s in rest.splits("t")] == [("0", 40, 60), ("1", 0, 20)]
+    sample = source.sample(listing, 1)
+    described = run(engine, "DESCRIBE TABLE ", source.relation(sample, encoding, ""))
+    assert [row[0] for row in described] == ["c1", "c2"]
+    kafka.drop(topic)
+    with pytest.raises(SourceError, match=f"cannot read the topic {topic}"):
+        source.changed(splits)
