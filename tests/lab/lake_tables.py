@@ -102,6 +102,7 @@ def iceberg(folder: str, data: Any, **more: Any) -> Table:
     io = more.pop("io", {})
     catalogue = DictCatalog("lab", warehouse=folder, **io)
     schema = more.pop("schema", data.schema)
+    PLACES.pop(f"lab.{folder}", None)  # folders of tests that passed are used again
     made = catalogue.create_table(f"lab.{folder}", schema, location=folder, **more)
     made.append(data)
     return catalogue.load_table(f"lab.{folder}")
