@@ -25,6 +25,7 @@ from rowfall.plan.facts import LoadFacts
 from rowfall.plan.planner import make_plan
 from rowfall.plan.session import Session
 from rowfall.plan.survey import survey
+from rowfall.schema.bad_rows import BadRows
 from rowfall.schema.file_ends import matters, open_ended
 from rowfall.schema.headers import Headers
 from rowfall.schema.projection import read_relation
@@ -227,7 +228,10 @@ class Comparison:
         # What a server has pulled it can read again; what was pushed only this machine can.
         listing = plan.listing
         texts = any(map(listing.of_text, range(len(listing))))
-        pulled = plan.transport.delivery.value != PUSH and not texts
+        # Rows that the load was allowed to leave out are found here, whoever has read them.
+        bad_rows = BadRows(session.source, plan, session.reader, session.options, session.source)
+        self._bad_rows = bad_rows if bad_rows.may_be_left_out else None
+        pulled = plan.transport.delivery.value != PUSH and not texts and self._bad_rows is None
         self._reads: Engine = session.source_engine if pulled else session.reader
         self._source = facts.source_for(plan.transport) if pulled else session.source
         self._settings = {
@@ -306,6 +310,8 @@ class Comparison:
 
     def _rows(self, splits: Sequence[Split]) -> SqlText:
         """Return the rows of splits as the table holds them: a Float32 there hashes as one."""
+        if self._bad_rows is not None:
+            return self._good_rows(self._bad_rows, splits)
         encoding, opened = self._encoding, list[Split]()
         if encoding is not None and matters(self._schema, encoding):
             opened = open_ended(self._session.source, encoding, splits, None)
@@ -317,6 +323,16 @@ class Comparison:
                 "(", _union([self._typed(some, schema) for some, schema in both if some]), ")"
             )
         return SqlText.of("(", self._typed(splits, self._schema), ")")
+
+    def _good_rows(self, bad_rows: BadRows, splits: Sequence[Split]) -> SqlText:
+        """Return the rows of splits that fit, as the load has read them."""
+        rows, lenient = bad_rows.select_good_rows(splits)
+        self._settings |= lenient
+        typed = ", ".join(
+            f"CAST({sql.name(c.name)}, {quote(c.type)}) AS {sql.name(c.name)}"
+            for c in self._columns
+        )
+        return SqlText.of(f"(SELECT {typed} FROM (", rows, "))")
 
     def _typed(self, splits: Sequence[Split], schema: Schema) -> SqlText:
         typed = ", ".join(
