@@ -22,8 +22,9 @@ KEPT := $(HOME)/.cache/rowfall-lab/crates-$(shell sha256sum < $(CRATE)/Cargo.loc
 # The tests take the release build where it is there, and otherwise one without link-time
 # optimisation, which takes minutes.
 TESTED := $(or $(wildcard $(DECODER)),.venv/.decoder-quick-$(SOURCES))
-# Three workers: much of the time is waited. tests/conftest.py says which group starts first.
-PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
+# Four workers on two cores: a sixth of the time three of them waited. tests/conftest.py says which
+# group starts first.
+PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 # Wheels are made in an environment of their own: its linker is 200 MB that no test needs.
 WHEELS_FOR ?= x86_64 aarch64

@@ -106,9 +106,29 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             return
 
 
+def _leave_out_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep a quarter of the cases of tests that are marked as sampled: first, last, and between.
+
+    The same ones each time; ``make test-all`` runs them all.
+    """
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left = set[pytest.Item]()
+    for all_ in cases.values():
+        most = max(3, len(all_) // 4) - 1
+        kept = {round(n * (len(all_) - 1) / most) for n in range(most + 1)}
+        left |= {item for n, item in enumerate(all_) if n not in kept}
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Start the longest groups first; refuse to run where pytest-xdist keeps no groups together."""
+    if "not long" in config.option.markexpr:
+        _leave_out_cases(config, items)
     if not config.getoption("loadgroup", default=False):
         return
     apart = [i for i in items if i.get_closest_marker("xdist_group") and "@" not in i.nodeid]

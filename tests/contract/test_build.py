@@ -326,6 +326,7 @@ def assert_found(parts: Parts, table: str, condition: str) -> None:
 
 
 @pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.sampled
 def test_a_key_of_every_type(type_: str, parts: Parts) -> None:
     rng = random.Random(f"{SEED} {type_}")
     columns = {"k": type_, "n": "UInt32"}
@@ -445,6 +446,7 @@ def test_granules_of_long_rows(parts: Parts) -> None:
 
 @pytest.mark.parametrize("type_", ["LowCardinality(String)", "LowCardinality(Nullable(String))"])
 @pytest.mark.parametrize("values", [3, 254, 255, 256, 8_190, 8_191, 8_192, 8_193, 15_000])
+@pytest.mark.sampled
 def test_dictionaries(type_: str, values: int, parts: Parts) -> None:
     """Of a whole part, or of each granule; read as a whole and from the middle."""
     rng = random.Random(f"{SEED} {type_} {values}")

@@ -221,7 +221,10 @@ def test_a_body_cut_in_the_middle_has_failed(wire: Wire, encoding: str, size: in
     packed = gzip.compress(data, 1) if encoding else data
     run(wire.direct, f"ALTER TABLE {table} MODIFY COLUMN a String")
     wire.proxy.drop_after(up=2_500_000)
-    with pytest.raises(EngineError, match="lost while data was sent") as caught:
+    # Whether the server has begun a statement whose body was all sent only its log can tell, and a
+    # busy one may not have written that line: then nothing is claimed.
+    said = "lost while data was sent" + "|outcome of the statement is unknown" * (size < 5_000_000)
+    with pytest.raises(EngineError, match=said) as caught:
         run(
             wire.server,
             f"INSERT INTO {table} FORMAT TSV",
@@ -231,7 +234,7 @@ def test_a_body_cut_in_the_middle_has_failed(wire: Wire, encoding: str, size: in
         )
     assert wire.proxy.dropped.is_set()
     assert caught.value.transient
-    assert not isinstance(caught.value, UnknownOutcome)
+    assert size < 5_000_000 or not isinstance(caught.value, UnknownOutcome)
     assert not running(wire.direct, query_id)
 
 

@@ -139,6 +139,7 @@ def test_no_other_version_is_pulled(store: Store, pulling: Server) -> None:
 
 
 @pytest.mark.parametrize(("format", "compression"), KINDS)
+@pytest.mark.sampled
 def test_formats_and_compressions(
     store: Store, embedded: Embedded, pulling: Server, tmp_path: Path, format: str, compression: str
 ) -> None:

@@ -213,6 +213,7 @@ def still_running(server: Server, attempt: str) -> int:
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("format", TEXTS)
+@pytest.mark.sampled
 def test_text_arrives_as_it_does_embedded(
     push: Push,
     reader: Embedded,
@@ -399,6 +400,7 @@ def test_floats_are_read_exactly_or_not_at_all(
 
 @pytest.mark.parametrize("compression", [c for c in COMPRESSIONS if c != "none"])
 @pytest.mark.parametrize("left_out", [1, 100, 0.4])
+@pytest.mark.sampled
 def test_a_cut_file_is_never_a_short_one(
     push: Push, reader: Embedded, tmp_path: Path, compression: str, left_out: float
 ) -> None:

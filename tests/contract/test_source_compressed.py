@@ -204,6 +204,7 @@ def test_not_bz2_at_all(put: Put, engine: Embedded) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.csv.bz2", "a.csv.gz", "a.csv.xz"])
+@pytest.mark.sampled
 def test_cut_inside_the_signature(put: Put, engine: Embedded, name: str) -> None:
     pack = {"bz2": bz2.compress, "gz": gzip.compress, "xz": lzma.compress}[name.rpartition(".")[2]]
     whole = pack(ROWS)

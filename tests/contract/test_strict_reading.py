@@ -45,7 +45,7 @@ _numbers = itertools.count()
 class OnServer(Chdb):
     """What the tests ask of an engine, done by a server; unknown settings are not sent."""
 
-    each = 3  # every text is a table and three statements here
+    each = 6  # every text is a table and three statements here
 
     def __init__(self, service: ClickHouse) -> None:
         self._service = service

@@ -305,6 +305,7 @@ class Pairing:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.sampled
 def test_like_a_direct_insert(engine: Engine, case: Case) -> None:
     try:
         pairing = Pairing(engine, case)

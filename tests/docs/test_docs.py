@@ -37,6 +37,7 @@ SERVER = "clickhouse://loader@localhost/lake"
 LAB = "127.0.0.1:13362"
 KAFKA = "127.0.0.1:9092"
 POSTGRESQL = "reader@127.0.0.1:5432/shop"
+HDFS, HDFS_HTTP = "etl@127.0.0.1:8020", "?http=9870"
 
 # Files that a reader has and a page cannot make.
 GIVEN = {"README.md": {"sales.csv": "id,city,amount\n1,Oslo,12.5\n2,Bern,7\n3,Lima,9.25\n"}}
@@ -97,13 +98,14 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def run_when(page: Path) -> Any:
-    """A page that needs a broker or a database of its own worker is not run in the gate."""
+    """A page that needs a broker, a database or a name node is not run in the gate."""
     text = page.read_text(encoding="utf-8")
-    services = [pytest.mark.long] if KAFKA in text or POSTGRESQL in text else []
+    services = [pytest.mark.long] if any(x in text for x in (KAFKA, POSTGRESQL, HDFS)) else []
     return pytest.param(page, marks=services, id=name_of(page))
 
 
 @pytest.mark.parametrize("page", [run_when(page) for page in RUNNABLE])
+@pytest.mark.sampled
 def test_examples_run(
     page: Path, tmp_path: Path, environment: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
@@ -131,6 +133,11 @@ def test_examples_run(
         base = request.getfixturevalue("postgresql")
         replaced[POSTGRESQL] = base.uri.removeprefix("postgresql://")
         environment = {**environment, "PGPASSWORD": base.password}
+    if any(HDFS in block.text for block in blocks(page)):
+        nodes = request.getfixturevalue("hdfs")
+        for n in range(2):
+            nodes.put(f"/warehouse/trips/{n}.csv", f"id,miles\n{n},1\n{n + 2},4\n".encode())
+        replaced |= {HDFS: f"{nodes.superuser}@127.0.0.1:{nodes.rpc}", HDFS_HTTP: nodes.query}
     if LAB in page.read_text(encoding="utf-8"):
         work = request.getfixturevalue("lab_work")
         environment = {**environment, "ROWFALL_CLICKHOUSE": str(binary())}

@@ -66,6 +66,7 @@ TWO = {"2023/a.csv": rows(0), "2024/b.csv": rows(ROWS), "README": b"Two years.\n
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sampled
 def test_members_are_files(shell: Shell, kind: str) -> None:
     shell.write(f"sales{kind}", KINDS[kind](TWO))
     done = shell.ok("load", f"sales{kind}")

@@ -59,6 +59,7 @@ def ten_files(shell: Shell) -> None:
     ],
     ids=str,
 )
+@pytest.mark.sampled
 def test_paths_and_globs(shell: Shell, sources: list[str], ids: Sequence[int]) -> None:
     ten_files(shell)
     shell.write("deep/a/b/f100.csv", rows(100, 101))
@@ -201,6 +202,7 @@ CHECK = (
 
 
 @pytest.mark.parametrize(("name", "end", "packed"), MATRIX, ids=[m[0] for m in MATRIX])
+@pytest.mark.sampled
 def test_every_format_both_ways(
     shell: Shell, name: str, end: str, packed: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

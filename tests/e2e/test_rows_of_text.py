@@ -62,6 +62,7 @@ RAGGED = {
 
 @pytest.mark.parametrize("form", ["CSVWithNames", "CSV", "TSVWithNames"])
 @pytest.mark.parametrize("case", RAGGED)
+@pytest.mark.sampled
 def test_rows_of_another_length_are_refused(shell: Shell, case: str, form: str) -> None:
     data, line, says = RAGGED[case]
     head, _, rest = data.partition("\n")
@@ -91,6 +92,7 @@ TRAILING = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", TRAILING)
+@pytest.mark.sampled
 def test_a_delimiter_at_the_end_of_all_rows(shell: Shell, case: str, mode: str) -> None:
     """As TPC-H writes its tables; a row that does not end so is refused."""
     data, form = TRAILING[case]

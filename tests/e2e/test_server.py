@@ -295,6 +295,7 @@ ENGINES = {
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda e: str(re.split(r"\W", e)[0]))
+@pytest.mark.sampled
 def test_table_engines(lake: Lake, engine: str) -> None:
     lake.do(f"CREATE TABLE {{db}}.t (id UInt32, amount UInt32, sign Int8) ENGINE = {engine}")
     for number in range(10):

@@ -173,6 +173,7 @@ def source(shell: Shell, end: str) -> str:
 
 
 @pytest.mark.parametrize("end", ["csv", "tsv", "jsonl", "parquet", "orc", "avro"])
+@pytest.mark.sampled
 def test_columns_that_only_files_or_only_the_table_have(shell: Shell, end: str) -> None:
     name = source(shell, end)
     for n in range(3):

@@ -134,6 +134,7 @@ def attach(run: Run, staging: str, parts: list[str]) -> None:
 
 @pytest.mark.parametrize("then", ["", "merged", "merged and cleared", "written to", "both"])
 @pytest.mark.parametrize("copied", [0, 1, 3, 8])
+@pytest.mark.sampled
 def test_parts_in_both_tables_are_told_apart(
     engine: Embedded,
     ledger: Ledger,

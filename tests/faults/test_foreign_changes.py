@@ -47,6 +47,7 @@ def test_the_target_is_dropped_in_the_middle(
             survived("target dropped in the middle")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", sample("made anew", [(), ("--atomic",)]), ids=str)
 def test_the_target_is_dropped_and_made_anew_in_the_middle(

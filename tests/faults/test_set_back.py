@@ -94,7 +94,7 @@ def test_a_restored_database_is_a_question(lake: Lake, tmp_path: Path) -> None:
     assert lake.row(COUNT) == [200, 200]
 
 
-@pytest.mark.parametrize("first", ["here", "elsewhere"])
+@pytest.mark.parametrize("first", [pytest.param("here", marks=pytest.mark.long), "elsewhere"])
 def test_a_table_is_restored_without_its_journal(lake: Lake, tmp_path: Path, first: str) -> None:
     """Then only ledgers know; one that knows nothing appends, as to any table with rows."""
     write(lake.shell, "a")
@@ -245,7 +245,7 @@ def killed(shell: Shell, where: str, *args: str) -> None:
     assert process.returncode == -9, err
 
 
-@pytest.mark.parametrize("where", ["attached", "committed"])
+@pytest.mark.parametrize("where", ["attached", pytest.param("committed", marks=pytest.mark.long)])
 def test_a_copy_takes_the_place_after_a_kill(lake: Lake, tmp_path: Path, where: str) -> None:
     """A machine that has never loaded into the table asks as well what the copy holds."""
     write(lake.shell, "a")
@@ -267,7 +267,7 @@ def test_a_copy_takes_the_place_after_a_kill(lake: Lake, tmp_path: Path, where: 
     assert lake.row(COUNT) == [110, 110]
 
 
-@pytest.mark.parametrize("first", ["here", "elsewhere"])
+@pytest.mark.parametrize("first", [pytest.param("here", marks=pytest.mark.long), "elsewhere"])
 def test_a_backup_is_restored_after_a_kill(lake: Lake, tmp_path: Path, first: str) -> None:
     write(lake.shell, "a")
     lake.ok(*LOAD)
@@ -298,7 +298,10 @@ def test_a_backup_lacks_what_a_killed_load_has_staged(lake: Lake) -> None:
     assert "nothing to load" in lake.ok(*LOAD).talk
 
 
-@pytest.mark.parametrize(("where", "answer"), [("attached", "all"), ("committed", "journal")])
+@pytest.mark.parametrize(
+    ("where", "answer"),
+    [pytest.param("attached", "all", marks=pytest.mark.long), ("committed", "journal")],
+)
 def test_a_copy_in_a_folder_after_a_kill(shell: Shell, where: str, answer: str) -> None:
     write(shell, "a")
     shell.ok(*INTO)
@@ -372,7 +375,10 @@ def test_the_server_is_set_back(lake: Lake) -> None:
     assert "nothing to load" in lake.ok(*LOAD).talk
 
 
-@pytest.mark.parametrize("how", ["DROP TABLE {db}.J SYNC", "TRUNCATE TABLE {db}.J"])
+@pytest.mark.parametrize(
+    "how",
+    ["DROP TABLE {db}.J SYNC", pytest.param("TRUNCATE TABLE {db}.J", marks=pytest.mark.long)],
+)
 def test_the_journal_is_lost(lake: Lake, tmp_path: Path, how: str) -> None:
     two_loads(lake)
     lake.do(how.replace("J", JOURNAL))
@@ -455,7 +461,7 @@ def test_the_disk_of_a_server_is_set_back(shell: Shell) -> None:
 # --- renamed --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("who", ["here", "elsewhere"])
+@pytest.mark.parametrize("who", [pytest.param("here", marks=pytest.mark.long), "elsewhere"])
 def test_a_renamed_table(lake: Lake, tmp_path: Path, who: str) -> None:
     two_loads(lake)
     env = None if who == "here" else elsewhere(tmp_path)

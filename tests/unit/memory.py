@@ -36,7 +36,7 @@ class Chdb:
         each: of long lists of cases, only every so many-th is tried in the gate.
     """
 
-    each = 1
+    each = 2
 
     def __init__(self) -> None:
         import chdb  # late: tests that never ask for an engine start faster
