@@ -144,6 +144,7 @@ def test_no_other_version_is_read(store: Store, engine: Embedded) -> None:
     assert total(engine, any_version(source), splits, encoding) == "2 4"
 
 
+@pytest.mark.sampled
 def test_nasty_names(store: Store, engine: Embedded) -> None:
     for number, name in enumerate(store.nasty):
         store.put(f"n/{name}", f"{number},x\n".encode())

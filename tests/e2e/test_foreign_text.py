@@ -92,6 +92,7 @@ def test_a_byte_order_mark_before_a_header(shell: Shell, mode: str) -> None:
     ("charset", "named"),
     [("latin-1", "latin-1"), ("utf-16", None), ("utf-16-be", "utf-16be"), ("cp1252", "cp1252")],
 )
+@pytest.mark.sampled
 def test_charsets(shell: Shell, charset: str, named: str | None, mode: str) -> None:
     shell.write("t.csv", PLAIN.encode(charset))
     options = ("--encoding", named) if named else ()

@@ -24,6 +24,7 @@ def given(done: Done, flag: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["p", "my p", "it's", "a`b", "$HOME"])
+@pytest.mark.sampled
 def test_a_json_column_of_any_name(shell: Shell, name: str) -> None:
     rows = [json.dumps({"id": n, name: {"a": n}}) for n in range(2)]
     shell.write("a.jsonl", "\n".join(rows) + "\n")

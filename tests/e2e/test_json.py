@@ -84,6 +84,7 @@ def test_an_event_archive_loads_without_options(shell: Shell) -> None:
         (("--schema", "id Int64, p JSON"), "JSON", [["1", "\\N"], ["\\N", "x"]]),
     ],
 )
+@pytest.mark.sampled
 def test_a_key_that_comes_later(
     shell: Shell, mode: str, given: tuple[str, ...], type_: str, wanted: list[list[str]]
 ) -> None:

@@ -71,6 +71,7 @@ def test_paths_and_globs(shell: Shell, sources: list[str], ids: Sequence[int]) -
 
 
 @pytest.mark.parametrize("how", ["CSV", "gzip", "JSON", "Parquet", "Native"])
+@pytest.mark.sampled
 def test_stdin(shell: Shell, how: str) -> None:
     content = {
         "CSV": lambda: rows(1, 5).encode(),
@@ -617,6 +618,7 @@ def scratch(shell: Shell) -> Path:
         (0, "", ("query", "SELECT 1")),
     ],
 )
+@pytest.mark.sampled
 def test_no_temporary_file_is_left(
     shell: Shell, scratch: Path, code: int, what: str, command: Sequence[str]
 ) -> None:

@@ -77,6 +77,7 @@ def files_of(kind: str, lake: Lake) -> str:
 
 
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "ndjson", "parquet", "many"])
+@pytest.mark.sampled
 def test_local_files_are_pushed(lake: Lake, kind: str) -> None:
     source = files_of(kind, lake)
     report = lake.load(source, "--table", "t", "--verify", "--streams", "2")

@@ -192,6 +192,7 @@ _ON_NEW = [right for right in RIGHTS.split(", ") if right != "CREATE TABLE"]
     ],
     ids=lambda value: {False: "new", True: "existing"}.get(value, value),
 )
+@pytest.mark.sampled
 def test_a_missing_right_is_named_before_rows_are_read(
     lake: Lake, right: str, exists: bool
 ) -> None:

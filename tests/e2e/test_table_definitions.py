@@ -49,6 +49,7 @@ EXPECTED = [
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("projection", PROJECTIONS)
+@pytest.mark.sampled
 def test_a_server_counts_what_it_reads_for_projections(
     lake: Lake, projection: str, engine: str
 ) -> None:

@@ -259,6 +259,7 @@ def test_a_hurt_load_by_key_ends_with_every_row_once_on_its_shard(
         survived(f"{kind}, by key")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "way"),
     sample("far", [(kind, way) for kind in FAR for way in ("any", "distributed")], least=1),

@@ -75,7 +75,7 @@ PACKED: Mapping[str, Callable[[Request], bool]] = {
 
 
 @LONG
-@pytest.mark.parametrize("maker", PACKED)
+@pytest.mark.parametrize("maker", ["decoder", pytest.param("engine", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("kind", "side"), sample("compressed", [(k, s) for k in HURTS for s in SIDES])
 )

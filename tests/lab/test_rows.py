@@ -53,6 +53,7 @@ def test_files_hold_every_row_once(loaded: ClickHouse, rows: Rows) -> None:
     ],
     ids=["doubled", "missing", "changed", "view", "sums", "left"],
 )
+@pytest.mark.sampled
 def test_damage_is_found(loaded: ClickHouse, rows: Rows, damage: str, found: str) -> None:
     loaded.query(damage, settings={"database": DATABASE})
     with pytest.raises(AssertionError, match=found):

@@ -29,6 +29,7 @@ REGION = "eu-central-1"
     ["http://127.0.0.1:9000", "https://s3.example.com/base", "https://s3.example.com:443", None],
 )
 @pytest.mark.parametrize("bucket", ["bucket", "buck.et"])
+@pytest.mark.sampled
 def test_signatures_are_those_of_botocore(
     bucket: str, endpoint: str | None, key: str, token: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
