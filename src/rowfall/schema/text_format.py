@@ -37,6 +37,9 @@ SAMPLE = 1 << 18
 """Bytes of all samples together; each file gives at least a sixteenth."""
 LINES = 256
 """Lines of each file, where only the engine can read it."""
+# Rows, from all over the sample, in which numbers and dates with other marks are looked for: nine
+# of ten have to have them. All 29,000 rows of narrow files took 0.2 s of each load.
+_FOR_HINTS = 1000
 _REQUESTS = 8  # at a time: 30 ms each in a store far away
 _HERE = frozenset({"none", "gzip", "bz2", "xz"})
 
@@ -158,8 +161,9 @@ def find_text_format(
         # Their numbers and dates have been seen as they were written.
         encoding, classes = marked, [""] * len(classes)
     named = tuple(zip(found.names, classes, strict=True))
+    some = narrow[:: 1 + len(narrow) // _FOR_HINTS]
     seen = marked_values.suggest(
-        encoding.dialect or Dialect(), found.names, narrow, dict(found.null_words)
+        encoding.dialect or Dialect(), found.names, some, dict(found.null_words)
     )
     if seen and not encoding.binary:
         notes.append((UNSURE, seen))
