@@ -14,10 +14,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "tests")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import measure  # noqa: E402 - found by the line above
+from bench import measure
+
+ROOT = Path(__file__).resolve().parents[1]
 
 FILES = 8
 # In the folder / because the engine takes tables below its current folder only.

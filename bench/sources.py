@@ -18,11 +18,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "tests")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import measure  # noqa: E402 - found by the line above
-from rowfall.sources.generate import taxi  # noqa: E402
+from bench import measure
+from rowfall.sources.generate import taxi
+
+ROOT = Path(__file__).resolve().parents[1]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 

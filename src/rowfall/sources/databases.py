@@ -1,4 +1,4 @@
-"""What sources that are databases share: addresses, keys cut into ranges, columns.
+"""Shared by sources that are databases: addresses, keys cut into ranges, columns.
 
 A dialect (:mod:`rowfall.sources.postgresql`) derives from :class:`Database`: it asks the
 catalogue and gives the bytes of a range. All else is here.
@@ -146,7 +146,7 @@ def parse(
 
 
 class KeyKind(StrEnum):
-    """What the values of a key are."""
+    """Kind of the values of a key."""
 
     INTEGER = "integer"
     DAY = "date"

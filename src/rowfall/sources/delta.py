@@ -33,6 +33,7 @@ from rowfall.sources.lakes import (
     folder_of,
     missing_driver,
     moment,
+    only_one,
     open_store,
     plain_name,
 )
@@ -54,11 +55,7 @@ def open_delta(texts: Sequence[str], options: Options) -> Delta:
         UsageError: several tables, no such version.
         SourceError: there is no such table, or it cannot be read.
     """
-    if len(texts) != 1:
-        raise UsageError(
-            "one load reads one lake table", hint="Run one load after the other into the table."
-        )
-    text = texts[0]
+    text = only_one(texts)
     if text.lower().startswith("delta://"):
         raise UsageError(
             f"{text} names no folder", hint="Write delta+s3://bucket/path or delta+/path."

@@ -32,6 +32,7 @@ from rowfall.sources.lakes import (
     folder_of,
     missing_driver,
     moment,
+    only_one,
     open_store,
     plain_name,
 )  # fmt: skip
@@ -58,15 +59,11 @@ def open_iceberg(texts: Sequence[str], options: Options) -> Iceberg:
         UsageError: several tables, no pyiceberg, no such snapshot.
         SourceError: there is no such table, or it cannot be read.
     """
-    if len(texts) != 1:
-        raise UsageError(
-            "one load reads one lake table", hint="Run one load after the other into the table."
-        )
+    text = only_one(texts)
     try:
         import pyiceberg  # noqa: F401
     except ImportError:
         raise missing_driver("pyiceberg", "iceberg") from None
-    text = texts[0]
     by_catalogue = text.lower().startswith("iceberg://")
     found = _of_catalogue(text, options) if by_catalogue else _of_folder(text, options)
     return _opened(found, text, options)

@@ -462,7 +462,7 @@ class Kafka(Streams):
 
 
 class _Bound:
-    """What ``--from`` or ``--until`` says: a word, a time in ms, or offsets."""
+    """Value of ``--from`` or ``--until``: a word, a time in ms, or offsets."""
 
     def __init__(self, flag: str) -> None:
         self.flag, self.word = flag, ""

@@ -338,7 +338,7 @@ _EXPIRED = (
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What became of files that have landed.
+    """Files that have landed, and what a table's history has made of them.
 
     Attributes:
         landed: all files whose rows have landed, under this or an older name.
@@ -415,6 +415,19 @@ def folder_of(text: str) -> str:
     if uri.scheme_of(address) == uri.FILE:
         return os.path.abspath(os.path.expanduser(uri.file_path(address)))
     return address.rstrip("/")
+
+
+def only_one(texts: Sequence[str]) -> str:
+    """Return the one table that a load reads.
+
+    Raises:
+        UsageError: several are given.
+    """
+    if len(texts) != 1:
+        raise UsageError(
+            "one load reads one lake table", hint="Run one load after the other into the table."
+        )
+    return texts[0]
 
 
 def missing_driver(package: str, extra: str) -> UsageError:

@@ -35,7 +35,7 @@ _MEMBER = re.compile(r"'((?:[^']|'')*)'")
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What the server puts between fields, for NULL and at the end of a row, as SQL.
+    """Separator, NULL and end of a row, as SQL of the server.
 
     Attributes:
         end: the same as a byte.
