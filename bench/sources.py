@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ from rowfall.sources.generate import taxi
 ROOT = Path(__file__).resolve().parents[1]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+# Processes of a server that have read count when they have ended, a moment after their client.
+_END_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Sides that load the same rows, the ones to beat first; ``pid`` of the source."""
+    """Sides that load the same rows, behind what the source takes alone; ``pid`` of the source."""
 
     sides: Sequence[Side]
     pid: Callable[[], int]
@@ -91,6 +94,24 @@ _MYSQL = {
 }  # fmt: skip
 
 
+# What the server itself takes for the rows that rowfall asks for.
+_EVALUATED = """
+import sys, threading
+from rowfall.core.options import Options
+from rowfall.sources import open_source
+source = open_source([sys.argv[1]], Options())
+source.listing()
+line = source._marks.line(column.select for column in source.described.columns)
+def read(low, high):
+    source._ask(source._connect(),
+                f"SELECT SUM(LENGTH({line})) FROM t WHERE trip_id >= {low} AND trip_id < {high}")
+rows = int(sys.argv[2])
+threads = [threading.Thread(target=read, args=(rows * n // 2, rows * (n + 1) // 2)) for n in (0, 1)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+
+
 @contextlib.contextmanager
 def mariadb(rows: int, folder: Path) -> Iterator[Case]:
     """MariaDB to embedded, against mysql() in one stream, its default, and in four key ranges."""
@@ -116,8 +137,10 @@ def mariadb(rows: int, folder: Path) -> Iterator[Case]:
             for n in range(4)
         )
         load = rowfall("load", server.uri("b/t"), "--to", "{to}")
+        alone = [sys.executable, "-c", _EVALUATED, server.uri("b/t"), str(rows)]
         yield Case(
             (
+                Side("rowfall's rows, evaluated by two connections and not sent", alone),
                 Side("mysql()", insert_select(at, "trip_id")),
                 Side("mysql() x 4 ranges", insert_select(f"({ranges})", "trip_id")),
                 Side("rowfall", load),
@@ -182,8 +205,15 @@ def postgresql(rows: int, folder: Path) -> Iterator[Case]:
         )
         load = rowfall("load", f"{server.uri}/t", "--to", "{to}")
         pipe = [sys.executable, "-c", _PIPE, str(BIN / "psql"), "t", ", ".join(structure)]
+        halves = (f"SELECT * FROM t WHERE trip_id {sign} {rows // 2}" for sign in ("<", ">="))
+        alone = [f"{BIN / 'psql'} -qc \"COPY ({half}) TO '/dev/null'\" & " for half in halves]
         yield Case(
             (
+                Side(
+                    "COPY TO '/dev/null' by two connections",
+                    ["sh", "-c", "".join(alone) + "wait"],
+                    environment,
+                ),
                 Side("COPY CSV | INSERT", [*pipe, "trip_id", "{to}"], environment),
                 Side("postgresql()", insert_select(at, "trip_id")),
                 Side("rowfall", load, environment),
@@ -209,8 +239,9 @@ def compare(case: Case, rounds: int, folder: Path) -> None:
             before = cpu_of(case.pid())
             command = [part.replace("{to}", str(to)) for part in side.command]
             sample = measure.run(command, env=side.environment)
+            time.sleep(_END_SECONDS)
             taken[side.name].append((sample.wall, sample.cpu, cpu_of(case.pid()) - before))
-    first = measure.median(wall for wall, _, _ in taken[case.sides[0].name])
+    first = measure.median(wall for wall, _, _ in taken[case.sides[1].name])
     print("| side | seconds | times | CPU of reader | CPU of source |\n|---|---|---|---|---|")
     for name, found in taken.items():
         wall, cpu, source = (measure.median(column) for column in zip(*found, strict=True))

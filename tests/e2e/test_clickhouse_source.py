@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from e2e.fleet import Fleet
 from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
+from lab.process import wait_until
 
 pytestmark = pytest.mark.xdist_group("mysql")
 
@@ -94,3 +96,38 @@ def test_into_another_database_of_the_server(shell: Shell, there: Lake) -> None:
     mine.ok("load", address(there))
     assert mine.row("SELECT count(), sum(id) FROM {db}.t") == [3000, 2999 * 1500]
     assert mine.load(address(there))["rows"] == 0
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_into_a_cluster_and_after_a_crash(fleet: Fleet, there: Lake) -> None:
+    there.do("CREATE TABLE {db}.t (id UInt64, n String) ENGINE = MergeTree PARTITION BY id % 16 "
+             "ORDER BY id", "INSERT INTO {db}.t SELECT number, hex(MD5(toString(number))) "
+             "FROM numbers(40000)")  # fmt: skip
+    fleet.begin_and_kill({}, address(there), "--attempt-bytes", "100K")
+    fleet.load(address(there))
+    assert fleet.numbers("t") == [40_000, 40_000]
+    there.do("INSERT INTO {db}.t SELECT number, '' FROM numbers(40000, 50)")
+    assert fleet.load(address(there))["rows"] == 50
+    assert fleet.numbers("t") == [40_050, 40_050]
+
+
+@pytest.mark.long
+def test_the_server_is_started_again_while_it_is_read(shell: Shell) -> None:
+    with ClickHouse() as server:
+        there = Lake(shell, server)
+        # 1,000 rows a second.
+        there.do("CREATE TABLE {db}.t (id UInt64) ENGINE = MergeTree ORDER BY id",
+                 "INSERT INTO {db}.t SELECT number FROM numbers(5000)",
+                 "CREATE VIEW {db}.v AS SELECT id, sleepEachRow(0.001) AS s FROM {db}.t "
+                 "SETTINGS max_block_size = 500")  # fmt: skip
+        process = shell.cli.start("load", address(there, "v"))
+        reading = "SELECT count() FROM system.processes WHERE query LIKE '%`v`%' AND elapsed > 1"
+        wait_until(lambda: there.row(reading) == [1], 60, "the view is not read")
+        server.kill()
+        server.start()
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+        assert shell.row("SELECT count(), uniqExact(id) FROM v") == [5000, 5000]

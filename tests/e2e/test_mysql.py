@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.mariadb import MariaDB
+from lab.scripted_mysql import Rows, ScriptedMySQL
 
 pytestmark = pytest.mark.xdist_group("mysql")
 _ROWS = 20_000
@@ -201,7 +203,8 @@ def test_tables_without_a_key_and_empty_ones(shell: Shell, tables: Tables) -> No
     assert shell.rows("SELECT * FROM bare ORDER BY a") == [[1, "x"], [None, ""]]
     shell.ok("load", tables.uri("seen"))
     assert shell.row("SELECT count() FROM seen") == [2]
-    shell.ok("load", tables.uri("none"))
+    talk = shell.ok("load", tables.uri("none")).talk
+    assert re.search(r"nothing to load: mysql://.*/none is empty", talk), talk
     assert shell.row("SELECT count() FROM none") == [0]
     shell.ok("load", tables.uri("later"))
     tables.run("INSERT INTO later VALUES (1), (2)")
@@ -284,3 +287,54 @@ def test_dates_that_clickhouse_has_not(shell: Shell, tables: Tables) -> None:
     assert wrong.code in (1, 4)
     assert "day" in wrong.talk
     assert "0000-00-00" in wrong.talk
+
+
+# --- SingleStore ----------------------------------------------------------------------------------
+
+_STORED = {
+    r"SELECT @@SESSION.time_zone, @@SESSION.sql_mode, @@system_time_zone": Rows(
+        ("a", "b", "c"), [("SYSTEM", "STRICT_ALL_TABLES", "UTC")]
+    ),
+    r"SELECT COLUMN_NAME, DATA_TYPE.*": Rows(
+        tuple("abcdefghij"),
+        [
+            ("id", "bigint", "bigint(20)", "NO", "19", "0", None, None, None, "auto_increment"),
+            ("name", "varchar", "varchar(30)", "YES", None, None, None, "30", "utf8", ""),
+            ("at", "timestamp", "timestamp(6)", "YES", None, None, "6", None, None, ""),
+        ],
+    ),
+    r"SELECT ENGINE, TABLE_ROWS, DATA_LENGTH FROM information_schema.TABLES.*": Rows(
+        tuple("abc"), [("MemSQL", None, None)]
+    ),
+    r"SELECT \* FROM `shop`.`orders` LIMIT 1": Rows(("id",), [("1",)]),
+    r"SELECT INDEX_NAME, COLUMN_NAME.*": Rows(
+        tuple("abcde"), [("PRIMARY", "id", 0, None, "COLUMNSTORE HASH")]
+    ),
+    r"START TRANSACTION": None,
+    r"SET .*": None,
+    r"SELECT CONCAT\(CONCAT_WS\(.*FROM `shop`.`orders`": Rows(
+        ("row",),
+        [
+            (b"1\xffone\ttwo\xff2024-01-01 00:00:00.000001\xfd",),
+            (b"-2\xff\xfeN\xff\xfeN\xfd",),
+        ],
+    ),
+}
+
+
+def test_singlestore_by_its_documentation(shell: Shell) -> None:
+    """No such server can be had: it keeps its time zone, and has no snapshots and no InnoDB."""
+    with ScriptedMySQL("5.7.32", _STORED) as server:
+        uri = f"singlestore://reader:some-word@127.0.0.1:{server.port}/shop/orders"
+        done = shell.ok("load", uri)
+        assert "orders is read as one stream" in done.talk
+        assert "some-word" not in done.out + done.err
+        assert shell.rows("SELECT * FROM orders ORDER BY id") == [
+            [-2, None, None], [1, "one\ttwo", "2024-01-01 00:00:00.000001"],
+        ]  # fmt: skip
+        assert "START TRANSACTION" in server.asked
+        assert "loaded already" in shell.ok("load", uri).talk
+    zoned = {**_STORED, next(iter(_STORED)): Rows(tuple("abc"), [("SYSTEM", "", "CET")])}
+    with ScriptedMySQL("5.7.32", zoned) as server:
+        uri = f"singlestore://reader@127.0.0.1:{server.port}/shop/orders"
+        assert "they are CET and empty" in shell.ends(4, "load", uri).talk

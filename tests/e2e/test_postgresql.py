@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,10 @@ from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.postgresql import PostgresqlServer
 from lab.process import wait_until
+from rowfall.core.errors import SourceError
+from rowfall.core.options import Options
+from rowfall.sources import open_source, postgresql_rows
+from rowfall.sources.postgresql import Postgresql
 
 # One server for all of them.
 pytestmark = pytest.mark.xdist_group("postgresql")
@@ -202,7 +207,9 @@ def test_views_queries_and_partitions(base: Base) -> None:
     )
     assert base.load("p")["rows"] == 600
     assert base.load("v")["rows"] == 100
-    assert base.load("none")["rows"] == 0
+    assert f"nothing to load: {base.uri('none')} is empty" in base.ends(0, "none").talk
+    base.do("INSERT INTO {s}.none VALUES (1), (2)")
+    assert base.load("none")["rows"] == 2
     query = f"SELECT nullif(id % 7, 0) AS k, id FROM {base.schema}.p"
     to = ("--table", "q", "--json")
     whole = base.shell.ok("load", base.server.uri, "--query", query, *to).document
@@ -316,6 +323,42 @@ def test_a_killed_load_goes_on_where_it_was(base: Base, gated: Any) -> None:
     assert base.row(ALL[0]) == ALL[1]
 
 
+def test_rows_that_the_driver_reads_are_the_same(base: Base) -> None:
+    """As it does where the connection is encrypted."""
+    base.numbers("t", 5_000)
+    base.do("INSERT INTO {s}.t (n, pad) VALUES (1, E'\\n\\\\\\td'), (2, NULL)",
+            "INSERT INTO {s}.t (n, pad) VALUES (3, repeat('y', 700000))")  # fmt: skip
+    select = f"SELECT * FROM {base.schema}.t"
+    with base.server.connect() as connection:
+        assert postgresql_rows.is_plain(connection)
+        found = [
+            b"".join(postgresql_rows.copy(connection, select, plain=plain))
+            for plain in (True, False, True)
+        ]
+        with pytest.raises(postgresql_rows.ServerSaidError, match="division by zero"):
+            list(postgresql_rows.copy(connection, f"{select} WHERE 1 / (id - 9) > 0", plain=True))
+    assert found[0] == found[1] == found[2]
+    assert found[0].count(b"\n") == 5_003
+
+
+@pytest.mark.long
+def test_an_encrypted_connection(shell: Shell) -> None:
+    with PostgresqlServer(tls=True) as server:
+        with server.connect() as connection:
+            assert not postgresql_rows.is_plain(connection)
+        base = Base(shell, server)
+        base.numbers("t")
+        assert base.load("t?sslmode=require")["rows"] == ROWS
+        assert base.row("SELECT count(), sum(n) FROM t") == [ROWS, ROWS * (ROWS + 1) // 2]
+
+
+def test_a_range_that_cannot_be_read_is_named_by_its_keys(base: Base) -> None:
+    base.numbers("t")
+    base.do("CREATE VIEW {s}.v AS SELECT id, 1 / (id - 49999) AS x FROM {s}.t")
+    said = base.ends(1, "v?key=id").talk
+    assert re.search(rf"{base.schema}\.v\?by=id\[\d+:\]: division by zero", said), said
+
+
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -370,10 +413,71 @@ def test_values_that_no_type_holds_are_errors(
     assert base.row("SELECT count() FROM t") == [0]
 
 
-def test_a_table_without_a_key_that_was_changed(base: Base) -> None:
-    """Its rows may have moved from a block that is loaded to one that is not."""
+# --- tables without a key -------------------------------------------------------------------------
+
+
+def without_key(base: Base) -> None:
+    """A table of which one row cannot be loaded."""
+    base.numbers("t")
+    base.do("CREATE TABLE {s}.h AS SELECT id, n, pad, CASE WHEN id = 49000 THEN 'infinity' "
+            "ELSE '2024-01-01' END::date AS day FROM {s}.t")  # fmt: skip
+
+
+def test_a_loaded_table_without_a_key_that_was_changed(base: Base) -> None:
     base.numbers("t")
     base.do("CREATE TABLE {s}.h AS SELECT id, n, pad FROM {s}.t")
     assert base.load("h")["rows"] == ROWS
     base.do("UPDATE {s}.h SET n = 0 WHERE id < 10", "SELECT pg_stat_force_next_flush()")
     assert "loaded already" in base.ends(0, "h").talk
+
+
+@pytest.mark.parametrize("crash", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_a_half_loaded_table_without_a_key_that_was_changed(base: Base, crash: bool) -> None:
+    """Its rows may have moved to a block that is loaded or not; a crash forgets who was updated."""
+    without_key(base)
+    base.ends(1, "h", "--attempt-bytes", "500kB")
+    ((landed,),) = [base.row("SELECT count() FROM h")]
+    assert 0 < landed < ROWS
+    base.do("UPDATE {s}.h SET day = '2024-01-01' WHERE id = 49000")
+    if crash:
+        base.server.kill()
+        base.server.start()
+    said = base.ends(4, "h").talk
+    assert "may have been updated or deleted" in said
+    assert "--replace" in said
+    assert base.row("SELECT count() FROM h") == [landed]
+    wrong = base.ends(2, "h", "--replace").talk
+    base.shell.ok("forget", wrong.split()[-1], "--yes")
+    assert base.load("h", "--replace")["rows"] == ROWS
+    assert base.row("SELECT count(), uniqExact(id) FROM h") == [ROWS, ROWS]
+
+
+@pytest.mark.long
+def test_a_half_loaded_table_without_a_key_that_has_grown(base: Base) -> None:
+    """Behind what is there: each row comes once."""
+    without_key(base)
+    base.ends(1, "h", "--attempt-bytes", "500kB")
+    base.do("INSERT INTO {s}.h SELECT id + 100000, n, pad, day FROM {s}.t WHERE id < 11")
+    base.load("h", "--max-errors", "1")
+    assert base.row("SELECT count(), uniqExact(id) FROM h") == [ROWS + 9, ROWS + 9]
+
+
+def test_a_new_snapshot_of_a_table_without_a_key(base: Base) -> None:
+    """The connection that holds the snapshot is lost: nothing may have moved since."""
+    base.numbers("t")
+    base.do("CREATE TABLE {s}.h AS SELECT * FROM {s}.t")
+    options = Options(patience="5s")
+    source = open_source([base.uri("h").replace("@", f":{base.server.password}@", 1)], options)
+    assert isinstance(source, Postgresql)
+    first, second, third = list(source.listing().splits("h"))[:3]
+    drop = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = "
+    read = 0
+    for split in (first, second):
+        read += b"".join(source.stream(split)).count(b"\n") - 1
+        base.do(f"{drop} 'rowfall'")
+        source._idle.pop().connection.close()
+    base.do("UPDATE {s}.h SET n = 0 WHERE id = 49000")
+    with pytest.raises(SourceError, match="may have been updated"):
+        list(source.stream(third))
+    source.close()
+    assert 0 < read < ROWS

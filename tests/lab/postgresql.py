@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.process import Service, ServiceError, free_ports
+from lab.tls import certificate
 from rowfall.lab import process
 
 BIN = Path("/usr/lib/postgresql/15/bin")
@@ -28,7 +29,7 @@ class PostgresqlServer(Service):
     password = "lab-secret-0123456789"
     database = "lab"
 
-    def __init__(self) -> None:
+    def __init__(self, *, tls: bool = False) -> None:
         super().__init__()
         (self.port,) = free_ports(1)
         self.uri = f"postgresql://{self.user}@127.0.0.1:{self.port}/{self.database}"
@@ -37,6 +38,16 @@ class PostgresqlServer(Service):
         secret = self.folder / "password"
         secret.write_text(self.password)
         self._own(secret)
+        self._tls: tuple[str, ...] = ()
+        if tls:
+            files = certificate(self.folder)
+            for file in files:
+                self._own(file)
+            self._tls = tuple(
+                part for name, file in zip(("cert", "key"), files, strict=True)
+                for part in ("-c", f"ssl_{name}_file={file}")
+            )  # fmt: skip
+            self._tls += ("-c", "ssl=on")
         run = process.spawn(
             (
                 self._bin / "initdb", "-D", self._data, "-U", self.user, "-A", "scram-sha-256",
@@ -53,6 +64,7 @@ class PostgresqlServer(Service):
             self._bin / "postgres", "-D", self._data, "-p", str(self.port),
             "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self.folder}",
             "-c", "fsync=off", "-c", "shared_buffers=256MB", "-c", "max_connections=60",
+            *self._tls,
         )  # fmt: skip
 
     def healthy(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from array import array
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 # A smaller file is never cut: half of it would be a range of less than a second of work.
@@ -58,6 +58,7 @@ class Split:
             text), or None for all.
         part: of a range of a file, what it is a part of; ``whole`` is the id of that, or of the
             stream that a range continues.
+        label: the range for people, behind the URI; None for ``[start:stop]``.
     """
 
     id: str
@@ -68,6 +69,7 @@ class Split:
     stop: int | None = None
     part: Part | None = None
     whole: str = ""
+    label: str | None = None
 
     @property
     def rows(self) -> int | None:
@@ -108,7 +110,8 @@ class Split:
         """Return the URI, with the range where there is one, for people."""
         if self.start is None:
             return self.uri
-        return f"{self.uri}[{self.start}:{self.stop}]"
+        label = f"[{self.start}:{self.stop}]" if self.label is None else self.label
+        return f"{self.uri}{label}"
 
 
 def split_id(
@@ -174,19 +177,21 @@ class Listing:
             of the identity of each split.
         continued: the ranges are of streams, of which later runs load what follows, and may cut
             it at other places (see :class:`rowfall.sources.base.Continued`).
+        label: what people read of a range in place of its numbers: :attr:`Split.label`.
         folders: folders ``key=value`` in the names of objects give columns; not where a table has
             them anyway.
     """
 
     __slots__ = (
         "_parts", "_sizes", "_starts", "_stops", "_uris", "_versions", "continued", "folders",
-        "projection",
+        "label", "projection",
     )  # fmt: skip
 
     def __init__(self, projection: str = "", *, continued: bool = False) -> None:
         self.projection = projection
         self.continued = continued
         self.folders = True
+        self.label: Callable[[int, int], str] | None = None
         self._uris: list[str] = []
         self._versions: list[str] = []
         self._sizes: array[int] = array("q")
@@ -272,7 +277,10 @@ class Listing:
             id_ = f"{whole}[{start}:{stop}]"
         else:
             id_ = split_id(uri, version, start, stop, target_key, more)
-        return Split(id_, uri, version, self.size(index), start, stop, part, whole)
+        label = None
+        if self.label is not None and start is not None and stop is not None:
+            label = self.label(start, stop)
+        return Split(id_, uri, version, self.size(index), start, stop, part, whole, label)
 
     def splits(self, target_key: str, indexes: Iterable[int] | None = None) -> Iterator[Split]:
         for index in range(len(self)) if indexes is None else indexes:

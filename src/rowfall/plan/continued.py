@@ -47,6 +47,7 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Session, set[st
     # Nothing is left to read of those, where what is to be read has sizes.
     size = None if rest.total_size is None or not len(rest) else 0
     found = Listing(listing.projection, continued=True)
+    found.label = listing.label
     for uri, own in landed.items():
         for start, stop in own:
             found.add(uri, versions[uri], size, start, stop)

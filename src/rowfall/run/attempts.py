@@ -180,11 +180,7 @@ def run_attempts(
     started, engine_cpu = time.monotonic(), session.engine.cpu_seconds()
     cpu_here = session.cpu_seconds_here()
     if not any(group.indexes for group in plan.groups):
-        one = len(plan.listing) == 1
-        unit = plan.listing.unit
-        what = f"the {unit} is" if one else f"all {len(plan.listing):,} {unit}s are"
-        again = f"--force loads {'it' if one else 'them'} again"
-        notes.add("info", f"nothing to load: {what} loaded already ({again})")
+        notes.add("info", f"nothing to load: {_why_nothing(plan)}")
     problem = None
     try:
         _fill(queue, plan, session.target_key)
@@ -195,6 +191,15 @@ def run_attempts(
         tuple(runner.counts for runner in runners), runners[0].sent, tuple(notes.texts),
         problem, started, engine_cpu, cpu_here,
     )  # fmt: skip
+
+
+def _why_nothing(plan: Plan) -> str:
+    listing = plan.listing
+    if not len(listing) or listing.total_rows == 0:
+        return f"{plan.source} is empty"
+    one, unit = len(listing) == 1, listing.unit
+    what = f"the {unit} is" if one else f"all {len(listing):,} {unit}s are"
+    return f"{what} loaded already (--force loads {'it' if one else 'them'} again)"
 
 
 def cause(error: RowfallError, prepared: Prepared) -> RowfallError:

@@ -34,6 +34,7 @@ class Effort:
             of rowfall-decode they are CPU seconds.
         generated: the rows are made, not read. ``text``: they are parsed. ``packed``: they are
             unpacked. ``remote``: they come over the network.
+        streamed: of a database or a queue.
         target: ``table``, ``files`` or ``nothing``.
         objects: objects that are read side by side (1: nothing to spread over cores).
         waited: seconds that threads were ready while others had the cores.
@@ -53,6 +54,7 @@ class Effort:
     text: bool = True
     packed: bool = False
     remote: bool = False
+    streamed: bool = False
     target: str = "table"
     objects: int = 1
     waited: float = 0.0
@@ -120,15 +122,16 @@ def _waiting(effort: Effort, used: float) -> str:
     if effort.target == "nothing" and effort.generated:
         return f"{cpu}: {busy}; other processes held it up."
     # Where the threads' own time is much longer than their CPU time, they have waited in it.
+    far = "the source" if effort.streamed else "the object store"
     blocked = effort.blocks and sum(effort.phases.values()) - effort.cpu > 0.25 * effort.seconds
     if not blocked:
-        held = "the network or the object store" if effort.remote else "a disk or other processes"
+        held = f"the network or {far}" if effort.remote else "a disk or other processes"
         return f"{cpu}: {busy}; {held} held it up."
     reads = _share(effort, "read", "convert") >= _share(effort, "insert")
     if effort.generated or not reads:
         disk = "The server's disk" if effort.server else "The target disk"
         return f"{disk}: {busy} while it was written."
-    where = "the network or the object store" if effort.remote else "the source disk"
+    where = f"the network or {far}" if effort.remote else "the source disk"
     return f"Waiting for {where}: {busy} while it was read."
 
 

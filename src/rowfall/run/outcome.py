@@ -22,6 +22,7 @@ from rowfall.run.attempts import Counts, Done
 from rowfall.run.finish import Finished
 from rowfall.run.limits import FEW_ROWS, Effort, limited_by
 from rowfall.run.settle import LoadRun
+from rowfall.sources.base import Streamed
 from rowfall.targets.base import Publish
 
 # Ticks miss up to half a second at the end of each statement.
@@ -193,6 +194,7 @@ def _limit(
         cores_here=session.reader.cores, phases=worked,
         blocks=not counts.writing_seconds,
         generated=encoding is None, remote=session.remote,
+        streamed=isinstance(session.source, Streamed),
         text=encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON),
         packed=encoding is not None and encoding.compression != "none",
         target=kinds.get(session.target.caps.publish, "files"),

@@ -41,7 +41,7 @@ from rowfall.ledger.journal import make_durable
 from rowfall.plan.memory import check_identity
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import COMPRESSIONS
-from rowfall.sources import open_source
+from rowfall.sources import check_options, open_source
 from rowfall.sources.base import Folders, Queried, Streamed
 from rowfall.targets import default_table, open_target, staging, views
 from rowfall.targets.base import ServerAt, Target
@@ -85,6 +85,7 @@ def open_session(
     if callable(sources):
         given = sources(options)
         texts: tuple[str, ...] = (given.text,)
+        check_options(texts, options)
     else:
         texts = (sources,) if isinstance(sources, str) else tuple(sources)
     if not texts:

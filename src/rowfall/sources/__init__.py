@@ -70,12 +70,7 @@ def open_source(texts: Sequence[str], options: Options) -> Source:
             f"one load reads one kind of source, but these differ: {listed}",
             hint="Run one load after the other into the same table.",
         )
-    for name in ("snapshot", "since"):
-        if getattr(options, name) and not any(uri.scheme_of(text) in LAKES for text in texts):
-            raise UsageError(
-                f"--{name} is for lake tables, and {uri.mask(texts[0])} is none",
-                hint="Lake tables are iceberg+s3://bucket/path, delta+/path and the like.",
-            )
+    check_options(texts, options)
     module, _, name = next(iter(classes)).partition(":")
     factory = getattr(import_module(f"rowfall.sources.{module}"), name)
     if any(map(_ARCHIVE.search, texts)):
@@ -86,6 +81,27 @@ def open_source(texts: Sequence[str], options: Options) -> Source:
             return archives
     return cast("Source", factory(texts, options))
 
+
+def check_options(texts: Sequence[str], options: Options) -> None:
+    """Check that no option is given that only sources of another kind know.
+
+    Raises:
+        UsageError: one is.
+    """
+    for name, (flag, schemes, what, hint) in _OF_SOME.items():
+        if getattr(options, name) and not any(uri.scheme_of(text) in schemes for text in texts):
+            raise UsageError(f"{flag} is for {what}, and {uri.mask(texts[0])} is none", hint=hint)
+
+
+_LAKES_ARE = "Lake tables are iceberg+s3://bucket/path, delta+/path and the like."
+_TOPICS_ARE = "Topics are kafka://host:port/topic."
+_OF_SOME = {
+    "snapshot": ("--snapshot", LAKES, "lake tables", _LAKES_ARE),
+    "since": ("--since", LAKES, "lake tables", _LAKES_ARE),
+    "start_at": ("--from", ("kafka",), "topics", _TOPICS_ARE),
+    "until": ("--until", ("kafka",), "topics", _TOPICS_ARE),
+}
+"""Options of some sources: flag, schemes, what has it, hint."""
 
 # Most likely it names an archive.
 _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz|txz|tzst)", re.I)

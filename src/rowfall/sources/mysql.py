@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -27,7 +26,6 @@ from rowfall.core.masked import redact
 from rowfall.core.model import Encoding
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
-from rowfall.core.units import parse_duration
 from rowfall.sources import mysql_rows
 from rowfall.sources.databases import (
     END,
@@ -37,6 +35,7 @@ from rowfall.sources.databases import (
     Key,
     KeyKind,
     count_ranges,
+    no_table,
     parse,
 )
 from rowfall.sources.mysql_types import TSV, Declared, columns_of, marks_of, name, of_result, quote
@@ -56,6 +55,7 @@ _SESSION = (
     "SET SESSION max_execution_time = 0",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
+_UTC = ("+00:00", "UTC", "Etc/UTC")
 _SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 # Estimates of one table: some for each of 512 ranges.
 _MOST_ESTIMATES = 5_000
@@ -64,7 +64,6 @@ _SPARE = 1.5
 # Keys up to the highest one among which transactions that have not ended may have some, and how
 # long they are waited for: they end within seconds, or are forgotten ones.
 _TAIL, _WRITERS_SECONDS = 10_000, 5
-_RETRY_SECONDS = 0.5
 _KINDS = {
     "tinyint": KeyKind.INTEGER, "smallint": KeyKind.INTEGER, "mediumint": KeyKind.INTEGER,
     "int": KeyKind.INTEGER, "bigint": KeyKind.INTEGER, "date": KeyKind.DAY,
@@ -127,7 +126,6 @@ class MySQL(Database):
             )
         # The three schemes name one table: what has landed by one has landed by the others.
         super().__init__(replace(address, scheme="mysql"), options)
-        self._patience = parse_duration(options.patience)
         self._threads = threading.Lock()
         self._idle: list[Any] = []
         self._opened = False
@@ -224,12 +222,7 @@ class MySQL(Database):
                 f"WHERE TABLE_SCHEMA = {quote(at.database)} ORDER BY 1",
             )
         ]
-        some = ", ".join(tables[:10]) + (", ..." if len(tables) > 10 else "")
-        return SourceError(
-            f"{at.database} has no table {at.table}",
-            hint=f"{did_you_mean(at.table, tables)}"
-            + (f"Its tables: {some}." if tables else "This user sees no tables in it."),
-        )
+        return no_table(at, at.table, tables)
 
     # --- key ----------------------------------------------------------------------------------
 
@@ -402,13 +395,13 @@ class MySQL(Database):
             if not self._opened:
                 self._opened = True
                 streams = min(len(self.described.ranges) or 1, os.cpu_count() or 1)
-                opened = [self._connect(self._patience) for _ in range(streams)]
+                opened = [self._connect(self.patience) for _ in range(streams)]
                 for connection in opened:  # together, when all are there
                     self._begin(connection)
                 self._idle = opened
             if self._idle:
                 return self._idle.pop()
-        connection = self._connect(self._patience)
+        connection = self._connect(self.patience)
         self._begin(connection)
         return connection
 
@@ -439,37 +432,38 @@ class MySQL(Database):
         Raises:
             SourceError: there is none to be had.
         """
-        driver, at, deadline = self._driver(), self.address, time.monotonic() + patience
+        driver, at = self._driver(), self.address
         # Encrypted wherever the server can; with ssl_ca only to a server that this has signed.
         signed = (
             {"ssl_ca": at.settings["ssl_ca"], "ssl_verify_identity": True} if at.settings else {}
         )
-        connection: Any = None
-        while connection is None:
+
+        def connect() -> Any:
             try:
-                connection = driver.connect(
+                return driver.connect(
                     host=at.host, port=at.port, user=at.user or None, database=at.database,
                     password=at.password.reveal() if at.password else "", charset="utf8mb4",
                     connect_timeout=_CONNECT_SECONDS, autocommit=True, **signed,
                 )  # fmt: skip
             # RuntimeError: a password of MySQL 8 without TLS needs another package, which it names.
             except (driver.err.MySQLError, OSError, RuntimeError) as error:
-                found = self._explained(error)
-                if not found.transient or time.monotonic() > deadline:
-                    raise found from None
-                time.sleep(_RETRY_SECONDS)
+                raise self._explained(error) from None
+
+        connection = self.patiently(connect, patience)
         with connection.cursor() as cursor:
             for statement in _SESSION:
                 with suppress(driver.err.MySQLError):
                     cursor.execute(statement)
-            cursor.execute("SELECT @@SESSION.time_zone, @@SESSION.sql_mode")
-            ((zone, mode),) = cursor.fetchall()
-        if str(zone) not in ("+00:00", "UTC") or "NO_BACKSLASH_ESCAPES" in str(mode):
+            cursor.execute("SELECT @@SESSION.time_zone, @@SESSION.sql_mode, @@system_time_zone")
+            ((zone, mode, system),) = cursor.fetchall()
+        zone = system if str(zone) == "SYSTEM" else zone  # SingleStore keeps its own
+        if str(zone) not in _UTC or "NO_BACKSLASH_ESCAPES" in str(mode):
             connection.close()
             raise SourceError(
                 f"{at.text}: the server lets no session have its own time zone and sql_mode "
                 f"(they are {zone} and {mode or 'empty'})",
-                hint="Values would be read wrong: set time_zone to '+00:00' and sql_mode to ''.",
+                hint="Values would be read wrong: set time_zone to '+00:00' (of SingleStore "
+                "default_time_zone) and sql_mode to ''.",
             )
         return connection
 

@@ -9,10 +9,12 @@ row is nowhere else in it, so one regular expression takes thousands of packets 
 from __future__ import annotations
 
 import re
+import ssl
 import struct
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from rowfall.sources.databases import Gathered
 from rowfall.sources.mysql_types import Marks
 
 # Header, length of the value in one, three or four bytes, line. What is none takes all the rest: a
@@ -76,7 +78,7 @@ def lines(reader: Reader, marks: Marks) -> Iterator[bytes]:
         data = _more(data, _HEADER + size if len(data) >= _HEADER else _HEADER, reader)
 
 
-_TABLE = bytes.maketrans(b"\xff\xfd", b"\t\n")
+_TABLE = bytes.maketrans(b"\xff\xfe\xfd", b"\t\\\n")
 
 
 def _escaped(rows: bytes) -> bytes:
@@ -84,7 +86,7 @@ def _escaped(rows: bytes) -> bytes:
     for plain, escaped in _ESCAPES:
         if plain in rows:  # hardly ever; looking for a byte costs nothing
             rows = rows.replace(plain, escaped)
-    return rows.translate(_TABLE).replace(b"\xfe", b"\\N")
+    return rows.translate(_TABLE)
 
 
 def _more(data: bytes, least: int, reader: Reader) -> bytes:
@@ -101,10 +103,14 @@ def _more(data: bytes, least: int, reader: Reader) -> bytes:
 
 def _length(found: list[bytes]) -> int:
     """Return how many bytes of packets some lines were."""
-    size = sum(map(len, found)) + (_HEADER + 1) * len(found)
-    if max(map(len, found)) > _SHORT:
-        size += 2 * sum(len(line) > _SHORT for line in found)
-        size += sum(len(line) > _MIDDLE for line in found)
+    sizes = list(map(len, found))
+    least, most = min(sizes), max(sizes)
+    size = sum(sizes) + (_HEADER + 1) * len(sizes)
+    if least > _SHORT and most <= _MIDDLE:
+        return size + 2 * len(sizes)
+    if most > _SHORT:
+        size += 2 * sum(one > _SHORT for one in sizes)
+        size += sum(one > _MIDDLE for one in sizes)
     return size
 
 
@@ -157,4 +163,4 @@ def begin(connection: Any, query: str) -> Reader:
         connection._read_packet()  # how the column is described
     connection._read_packet()
     reader: Reader = connection._rfile
-    return reader
+    return reader if isinstance(connection._sock, ssl.SSLSocket) else Gathered(reader.read1)

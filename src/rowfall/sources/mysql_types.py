@@ -54,7 +54,8 @@ class Marks:
 
 
 TSV = Marks("_binary X'09'", "_binary X'5C4E'", b"\n", escaped=True)
-BYTES = Marks("_binary X'FF'", "_binary X'FE'", b"\xfd", escaped=False)
+# One byte of them stands for one of TSV: NULL is a byte and the letter N.
+BYTES = Marks("_binary X'FF'", "_binary X'FE4E'", b"\xfd", escaped=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ SERVER = replace(BUSY, server=True, cores=16, cores_here=2)
         (IDLE, "Waiting for the source disk: 0.3 of 2 cores busy while it was read."),
         (replace(IDLE, remote=True),
          "Waiting for the network or the object store: 0.3 of 2 cores busy while it was read."),
+        (replace(IDLE, remote=True, streamed=True, blocks=False),
+         "Not the CPU: 0.3 of 2 cores busy; the network or the source held it up."),
         (replace(IDLE, phases=WRITING),
          "The target disk: 0.3 of 2 cores busy while it was written."),
         (replace(IDLE, generated=True),

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowfall.core.errors import UsageError
+from rowfall.core.listing import Listing
 from rowfall.core.options import Options
 from rowfall.sources.databases import END, Key, KeyKind, count_ranges, cut, parse, without
 
@@ -140,3 +141,32 @@ def test_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_address(texts: list[str], options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         address(*texts, **options)
+
+
+# --- ranges for people ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "start", "stop", "label"),
+    [
+        (KEYS[KeyKind.INTEGER], 0, END, ""),
+        (KEYS[KeyKind.INTEGER], 0, 500, "[:500]"),
+        (KEYS[KeyKind.INTEGER], 500, 900, "[500:900]"),
+        (KEYS[KeyKind.INTEGER], 500, END, "[500:]"),
+        (KEYS[KeyKind.DAY], 86_400_000_000, END, "[1970-01-02 to last]"),
+        (KEYS[KeyKind.MOMENT], 0, 90_000_000, "[first to 1970-01-01 00:01:30]"),
+        (KEYS[KeyKind.UUID], 1 << 62, END, "[80000000-0000-0000-0000-000000000000:]"),
+        (Key("ctid", "ctid", KeyKind.BLOCK, low=7 << 32, end=(8 << 32) - 1), 7 << 32, (7 << 32) + 9,
+         "[:9]"),
+        (Key("ctid", "ctid", KeyKind.BLOCK, low=7 << 32, end=(8 << 32) - 1), (7 << 32) + 9,
+         (8 << 32) - 1, "[9:]"),
+    ],
+)  # fmt: skip
+def test_people_read_values_of_the_key(key: Key, start: int, stop: int, label: str) -> None:
+    assert key.label(start, stop) == label
+    listing = Listing(continued=True)
+    listing.label = key.label
+    listing.add("db/t", "", 1, start, stop)
+    (split,) = listing.splits("")
+    assert split.name == f"db/t{label}"
+    assert split.id.endswith(f"[{start}:{stop}]")

@@ -1,0 +1,123 @@
+"""Types of PostgreSQL: what a column becomes in ClickHouse, and SQL of its text. Pure.
+
+COPY writes what a reader of TSV takes but for booleans, arrays and ``bytea``: those a SELECT writes
+in its way (docs/guides/databases.md has the types).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rowfall.sources.databases import KeyKind
+
+
+@dataclass(frozen=True, slots=True)
+class PgType:
+    """A type of the catalogue, domains resolved.
+
+    Attributes:
+        shown: as people write it: ``numeric(10,2)``.
+        name: in pg_type; ``kind`` its typtype: b, e (enum), c, r, ...
+        modifier: atttypmod; -1 for none.
+        element: of an array.
+    """
+
+    shown: str
+    name: str
+    kind: str = "b"
+    modifier: int = -1
+    element: PgType | None = None
+
+
+_PLAIN = {
+    "bool": ("Bool", "{x}::int", 1.0), "int2": ("Int16", "{x}", 2.0), "int4": ("Int32", "{x}", 4.0),
+    "int8": ("Int64", "{x}", 8.0), "oid": ("UInt32", "{x}", 4.0),
+    "float4": ("Float32", "{x}", 4.0), "float8": ("Float64", "{x}", 8.0),
+    "date": ("Date32", "{x}", 4.0), "uuid": ("UUID", "{x}", 16.0),
+}  # fmt: skip
+_TEXT = frozenset((
+    "text", "varchar", "bpchar", "char", "name", "citext", "json", "jsonb", "xml", "inet", "cidr",
+    "macaddr", "macaddr8", "time", "timetz", "interval", "bit", "varbit",
+))  # fmt: skip
+_TEXT_BYTES = 24.0
+_MOST_DIGITS = 76
+
+
+def map_type(type_: PgType) -> tuple[str, str, float, str] | None:
+    """Return type of ClickHouse, SQL of its text over ``{x}``, bytes in memory and a remark.
+
+    None for a type that has to be cast.
+    """
+    name = type_.name
+    if type_.element is not None:
+        return _map_array(type_.element)
+    if name in _PLAIN:
+        return *_PLAIN[name], ""
+    if type_.kind == "e":
+        return "LowCardinality(String)", "{x}", 2.0, "an enum"
+    if name == "numeric":
+        return _map_numeric(type_.modifier)
+    if name in ("timestamp", "timestamptz"):
+        digits = 6 if type_.modifier < 0 else type_.modifier
+        if name == "timestamp":
+            return f"DateTime64({digits}, 'UTC')", "{x}", 8.0, "shown as it was written"
+        return f"DateTime64({digits}, 'UTC')", "{x}::timestamp", 8.0, "the same moment, in UTC"
+    if name == "bytea":
+        return "String", "encode({x}, 'hex')", 2 * _TEXT_BYTES, "as hex digits: unhex() gives bytes"
+    if name in _TEXT:
+        return "String", "{x}", _TEXT_BYTES, "as text" if name not in ("text", "varchar") else ""
+    return None
+
+
+def _map_numeric(modifier: int) -> tuple[str, str, float, str]:
+    if modifier < 0:
+        return "String", "{x}", 16.0, "of any precision: as text; --type NAME='Decimal(38, 10)'"
+    precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
+    scale = scale - 0x800 if scale & 0x400 else scale  # negative since version 15
+    if scale < 0:
+        precision, scale = precision - scale, 0
+    precision = max(precision, scale)
+    if precision > _MOST_DIGITS:
+        return "String", "{x}", 16.0, f"more than {_MOST_DIGITS} digits: as text"
+    return f"Decimal({precision}, {scale})", "{x}", 4.0 if precision < 10 else 8.0, "exact"
+
+
+def _map_array(element: PgType) -> tuple[str, str, float, str] | None:
+    inner = map_type(element)
+    if inner is None:
+        return None
+    type_, select, width, _ = inner
+    type_ = "String" if type_.startswith("LowCardinality") else type_
+    value = select.replace("{x}", "e")
+    if not type_.startswith(("Int", "UInt", "Float", "Decimal", "Bool")):
+        # Quotes are doubled; COPY itself escapes what else has a meaning in TSV.
+        value = f"'''' || replace({value}::text, '''', '''''') || ''''"
+    # The braces of several dimensions are no array of one, which the reader says with the row.
+    sql = (
+        "CASE WHEN array_ndims({x}) > 1 THEN {x}::text WHEN {x} IS NOT NULL THEN '[' || coalesce("
+        f"(SELECT string_agg(coalesce(({value})::text, 'NULL'), ',' ORDER BY n) "
+        "FROM unnest({x}) WITH ORDINALITY AS u(e, n)), '') || ']' END"
+    )
+    return f"Array(Nullable({type_}))", sql, 16 + 4 * width, "of one dimension, and not NULL"
+
+
+def or_null(type_: str) -> str:
+    """Return a type that holds NULL, too, if there is one."""
+    if type_.startswith("Array("):
+        return type_
+    if type_.startswith("LowCardinality("):
+        return "LowCardinality(Nullable(String))"
+    return f"Nullable({type_})"
+
+
+KEYS = {
+    "int2": KeyKind.INTEGER, "int4": KeyKind.INTEGER, "int8": KeyKind.INTEGER,
+    "date": KeyKind.DAY, "timestamp": KeyKind.MOMENT, "timestamptz": KeyKind.MOMENT,
+    "uuid": KeyKind.UUID,
+}  # fmt: skip
+"""Types by which a table can be cut into ranges."""
+
+
+def identifier(name: str) -> str:
+    """Return a name as SQL of PostgreSQL."""
+    return '"' + name.replace('"', '""') + '"'
