@@ -135,6 +135,7 @@ bench: venv decoder  ## measure; never part of the tests
 	$(BIN)/python bench/server.py
 	$(BIN)/python bench/cluster.py
 	$(BIN)/python bench/sources.py
+	$(BIN)/python bench/targets.py
 
 lock: venv  ## pin every dependency with its hashes again
 	for f in $(LOCKS); do \

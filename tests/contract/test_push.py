@@ -618,7 +618,7 @@ def test_a_pause_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """A body that has nothing to send gives empty pieces, and ends with its attempt."""
     monkeypatch.setattr(streams, "QUIET_SECONDS", 0.1)
     source, sink = os.pipe()
-    body = streams._readings(lambda: streams._read(source), lambda: None)
+    body = streams.readings(lambda: streams._read(source), lambda: None)
     assert next(body) == b""
     os.write(sink, b"x")
     assert next(body) == b"x"

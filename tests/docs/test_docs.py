@@ -36,7 +36,7 @@ ENDPOINT, BUCKET = "http://127.0.0.1:9000", "lake"
 SERVER = "clickhouse://loader@localhost/lake"
 LAB = "127.0.0.1:13362"
 KAFKA = "127.0.0.1:9092"
-POSTGRESQL = "reader@127.0.0.1:5432/shop"
+POSTGRESQL = ("reader@127.0.0.1:5432/shop", "loader@127.0.0.1:5432/shop")
 HDFS, HDFS_HTTP = "etl@127.0.0.1:8020", "?http=9870"
 
 # Files that a reader has and a page cannot make.
@@ -47,8 +47,6 @@ _FENCE = re.compile(
     re.M | re.S,
 )
 _FILE = re.compile(r"`([\w./-]+/[\w.-]+\.(?:py|rs|sql))`")
-# Files that docs/extending.md only foresees.
-_FORESEEN = {"postgresql.py", "copy.py", "transaction.py"}
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -100,7 +98,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def run_when(page: Path) -> Any:
     """A page that needs a broker, a database or a name node is not run in the gate."""
     text = page.read_text(encoding="utf-8")
-    services = [pytest.mark.long] if any(x in text for x in (KAFKA, POSTGRESQL, HDFS)) else []
+    services = [pytest.mark.long] if any(x in text for x in (KAFKA, *POSTGRESQL, HDFS)) else []
     return pytest.param(page, marks=services, id=name_of(page))
 
 
@@ -129,9 +127,11 @@ def test_examples_run(
         environment = {**environment, "ROWFALL_PASSWORD": server.password}
     if any(KAFKA in block.text for block in blocks(page)):
         replaced[KAFKA] = request.getfixturevalue("kafka").servers
-    if any(POSTGRESQL in block.text for block in blocks(page)):
+    for database in POSTGRESQL:
+        if not any(database in block.text for block in blocks(page)):
+            continue
         base = request.getfixturevalue("postgresql")
-        replaced[POSTGRESQL] = base.uri.removeprefix("postgresql://")
+        replaced[database] = base.uri.removeprefix("postgresql://")
         environment = {**environment, "PGPASSWORD": base.password}
     if any(HDFS in block.text for block in blocks(page)):
         nodes = request.getfixturevalue("hdfs")
@@ -244,8 +244,7 @@ def test_source_files_that_are_named_exist(page: Path) -> None:
     """Pages name files as ``room/file.py``; one that was renamed or merged is named no more."""
     there = {str(p) for folder in FOLDERS for p in (ROOT / folder).rglob("*.*")}
     for file in _FILE.findall(page.read_text(encoding="utf-8")):
-        if Path(file).name not in _FORESEEN:
-            assert any(path.endswith(f"/{file}") for path in there), f"{name_of(page)}: {file}"
+        assert any(path.endswith(f"/{file}") for path in there), f"{name_of(page)}: {file}"
 
 
 def test_the_examples_of_imports_are_commands() -> None:

@@ -1,7 +1,7 @@
 """Runs ``rowfall``, and does something to it at one of its steps.
 
-A step is a statement of the embedded engine or of a server that changes something, or a transaction
-of the ledger.
+A step is a statement of the embedded engine or of a server that changes something, a transaction
+of the ledger, or what a transaction of another database does.
 Every step is written to a file with its number, so that a run without a fault lists them.
 
     python stepper.py STEPS NUMBER before|after KIND load ...
@@ -23,8 +23,11 @@ from kills import CHANGES, children  # beside this script
 
 from rowfall.cli import main
 from rowfall.engines.embedded import Embedded
+from rowfall.engines.postgresql import Copy
 from rowfall.engines.server import Server
 from rowfall.ledger.ledger import Store
+
+TRANSACTIONS = (Copy,)
 
 
 def kill_engine() -> None:
@@ -78,6 +81,16 @@ def patch(steps: Steps) -> None:
 
         return run_step
 
+    def calling(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def call_step(*args: Any) -> Any:
+            number = steps.begin(f"database: {name}")
+            steps.at(number, "before")
+            found = call(*args)
+            steps.at(number, "after")
+            return found
+
+        return call_step
+
     @contextmanager
     def change_step(self: Store) -> Iterator[Any]:
         # The caller of the context manager: what is written down.
@@ -89,6 +102,9 @@ def patch(steps: Steps) -> None:
 
     Embedded.run, Server.run = stepping(Embedded.run), stepping(Server.run)  # type: ignore[method-assign]
     Store.change = change_step  # type: ignore[method-assign]
+    for transaction in TRANSACTIONS:
+        for name in ("lease", "write", "finish", "commit"):
+            setattr(transaction, name, calling(name, getattr(transaction, name)))
 
 
 if __name__ == "__main__":

@@ -170,6 +170,14 @@ class PlanKeywords(ReadKeywords, total=False):
     atomic: bool
     """Make the whole load visible at once at its end, or nothing of it."""
 
+    on_conflict: Literal["error", "skip", "replace"]
+    """Tables of other databases: what becomes of rows whose key is in the table already: skip
+    leaves them out, replace takes the new ones. Default: error.
+    """
+
+    unlogged: bool
+    """PostgreSQL: make a new table UNLOGGED, which is faster; a crash of the server empties it."""
+
     direct: bool
     """Insert straight into the table, without staging: a crash may lose or repeat rows."""
 

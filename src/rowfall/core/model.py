@@ -513,7 +513,7 @@ class Choice:
     reason: str
 
 
-PULL, PUSH, BUILD = "pull", "push", "build"
+PULL, PUSH, BUILD, SEND = "pull", "push", "build", "send"
 """Values of :attr:`Transport.delivery`."""
 
 ENGINE, HERE, INSIDE = "engine", "here", "inside"
@@ -526,7 +526,8 @@ class Transport:
 
     Attributes:
         delivery: ``pull``: the engine that stores the rows reads the source; ``push``: rows are
-            read here and sent; ``build``: finished parts are made here and attached.
+            read here and sent; ``build``: finished parts are made here and attached; ``send``: text
+            is written here, which another database takes.
         parser: who parses text: ``engine``; or rowfall-decode, ``here`` or ``inside`` the server.
         fallback: how the engine gets what rowfall-decode declines: ``pull`` or ``push``.
         sort: ``sorted`` where rowfall-decode sorts blocks by ``sorted_by``, else ``unsorted``.

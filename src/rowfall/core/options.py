@@ -20,6 +20,7 @@ ALL, JOURNAL, NONE = "all", "journal", "none"
 """Answers of ``--loaded`` where ledger, journal and table contradict each other."""
 
 ADD, IGNORE, ERROR, DEFAULT = "add", "ignore", "error", "default"
+SKIP, REPLACE = "skip", "replace"
 """What becomes of columns that only the files have, or only the table."""
 
 METHODS = ("local", FILTER, DISTRIBUTED)
@@ -388,6 +389,21 @@ class Options:
         "--atomic",
         "",
         "Make the whole load visible at once at its end, or nothing of it.",
+        "Table",
+    )
+    on_conflict: str = _opt(
+        ERROR,
+        "--on-conflict",
+        "error|skip|replace",
+        "Tables of other databases: what becomes of rows whose key is in the table already: skip "
+        "leaves them out, replace takes the new ones. Default: error.",
+        "Table",
+    )
+    unlogged: bool = _opt(
+        False,
+        "--unlogged",
+        "",
+        "PostgreSQL: make a new table UNLOGGED, which is faster; a crash of the server empties it.",
         "Table",
     )
     direct: bool = _opt(

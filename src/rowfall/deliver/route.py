@@ -15,6 +15,7 @@ from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Outcome, Plan, Setti
 from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.deliver.decode import Build, Decode, DecodeInside, DecodePush, DecoderInput
 from rowfall.deliver.delivery import Delivery, Order, Pull
+from rowfall.deliver.rows import SendRows
 from rowfall.engines.base import Tick, on_all
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.plan.facts import LoadFacts
@@ -22,6 +23,7 @@ from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import LZ4
 from rowfall.schema.headers import Headers
 from rowfall.targets.table import Table
+from rowfall.targets.transactional import TransactionalTable
 
 # Rounds up what uptime() rounds down.
 _UPTIME_SECONDS = 1.0
@@ -30,6 +32,9 @@ _ASK_LANE = 99
 
 def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
     """Return the delivery of a load into one writer's engine."""
+    if session.database is not None and isinstance(writer.target, TransactionalTable):
+        inside = _open(session, facts, plan, writer)
+        return SendRows(inside, writer.target, session.database)
     sharding = plan.transport.sharding.value
     if facts.sharding is not None and sharding == DISTRIBUTED:
         one = _open(session, facts, plan, sending(writer, facts.sharding.key))

@@ -143,7 +143,7 @@ class StdinStream(Stream):
         (self._descriptor,) = source.fds
 
     def body(self) -> Iterator[bytes]:
-        return _readings(lambda: _read(self._descriptor), self._run.check)
+        return readings(lambda: _read(self._descriptor), self._run.check)
 
     def end(self) -> None:
         """Do nothing: stdin belongs to the process."""
@@ -183,7 +183,7 @@ class BlockStream(Stream):
         with self._folder as folder:
             self._path = os.path.join(folder, "blocks")
             os.mkfifo(self._path, 0o600)
-            self._pipe = _Pipe(self._path)
+            self._pipe = Pipe(self._path)
             self._maker.start()
             outcome = super().send(query_id, lane)
         made = self._result()
@@ -197,7 +197,7 @@ class BlockStream(Stream):
 
     def body(self) -> Iterator[bytes]:
         """Give blocks; raise at their end what went wrong: a part of them would pass for all."""
-        for data in _readings(self._pipe.read, self._run.check, self._maker.is_alive):
+        for data in readings(self._pipe.read, self._run.check, self._maker.is_alive):
             if data and os.path.exists(self._path):
                 # Both ends are open: without its name nothing is left when this process is killed.
                 self._folder.cleanup()
@@ -232,7 +232,7 @@ class BlockStream(Stream):
         self._pipe.close()
 
 
-class _Pipe:
+class Pipe:
     """The reading end of a named pipe; may be closed while another thread reads."""
 
     def __init__(self, path: str) -> None:
@@ -259,7 +259,7 @@ def _read(descriptor: int) -> bytes | None:
     return os.read(descriptor, CHUNK) if poll.poll(POLL_SECONDS * 1000) else None
 
 
-def _readings(
+def readings(
     read: Callable[[], bytes | None],
     check: Callable[[], None],
     may_open: Callable[[], bool] = lambda: True,

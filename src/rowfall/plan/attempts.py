@@ -44,6 +44,11 @@ ATTEMPT_ROUNDS = 4
 MOST_SPLITS = 2_000
 # Raw bytes per stored byte of compressed text (trips 4.6, taxi 2.9).
 _RATIO = 4.0
+# Connections to a database: one sends while the other commits; each loads the server, which others
+# use, too.
+_LEAST_CONNECTIONS, _MOST_CONNECTIONS = 2, 8
+# Attempts for each of them, and their least bytes: a commit and what is around it take 20 ms.
+_EACH, _LEAST_ATTEMPT = 4, 4e6
 # More parts than this in one partition and MergeTree delays inserts (parts_to_delay_insert).
 DELAY_PARTS = 1_000
 
@@ -117,6 +122,10 @@ def cut(facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]) -> 
         else:
             mean = sum(weights) / max(1, len(weights))
             most = attempt_bytes(core_rate(facts.encoding), cores, mean)
+        if facts.target.caps.publish is Publish.TRANSACTION and not options.attempt_bytes:
+            # Connections that begin together end together; each attempt costs 20 ms.
+            count = _EACH * connections(facts, options)
+            most = max(_LEAST_ATTEMPT, min(most, sum(weights) / count))
         parts = balance.cut(weights, most, MOST_SPLITS)
         groups += [_group(facts.listing, [some[n] for n in part]) for part in parts]
     return tuple(groups)
@@ -163,15 +172,28 @@ def file_bounds(pieces: int, files: int) -> Iterator[tuple[int, int]]:
     return pairwise(pieces * n // files for n in range(files + 1))
 
 
-def lanes(facts: LoadFacts, cores: int, groups: Sequence[Group]) -> int:
+def lanes(facts: LoadFacts, options: Options, cores: int, groups: Sequence[Group]) -> int:
     """Return how many attempts run at once on one writer.
 
     One statement that uses every core feeds a table; a file is written by one thread (compression
-    is a single stream), so as many files as cores are written.
+    is a single stream), so as many files as cores are written. An attempt of a database is one
+    transaction on one connection.
     """
+    busy = sum(1 for g in groups if g.indexes)
+    if facts.target.caps.publish is Publish.TRANSACTION:
+        return max(1, min(connections(facts, options), busy))
     if not facts.target.caps.one_file_per_group:
         return 1
-    return max(1, min(cores, sum(1 for g in groups if g.indexes)))
+    return max(1, min(cores, busy))
+
+
+def connections(facts: LoadFacts, options: Options) -> int:
+    """Return over how many connections rows are sent to a database, if there is enough to send.
+
+    Each is a process or thread of the server that parses text and writes rows: the cores there
+    are not known, so those here stand for them.
+    """
+    return options.streams or max(_LEAST_CONNECTIONS, min(_MOST_CONNECTIONS, facts.cores_here))
 
 
 # --- forecasts -----------------------------------------------------------------------------------

@@ -19,17 +19,19 @@ from rowfall.core import units
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import CUT_LEAST, MARK, Listing, Part, Split
 from rowfall.core.model import Choice, Column, Encoding, Kind, Schema
+from rowfall.core.options import Options
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
-from rowfall.plan import balance
+from rowfall.core.type_names import parse_type
+from rowfall.plan import attempts, balance, transport
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.reach import source_reader
 from rowfall.plan.session import Session
 from rowfall.plan.transport import ranges_refused
 from rowfall.schema import strict_reading
 from rowfall.schema.records import find_record, header_line, header_names
-from rowfall.schema.type_names import parse_type
 from rowfall.sources.base import Ranged, Source
+from rowfall.targets.base import Publish
 
 # Bytes that hold any header.
 HEADER = 1 << 16
@@ -69,7 +71,7 @@ def cut(session: Session, facts: LoadFacts, parser: Choice, known: Collection[st
         UsageError: a file has been begun in ranges, and now cannot be cut.
     """
     key = session.target_key
-    begun, wanted = _begun(facts, known, key), _wanted(facts, known, key)
+    begun, wanted = _begun(facts, known, key), _wanted(facts, session.options, known, key)
     if not begun and not wanted:
         return Cutting(facts.listing)
     why = ranges_refused(facts, session.options, parser)
@@ -92,22 +94,26 @@ def cut(session: Session, facts: LoadFacts, parser: Choice, known: Collection[st
                 hint="Load it with the options and tables of that run.",
             )
         reasons[found] = reasons.get(found, 0) + 1
-    notes = [_kept_whole(count, reason) for reason, count in reasons.items()]
+    notes = [_kept_whole(facts, count, reason) for reason, count in reasons.items()]
     if cuts:
         total = sum(map(len, cuts.values()))
         files, ranges = units.counted(len(cuts), "file"), units.counted(total, "range")
-        notes.insert(0, f"{files} loaded in {ranges}, so that all shards work")
+        notes.insert(0, f"{files} loaded in {ranges}, so that all {_workers(facts)} work")
     return Cutting(_with(facts.listing, cuts), tuple(notes))
 
 
-def _kept_whole(count: int, reason: str) -> str:
+def _workers(facts: LoadFacts) -> str:
+    return "connections" if facts.target.caps.publish is Publish.TRANSACTION else "shards"
+
+
+def _kept_whole(facts: LoadFacts, count: int, reason: str) -> str:
     files = units.counted(count, "file")
-    return f"{files} kept whole, so some shards may be done before others: {reason}"
+    return f"{files} kept whole, so some {_workers(facts)} may be done before others: {reason}"
 
 
 def _begun(facts: LoadFacts, known: Collection[str], key: str) -> set[int]:
     """Return the files of which ranges have landed."""
-    if not known or facts.placement == "embedded":
+    if not known or not transport.cuts_files(facts):
         return set()
     listing = facts.listing
     large = (i for i in range(len(listing)) if (listing.size(i) or 0) >= CUT_LEAST)
@@ -117,17 +123,21 @@ def _begun(facts: LoadFacts, known: Collection[str], key: str) -> set[int]:
     }  # fmt: skip
 
 
-def _wanted(facts: LoadFacts, known: Collection[str], key: str) -> set[int]:
-    """Return the files that would make some writer work for longer than the others."""
-    if len(facts.writers) < 2:
+def _wanted(
+    facts: LoadFacts, options: Options, known: Collection[str], key: str
+) -> set[int]:  # fmt: skip
+    """Return the files that would make some writer or connection work longer than the others."""
+    speeds = [float(writer.engine.cores) for writer in facts.writers]
+    if facts.target.caps.publish is Publish.TRANSACTION:
+        speeds = [1.0] * attempts.connections(facts, options)
+    if len(speeds) < 2:
         return set()
     splits = facts.listing.splits(key)
     todo = {i: split.size or 0 for i, split in enumerate(splits) if split.id not in known}
-    speeds = [float(writer.engine.cores) for writer in facts.writers]
     if not todo or balance.assign(todo.values(), speeds).imbalance <= AIM:
         return set()
     # Smaller ones fill what the ranges of the larger leave.
-    share = sum(todo.values()) / len(facts.writers)
+    share = sum(todo.values()) / len(speeds)
     return {i for i, size in todo.items() if size >= max(CUT_LEAST, AIM * share)}
 
 

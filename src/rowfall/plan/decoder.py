@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowfall.core import uri
+from rowfall.core import type_names, uri
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
+from rowfall.core.type_names import parse_type
 from rowfall.plan.statements import sent_type
-from rowfall.schema import strict_reading, type_names
+from rowfall.schema import strict_reading
 from rowfall.schema.strict_reading import strict_column
-from rowfall.schema.type_names import parse_type
 from rowfall.schema.united_headers import lacks_columns
 from rowfall.sources import rewriting
 from rowfall.sources.base import HttpAddress

@@ -102,6 +102,7 @@ class TargetFacts:
         ddl: statements that make the tables of a cluster; "" where there is nothing to make.
         filled: the target's own table, then those behind its views; () where there is no table.
         replicas: on a cluster, shards have further replicas of it.
+        promise: what holds instead of the target's promise; "" where that holds.
     """
 
     name: str = ""
@@ -110,6 +111,7 @@ class TargetFacts:
     ddl: str = ""
     filled: tuple[FilledTable, ...] = ()
     replicas: bool = False
+    promise: str = ""
 
 
 @dataclass(frozen=True, slots=True)

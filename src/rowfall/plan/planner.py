@@ -29,9 +29,11 @@ from rowfall.plan.space import with_space
 from rowfall.plan.transport import choose_transport, sent_as
 from rowfall.plan.visibility import check_atomic, visibility
 from rowfall.schema import strict_reading
+from rowfall.schema.projection import read_relation
 from rowfall.sources.base import Once
 from rowfall.targets.base import Publish, Target
 from rowfall.targets.table import Table
+from rowfall.targets.transactional import TransactionalTable
 
 FOREGROUND = (
     Setting("distributed_foreground_insert", 1, "rows are on their shards when it ends"),
@@ -174,7 +176,7 @@ def _plan_writer(
     engine = facts.writers[number].engine
     cut = attempts.cut(facts, options, engine.cores, todo)
     groups = tuple(replace(group, writer=number) for group in cut)
-    lanes = attempts.lanes(facts, engine.cores, groups)
+    lanes = attempts.lanes(facts, options, engine.cores, groups)
     share = engine
     sharing = max(lanes, transport.streams)
     if sharing > 1:
@@ -265,7 +267,8 @@ def _promise(facts: LoadFacts, options: Options) -> str:
         )
     if options.direct:
         return "none: rows go straight into the table, and a crash may lose or repeat them"
-    promise, publish = facts.target.caps.promise, facts.target.caps.publish
+    promise = facts.table.promise or facts.target.caps.promise
+    publish = facts.target.caps.publish
     if publish not in (Publish.ATTACH, Publish.RENAME):
         return promise
     unsure = [writer.sync_refused for writer in facts.writers if writer.sync_refused]
@@ -280,6 +283,8 @@ def _ddl(facts: LoadFacts) -> str:
         return facts.table.ddl
     if facts.schema.exists or not facts.target.table:
         return ""
+    if not facts.target.caps.tables:
+        return ";\n".join(map(str, facts.target.create(facts.schema)))
     return sql.create_table(facts.target.database, facts.target.table, facts.schema)
 
 
@@ -312,6 +317,9 @@ def _example(
                 text = statements.insert_sent_blocks(into, schema.columns)
         return f"{text}\n-- sent with the rows; settings:{clause.removeprefix(' SETTINGS')}"
     source = facts.source_for(transport)
+    if isinstance(target, TransactionalTable):
+        rows = sql.select(schema.columns, read_relation(source, splits, encoding, schema))
+        return f"{target.command(schema)}\n-- of the rows that are read here, as text:\n{rows}"
     text = statements.insert_select(source, target, schema, encoding, splits, staging, only)
     more = len(group.indexes) - len(splits)
     note = f"\n-- and {more} more objects in the same statement" if more > 0 else ""

@@ -12,6 +12,7 @@ from rowfall.core.listing import Listing
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.engines.base import Engine
+from rowfall.engines.database import Database
 from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger, target_key
 from rowfall.sources.base import Source
@@ -28,9 +29,10 @@ class Session:
         listing: what the source held when it was opened.
         declared: the encoding by options and file names, None for generators; what the data says
             besides is in :class:`rowfall.plan.facts.LoadFacts`.
-        reader: the embedded engine that reads the source here; for an embedded target it is the
-            only writer's engine, too.
+        reader: the embedded engine that reads the source here; without a server it is the only
+            writer's engine, too.
         writers: every engine that stores rows; the first one keeps the journal.
+        database: that holds the target table where an engine of ClickHouse does not; else None.
         shards: the cluster that the writers are of, None where there is none.
         began: when the user began to wait, as of ``time.monotonic``.
     """
@@ -48,6 +50,7 @@ class Session:
     emit: Listener
     shards: OpenCluster | None = None
     began: float = 0.0
+    database: Database | None = None
 
     @property
     def engine(self) -> Engine:

@@ -23,7 +23,7 @@ from rowfall.core.errors import (
     UsageError,
 )
 from rowfall.core.events import Note
-from rowfall.core.listing import Listing
+from rowfall.core.listing import Listing, without_salt
 from rowfall.core.model import ENGINE, PUSH, Choice, Dialect, Encoding, Kind, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import ExistingTable
@@ -91,6 +91,10 @@ def survey(
     listed = _ask_table(session, table or session.first_target.table)
     encoding, schema = _ask_schema(session, reached, _columns(session, listed))
     schema = replace(schema, keys=_keys(listed, schema))
+    if session.database is not None:
+        # Nothing sorts the rows.
+        notes = tuple(note for note in schema.notes if note[0] != "ORDER BY")
+        schema = replace(schema, order_by="tuple()", notes=notes)
     _check_changes(session, schema)
     if reached is not None and encoding is not None and encoding.dialect is not None:
         reached = _rewritten_here(session, encoding.dialect)
@@ -112,6 +116,7 @@ def survey(
             _ddl(session, schema),
             _filled(session, listed, schema, found),
             session.shards is not None and session.shards.cluster.replicated,
+            session.database.promise() if session.database is not None else "",
         ),
         reach=reached,
         sharding=_ask_sharding(session, schema),
@@ -151,6 +156,8 @@ def landed_ids(session: Session) -> set[str]:
     """Return the ids of the splits that the target holds, as far as ledger and journal know."""
     if not session.target.caps.remembers:
         return set()
+    if session.database is not None:
+        return set(map(without_salt, session.database.landed()))
     if not session.target.table:
         return session.ledger.landed(session.target_key) if session.ledger is not None else set()
     return memory.remembered(session).landed
@@ -158,7 +165,7 @@ def landed_ids(session: Session) -> set[str]:
 
 def _landed(session: Session, facts: LoadFacts, known: Collection[str]) -> frozenset[int]:
     """Return the indexes of the listing that are in the target already."""
-    if not known or session.ledger is None:
+    if not known or (session.ledger is None and session.database is None):
         return frozenset()
     splits = facts.listing.splits(session.target_key)
     landed = {i for i, split in enumerate(splits) if split.id in known}
@@ -322,6 +329,8 @@ def _ask_links(session: Session, facts: LoadFacts) -> LoadFacts:
 
 def _ask_table(session: Session, name: str) -> ExistingTable | None:
     """Ask the first writer for a table's definition; return None where there is no such table."""
+    if session.database is not None:
+        return session.database.existing_table()
     if not session.target.table:
         return None
     return session.engine.existing_table(session.first_target.database, name)
@@ -350,7 +359,7 @@ def _filled(
 ) -> tuple[FilledTable, ...]:
     """Return the tables that get rows, as they are or as they will be made."""
     target = session.first_target
-    if not target.table:
+    if not target.caps.tables:
         return ()
     engine, partition_by = schema.engine, schema.partition_by
     shards = session.shards
@@ -468,7 +477,7 @@ def _check_sample(source: Source, listing: Listing) -> None:
 
 def _questions(session: Session) -> TableQuestions | None:
     """Return how the target table is asked before its columns change; None where they may not."""
-    if not session.target.table or session.options.replace:
+    if not session.target.caps.tables or session.options.replace:
         return None
 
     def keys() -> frozenset[str]:
@@ -531,7 +540,7 @@ def _check_changes(session: Session, schema: Schema) -> None:
 def _stores_json(session: Session) -> bool:
     """Tell whether new tables can have columns of the type JSON; files are exported with text."""
     old = (writer.engine.facts.release[:2] < JSON_RELEASE for writer in session.writers)
-    return bool(session.target.table) and not any(old)
+    return session.target.caps.tables and not any(old)
 
 
 def _without_broken(listing: Listing, error: RowfallError) -> Listing:

@@ -23,6 +23,7 @@ from rowfall.core.model import (
     INSIDE,
     PULL,
     PUSH,
+    SEND,
     Choice,
     Encoding,
     Kind,
@@ -31,13 +32,13 @@ from rowfall.core.model import (
 )
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.sqltext import SqlText
+from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
 from rowfall.plan import attempts, decoder
 from rowfall.plan.decoder import NESTED
 from rowfall.plan.facts import LoadFacts, Reach, ShardingFacts
 from rowfall.plan.statements import insert_raw, is_json
 from rowfall.schema import strict_reading
-from rowfall.schema.type_names import parse_type
 from rowfall.schema.united_headers import lacks_columns
 from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed, Streamed
@@ -94,6 +95,8 @@ def choose_transport(facts: LoadFacts, options: Options) -> Transport:
             f"there are no blocks to compress: {compression.reason}",
             hint="Leave out --compress lz4.",
         )
+    if facts.target.caps.publish is Publish.TRANSACTION:
+        delivery = Choice(SEND, "the database takes text, which an engine here writes")
     return Transport(
         delivery, parser, fallback, sort, parts, compression, sharding, sorted_by, streams,
         facts.ranges,
@@ -338,7 +341,7 @@ def _choose_sorting(
     found: tuple[int, ...] = ()
     if parser.value == ENGINE:
         why = f"the engine parses: {parser.reason}"
-    elif not facts.target.table:
+    elif not facts.target.caps.tables:
         why = "rows go into no table"
     else:
         key = sorting_key(facts)
@@ -662,12 +665,17 @@ def _no_distributed(sharding: ShardingFacts) -> str | None:
 # --- ranges of large files -----------------------------------------------------------------------
 
 
+def cuts_files(facts: LoadFacts) -> bool:
+    """Tell whether ranges of files are splits: of one embedded engine the pipes share a file."""
+    return facts.placement != "embedded" or facts.target.caps.publish is Publish.TRANSACTION
+
+
 def ranges_refused(facts: LoadFacts, options: Options, parser: Choice) -> str | None:
     """Return why no file can be cut; None where it depends on the file."""
     encoding, views = facts.encoding, facts.table.views
     if facts.sharding is not None:
         return "every file holds rows of all shards, by the sharding key"
-    if encoding is None or facts.placement == "embedded" or options.method != "local":
+    if encoding is None or not cuts_files(facts) or options.method != "local":
         return "there are no files"
     if options.force:
         return "--force loads files as they are"

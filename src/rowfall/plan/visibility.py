@@ -19,6 +19,7 @@ from rowfall.targets.base import Publish
 _FILES = {
     Publish.RENAME: "each file as soon as it is complete",
     Publish.AT_ONCE: "each object as soon as it is complete",
+    Publish.TRANSACTION: "all rows of a transaction in one moment, one after the other",
     Publish.NONE: "",
 }
 

@@ -109,6 +109,7 @@ class Evidence(Enum):
     UNFIT = "what is missing cannot be altered like the target, which somebody has altered"
     STAGING_GONE = "somebody else has dropped staging"
     TARGET_GONE = "the target is not the table any more that the attempt was loaded for"
+    ROLLED_BACK = "the target has taken the transaction of the attempt back"
     OVERWRITES = "the target is a file or an object, which another attempt writes again as a whole"
 
 
@@ -135,6 +136,7 @@ _COMMITTED = {
     Evidence.UNFIT: Action.KEEP,
     # A new table gets all files again, so it must not get these rows, too.
     Evidence.TARGET_GONE: Action.DISCARD,
+    Evidence.ROLLED_BACK: Action.DISCARD,
     Evidence.OVERWRITES: Action.DISCARD,
 }
 

@@ -17,7 +17,9 @@ from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Split
 from rowfall.core.model import Outcome, Plan
+from rowfall.core.options import ERROR
 from rowfall.engines.base import Engine
+from rowfall.engines.database import Database
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move
 from rowfall.plan.session import Writer
@@ -213,6 +215,8 @@ class Receiving:
         recovery: ends attempts of dead processes; None where nobody else can have died.
         writers: those that each attempt is staged on; () where there are no tables.
         own: position of the one that sends the INSERT.
+        database: that holds the table; None where an engine of ClickHouse does.
+        on_conflict: what becomes of rows there whose key is taken.
         together: they are all writers of the load: rows of one attempt belong on each of them.
     """
 
@@ -231,17 +235,21 @@ class Receiving:
     own: int = 0
     together: bool = False
     durable: bool = True
+    database: Database | None = None
+    on_conflict: str = ERROR
 
 
 def open_receiver(given: Receiving) -> Receiver:
     """Return the receiver for the kind of target; each kind is one line here."""
     from rowfall.publish.files import FileReceiver, ObjectReceiver
     from rowfall.publish.tables import TableReceiver
+    from rowfall.publish.transaction import TransactionReceiver
 
     kinds: Mapping[Publish, Callable[[Receiving], Receiver]] = {
         Publish.ATTACH: TableReceiver,
         Publish.RENAME: FileReceiver,
         Publish.AT_ONCE: ObjectReceiver,
+        Publish.TRANSACTION: TransactionReceiver,
         Publish.NONE: ObjectReceiver,
     }
     return kinds[given.target.caps.publish](given)

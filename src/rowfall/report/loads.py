@@ -300,7 +300,9 @@ def query_command(into: str, target: str) -> str:
     # As a person here would type it.
     near = os.path.relpath(target) if target.startswith(f"{os.getcwd()}{os.sep}") else target
     to = "" if near in DEFAULT_TARGETS else f" --to {shlex.quote(near)}"
-    statement = f"SELECT count() FROM {shown}"
+    # Other databases count nothing without the star.
+    other = "://" in near and not near.startswith("clickhouse")
+    statement = f"SELECT count({'*' if other else ''}) FROM {shown}"
     return f"rowfall query {shlex.quote(statement)}{to}"
 
 

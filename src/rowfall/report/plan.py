@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rowfall.core import engine_formats, formats, units
 from rowfall.core.listing import Listing
-from rowfall.core.model import ENGINE, Forecast, Kind, Plan, Setting, Transport
+from rowfall.core.model import ENGINE, SEND, Forecast, Kind, Plan, Setting, Transport
 from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.report.layout import WIDTH, facts, grid, render, wrap, wrap_sql
 
@@ -21,9 +21,10 @@ DECODER = "rowfall-decode"
 _DELIVERIES = {
     "pull": "the engine that stores the rows reads the source itself",
     "push": "this machine reads the source and sends the rows to the target",
+    "send": "an engine here reads the source and writes text, which the target takes",
     "build": "this machine writes finished parts, and the engine attaches them",
 }
-_DDL_COLUMN = re.compile(r"    `")
+_DDL_COLUMN = re.compile(r"    [`\"]")
 _COMMENT_MIN = 24  # narrower comments are unreadable: they go on a line of their own
 _REASON_MIN = 32
 
@@ -196,6 +197,11 @@ def _target(plan: Plan) -> RenderableType:
             ("delivery", delivery),
             *([("because", transport.delivery.reason)] if plan.placement != "embedded" else []),
             *([("streams", f"{transport.streams} at once")] if transport.streams else []),
+            *(
+                [("connections", f"{plan.lanes}, each with transactions of its own")]
+                if transport.delivery.value == SEND
+                else []
+            ),
             *_parser(plan),
             *([("blocks", _packed(transport))] if transport.compression.value else []),
             *([("by key", transport.sharding.reason)] if by_key else []),
@@ -235,7 +241,8 @@ def _parser(plan: Plan) -> list[tuple[str, str]]:
         return [("parser", f"the engine's: {transport.parser.reason}")]
     names = ", ".join(transport.sorted_by)
     lines = [("parser", DECODER + (f", blocks sorted by {names}" if names else ""))]
-    if plan.placement == "embedded" and plan.table and transport.parts.value == ENGINE:
+    stores = plan.placement == "embedded" and transport.delivery.value != SEND
+    if stores and plan.table and transport.parts.value == ENGINE:
         lines.append(("parts", f"the engine's: {transport.parts.reason}"))
     return lines
 
@@ -269,7 +276,7 @@ def _table(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:
 def _commented(lines: list[str], reasons: list[str], width: int) -> list[RenderableType]:
     """Return the lines with each column's reason behind it as an aligned SQL comment.
 
-    Columns are recognised by their order: the lines that begin with four blanks and a backquote.
+    Columns are recognised by their order: the lines that begin with four blanks and a quote.
     """
     columns = [i for i, line in enumerate(lines) if _DDL_COLUMN.match(line)]
     if len(columns) != len(reasons) or not any(reasons):

@@ -8,6 +8,7 @@ and attached: that work is the engine's locks and the disk, not its cores.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ from rowfall.deliver.delivery import Delivery, Order
 from rowfall.deliver.route import open_delivery
 from rowfall.deliver.watch import TotalProgress, Watch
 from rowfall.engines.codes import DATA_CODES, GONE, MEMORY_LIMIT, QUERY_WAS_CANCELLED
+from rowfall.engines.database import RefusedRowError, RolledBackError
 from rowfall.ledger.leases import Lease, Ownership
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
@@ -68,6 +70,8 @@ FIRST_LANE = 100
 # The engine quotes whole buffers of data in some messages; a page is enough for anybody.
 MOST_TEXT = 2_000
 # What a process meets whose lease another one has ended, and whose staging tables it has taken.
+# What only tables of ClickHouse can do.
+_WIDEN = re.compile(r"Load it with --widen( --type '[^']*')+")
 LEASE_LOST_CODES = GONE | {QUERY_WAS_CANCELLED}
 
 
@@ -226,6 +230,7 @@ def receiving(
         writer.engine, writer.target, load.ledger, prepared.leases, load.key, plan,
         overwrite, notes, Revivals(notes), stopped or threading.Event(),
         prepared.recovery, tables, own, prepared.together, not session.options.no_sync,
+        session.database, session.options.on_conflict,
     )  # fmt: skip
 
 
@@ -530,7 +535,8 @@ class AttemptRunner:
         """
         work = attempt.work
         self._watch.forget(attempt.id)
-        if not attempt.progress.may_discard:
+        taken_back = isinstance(error, RolledBackError | RefusedRowError)  # by the target itself
+        if not (attempt.progress.may_discard or taken_back):
             # Its rows may be visible in part: only publishing may go on, at the next run.
             raise error
         if self.queue.stopped.is_set():
@@ -566,6 +572,8 @@ class AttemptRunner:
         if not self._source.replayable:
             # What was read of stdin is gone: another try would load the rest as if it were all.
             return self._without(work, [(s, error) for s in work.splits])
+        if isinstance(error, RefusedRowError):
+            return self._halves(work, self._bad_rows.locate(work.splits, error))
         if isinstance(error, DeclinedError):
             return self._read_by_engine(work, error)
         if isinstance(error, OtherColumnsError):
@@ -667,6 +675,8 @@ class AttemptRunner:
     def _named(self, hint: str | None) -> str | None:
         """Return a hint whose statement names the table of this load."""
         target = self._given.target
+        if hint is not None and target.address is not None:
+            return _WIDEN.sub("Change the type of the column in the table", hint)
         if hint is None or data_errors.TABLE not in hint:
             return hint
         into = sql.qualified(target.database, target.table)

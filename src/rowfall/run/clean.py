@@ -27,10 +27,10 @@ from rowfall.publish.recover import (
     give_up_alone,
     staging_of,
 )
-from rowfall.run.session import connect, shards_of
+from rowfall.run.session import connect, open_database, shards_of
 from rowfall.run.settle import drop_order, is_own_and_empty, made_tables
 from rowfall.targets import staging
-from rowfall.targets.base import STAGING_PREFIX, Target
+from rowfall.targets.base import STAGING_PREFIX, ServerAt, Target
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
@@ -75,6 +75,8 @@ class _Loads:
 
 def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
     """Drop what dead loads left in a target; see :func:`rowfall.api.clean`."""
+    if target.address is not None:
+        return []  # what is not committed ends with its connection
     with _opened(target) as opened:
         engine, ledger = opened.engine, opened.ledger
         # First what there is, then what the journals say of it: a lease comes before its tables.
@@ -147,6 +149,8 @@ def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
 
 def forget_load(target: Target, load_id: str) -> int:
     """Forget what a load has loaded; see :func:`rowfall.api.forget`."""
+    if target.address is not None:
+        return _forget_in_database(target, target.address, load_id)
     with _opened(target) as opened:
         opened.check_writes()
         if opened.journal:
@@ -165,8 +169,23 @@ def forget_load(target: Target, load_id: str) -> int:
         return opened.ledger.forget(load_id)
 
 
+def _forget_in_database(target: Target, at: ServerAt, load_id: str) -> int:
+    database = open_database(at, target, Options())
+    ledger = Ledger(target.ledger_path)
+    try:
+        return max(database.forget(load_id), ledger.forget(load_id))
+    finally:
+        ledger.close()
+        database.close()
+
+
 def forget_attempt(target: Target, attempt: str) -> int:
     """Give up an attempt whose rows cannot become visible; see :func:`rowfall.api.forget`."""
+    if target.address is not None:
+        raise UsageError(
+            f"{target.text} has no attempts that cannot become visible",
+            hint=f"rowfall forget {attempt.partition('_')[0]} forgets the whole load.",
+        )
     with _opened(target) as opened:
         engine, ledger = opened.engine, opened.ledger
         splits = len(ledger.split_names(attempt))

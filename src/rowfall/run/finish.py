@@ -10,7 +10,7 @@ from typing import Any
 from rowfall.cluster.open import OpenCluster
 from rowfall.cluster.topology import on_nodes
 from rowfall.core import sql, units
-from rowfall.core.errors import LedgerError, RowfallError
+from rowfall.core.errors import LedgerError, RowfallError, VerifyError
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Split
 from rowfall.core.model import Plan
@@ -199,6 +199,16 @@ def verify_loaded(
         VerifyError: they differ.
     """
     counts = done.total
+    if session.options.verify and session.database is not None:
+        from rowfall.run.verify import verify_table
+
+        found = verify_table(session, load.id)
+        if not found.ok:
+            raise VerifyError(
+                f"source and target differ: {found.source_rows:,} rows and {found.target_rows:,}",
+                hint=f"rowfall verify {load.id[:8]} says which files.",
+            )
+        return
     if counts.checksum is None or not counts.landed:
         return
     from rowfall.run.verify import compare_staged  # only few loads need it

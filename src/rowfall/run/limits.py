@@ -35,7 +35,7 @@ class Effort:
         generated: the rows are made, not read. ``text``: they are parsed. ``packed``: they are
             unpacked. ``remote``: they come over the network.
         streamed: of a database or a queue.
-        target: ``table``, ``files`` or ``nothing``.
+        target: ``table``, ``database``, ``files`` or ``nothing``.
         objects: objects that are read side by side (1: nothing to spread over cores).
         waited: seconds that threads were ready while others had the cores.
         few: so few rows that their number is no reason for anything.
@@ -70,6 +70,8 @@ def limited_by(effort: Effort) -> str:
         took = units.duration(effort.seconds)
         return f"Start-up and bookkeeping: the rows themselves took {took}."
     if _share(effort, "publish") > PUBLISH_SHARE:
+        if effort.target == "database":
+            return "The database: committing took longer than sending the rows."
         if effort.target != "table":
             return "Publishing: finishing the files took longer than writing their rows."
         if not effort.partitioned:
@@ -119,6 +121,8 @@ def _waiting(effort: Effort, used: float) -> str:
     """Return the sentence for cores that were not busy."""
     busy = _busy(used, effort.cores)
     cpu = "Not the server's CPU" if effort.server else "Not the CPU"
+    if effort.target == "database":
+        return f"The database: {busy} here, waiting for it to take the rows."
     if effort.target == "nothing" and effort.generated:
         return f"{cpu}: {busy}; other processes held it up."
     # Where the threads' own time is much longer than their CPU time, they have waited in it.
@@ -156,7 +160,10 @@ def _most(effort: Effort) -> str:
     if not read + insert:
         return ""
     if read < insert:
-        words = {"files": "formatting and writing", "nothing": "passing rows on"}
+        words = {
+            "files": "formatting and writing", "nothing": "passing rows on",
+            "database": "writing text for the database",
+        }  # fmt: skip
         what = words.get(effort.target, "sorting, compressing and writing")
         return f"{what} ({units.percent(insert)})"
     if effort.generated:

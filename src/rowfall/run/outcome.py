@@ -122,7 +122,7 @@ def make_report(
 def _active_parts(session: Session) -> int:
     """Return the active parts of the target at the end; 0 where they may not be seen."""
     parts = 0
-    for writer in session.writers if session.target.table else ():
+    for writer in session.writers if session.target.caps.tables else ():
         with suppress(RowfallError):
             ((own,),) = writer.engine.ask(
                 "SELECT count() FROM system.parts WHERE active AND rows > 0 AND "
@@ -187,7 +187,9 @@ def _limit(
     most = max((len(g.indexes) for g in plan.groups), default=1)
     encoding = plan.encoding
     own = counts.waited_seconds + cpu_wait(session.engine) if not server else 0.0
-    kinds = {Publish.ATTACH: "table", Publish.NONE: "nothing"}
+    kinds = {
+        Publish.ATTACH: "table", Publish.TRANSACTION: "database", Publish.NONE: "nothing"
+    }  # fmt: skip
     return limited_by(Effort(
         seconds, costs.cpu, sum(writer.engine.facts.cores for writer in session.writers),
         server=server, here=costs.here if server and _pushes(plan) else None,

@@ -14,6 +14,7 @@ from rowfall.core.events import Note
 from rowfall.core.model import Plan, Statement
 from rowfall.engines.base import table_uuid
 from rowfall.engines.codes import ACCESS_DENIED, READONLY
+from rowfall.engines.database import Database
 from rowfall.ledger.journal import Journal
 from rowfall.ledger.leases import Leases, NoLeases
 from rowfall.plan.facts import LoadFacts
@@ -23,6 +24,7 @@ from rowfall.publish.receiver import TableWriter
 from rowfall.publish.recover import Recovery, open_journal, open_recovery
 from rowfall.publish.staging_tables import StagingTables
 from rowfall.publish.target_tables import TargetTables, table_dropped
+from rowfall.publish.transaction import TransactionLeases
 from rowfall.run.alter import alter_target
 from rowfall.run.settle import LoadRun, Settled, remember_made
 from rowfall.targets import staging, views
@@ -72,6 +74,8 @@ def prepare(settled: Settled, load: LoadRun, facts: LoadFacts, plan: Plan) -> Pr
         RowfallError: it may not be made here.
     """
     session, ledger = settled.session, load.ledger
+    if session.database is not None:
+        return _prepare_database(settled, load, plan, session.database)
     _create(settled, load, plan)
     if session.target.table and not session.options.replace:
         alter_target(session, plan)
@@ -92,6 +96,22 @@ def prepare(settled: Settled, load: LoadRun, facts: LoadFacts, plan: Plan) -> Pr
     todo = (i for g in plan.groups for i in g.indexes)
     ledger.add_splits(load.id, plan.listing.splits(session.target_key, todo))
     return prepared
+
+
+def _prepare_database(
+    settled: Settled, load: LoadRun, plan: Plan, database: Database
+) -> Prepared:  # fmt: skip
+    """Make the table of a database where it is missing, and the record of what is loaded."""
+    session, ledger = settled.session, load.ledger
+    statements = () if plan.schema.exists else session.target.create(plan.schema)
+    if statements:
+        session.emit(_created(session, plan))
+    database.prepare(statements)
+    ledger.set_table(session.target_key, database.table_id())
+    todo = (i for g in plan.groups for i in g.indexes)
+    ledger.add_splits(load.id, plan.listing.splits(session.target_key, todo))
+    leases = TransactionLeases(database, load.id, load.salt)
+    return Prepared(TargetTables(session, ledger), leases=leases)
 
 
 def _create(settled: Settled, load: LoadRun, plan: Plan) -> None:

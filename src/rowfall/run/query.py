@@ -6,22 +6,26 @@ import os
 import re
 import secrets
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rowfall.core import sql
 from rowfall.core.errors import Interrupted, RowfallError, UsageError
-from rowfall.core.model import Statement
+from rowfall.core.listing import Split
+from rowfall.core.model import Encoding, Kind, Statement
 from rowfall.core.nearest import nearest
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import UNKNOWN_TABLE
+from rowfall.engines.database import Result
 from rowfall.engines.embedded import Embedded, FolderInUseError
 from rowfall.engines.snapshot import snapshot
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import has_ended
-from rowfall.run.session import connect, terminable
-from rowfall.targets.base import STAGING_PREFIX, Target
+from rowfall.run.session import connect, open_database, terminable
+from rowfall.sources.pipes import Streams
+from rowfall.targets.base import STAGING_PREFIX, ServerAt, Target
 
 # Compared with what was typed: 20 ms of difflib.
 MOST_TABLES = 2_000
@@ -89,6 +93,9 @@ def run_query(
         BrokenPipeError: nobody reads ``out_fd`` any more.
     """
     statement = SqlText.of(text.strip().rstrip(";"))
+    if target.address is not None:
+        _query_database(target, target.address, text, format, write=write, out_fd=out_fd)
+        return
     if target.server is not None:
         server = connect(target.server, Options(), target.database)
         # 2: no writes, but settings may change; formats need that.
@@ -116,6 +123,48 @@ def run_query(
                 _query_folder(copy, statement, format, write=False, out_fd=out_fd, convert=convert)
         finally:
             ledger.close()
+
+
+_QUERY = Split("", "query", "", None)
+
+
+class _Rows(Streams):
+    """The rows of a query in another database, which an engine here reads."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__()
+        self._result = result
+
+    def stream(self, split: Split) -> Iterator[bytes]:
+        return self._result.rows
+
+    def relation(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> SqlText:
+        encoding = Encoding(self._result.format, "none", Kind.TEXT)
+        return super().relation(splits, encoding, sql.structure(self._result.columns))
+
+
+def _query_database(
+    target: Target, at: ServerAt, text: str, format: str, *, write: bool, out_fd: int
+) -> None:
+    """Run a statement in another database; an engine here gives its rows the format."""
+    database = open_database(at, target, Options())
+    out = os.dup(out_fd)
+    try:
+        found = database.result(text, write=write)
+        if found is None:
+            return
+        rows = _Rows(found)
+        try:
+            statement = SqlText.of("SELECT * FROM ", rows.relation([_QUERY], None, ""))
+            _stream(Embedded(None, fds=(out,)), Statement(statement, {}, "query", format), out)
+            rows.changed([_QUERY])
+        finally:
+            rows.close()
+    finally:
+        os.close(out)
+        database.close()
 
 
 def _in_use(ledger: Ledger, error: FolderInUseError) -> FolderInUseError:

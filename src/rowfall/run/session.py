@@ -27,13 +27,16 @@ from rowfall.core.options import (
     JOURNAL,
     METHODS,
     NONE,
+    REPLACE,
+    SKIP,
     Options,
     projection_of,
 )
 from rowfall.core.units import memory as memory_text
 from rowfall.core.units import parse_duration, parse_size
-from rowfall.engines import server_class
+from rowfall.engines import database_class, server_class
 from rowfall.engines.base import Engine
+from rowfall.engines.database import Database
 from rowfall.engines.embedded import Embedded, total_memory
 from rowfall.engines.prestart import prestart
 from rowfall.ledger import Ledger
@@ -121,6 +124,11 @@ def open_session(
                 _check_writer(writer, options, dry, may_lack_database=shards is not None)
                 if not dry:
                     make_durable(writer.engine, writer.target.database)
+        database = None
+        if target.address is not None:
+            database = open_database(target.address, target, options)
+            stack.callback(database.close)
+            database.check(dry=dry)
         listing = source.listing()
         listing.projection = projection_of(options)
         encoding = source.encoding(listing)
@@ -145,7 +153,7 @@ def open_session(
             writers = shards.writers
         yield Session(
             texts, to, options, source, target, listing, encoding, reader, writers, ledger, emit,
-            shards, began or time.monotonic(),
+            shards, began or time.monotonic(), database,
         )  # fmt: skip
 
 
@@ -202,6 +210,14 @@ def connect(
         through=through, durable=not options.no_sync,
         patience=parse_duration(options.patience),
     )  # fmt: skip
+
+
+def open_database(at: ServerAt, target: Target, options: Options) -> Database:
+    """Return the database that holds the table of a target; nothing is connected yet."""
+    opened = database_class(at.kind)  # its driver takes time that others save
+    return opened(
+        at.host, at.port, at.user, at.password, at.options, target.database, target.table, options
+    )
 
 
 def _check_writer(
@@ -261,6 +277,11 @@ def _some(names: Sequence[str]) -> str:
 
 def refusal(session: Session) -> TargetError | None:
     """Return why the server would refuse a load, for its plan: a right that is missing."""
+    if session.database is not None:
+        try:
+            session.database.check(dry=False)
+        except TargetError as error:
+            return error
     if session.target.server is not None and not session.options.direct:
         try:
             for writer in session.writers:
@@ -303,7 +324,8 @@ def _check_choices(options: Options) -> None:
     if options.loaded not in (None, ALL, JOURNAL, NONE):
         raise UsageError(f"--loaded {options.loaded} is not one of all, journal, none")
     for name, words in (("on_new_column", (ADD, IGNORE, ERROR)),
-                        ("on_missing_column", (DEFAULT, ERROR))):  # fmt: skip
+                        ("on_missing_column", (DEFAULT, ERROR)),
+                        ("on_conflict", (ERROR, SKIP, REPLACE))):  # fmt: skip
         if (wish := getattr(options, name)) not in words:
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(f"{flag} {wish} is not one of {', '.join(words)}")
@@ -327,9 +349,17 @@ def _check_target(target: Target, options: Options) -> None:
     Raises:
         UsageError: which one.
     """
+    if target.address is None:
+        for name in ("unlogged", "on_conflict"):
+            if getattr(options, name) not in (False, ERROR):
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is for tables of other databases, and "
+                    f"{target.text} is not one",
+                    hint="Leave it out, or give one with --to postgresql://user@host/database.",
+                )
     if target.server is None:
         for name in ("pull", "push", "streams"):
-            if getattr(options, name):
+            if getattr(options, name) and (name != "streams" or target.address is None):
                 raise UsageError(
                     f"--{name} needs a server, and {target.text} is not one",
                     hint="Give a server with --to clickhouse://host:8123/database.",
@@ -361,10 +391,17 @@ def _check_target(target: Target, options: Options) -> None:
                 f"--{name.replace('_', '-')} is for files to write, and {target.text} is not one",
                 hint="Write files with --to 'part_{n}.csv.gz'.",
             )
-    if not target.table:
-        for name in ("atomic", "direct", "wait"):
+    if not target.caps.tables:
+        for name in ("atomic", "direct", "wait", "widen"):
             if getattr(options, name):
-                raise UsageError(f"--{name} needs a table, and {target.text} has none")
+                raise UsageError(
+                    f"--{name} needs a table of ClickHouse, and {target.text} has none"
+                )
+        if target.address is not None and options.on_new_column == ADD:
+            raise UsageError(
+                f"--on-new-column add is for tables of ClickHouse, and {target.text} has none",
+                hint="Add the column to the table before the load, or take ignore.",
+            )
 
 
 # --- Ctrl-C and SIGTERM --------------------------------------------------------------------------

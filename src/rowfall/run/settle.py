@@ -25,6 +25,7 @@ from rowfall.core.listing import overlap, without_salt
 from rowfall.core.model import Statement
 from rowfall.core.options import changed
 from rowfall.engines.base import Engine, table_uuid
+from rowfall.engines.database import Database
 from rowfall.ledger import Ledger, LoadRow, target_key, target_key_parts
 from rowfall.ledger.journal import Journal
 from rowfall.plan.memory import check_identity
@@ -41,6 +42,7 @@ from rowfall.publish.recover import (
 )
 from rowfall.publish.shadow import Shadow, shadow_name
 from rowfall.publish.target_tables import OwnTable, TargetTables
+from rowfall.publish.transaction import end_open_transactions, landed_in
 from rowfall.run.doubts import resolve
 from rowfall.targets import staging, views
 
@@ -124,6 +126,8 @@ def settle(session: Session, load: LoadRun) -> Settled:
         AlteredTableError: rows of this load are staged, and cannot become visible; see
             :attr:`rowfall.publish.recover.Recovery.kept`.
     """
+    if session.database is not None:
+        return _settle_database(session, load, session.database)
     ledger, shadow = load.ledger, load.shadow
     answer = Answer(session.options.loaded)
     if not session.target.caps.journal:
@@ -154,6 +158,25 @@ def settle(session: Session, load: LoadRun) -> Settled:
         _settle_table(session, load, load.key, shadow.name, answer)
         _drop_shadow_that_was_set_back(session, ledger, load, shadow)
     return Settled(session, table, _known(session, load, replaced=replaced), replaced)
+
+
+def _settle_database(session: Session, load: LoadRun, database: Database) -> Settled:
+    """End what crashes left open in a database, which itself knows what is loaded."""
+    ledger, key = load.ledger, session.target_key
+    end_open_transactions(database, ledger, key, _ACTIVE - {load.id}, session.emit)
+    known, there = ledger.table_uuid(key), database.table_id()
+    if known and known != there:
+        forgotten = ledger.set_table(key, there)
+        if forgotten:
+            session.emit(_dropped(session, forgotten))
+    landed = landed_in(database, load.id, force=session.options.force)
+    return Settled(session, session.target.table, landed, replaced=False)
+
+
+def _dropped(session: Session, forgotten: int) -> Note:
+    """Return the line that says why what was loaded is loaded again."""
+    return Note("info", f"{session.table_text} was dropped since the last load: "
+                        f"loading {units.counted(forgotten, 'split')} again")  # fmt: skip
 
 
 def _all_landed(session: Session, ledger: Ledger) -> bool:
@@ -212,10 +235,7 @@ def _settle_table(session: Session, load: LoadRun, key: str, name: str, answer: 
             open_recovery(tables, old).table_gone()
     forgotten = ledger.set_table(key, uuid)
     if forgotten and of_target:
-        session.emit(
-            Note("info", f"{session.table_text} was dropped since the last load: "
-                         f"loading {units.counted(forgotten, 'split')} again")
-        )  # fmt: skip
+        session.emit(_dropped(session, forgotten))
     return bool(known)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rowfall.core import sql
+from rowfall.core import sql, units
 from rowfall.core.errors import UsageError, VerifyError
 from rowfall.core.events import Note
 from rowfall.core.listing import Split
@@ -19,6 +19,7 @@ from rowfall.core.model import PUSH, Plan, Schema
 from rowfall.core.results import Verification, VerifiedSplit
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
+from rowfall.engines.database import Database
 from rowfall.ledger import Ledger
 from rowfall.plan import attempts
 from rowfall.plan.facts import LoadFacts
@@ -31,7 +32,6 @@ from rowfall.schema.headers import Headers
 from rowfall.schema.projection import read_relation
 from rowfall.schema.whole_rows import last_name, with_open_end
 from rowfall.targets import staging
-from rowfall.targets.base import Publish
 
 MASK64 = (1 << 64) - 1
 # Each split has a SELECT of its own in one statement: servers take 256 KiB of text, and every
@@ -51,7 +51,9 @@ def verify_table(session: Session, load_id: str) -> Verification:
     """
     start = time.monotonic()
     ledger = session.ledger
-    if ledger is None or session.target.caps.publish is not Publish.ATTACH:
+    if ledger is not None and session.database is not None:
+        return _verify_database(session, ledger, load_id, session.database)
+    if ledger is None or not session.target.caps.tables:
         raise UsageError(
             f"load {load_id} kept no table to compare",
             hint="Only loads into a table can be verified afterwards.",
@@ -74,6 +76,25 @@ def verify_table(session: Session, load_id: str) -> Verification:
         if difference.share < 1:
             scope += f"; where it differs by looking at {difference.share:.0%} of the rows"
     return _verdict(load_id, splits, source, (rows, total), landed_rows, foreign, scope, start)
+
+
+def _verify_database(
+    session: Session, ledger: Ledger, load_id: str, database: Database
+) -> Verification:
+    """Compare the rows of each file with those that were committed with it, and their number with
+    that of the table."""
+    start = time.monotonic()
+    facts = survey(session)
+    plan = make_plan(facts, session.options)
+    splits = _splits(session, plan, facts.landed)
+    source = Comparison(session, facts, plan).source(splits)
+    count, rows = database.count(), sum(rows for rows, _ in source)
+    others = len(ledger.landed(session.target_key)) - len(facts.landed)
+    why = f"they were committed, and the table holds {units.counted(count, 'row')}"
+    found = _counted(session, ledger, load_id, splits, source, why, start)
+    if others <= 0 and count < rows:
+        return replace(found, ok=False, target_rows=count)
+    return found
 
 
 def _splits(session: Session, plan: Plan, indexes: Collection[int]) -> list[Split]:

@@ -17,9 +17,9 @@ from rowfall.core.errors import UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.type_names import parse_type
 from rowfall.schema.records import lines_relation
 from rowfall.schema.strict_reading import MISSING, nulls_are_guarded, reader_settings
-from rowfall.schema.type_names import parse_type
 from rowfall.schema.whole_rows import END, EXTRA, read_structure
 from rowfall.sources.base import Source
 

@@ -23,7 +23,7 @@ from rowfall.core.errors import DataError, RowfallError, SourceError, TargetErro
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind, Plan, Schema
 from rowfall.core.options import IGNORE, Options
-from rowfall.core.sqltext import SqlText
+from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
 from rowfall.schema import data_errors, footers, strict_reading
 from rowfall.schema.bad_row_queries import LONG, MALFORMED, LenientReader, Misfit, read_bad_row
@@ -32,7 +32,7 @@ from rowfall.schema.file_ends import matters, open_ended, quoted_last
 from rowfall.schema.footers import Footer
 from rowfall.schema.headers import parse_header
 from rowfall.schema.misfits import find_misfits
-from rowfall.schema.projection import of_typed
+from rowfall.schema.projection import of_typed, read_relation
 from rowfall.schema.records import lines_relation
 from rowfall.schema.sampling import RunSelect, described
 from rowfall.schema.whole_rows import LAST_EMPTY, last_name, with_open_end
@@ -44,6 +44,8 @@ REJECTS = "rowfall-rejects.tsv"
 # A quote never closed swallows the rest of a file; its first lines show what it was.
 MOST_LINES = 100
 COLUMNS = ("object", "line", "column", "reason", "text")
+_SOME = 4
+"""Lines that are named of a value that a database refuses."""
 _SPLITS = 50
 """Splits that one search reads side by side."""
 NEAR, FAR, _PIECE = 1 << 30, 64 << 20, 8 << 20
@@ -296,6 +298,38 @@ class BadRows:
         except RowfallError:
             # The search met the same trouble (a broken archive): halves of the group will tell.
             return []
+
+    def locate(self, splits: Sequence[Split], error: DataError) -> DataError:
+        """Return an error of a database about a value with the file, and the lines that hold it."""
+        found, split = error.message, splits[0]
+        if len(splits) > 1:
+            return error
+        encoding, column = self._plan.encoding, error.column
+        by_name = {c.name: c for c in self._plan.schema.columns}
+        where = split.name
+        if encoding is not None and column in by_name and error.value is not None:
+            schema, own = self._plan.schema, by_name[column]
+            value = own.expression or sql.name(own.source or own.name)
+            rows = SqlText.of(
+                f"SELECT n FROM (SELECT rowNumberInAllBlocks() + 1 AS n, toString({value}) AS v "
+                "FROM ", read_relation(self._source, [split], encoding, schema),
+                f") WHERE v = {quote(error.value)} LIMIT {_SOME}",
+            )  # fmt: skip
+            settings = {s.name: s.value for s in self._plan.settings}
+            with suppress(RowfallError):
+                numbers = [int(n) for (n,) in self._ask(rows, {**settings, **_IN_ORDER})]
+                lines = [self._line(split, encoding, n) for n in numbers]
+                if lines:
+                    what = "line" if encoding.kind in (Kind.TEXT, Kind.JSON) else "row"
+                    where += f" {what}{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
+                    error.line = lines[0]
+        error.uri, error.message = split.uri, f"{where}: {found}"
+        return error
+
+    def _line(self, split: Split, encoding: Encoding, row: int) -> int:
+        if split.of_text:
+            return line_in_file(self._source, split, row)[0]
+        return row + int(encoding.has_header)
 
     def other_types(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
         """Return Parquet files whose columns differ from those of the sampled file, and how.

@@ -19,11 +19,11 @@ from rowfall.core.model import Column, Kind, Projection
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.type_names import parse_type
 from rowfall.schema import projection
 from rowfall.schema.projection import FILE_COLUMNS
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample
 from rowfall.schema.strict_reading import TextTraits, strict_column
-from rowfall.schema.type_names import parse_type
 
 _NOT_AN_ITEM = frozenset((
     "FROM", "WHERE", "PREWHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION",

@@ -12,6 +12,7 @@ from rowfall.core import sql
 from rowfall.core.errors import DataError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.type_names import Type, parse_type
 from rowfall.schema.bad_row_queries import (
     LONG,
     MALFORMED,
@@ -23,7 +24,6 @@ from rowfall.schema.bad_row_queries import (
 )
 from rowfall.schema.records import APART
 from rowfall.schema.strict_reading import TAG
-from rowfall.schema.type_names import Type, parse_type
 from rowfall.schema.whole_rows import LAST_EMPTY
 
 _URI = re.compile(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")

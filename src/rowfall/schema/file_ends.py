@@ -11,9 +11,9 @@ from dataclasses import replace
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.type_names import parse_type
 from rowfall.schema.records import lines_relation
 from rowfall.schema.sampling import RunSelect
-from rowfall.schema.type_names import parse_type
 from rowfall.schema.whole_rows import by_position, last_name
 from rowfall.sources.base import Ranged, Source
 

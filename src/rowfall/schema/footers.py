@@ -15,7 +15,7 @@ from typing import Any
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding
 from rowfall.core.sqltext import SqlText
-from rowfall.schema.type_names import Type, parse_type
+from rowfall.core.type_names import Type, parse_type
 from rowfall.sources.base import Source
 
 NAMED = frozenset({"ORC", "Arrow", "Avro"})

@@ -20,6 +20,7 @@ from rowfall.core.model import Column, ColumnChange, Encoding, Kind, Projection,
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import ADD, Options
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.type_names import csv_fields, first_fields, parse_type
 from rowfall.engines.codes import UNKNOWN_IDENTIFIER
 from rowfall.schema import footers, json_objects, marked_values, sampling
 from rowfall.schema.column_options import (
@@ -45,7 +46,6 @@ from rowfall.schema.table_changes import (
 )
 from rowfall.schema.table_options import TableOptions, read_table_options
 from rowfall.schema.text_format import asked_of
-from rowfall.schema.type_names import csv_fields, first_fields, parse_type
 from rowfall.schema.united_headers import check_nulls
 from rowfall.sources.base import Annotated, Source
 

@@ -15,7 +15,7 @@ from datetime import date
 
 from rowfall.core.formats import ORDERS
 from rowfall.core.model import Column, Dialect, Encoding
-from rowfall.schema.type_names import parse_type
+from rowfall.core.type_names import parse_type
 
 _PARTS = re.compile(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})(?:[ T].*)?\Z")
 

@@ -10,11 +10,11 @@ from rowfall.core import sql
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.type_names import parse_type
 from rowfall.schema import sampling
 from rowfall.schema.bad_row_queries import SHOWN, LenientReader, Misfit
 from rowfall.schema.sampling import ColumnFacts, RunSelect
 from rowfall.schema.strict_reading import MISSING
-from rowfall.schema.type_names import parse_type
 from rowfall.schema.wider_types import MOST_NAMES, Values, wider
 from rowfall.sources.base import Source
 

@@ -20,6 +20,7 @@ from rowfall.core.formats import LAKES
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.type_names import Type, parse_type
 from rowfall.schema import footers, json_objects
 from rowfall.schema.data_errors import same_object
 from rowfall.schema.dialect import Asked
@@ -27,7 +28,6 @@ from rowfall.schema.excerpts import excerpts
 from rowfall.schema.records import lines_relation
 from rowfall.schema.strict_reading import MISSING_COLUMNS, TextTraits, reader_settings
 from rowfall.schema.text_format import find_text_format
-from rowfall.schema.type_names import Type, parse_type
 from rowfall.schema.united_headers import unite
 from rowfall.sources.base import Source
 

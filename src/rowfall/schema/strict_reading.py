@@ -22,7 +22,7 @@ from rowfall.core.charsets import BOM
 from rowfall.core.formats import LAKES
 from rowfall.core.model import Column, Encoding, Kind, Schema, Setting
 from rowfall.core.sqltext import quote
-from rowfall.schema.type_names import TIMES, Type, first_fields, parse_type
+from rowfall.core.type_names import TIMES, Type, first_fields, parse_type
 
 TAG = "rowfall: "
 """Start of every message that a guard raises inside the engine."""

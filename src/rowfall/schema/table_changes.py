@@ -14,6 +14,7 @@ from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import ColumnChange, Kind, Schema
 from rowfall.core.options import ADD, DEFAULT, IGNORE, Options
+from rowfall.core.type_names import parse_type
 from rowfall.schema import projection
 from rowfall.schema.bad_row_queries import LenientReader
 from rowfall.schema.bad_rows import BadRowSearch
@@ -23,7 +24,6 @@ from rowfall.schema.excerpts import excerpts
 from rowfall.schema.misfits import find_misfits
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, rows_each
 from rowfall.schema.table_options import TableOptions
-from rowfall.schema.type_names import parse_type
 from rowfall.schema.wider_types import keeps_key, lossless
 from rowfall.sources.base import Source
 

@@ -20,6 +20,7 @@ from dataclasses import replace
 from rowfall.core import sql
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.type_names import parse_type
 from rowfall.schema.strict_reading import (
     MISSING,
     TAG,
@@ -27,7 +28,6 @@ from rowfall.schema.strict_reading import (
     nulls_are_guarded,
     strict_column,
 )
-from rowfall.schema.type_names import parse_type
 
 EXTRA, END = "rowfall_extra", "rowfall_end"
 """Columns behind the last one: no row has the first, rows with a delimiter at their end the other.

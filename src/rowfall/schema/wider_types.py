@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from rowfall.core.type_names import Type, parse_type
 from rowfall.schema.sampling import ColumnFacts
-from rowfall.schema.type_names import Type, parse_type
 
 EXACT = 2**53
 """Integers beyond it have no Float64 of their own."""

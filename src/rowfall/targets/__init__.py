@@ -22,6 +22,7 @@ REGISTRY = {
     "folder": "table:open_folder",
     "clickhouse": "table:open_server",
     "clickhouses": "table:open_server",
+    "postgresql": "postgresql:Postgresql",
     "file": "export:open_export",
     "s3": "export:open_export",
     "null": "null:open_null",

@@ -42,6 +42,7 @@ class Publish(StrEnum):
     ATTACH = "attach"  # staging table, ATTACH PARTITION ALL FROM it
     RENAME = "rename"  # one local file per attempt, renamed when complete
     AT_ONCE = "at once"  # the object store shows an object only when it is complete
+    TRANSACTION = "transaction"  # rows and the record of their splits are committed together
     NONE = "none"  # nothing is kept
 
 
@@ -64,6 +65,11 @@ class Caps:
     remembers: bool = True
     journal: bool = False
 
+    @property
+    def tables(self) -> bool:
+        """True where rows go into a table of ClickHouse: staged beside it, then attached."""
+        return self.publish is Publish.ATTACH
+
 
 @dataclass(frozen=True, slots=True)
 class ServerAt:
@@ -73,7 +79,7 @@ class ServerAt:
         options: settings for every statement.
         cluster: name of the cluster whose shards are the target, "" for this server alone.
         sharing: servers of the cluster that load at the same time on its machine.
-        kind: of the engine that opens it, as the registry of :mod:`rowfall.engines` names it.
+        kind: of the engine that opens it, as the registries of :mod:`rowfall.engines` name it.
     """
 
     host: str
@@ -95,7 +101,9 @@ class Target(Protocol):
         caps: see :class:`Caps`.
         database, table: where rows go, empty where there is no table.
         folder: data folder of the embedded engine, None where the engine needs none.
-        server: the server that holds the table, None where the embedded engine does.
+        server: the ClickHouse server that holds the table; None where there is none.
+        address: of another database that holds it: an engine here writes the rows as text, and
+            they are committed there. None where there is none.
         ledger_path: where this target's ledger is kept.
         secrets: values to mask in foreign text.
     """
@@ -106,6 +114,7 @@ class Target(Protocol):
     table: str
     folder: Path | None
     server: ServerAt | None
+    address: ServerAt | None
     ledger_path: Path
     secrets: tuple[Secret, ...]
 

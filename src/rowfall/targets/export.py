@@ -55,6 +55,7 @@ class Export:
         self.text = self.pattern
         self.folder: Path | None = None
         self.server: ServerAt | None = None
+        self.address: ServerAt | None = None
         self.database = ""
         self.table = ""
         self.ledger_path = ledger_path

@@ -19,6 +19,7 @@ class Null:
         self.text = "null:"
         self.folder: Path | None = None
         self.server: ServerAt | None = None
+        self.address: ServerAt | None = None
         self.database = ""
         self.table = ""
         self.ledger_path = ledger_path

@@ -48,6 +48,7 @@ class Table:
         self.text = text
         self.folder = folder
         self.server = server
+        self.address: ServerAt | None = None
         self.database = database
         self.table = table
         self.ledger_path = ledger_path

@@ -67,10 +67,11 @@ def test_a_committed_attempt_is_not_judged_without_evidence() -> None:
 
 
 def test_committed_rows_are_only_discarded_where_nothing_is_lost() -> None:
-    """Where the table is another one, or a file is written again as a whole."""
+    """Where the table is another one, where a database has taken the rows back, or where a file is
+    written again as a whole."""
     discards = {e for e in Evidence if e is not Evidence.NOT_ASKED
                 and after_crash(Recorded.COMMITTED, e) is Action.DISCARD}  # fmt: skip
-    assert discards == {Evidence.TARGET_GONE, Evidence.OVERWRITES}
+    assert discards == {Evidence.TARGET_GONE, Evidence.ROLLED_BACK, Evidence.OVERWRITES}
 
 
 def test_rows_that_cannot_follow_their_table_are_kept() -> None:

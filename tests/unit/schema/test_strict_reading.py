@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from gate import ALL, part
 from rowfall.core.model import Column, Encoding, Kind
+from rowfall.core.type_names import Type, parse_type
 from rowfall.schema.strict_reading import TextTraits, strict_column
-from rowfall.schema.type_names import Type, parse_type
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
 
 Write = Callable[[str, str | bytes], Path]

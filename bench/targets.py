@@ -1,0 +1,158 @@
+"""Databases as targets: rowfall against the database's own loader, in turns.
+
+    python bench/targets.py [--rows 1000000] [--rounds 3] [CASE ...]
+
+One function a case, in CASES. Wall seconds, CPU seconds of the side that loads, and apart from them
+those of the database. Real services of tests/lab; the table is made anew before each run, without
+keys, and its rows are counted after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench import measure
+from bench.sources import _POSTGRESQL, ROOT, Side, cpu_of, rowfall
+from rowfall.sources.generate import taxi
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Sides that load the same rows, the one to beat first.
+
+    Attributes:
+        pid: of the database. ``fresh`` makes its table anew, ``count`` counts the rows.
+    """
+
+    sides: Sequence[Side]
+    pid: Callable[[], int]
+    fresh: Callable[[], None]
+    count: Callable[[], int]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def taxi_csv(rows: int, folder: Path) -> Path:
+    """Write the rows as CSV with a header."""
+    path = folder / "taxi.csv"
+    measure.run([*rowfall("load", f"generate://taxi?rows={rows}", "--to", str(path))])
+    return path
+
+
+def taxi_columns(types: Mapping[str, str]) -> str:
+    """Return the columns of the taxi table with types of a database."""
+    columns = []
+    for column in taxi(1).schema.columns:
+        bare = column.type.removeprefix("Nullable(")
+        nullable = bare != column.type
+        bare = bare[:-1] if nullable else bare
+        columns.append(f"{column.name} {types[bare]} {'' if nullable else 'NOT NULL'}")
+    return ", ".join(columns)
+
+
+# Starts one loader for each of some files, all at once.
+_SIDE_BY_SIDE = """
+import subprocess, sys
+program, command, *files = sys.argv[1:]
+started = [subprocess.Popen([program, "-qc", command.replace("{file}", f)]) for f in files]
+sys.exit(any([process.wait() for process in started]))
+"""
+
+
+@contextlib.contextmanager
+def postgresql(rows: int, folder: Path) -> Iterator[Case]:
+    r"""Taxi CSV into PostgreSQL, against \copy in one stream and in two, of a file cut before."""
+    from lab.postgresql import BIN, PostgresqlServer
+
+    path = taxi_csv(rows, folder)
+    halves = []
+    with path.open("rb") as file:
+        header = file.readline()
+        lines = file.readlines()
+        for number in range(2):
+            half = folder / f"half{number}.csv"
+            half.write_bytes(header + b"".join(lines[number::2]))
+            halves.append(str(half))
+        del lines
+    columns = taxi_columns(_POSTGRESQL)
+    with PostgresqlServer() as server:
+
+        def fresh() -> None:
+            server.run("DROP TABLE IF EXISTS t", f"CREATE TABLE t ({columns})", "CHECKPOINT")
+
+        environment = {
+            "PGHOST": "127.0.0.1", "PGPORT": str(server.port), "PGUSER": server.user,
+            "PGPASSWORD": server.password, "PGDATABASE": server.database,
+        }  # fmt: skip
+        copy = r"\copy t FROM '{file}' WITH (FORMAT csv, HEADER, NULL '\N')"
+        psql = str(BIN / "psql")
+        load = rowfall("load", str(path), "--table", "t", "--to", server.uri)
+        two = [sys.executable, "-c", _SIDE_BY_SIDE, psql, copy, *halves]
+        yield Case(
+            (
+                Side(r"\copy", [psql, "-qc", copy.replace("{file}", str(path))]),
+                Side(r"2 x \copy of halves", two),
+                Side("rowfall", load),
+                Side("rowfall --streams 1", [*load, "--streams", "1"]),
+                Side("rowfall --streams 4", [*load, "--streams", "4"]),
+                Side("rowfall --decoder never", [*load, "--decoder", "never"]),
+            ),
+            lambda: server.pid or 0,
+            fresh,
+            lambda: int(server.ask("SELECT count(*) FROM t")[0][0]),
+            environment,
+        )
+
+
+CASES: dict[str, Callable[[int, Path], contextlib.AbstractContextManager[Case]]] = {
+    "postgresql": postgresql,
+}
+
+
+def compare(case: Case, rows: int, rounds: int) -> None:
+    """Run the sides in turns and print their medians."""
+    taken: dict[str, list[tuple[float, float, float]]] = {side.name: [] for side in case.sides}
+    for _ in range(rounds):
+        for side in case.sides:
+            case.fresh()
+            before = cpu_of(case.pid())
+            sample = measure.run(side.command, env={**case.environment, **side.environment})
+            taken[side.name].append((sample.wall, sample.cpu, cpu_of(case.pid()) - before))
+            if (count := case.count()) != rows:
+                raise measure.BenchError(f"{side.name}: {count:,} rows are there")
+    first = measure.median(wall for wall, _, _ in taken[case.sides[0].name])
+    print("| side | seconds | times | CPU of loader | CPU of database |\n|---|---|---|---|---|")
+    for name, found in taken.items():
+        wall, cpu, database = (measure.median(column) for column in zip(*found, strict=True))
+        print(f"| {name} | {wall:.2f} | {first / wall:.2f} | {cpu:.2f} | {database:.2f} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE")
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    measure.adopt_orphans()
+    os.environ["PYTHONPATH"] = str(ROOT / "src")
+    for name in asked.cases or CASES:
+        with tempfile.TemporaryDirectory() as made:
+            os.environ["XDG_STATE_HOME"] = made  # ledgers
+            folder = Path(made)
+            folder.chmod(0o755)
+            print(f"\n{name}: {asked.rows:,} taxi rows, {asked.rounds} rounds")
+            with CASES[name](asked.rows, folder) as case:
+                compare(case, asked.rows, asked.rounds)
+
+
+if __name__ == "__main__":
+    main()

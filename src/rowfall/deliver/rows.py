@@ -1,0 +1,145 @@
+"""Sends rows as text to a database: an engine here writes them into a pipe, as it writes a file.
+
+Who reads the source and who parses it is the business of the delivery inside. The bytes are handed
+on in pieces; where a row ends is no matter here.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+from rowfall.core.errors import RowfallError
+from rowfall.core.model import Outcome
+from rowfall.core.sqltext import SqlText
+from rowfall.deliver.delivery import Delivery, Order
+from rowfall.deliver.streams import AGAIN_SECONDS, POLL_SECONDS, Pipe, readings
+from rowfall.engines.base import Tick
+from rowfall.engines.database import Database
+from rowfall.publish.receiver import CountError
+from rowfall.targets.transactional import TransactionalTable
+
+
+class SendRows:
+    """Delivers into the transaction of each attempt.
+
+    Args:
+        inside: brings the rows into a file of the target's format, which is a pipe here.
+    """
+
+    def __init__(self, inside: Delivery, target: TransactionalTable, database: Database) -> None:
+        self._inside, self._target, self._database = inside, target, database
+
+    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+        schema, select = self._target.sent(order.schema), order.select
+        if select is not None and schema is not order.schema:
+            texts = self._target.select_written(order.schema.columns)
+            select = SqlText.of(f"SELECT {texts} FROM (", select, ")")
+        with tempfile.TemporaryDirectory(prefix="rowfall-rows-") as folder:
+            path = os.path.join(folder, "rows")
+            os.mkfifo(path, 0o600)
+            sending = _Sending(self._database, self._inside, order, path)
+            try:
+                outcome = self._inside.insert(
+                    replace(order, schema=schema, select=select, staging=path), lane, on_tick
+                )
+            except BaseException as error:
+                sending.stop()
+                raise sending.failed or error from None
+            taken = sending.result()
+        if taken != outcome.rows_written:
+            raise CountError(
+                f"{outcome.rows_written:,} rows were written here and {taken:,} have arrived",
+                transient=True,
+            )
+        return outcome
+
+    def kill(self, attempt: str) -> None:
+        self._inside.kill(attempt)
+        self._database.cancel(attempt)
+
+
+class _StoppedError(Exception):
+    """The engine has ended with an error: what it has written is not all."""
+
+
+class _Sending:
+    """Hands what comes out of a pipe to a transaction, in a thread of its own.
+
+    Attributes:
+        failed: what the database has said; None where it has said nothing.
+    """
+
+    def __init__(self, database: Database, inside: Delivery, order: Order, path: str) -> None:
+        self.failed: BaseException | None = None
+        self._database, self._inside, self._order = database, inside, order
+        self._pipe = Pipe(path)
+        self._ended, self._stopped = threading.Event(), threading.Event()
+        self._taken = 0
+        self._thread = threading.Thread(target=self._send, daemon=True)
+        self._thread.start()
+
+    def result(self) -> int:
+        """Return the rows that the database has taken, when it has taken the last one.
+
+        Raises:
+            RowfallError: what it has said.
+        """
+        self._end()
+        if self.failed is not None:
+            raise self.failed
+        return self._taken
+
+    def stop(self) -> None:
+        """End it: the engine has failed."""
+        self._stopped.set()
+        self._end()
+
+    def _end(self) -> None:
+        self._ended.set()
+        while self._thread.is_alive():  # a join without timeout would keep Ctrl-C waiting
+            self._thread.join(POLL_SECONDS)
+        self._pipe.close()
+
+    def _send(self) -> None:
+        order = self._order
+        try:
+            transaction = self._database.transaction(order.attempt)
+            columns = [column.name for column in order.schema.columns]
+            self._taken = transaction.write(columns, self._body())
+        except _StoppedError:
+            return
+        except BaseException as error:
+            if not self._stopped.is_set():
+                self.failed = error
+            self._empty()
+
+    def _body(self) -> Iterator[bytes]:
+        waiting = lambda: not self._ended.is_set()  # noqa: E731
+        for data in readings(self._pipe.read, self._check, waiting):
+            if data:
+                yield data
+        self._check()
+
+    def _check(self) -> None:
+        if self._stopped.is_set():
+            raise _StoppedError
+
+    def _empty(self) -> None:
+        """Take what the engine writes until it is ended: it could not be while it waits."""
+        killed = 0.0
+        while not self._ended.is_set():
+            if time.monotonic() - killed > AGAIN_SECONDS:
+                killed = time.monotonic()
+                threading.Thread(target=self._kill, daemon=True).start()
+            if not self._pipe.read():
+                self._ended.wait(POLL_SECONDS)
+
+    def _kill(self) -> None:
+        with suppress(RowfallError):  # it has ended by itself
+            self._inside.kill(self._order.attempt)

@@ -1,0 +1,229 @@
+"""The protocol of databases that take rows as text in transactions, and what they share.
+
+They store the rows of a load that an engine here has read: no statement of a load runs there but
+COPY or LOAD DATA, and the record of what is loaded lies beside the table, in :data:`RECORD`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rowfall.core.errors import DataError, EngineError, TargetError
+from rowfall.core.sqltext import SqlText
+from rowfall.engines.base import ExistingTable
+
+RECORD = "_rowfall_loaded"
+"""Table beside the target: one row for each split that is loaded, its key the split's id."""
+
+LEASE_SECONDS = 1
+"""How long a transaction waits for another one that loads the same splits; then they are busy, and
+asked for again later."""
+
+
+class BusyError(EngineError):
+    """Another transaction loads one of the splits at this moment."""
+
+
+class UnknownEndError(EngineError):
+    """The connection was lost during COMMIT: nobody has said how it has ended."""
+
+
+class RolledBackError(TargetError):
+    """The database has taken a transaction back that was to be committed: nothing is visible."""
+
+
+class RefusedRowError(DataError):
+    """The database refuses a value that the engine took: too long, twice, against a constraint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A split as the database remembers it.
+
+    Attributes:
+        id: with the salt of a load by force. ``name``: for people.
+        whole: id of the file that it is a range of; "" for none.
+    """
+
+    id: str
+    name: str
+    whole: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Rows of a query.
+
+    Attributes:
+        columns: (name, type of ClickHouse). ``format``: of ``rows``, as the engine names it.
+    """
+
+    columns: Sequence[tuple[str, str]]
+    rows: Iterator[bytes]
+    format: str = "TSV"
+
+
+class Transaction(Protocol):
+    """Rows and the record of their splits on one connection: all of it is committed, or nothing.
+
+    One thread at a time, but for :meth:`cancel`.
+    """
+
+    def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
+        """Begin, and record splits as loaded by an attempt.
+
+        The key of the record is the lease: whoever records the same split waits until this
+        transaction has ended, and this one with its connection at the latest.
+
+        Returns:
+            The ids that others have loaded. If there are any, the transaction is rolled back.
+
+        Raises:
+            BusyError: another transaction that has not ended holds one of them.
+        """
+
+    def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
+        """Send rows as text; return how many the database has taken.
+
+        Args:
+            rows: pieces of any length; raises where the rest will not come.
+
+        Raises:
+            RefusedRowError: of a value.
+        """
+
+    def finish(self, rows: int) -> int:
+        """Do what is left before the commit (``--on-conflict``), and record the rows.
+
+        Returns:
+            The rows that the table gains.
+        """
+
+    def commit(self) -> None:
+        """Commit.
+
+        Raises:
+            UnknownEndError: the connection was lost meanwhile.
+        """
+
+    def release(self) -> None:
+        """Roll back what is not committed, and give the connection back; raises nothing."""
+
+    def cancel(self) -> None:
+        """End what the transaction waits for, from another thread; raises nothing."""
+
+
+class Database(Protocol):
+    """A database, opened for one table; the first question connects.
+
+    Attributes:
+        kind: name and version, for people.
+    """
+
+    @property
+    def kind(self) -> str: ...
+
+    def check(self, *, dry: bool) -> None:
+        """Check that it can be reached, and that its settings and the user's rights do.
+
+        Args:
+            dry: nothing is to be written.
+
+        Raises:
+            TargetError: no; says what would help.
+        """
+
+    def existing_table(self) -> ExistingTable | None:
+        """Return the table with types of ClickHouse; None where there is none."""
+
+    def table_id(self) -> str:
+        """Return what tells the table from another one of its name; "" where there is none."""
+
+    def promise(self) -> str:
+        """Return what is promised instead of "exactly once"; "" where nothing stands against it."""
+
+    def prepare(self, statements: Sequence[SqlText]) -> None:
+        """Make the table by these statements, and the record where it is missing.
+
+        Raises:
+            TargetError: it may not be made.
+        """
+
+    def landed(self) -> set[str]:
+        """Return the ids of the splits that the table holds, by the record.
+
+        Of ranges of files also the mark of the file, see :data:`rowfall.core.listing.MARK`.
+        """
+
+    def settled(self, attempt: str) -> bool:
+        """Tell whether an attempt was committed; wait for a commit that is under way."""
+
+    def forget(self, load_id: str) -> int:
+        """Remove what a load has loaded from the record; return how many splits that were."""
+
+    def count(self) -> int:
+        """Return the rows of the table."""
+
+    def result(self, query: str, *, write: bool) -> Result | None:
+        """Run one statement; None where it gives no rows.
+
+        Args:
+            write: it may change something.
+        """
+
+    def transaction(self, attempt: str) -> Transaction:
+        """Return the transaction of an attempt; a new one where it has none."""
+
+    def cancel(self, attempt: str) -> None:
+        """End what the transaction of an attempt waits for, from another thread."""
+
+    def ended(self, attempt: str) -> None:
+        """Let go of the transaction of an attempt; what is not committed is rolled back."""
+
+    def close(self) -> None:
+        """End every connection; safe to call twice."""
+
+
+class Transactions:
+    """The open transactions of a database, by their attempts.
+
+    Args:
+        begin: connects and returns a transaction that has not begun.
+    """
+
+    def __init__(self, begin: Callable[[], Transaction]) -> None:
+        self._begin = begin
+        self._guard = threading.Lock()
+        self._open: dict[str, Transaction] = {}
+
+    def of(self, attempt: str) -> Transaction:
+        """See :meth:`Database.transaction`."""
+        with self._guard:
+            found = self._open.get(attempt)
+        if found is None:
+            found = self._begin()  # it may take seconds
+            with self._guard:
+                self._open[attempt] = found
+        return found
+
+    def end(self, attempt: str) -> None:
+        """See :meth:`Database.ended`."""
+        with self._guard:
+            found = self._open.pop(attempt, None)
+        if found is not None:
+            found.release()
+
+    def cancel_all(self) -> None:
+        """End what every attempt waits for."""
+        for attempt in list(self._open):
+            self.cancel(attempt)
+
+    def cancel(self, attempt: str) -> None:
+        """End what an attempt waits for."""
+        with self._guard:
+            found = self._open.get(attempt)
+        if found is not None:
+            found.cancel()

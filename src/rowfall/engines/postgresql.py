@@ -1,0 +1,697 @@
+"""PostgreSQL as a target: COPY, and the record of what is loaded in the same transaction.
+
+An attempt is one transaction on one connection. It first inserts its splits into the record: the
+key makes another transaction with the same splits wait, so that it is their lease, too, and ends
+with the connection. An advisory lock of the attempt's name tells when a commit whose answer was
+lost has ended. The record of an unlogged table is unlogged: a crash of the server empties both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
+from rowfall.core.listing import MARK
+from rowfall.core.masked import Secret, redact
+from rowfall.core.options import ERROR, REPLACE, Options
+from rowfall.core.sqltext import SqlText
+from rowfall.core.units import parse_duration
+from rowfall.engines.base import ExistingTable
+from rowfall.engines.codes import NETWORK_ERROR
+from rowfall.engines.database import (
+    LEASE_SECONDS,
+    RECORD,
+    BusyError,
+    Record,
+    RefusedRowError,
+    Result,
+    RolledBackError,
+    Transaction,
+    Transactions,
+    UnknownEndError,
+)
+
+if TYPE_CHECKING:
+    from psycopg import Connection, Error
+
+# What texts mean, whatever the role has set; and what would end a transaction that waits for its
+# source. The server gives up a client that is gone after a minute, not after two hours, so that
+# its splits are free again.
+_SESSION = (
+    "SET client_encoding = 'UTF8'", "SET TimeZone = 'UTC'", "SET DateStyle = 'ISO'",
+    "SET standard_conforming_strings = on", "SET statement_timeout = 0", "SET lock_timeout = 0",
+    "SET idle_in_transaction_session_timeout = 0", "SET jit = off",
+    "SET tcp_keepalives_idle = 30", "SET tcp_keepalives_interval = 10",
+    "SET tcp_keepalives_count = 3",
+)  # fmt: skip
+# A server that does not answer is told from one that is far away within this.
+_CONNECT_SECONDS = 10
+_RETRY_SECONDS = 0.5
+# A server that says so takes connections a little later.
+_PASSING = ("starting up", "shutting down", "in recovery mode", "too many clients", "not yet acc")
+# Answer to a cancel request: a round trip.
+_CANCEL_SECONDS = 2.0
+# Codes behind which another try may succeed: connections, shutdown and start, too many clients,
+# deadlocks and conflicts of transactions, locks.
+_TRANSIENT = ("08", "57P", "53300", "40", "55P03")
+_ROWS = "_rowfall_rows"
+_CONTEXT = re.compile(r'COPY [^,]+, line (\d+)(?:, column ([^:]+?))?(?:: "(.*)")?\Z', re.S)
+
+# Of one column; the values of several stand in a list.
+_KEY = re.compile(r"Key \(([^,()]+)\)=\((.*)\) ", re.S)
+
+_PLAIN = {
+    "bool": "Bool", "int2": "Int16", "int4": "Int32", "int8": "Int64", "oid": "UInt32",
+    "float4": "Float32", "float8": "Float64", "date": "Date32", "uuid": "UUID",
+}  # fmt: skip
+_MOST_DIGITS = 76
+_MOST_VALUE = 200
+
+
+def clickhouse_type(name: str, modifier: int, *, nullable: bool) -> str:
+    """Return the type as which values of a type in pg_type are read.
+
+    Text where only the server knows what is a value.
+    """
+    found = _PLAIN.get(name, "String")
+    if name in ("timestamp", "timestamptz"):
+        found = f"DateTime64({6 if modifier < 0 else modifier}, 'UTC')"
+    if name == "numeric" and modifier >= 0:
+        precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
+        if precision <= _MOST_DIGITS and scale <= precision:  # a negative one is above
+            found = f"Decimal({precision}, {scale})"
+    return f"Nullable({found})" if nullable else found
+
+
+def identifier(name: str) -> str:
+    """Return a name as SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+class Postgresql:
+    """One table of a PostgreSQL server; see :class:`rowfall.engines.database.Database`."""
+
+    def __init__(
+        self, host: str, port: int, user: str, password: Secret | None,
+        settings: Mapping[str, str], schema: str, table: str, options: Options,
+    ) -> None:  # fmt: skip
+        self._where = {**settings}
+        self._host, self._port, self._user, self._password = host, port, user, password
+        self._schema, self._name = schema, table
+        self._table = f"{identifier(schema)}.{identifier(table)}"
+        self._options = options
+        self._patience = parse_duration(options.patience)
+        self._main: Connection[Any] | None = None
+        self._guard = threading.RLock()  # of the connection for questions
+        self._idle: list[Connection[Any]] = []
+        self._transactions = Transactions(self._begin)
+        self._version = ""
+        self._oid = 0
+        self.record = ""
+
+    # --- connections ------------------------------------------------------------------------------
+
+    def connect(self, *, patience: float = 0.0) -> Connection[Any]:
+        """Return a new connection whose statements commit by themselves.
+
+        Args:
+            patience: seconds that the server may be away.
+
+        Raises:
+            TargetError: it cannot be reached, or refuses the user.
+        """
+        try:
+            import psycopg
+        except ImportError:
+            raise UsageError(
+                "the driver of PostgreSQL is not installed",
+                hint="Install it: pip install 'rowfall[postgresql]'",
+            ) from None
+        given: dict[str, Any] = {k: v for k, v in self._where.items() if k != "database"}
+        began = time.monotonic()
+        while True:
+            try:
+                connection = psycopg.connect(
+                    host=self._host, port=self._port, user=self._user or None,
+                    password=self._password.reveal() if self._password else None,
+                    dbname=self._where["database"], autocommit=True,
+                    connect_timeout=_CONNECT_SECONDS, application_name="rowfall",
+                    prepare_threshold=None, keepalives_idle=30, **given,
+                )  # fmt: skip
+                connection.execute("; ".join(_SESSION).encode())
+                return connection
+            except psycopg.Error as error:
+                said = str(error)
+                starting = any(word in said for word in _PASSING)
+                # What refuses this user will refuse it again.
+                waits = patience if starting or "FATAL" not in said else 0.0
+                if time.monotonic() >= began + max(waits, _CONNECT_SECONDS if starting else 0.0):
+                    raise self._refused(error) from None
+            time.sleep(_RETRY_SECONDS)
+
+    def _refused(self, error: Error) -> TargetError:
+        text = self._text(error).splitlines()[-1]
+        text = re.sub(r".*(FATAL|failed): +", "", text)
+        hint = "Check host and port, and that the server runs; then run the same command again."
+        if "password" in text or "no pg_hba.conf entry" in text:
+            hint = "The password is taken from the URI or from PGPASSWORD."
+        elif "does not exist" in text:
+            hint = "Create it first, or name another one in --to."
+        return TargetError(
+            f"cannot connect to PostgreSQL at {self._host}:{self._port}: {text}", hint=hint
+        )
+
+    def _text(self, error: Error) -> str:
+        return redact(str(error).strip(), *([self._password] if self._password else []))
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[Connection[Any]]:
+        """Give the connection for questions; errors come as ours."""
+        import psycopg
+
+        with self._guard:
+            if self._main is None or self._main.closed:
+                lost = self._main is not None
+                self._main = self.connect(patience=self._patience if lost else 0.0)
+            try:
+                yield self._main
+            except psycopg.Error as error:
+                raise self.translate(error) from None
+
+    def _rows(self, text: str, *values: object) -> list[tuple[Any, ...]]:
+        """Ask once more where the connection was lost."""
+        try:
+            with self._asking() as connection:
+                return connection.execute(text.encode(), values or None).fetchall()
+        except EngineError as error:
+            if not error.transient:
+                raise
+        with self._asking() as connection:
+            return connection.execute(text.encode(), values or None).fetchall()
+
+    def translate(self, error: Error, columns: Sequence[str] = ()) -> RowfallError:
+        """Return an error of the driver as one of ours."""
+        state, diagnosis = error.sqlstate or "", error.diag
+        text = diagnosis.message_primary or self._text(error).splitlines()[0]
+        if not state or state.startswith(_TRANSIENT):
+            return EngineError(f"PostgreSQL: {text}", transient=True, code=NETWORK_ERROR)
+        if state[:2] in ("22", "23"):
+            return self._bad_row(error, text)
+        hint = None
+        if state == "42501":
+            hint = f"Let the owner grant what is missing to {self._user or 'this user'}."
+        elif state == "25006":
+            hint = "Name the server that takes writes, or another user."
+        elif state == "53100":
+            hint = "Free some space there and run the same command again."
+        return TargetError(f"PostgreSQL refuses: {text}", hint=hint)
+
+    def _bad_row(self, error: Error, text: str) -> RefusedRowError:
+        diagnosis = error.diag
+        found = _CONTEXT.search(diagnosis.context or "")
+        column = diagnosis.column_name or (found[2] if found else None)
+        value = found[3] if found and found[2] else None
+        detail = f" ({diagnosis.message_detail})" if diagnosis.message_detail else ""
+        detail = "" if "Failing row contains" in detail else detail
+        what = f"column {column}: " if column and f'"{column}"' not in text else ""
+        shown = "" if value is None else f": {value[:_MOST_VALUE]!r}"
+        hint = "Correct the data, or change the table."
+        if error.sqlstate == "23505":
+            hint = "--on-conflict skip keeps the rows that are there, --on-conflict replace the new"
+        keyed = _KEY.match(diagnosis.message_detail or "")
+        if keyed:
+            column, value, shown = keyed[1], keyed[2], ""
+        return RefusedRowError(
+            f"PostgreSQL refuses a row of {self._schema}.{self._name}: {what}{text}{detail}{shown}",
+            uri="", column=column, value=value, hint=hint,
+        )  # fmt: skip
+
+    # --- questions --------------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> str:
+        if not self._version:
+            ((version,),) = self._rows("SHOW server_version")
+            self._version = f"PostgreSQL {str(version).split(' ')[0]}"
+        return self._version
+
+    def check(self, *, dry: bool) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        ((user, only_read, standby, there, may_create),) = self._rows(
+            "SELECT current_user, current_setting('transaction_read_only') = 'on', "
+            "pg_is_in_recovery(), to_regnamespace(%s) IS NOT NULL, "
+            "CASE WHEN to_regnamespace(%s) IS NOT NULL "
+            "THEN has_schema_privilege(%s::text, 'CREATE') ELSE false END",
+            identifier(self._schema), identifier(self._schema), self._schema,
+        )  # fmt: skip
+        if not there:
+            raise TargetError(
+                f"the database {self._where['database']} has no schema {self._schema!r}",
+                hint=f"CREATE SCHEMA {identifier(self._schema)}, or name another one with --table "
+                "SCHEMA.NAME.",
+            )
+        if only_read or standby:
+            what = "is a standby, which takes no writes" if standby else "is read-only"
+            raise TargetError(
+                f"PostgreSQL at {self._host}:{self._port} {what} for {user}",
+                hint="Name the server that takes writes, or a user whose transactions may write.",
+            )
+        found = self._find()
+        if dry:
+            return
+        lacks = []
+        if found is not None:
+            ((may,),) = self._rows("SELECT has_table_privilege(%s::oid, 'INSERT')", self._oid)
+            lacks += [] if may else [f"INSERT ON {self._table}"]
+            if self._options.on_conflict != ERROR:
+                ((may,),) = self._rows(
+                    "SELECT has_table_privilege(%s::oid, 'SELECT') AND "
+                    "has_table_privilege(%s::oid, 'UPDATE')", self._oid, self._oid,
+                )  # fmt: skip
+                lacks += [] if may else [f"SELECT, UPDATE ON {self._table}"]
+        record = self._record_name(unlogged=bool(found and found["persistence"] == "u"))
+        rights = self._rows(
+            "SELECT has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') "
+            "AND has_table_privilege(oid, 'UPDATE') FROM pg_class WHERE oid = to_regclass(%s)",
+            record,
+        )
+        if rights and not rights[0][0]:
+            lacks.append(f"SELECT, INSERT, UPDATE ON {record}")
+        if not may_create and (found is None or not rights):
+            lacks.append(f"CREATE ON SCHEMA {identifier(self._schema)}")
+        if lacks:
+            raise TargetError(
+                f"the user {user} lacks rights that a load needs: {'; '.join(lacks)}",
+                hint="Let the owner run: "
+                + " ".join(f"GRANT {right} TO {identifier(str(user))};" for right in lacks),
+            )
+
+    def _record_name(self, *, unlogged: bool) -> str:
+        name = f"{RECORD}_unlogged" if unlogged else RECORD
+        return f"{identifier(self._schema)}.{identifier(name)}"
+
+    def _find(self) -> dict[str, Any] | None:
+        """Return what the catalogue says of the table.
+
+        Raises:
+            TargetError: it is none that rows can be copied into.
+        """
+        rows = self._rows(
+            "SELECT c.oid, c.relkind, c.relpersistence FROM pg_class c "
+            "WHERE c.oid = to_regclass(%s)", self._table,
+        )  # fmt: skip
+        if not rows:
+            self._oid = 0
+            self.record = self._record_name(unlogged=self._options.unlogged)
+            return None
+        oid, kind, persistence = rows[0]
+        if kind not in ("r", "p"):
+            what = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}.get(kind)
+            raise TargetError(
+                f"{self._schema}.{self._name} is {what or 'no table'}, and rows are loaded into "
+                "tables",
+                hint="Name another one with --table.",
+            )
+        self._oid = int(oid)
+        self.record = self._record_name(unlogged=persistence == "u")
+        return {"persistence": persistence}
+
+    def existing_table(self) -> ExistingTable | None:
+        """See :class:`rowfall.engines.database.Database`."""
+        found = self._find()
+        if found is None:
+            return None
+        rows = self._rows(
+            "SELECT a.attname, CASE WHEN t.typtype = 'd' THEN b.typname ELSE t.typname END, "
+            "CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, "
+            "a.attnotnull OR t.typnotnull, CASE WHEN a.attgenerated <> '' OR a.attidentity = 'a' "
+            "THEN 'MATERIALIZED' WHEN a.atthasdef OR a.attidentity = 'd' THEN 'DEFAULT' "
+            "ELSE '' END FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+            "LEFT JOIN pg_type b ON b.oid = t.typbasetype "
+            "WHERE a.attrelid = %s::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+            self._oid,
+        )  # fmt: skip
+        columns = tuple(
+            (str(name), clickhouse_type(str(type_), modifier, nullable=not filled), str(default))
+            for name, type_, modifier, filled, default in rows
+        )
+        unlogged = " unlogged" if found["persistence"] == "u" else ""
+        return ExistingTable("", f"{self.kind}{unlogged}", "", columns)
+
+    def table_id(self) -> str:
+        """Return the oid of the table: one that is made anew has another."""
+        self._find()
+        return str(self._oid or "")
+
+    def promise(self) -> str:
+        """See :class:`rowfall.engines.database.Database`."""
+        return ""
+
+    def prepare(self, statements: Sequence[SqlText]) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        with self._asking() as connection:
+            for statement in statements:
+                connection.execute(statement.reveal().encode())
+        found = self._find()
+        if found is None:
+            raise TargetError(f"the table {self._schema}.{self._name} was dropped just now")
+        if self._rows("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", self.record):
+            return
+        kind = "UNLOGGED " if found["persistence"] == "u" else ""
+        with self._asking() as connection:
+            # Two that make it at once: one of them waits, or gets an error about the type's name.
+            connection.execute(
+                f"BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('{RECORD}', 0)); "
+                f"CREATE {kind}TABLE IF NOT EXISTS {self.record} (table_id bigint NOT NULL, "
+                "split text NOT NULL, attempt text NOT NULL, load text NOT NULL, name text NOT "
+                "NULL, whole text NOT NULL, rows bigint, at timestamptz NOT NULL DEFAULT now(), "
+                "PRIMARY KEY (table_id, split)); COMMIT".encode()
+            )
+
+    def landed(self) -> set[str]:
+        """See :class:`rowfall.engines.database.Database`."""
+        if self._find() is None or not self._recorded():
+            return set()
+        rows = self._rows(f"SELECT split, whole FROM {self.record} WHERE table_id = %s", self._oid)
+        marks = {f"{MARK}{whole}" for _, whole in rows if whole}
+        return {str(split) for split, _ in rows} | marks
+
+    def _recorded(self) -> bool:
+        return bool(self._rows("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", self.record))
+
+    def settled(self, attempt: str) -> bool:
+        """See :class:`rowfall.engines.database.Database`."""
+        if self._find() is None or not self._recorded():
+            return False
+        with self._asking() as connection:
+            # What is left of it waits for rows that nobody sends; in its commit it goes on.
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
+                "%s AND usename = current_user AND pid <> pg_backend_pid()",
+                [_application(attempt)],
+            )
+            connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [attempt])
+            connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [attempt])
+            found = connection.execute(
+                f"SELECT 1 FROM {self.record} WHERE attempt = %s LIMIT 1".encode(), [attempt]
+            ).fetchone()
+        return found is not None
+
+    def forget(self, load_id: str) -> int:
+        """See :class:`rowfall.engines.database.Database`."""
+        if self._find() is None or not self._recorded():
+            return 0
+        with self._asking() as connection:
+            return connection.execute(
+                f"DELETE FROM {self.record} WHERE load = %s AND table_id = %s".encode(),
+                [load_id, self._oid],
+            ).rowcount
+
+    def count(self) -> int:
+        """See :class:`rowfall.engines.database.Database`."""
+        ((count,),) = self._rows(f"SELECT count(*) FROM {self._table}")
+        return int(count)
+
+    def result(self, query: str, *, write: bool) -> Result | None:
+        """See :class:`rowfall.engines.database.Database`."""
+        text = query.strip().rstrip(";")
+        with self._asking() as connection:
+            if not write:
+                connection.execute("SET default_transaction_read_only = on")
+            connection.execute(f"SET search_path = {identifier(self._schema)}, public".encode())
+            if not re.match(r"\s*(\(|SELECT|WITH|VALUES|TABLE)\b|\s*\(", text, re.I):
+                cursor = connection.execute(text.encode())
+                if cursor.description is None:
+                    return None
+                names = [(str(column.name), "Nullable(String)") for column in cursor.description]
+                return Result(names, iter([_lines(cursor.fetchall())]))
+            cursor = connection.execute(f"SELECT * FROM ({text}\n) AS q LIMIT 0".encode())
+            types = dict(connection.execute("SELECT oid::int8, typname FROM pg_type").fetchall())
+            found = cursor.pgresult
+            columns = [
+                (str(column.name), clickhouse_type(
+                    str(types.get(column.type_code)), found.fmod(n) if found else -1, nullable=True
+                ))
+                for n, column in enumerate(cursor.description or ())
+            ]  # fmt: skip
+        return Result(columns, self._copied(text))
+
+    def _copied(self, text: str) -> Iterator[bytes]:
+        with (
+            self._asking() as connection,
+            connection.cursor() as cursor,
+            cursor.copy(f"COPY ({text}\n) TO STDOUT".encode()) as copy,
+        ):
+            for row in copy:
+                yield bytes(row)
+
+    # --- transactions -----------------------------------------------------------------------------
+
+    def _begin(self) -> Transaction:
+        with self._guard:
+            idle = self._idle.pop() if self._idle else None
+        if idle is not None and not idle.closed:
+            return Copy(self, idle, self._options.on_conflict)
+        return Copy(self, self.connect(patience=self._patience), self._options.on_conflict)
+
+    def transaction(self, attempt: str) -> Transaction:
+        """See :class:`rowfall.engines.database.Database`."""
+        return self._transactions.of(attempt)
+
+    def cancel(self, attempt: str) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        self._transactions.cancel(attempt)
+
+    def ended(self, attempt: str) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        self._transactions.end(attempt)
+
+    def give_back(self, connection: Connection[Any]) -> None:
+        """Keep a connection for the next transaction."""
+        with self._guard:
+            self._idle.append(connection)
+
+    def lost(self) -> None:
+        """Close the connections that nobody uses: one was lost, and these may be."""
+        with self._guard:
+            for connection in self._idle:
+                connection.close()
+            self._idle.clear()
+
+    @property
+    def table(self) -> str:
+        """Return the name of the table as SQL."""
+        return self._table
+
+    @property
+    def oid(self) -> int:
+        """Return the number of the table as it was found last."""
+        return self._oid
+
+    def key(self, connection: Connection[Any]) -> tuple[str, ...]:
+        """Return the columns whose values rows may not share: of the primary key, else of the only
+        unique index.
+
+        Raises:
+            UsageError: there is none, or there are several.
+        """
+        rows = connection.execute(
+            "SELECT i.indisprimary, array_agg(a.attname::text ORDER BY k.n) FROM pg_index i "
+            "CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k(attnum, n) JOIN pg_attribute a "
+            "ON a.attrelid = i.indrelid AND a.attnum = k.attnum WHERE i.indrelid = %s::oid "
+            "AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL "
+            "AND k.n <= i.indnkeyatts GROUP BY i.indexrelid, i.indisprimary ORDER BY 1 DESC",
+            [self._oid],
+        ).fetchall()
+        if rows and (rows[0][0] or len(rows) == 1):
+            return tuple(rows[0][1])
+        what = "several unique indexes and no primary key" if rows else "no primary key"
+        raise UsageError(
+            f"--on-conflict replace needs the key that says which rows are the same, and "
+            f"{self._schema}.{self._name} has {what}",
+            hint="Add a primary key, or take --on-conflict skip.",
+        )
+
+    def close(self) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        self._transactions.cancel_all()
+        with self._guard:
+            for connection in (self._main, *self._idle):
+                if connection is not None:
+                    connection.close()
+            self._idle.clear()
+
+
+def _application(attempt: str) -> str:
+    """Return the name under which the server lists the connection of an attempt."""
+    return f"rowfall {attempt}"[:63]
+
+
+def _lines(rows: Sequence[Sequence[Any]]) -> bytes:
+    """Return the few rows of SHOW and EXPLAIN as TSV."""
+    escape = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n"})
+    return "".join(
+        "\t".join("\\N" if v is None else str(v).translate(escape) for v in row) + "\n"
+        for row in rows
+    ).encode()
+
+
+class Copy:
+    """One transaction; see :class:`rowfall.engines.database.Transaction`."""
+
+    def __init__(
+        self, database: Postgresql, connection: Connection[Any], on_conflict: str
+    ) -> None:  # fmt: skip
+        self._database = database
+        self._connection = connection
+        self._on_conflict = on_conflict
+        self._columns: Sequence[str] = ()
+        self._attempt = ""
+        self._taken = 0
+
+    def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        import psycopg
+
+        # In one order everywhere: two that ask for several of the same never wait for each other.
+        wanted = sorted(records, key=lambda record: record.id)
+        self._attempt = attempt
+        try:
+            do = self._connection.execute
+            do(f"SET application_name = '{_application(attempt)}'".encode())
+            do("BEGIN")
+            do("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [attempt])
+            do(f"SET LOCAL lock_timeout = '{LEASE_SECONDS}s'".encode())
+            given = do(
+                f"INSERT INTO {self._database.record} (table_id, split, attempt, load, name, "
+                "whole) SELECT %s, s, %s, %s, n, w FROM unnest(%s::text[], %s::text[], "
+                "%s::text[]) AS u(s, n, w) "
+                "ON CONFLICT DO NOTHING RETURNING split".encode(),
+                [self._database.oid, attempt, load, [r.id for r in wanted],
+                 [r.name.replace("\0", "") for r in wanted], [r.whole for r in wanted]],
+            ).fetchall()  # fmt: skip
+            do("SET LOCAL lock_timeout = 0")
+        except psycopg.errors.LockNotAvailable:
+            self._rollback()
+            raise BusyError("another load holds these files", transient=True) from None
+        except psycopg.Error as error:
+            translated = self._database.translate(error)
+            self._rollback()
+            raise translated from None
+        landed = frozenset(r.id for r in wanted) - {str(split) for (split,) in given}
+        if landed:
+            self._rollback()
+        return landed
+
+    def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        import psycopg
+
+        self._columns = columns
+        names = ", ".join(map(identifier, columns))
+        into = self._database.table
+        try:
+            with self._connection.cursor() as cursor:
+                if self._on_conflict != ERROR:
+                    cursor.execute(
+                        f"CREATE TEMP TABLE {_ROWS} ON COMMIT DROP AS SELECT {names} FROM {into} "
+                        "WITH NO DATA".encode()
+                    )
+                    into = f"pg_temp.{_ROWS}"
+                with cursor.copy(f"COPY {into} ({names}) FROM STDIN".encode()) as copy:
+                    for data in rows:
+                        copy.write(data)
+                self._taken = cursor.rowcount
+                return self._taken
+        except psycopg.Error as error:
+            raise self._database.translate(error, columns) from None
+
+    def finish(self, rows: int) -> int:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        import psycopg
+
+        try:
+            if self._on_conflict != ERROR and self._taken:
+                rows = self._merge()
+            self._connection.execute(
+                f"UPDATE {self._database.record} SET rows = %s WHERE attempt = %s".encode(),
+                [rows, self._attempt],
+            )
+        except psycopg.Error as error:
+            raise self._database.translate(error) from None
+        return rows
+
+    def _merge(self) -> int:
+        """Insert what was staged as ``--on-conflict`` says; return the rows that have come."""
+        names = ", ".join(map(identifier, self._columns))
+        chosen, action = names, "DO NOTHING"
+        order = ""
+        if self._on_conflict == REPLACE:
+            columns = self._database.key(self._connection)
+            key = ", ".join(map(identifier, columns))
+            missing = [name for name in columns if name not in self._columns]
+            if missing:
+                raise UsageError(
+                    f"--on-conflict replace: the files lack the key column {missing[0]}"
+                )
+            # Of rows with one key only one may be inserted: that which came last.
+            chosen = f"DISTINCT ON ({key}) {names}"
+            order = f" ORDER BY {key}, ctid DESC"
+            others = [identifier(name) for name in self._columns if name not in columns]
+            sets = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
+            action = f"({key}) DO UPDATE SET {sets}" if sets else f"({key}) DO NOTHING"
+        return self._connection.execute(
+            f"INSERT INTO {self._database.table} ({names}) SELECT {chosen} FROM pg_temp.{_ROWS}"
+            f"{order} ON CONFLICT {action}".encode()
+        ).rowcount
+
+    def commit(self) -> None:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        import psycopg
+
+        try:
+            self._connection.execute("COMMIT")
+        except psycopg.Error as error:
+            if self._connection.closed:
+                raise UnknownEndError(
+                    "the connection to PostgreSQL was lost during COMMIT",
+                    transient=True, code=NETWORK_ERROR,
+                ) from None  # fmt: skip
+            said = self._database.translate(error)
+            if isinstance(said, RefusedRowError):
+                raise said from None  # a constraint that is checked at the end
+            raise RolledBackError(said.message, transient=said.transient) from None
+
+    def _rollback(self) -> None:
+        import psycopg
+        from psycopg.pq import TransactionStatus
+
+        connection = self._connection
+        try:
+            status = connection.info.transaction_status
+            if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+                connection.execute("ROLLBACK")
+            if connection.info.transaction_status is not TransactionStatus.IDLE:
+                connection.close()
+        except psycopg.Error:
+            connection.close()
+        if connection.closed:
+            self._database.lost()
+
+    def cancel(self) -> None:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        import psycopg
+
+        with contextlib.suppress(psycopg.Error, OSError):
+            self._connection.cancel_safe(timeout=_CANCEL_SECONDS)
+
+    def release(self) -> None:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        self._rollback()
+        if not self._connection.closed:
+            self._database.give_back(self._connection)

@@ -1,0 +1,177 @@
+"""Publishes attempts by a commit of the database that has their rows.
+
+The record of the splits is written in the same transaction, so the database itself says what is
+loaded: no staging tables, no journal. The key of the record is the lease of a split; see
+:meth:`rowfall.engines.database.Transaction.lease`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+
+from rowfall.core import retry, units
+from rowfall.core.errors import EngineError
+from rowfall.core.events import Listener, Note
+from rowfall.core.listing import Split, overlap, without_salt
+from rowfall.core.options import ERROR
+from rowfall.engines.database import (
+    BusyError,
+    Database,
+    Record,
+    RolledBackError,
+    UnknownEndError,
+)
+from rowfall.ledger import Ledger
+from rowfall.ledger.leases import Lease, NoLeases
+from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
+from rowfall.publish.receiver import Counted, Delivered, Receiving
+from rowfall.targets.base import STAGING_PREFIX
+
+
+class TransactionLeases(NoLeases):
+    """Leases that are rows of open transactions.
+
+    Args:
+        salt: added to the ids of a load that loads again what has landed (``--force``).
+    """
+
+    def __init__(self, database: Database, load_id: str, salt: str) -> None:
+        self._database, self._load_id, self._salt = database, load_id, salt
+
+    def lease(self, attempt: str, splits: Sequence[Split], nodes: str = "") -> Lease:
+        """Begin the transaction of an attempt with the record of its splits."""
+        ids = {f"{split.id}{self._salt}": split.id for split in splits}
+        records = [Record(f"{s.id}{self._salt}", s.name, s.whole if s.part else "") for s in splits]
+        if not self._salt and any(split.continued for split in splits):
+            # Others may have cut the stream at other places.
+            taken = overlap(list(ids), self._database.landed())
+            if taken:
+                return Lease(landed=frozenset(ids[i] for i in taken))
+        try:
+            landed = self._begin(attempt, records)
+        except BusyError:
+            self.release(attempt)
+            return Lease(busy=frozenset(ids.values()))
+        if landed:
+            self.release(attempt)
+        return Lease(landed=frozenset(ids[i] for i in landed))
+
+    def _begin(self, attempt: str, records: Sequence[Record]) -> frozenset[str]:
+        """Begin, again where the connection was lost: it may have waited since the last attempt."""
+        tries = 0
+        while True:
+            try:
+                return self._database.transaction(attempt).lease(attempt, self._load_id, records)
+            except BusyError:
+                raise
+            except EngineError as error:
+                self.release(attempt)
+                tries += 1
+                if not error.transient or tries > retry.MOST_TRANSIENT:
+                    raise
+                time.sleep(retry.pause(tries))
+
+    def release(self, attempt: str) -> None:
+        """Roll the transaction back, if it is open."""
+        self._database.ended(attempt)
+
+
+class TransactionReceiver:
+    """Publishes attempts each of which is one transaction."""
+
+    unstaged = False
+    in_background = False
+
+    def __init__(self, given: Receiving) -> None:
+        assert given.database is not None  # noqa: S101 - the session has opened it
+        self._given, self._database = given, given.database
+
+    def destination(self, staging: str) -> str:
+        return staging
+
+    def settings(self, staging: str) -> dict[str, int]:
+        return {}
+
+    def stage(self, staging: str, lane: int) -> None:
+        """Do nothing: the lease has begun the transaction."""
+
+    def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
+        """Return the rows that have arrived, and finish what is left before the commit.
+
+        Whoever has sent them has compared their number with those that were read.
+        """
+        rows = delivered.outcome.rows_written
+        gained = self._database.transaction(delivered.attempt).finish(rows)
+        if gained < rows and self._given.on_conflict != ERROR:
+            text = f"{units.counted(rows - gained, 'row')} had the key of another one"
+            self._given.notes.add("info", f"{text}: --on-conflict {self._given.on_conflict}")
+        return Counted(rows, checked=True)
+
+    def wait_for_room(self, counted: Counted) -> None:
+        """Do nothing: the database makes room by itself."""
+
+    def sync(self, delivered: Delivered) -> None:
+        """Do nothing: a commit is on disk, as far as the database's settings say so."""
+
+    def commit(self, delivered: Delivered, counted: Counted) -> bool:
+        """Record in the ledger that the transaction is going to be committed."""
+        self._given.ledger.attempt_loaded(delivered.attempt, counted.rows, ())
+        return True
+
+    def publish(self, delivered: Delivered, counted: Counted) -> int:
+        """Commit; where the answer is lost, ask how it has ended.
+
+        Raises:
+            RolledBackError: it was rolled back.
+        """
+        try:
+            self._database.transaction(delivered.attempt).commit()
+        except UnknownEndError as error:
+            if not self._database.settled(delivered.attempt):
+                raise RolledBackError(
+                    f"{error.message}, which has taken the rows back", transient=True
+                ) from None
+        return 0
+
+    def record(self, delivered: Delivered) -> None:
+        self._given.ledger.attempt_published(delivered.attempt, self._given.key)
+
+    def discard(self, staging: str) -> None:
+        """Roll back what is not committed, and give the connection back."""
+        self._database.ended(staging.removeprefix(STAGING_PREFIX))
+
+
+def end_open_transactions(
+    database: Database, ledger: Ledger, key: str, running: Collection[str], emit: Listener
+) -> None:
+    """End what dead processes have left open in the ledger: the database knows how it ended.
+
+    Args:
+        key: of the target table. ``running``: other loads of this process.
+    """
+    for attempt in ledger.open_attempts():
+        if attempt.target_key != key or attempt.load_id in running:
+            continue
+        recorded = Recorded.COMMITTED if attempt.state == "loaded" else Recorded.STARTED
+        # One that was never to be committed may still hold its splits.
+        there = database.settled(attempt.id)
+        evidence = Evidence.ALL_PARTS if there else Evidence.ROLLED_BACK
+        if after_crash(recorded, evidence) is Action.RECORD:
+            ledger.attempt_published(attempt.id, attempt.target_key)
+            rows = units.counted(attempt.rows or 0, "row")
+            emit(Note("info", f"{rows} that a stopped run had loaded are committed"))
+        else:
+            ledger.attempt_ended(attempt.id, "lost", "rowfall or the database was stopped")
+
+
+def landed_in(database: Database, load_id: str, *, force: bool) -> frozenset[str]:
+    """Return the ids of splits that the database has recorded as loaded.
+
+    Args:
+        force: only those that this load itself has loaded again.
+    """
+    ids = database.landed()
+    if force:
+        return frozenset(f for i in ids if (f := without_salt(i)) != i and i == f + load_id)
+    return frozenset(map(without_salt, ids))

@@ -1,0 +1,136 @@
+"""A table of PostgreSQL: ``postgresql://user@host:port/database``; rows come by COPY as text."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rowfall.core import sql
+from rowfall.core.errors import UsageError
+from rowfall.core.model import Column, Schema
+from rowfall.core.sqltext import SqlText
+from rowfall.core.type_names import arguments, parse_type
+from rowfall.targets.transactional import TransactionalTable, column_lines
+
+_TYPES = {
+    "Bool": "boolean", "Int8": "smallint", "UInt8": "smallint", "Int16": "smallint",
+    "UInt16": "integer", "Int32": "integer", "UInt32": "bigint", "Int64": "bigint",
+    "UInt64": "numeric(20)", "Int128": "numeric(39)", "UInt128": "numeric(39)",
+    "Int256": "numeric(77)", "UInt256": "numeric(78)", "Float32": "real", "BFloat16": "real",
+    "Float64": "double precision", "Date": "date", "Date32": "date", "UUID": "uuid",
+    "IPv4": "inet", "IPv6": "inet", "JSON": "jsonb", "Map": "jsonb", "Tuple": "jsonb",
+}  # fmt: skip
+_NESTED = ("Array", "Map", "Tuple", "Nested", "Variant", "Dynamic")
+# Digits of a second that PostgreSQL keeps.
+_MOST_DIGITS = 6
+# Longer names are cut without an error.
+_LONGEST = 63
+_ELEMENT = (
+    r"""if(isNull(e), 'NULL', concat('"', replaceAll(replaceAll(assumeNotNull(toString(e)), """
+    r"""'\\', '\\\\'), '"', '\\"'), '"'))"""
+)
+
+
+class Postgresql(TransactionalTable):
+    """Rows go to ``schema.table`` of a database."""
+
+    scheme: ClassVar[str] = "postgresql"
+    port: ClassVar[int] = 5432
+    password_variable: ClassVar[str] = "PGPASSWORD"  # noqa: S105 - its name
+    settings: ClassVar[tuple[str, ...]] = (
+        "sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs",
+    )  # fmt: skip
+    takes: ClassVar[frozenset[str]] = frozenset({"unlogged"})
+
+    def named_in(self, given: dict[str, str], path: str, table: str) -> tuple[str, str]:
+        """Return schema and table: ``--table SCHEMA.NAME``, or the parameter ``schema``."""
+        schema, dot, name = table.partition(".")
+        by_parameter = given.pop("schema", "")
+        if not dot:
+            schema, name = by_parameter or "public", table
+        if not schema or not name:
+            raise UsageError(f"--table {table!r} names no table", hint="Write --table SCHEMA.NAME.")
+        return schema, name
+
+    def column_type(self, column: Column) -> str:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
+        type_ = parse_type(column.type)
+        if type_.base in ("DateTime", "DateTime32", "DateTime64"):
+            zoned = "'" in type_.args
+            kind = "timestamptz" if zoned else "timestamp"
+            return f"{kind}({min(_digits(type_.base, type_.args), _MOST_DIGITS)})"
+        if type_.base == "Decimal":
+            return f"numeric({type_.args})"
+        if type_.base == "Array":
+            element = parse_type(type_.args)
+            if element.base in _NESTED:
+                return "jsonb"
+            return f"{self.column_type(Column('', element.full))}[]"
+        return _TYPES.get(type_.base, "text")
+
+    def written_type(self, column: Column) -> str:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`.
+
+        A moment is written in UTC, as the session reads it; what has no zone as it is shown.
+        """
+        type_ = parse_type(column.type)
+        found = type_.bare
+        if type_.base in ("DateTime", "DateTime32") and "'" in type_.args:
+            found = "DateTime('UTC')"
+        elif type_.base == "DateTime64" and "'" in type_.args:
+            found = f"DateTime64({_digits(type_.base, type_.args)}, 'UTC')"
+        elif type_.base in ("JSON", "Variant", "Dynamic"):
+            found = "String"
+        return f"Nullable({found})" if type_.nullable else found
+
+    def written(self, column: Column) -> str:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
+        type_, name = parse_type(column.type), sql.name(column.name)
+        if type_.base == "FixedString":
+            return f"toStringCutToZero({name})"
+        if type_.base == "Array" and parse_type(type_.args).base not in _NESTED:
+            return f"concat('{{', arrayStringConcat(arrayMap(e -> {_ELEMENT}, {name}), ','), '}}')"
+        if type_.base in ("Array", "Map", "Tuple", "Nested"):
+            return f"toJSONString({name})"
+        if type_.base == "DateTime64" and _digits(type_.base, type_.args) > _MOST_DIGITS:
+            zone = ", 'UTC'" if "'" in type_.args else ""
+            cut = f"toDateTime64({name}, {_MOST_DIGITS}{zone})"
+            text = f"{column.name}: PostgreSQL keeps six digits of a second"
+            return (
+                f"tupleElement((toString({cut}), throwIf(ifNull({name} != {cut}, 0), "
+                f"{sql.literal(text)})), 1)"
+            )
+        return ""
+
+    def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
+        """See :class:`rowfall.targets.base.Target`."""
+        long = [c.name for c in schema.columns if len(c.name.encode()) > _LONGEST]
+        if long:
+            raise UsageError(
+                f"PostgreSQL cuts names of more than {_LONGEST} bytes: {long[0]}",
+                hint="Give it another one with --rename OLD=NEW.",
+            )
+        columns = column_lines([
+            (
+                _identifier(c.name),
+                self.column_type(c) + ("" if parse_type(c.type).nullable else " NOT NULL"),
+            )
+            for c in schema.columns
+        ])  # fmt: skip
+        kind = "UNLOGGED TABLE" if self.options.unlogged else "TABLE"
+        at = f"{_identifier(self.database)}.{_identifier(table or self.table)}"
+        return (SqlText.of(f"CREATE {kind} IF NOT EXISTS {at} (\n{columns}\n)"),)
+
+    def command(self, schema: Schema) -> str:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
+        names = ", ".join(_identifier(c.name) for c in schema.columns)
+        at = f"{_identifier(self.database)}.{_identifier(self.table)}"
+        return f"COPY {at} ({names}) FROM STDIN"
+
+
+def _digits(base: str, args: str) -> int:
+    """Return the digits of a second that a type has."""
+    return int(arguments(args)[0]) if base == "DateTime64" else 0
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,176 @@
+"""Tables of databases that take rows as text in transactions; PostgreSQL and others derive.
+
+An engine of this process reads the source and writes the rows as text into a named pipe, as it
+would write a file; what comes out of the pipe is sent to the database. So the INTO part names a
+file, and a dialect says which format, which types, and how the table is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+from rowfall.core import sql, uri
+from rowfall.core.errors import UsageError
+from rowfall.core.masked import MASK, Secret
+from rowfall.core.model import Column, Encoding, Projection, Schema
+from rowfall.core.nearest import did_you_mean
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.targets.base import STAGING_PREFIX, Caps, Publish, ServerAt, state_folder
+
+PROMISE = (
+    "exactly once: rows and the record of their files are committed in one transaction, so a "
+    "re-run after a crash loads only what is missing"
+)
+# Options of a table that is made, or of how rows become visible there.
+_OF_TABLES = (
+    "engine", "order_by", "partition_by", "shard_key", "unlogged", "replace", "atomic", "direct",
+    "widen", "wait",
+)  # fmt: skip
+
+
+class TransactionalTable:
+    """One table of a database; a dialect derives from it.
+
+    Attributes:
+        scheme: of the URI. ``port``, ``password_variable``: where the URI has none.
+        settings: parameters of the URI that go to the driver.
+        format: of the text that the engine writes.
+        takes: options of tables that the dialect knows.
+    """
+
+    scheme: ClassVar[str]
+    port: ClassVar[int]
+    password_variable: ClassVar[str]
+    settings: ClassVar[tuple[str, ...]] = ()
+    format: ClassVar[str] = "TSV"
+    takes: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(
+        self, text: str, table: str, options: Options, password: Secret | None = None
+    ) -> None:
+        self.options = options
+        where = uri.parse(text)
+        path = where.path.strip("/")
+        example = f"{self.scheme}://{where.user or 'user'}@{where.host or 'host'}/database"
+        if not path or "/" in path:
+            raise UsageError(
+                f"{where.text} names {'one table too many' if path else 'no database'}",
+                hint=f"Write --to {example} --table NAME.",
+            )
+        given = dict(where.query)
+        own = self.named_in(given, path, table)
+        for name in given:
+            if name not in self.settings:
+                raise UsageError(
+                    f"{self.scheme}:// has no parameter {name!r}",
+                    hint=f"{did_you_mean(name, self.settings)}Parameters: "
+                    f"{', '.join(self.settings)}.",
+                )
+        for name in _OF_TABLES:
+            if getattr(options, name) and name not in self.takes:
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is not for tables of {self.scheme}://",
+                    hint="Make the table as you want it before the load, or leave it out.",
+                )
+        found = os.environ.get("ROWFALL_PASSWORD") or os.environ.get(self.password_variable)
+        secret = password or where.password or (Secret(found) if found else None)
+        host, port = where.host or "localhost", where.port or self.port
+        self.address: ServerAt | None = ServerAt(
+            host, port, False, where.user, secret, {**given, "database": path}, kind=self.scheme
+        )
+        self.server: ServerAt | None = None
+        self.folder: Path | None = None
+        self.database, self.table = own
+        # Without the password, not with a mask in its place: the text can be pasted and used.
+        self.text = where.text.replace(f":{MASK}@", "@")
+        digest = hashlib.blake2b(f"{host}:{port}/{path}".encode(), digest_size=4).hexdigest()
+        name = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{host}-{port}-{path}")
+        self.ledger_path = state_folder() / f"{name}-{digest}.ledger"
+        self.secrets: tuple[Secret, ...] = (secret,) if secret else ()
+        self.caps = Caps(Publish.TRANSACTION, PROMISE)
+
+    # --- what a dialect says ----------------------------------------------------------------------
+
+    def named_in(self, given: dict[str, str], path: str, table: str) -> tuple[str, str]:
+        """Return what holds the table, for people and for ``Database``, and its own name.
+
+        Args:
+            given: parameters of the URI; those that are no settings of the driver are taken out.
+            path: of the URI: the database.
+        """
+        database, _, name = table.rpartition(".")
+        return database or path, name
+
+    def column_type(self, column: Column) -> str:
+        """Return the type of a column in a new table.
+
+        Raises:
+            UsageError: there is none.
+        """
+        raise NotImplementedError
+
+    def written_type(self, column: Column) -> str:
+        """Return the type as which the engine writes a column: that decides how its text looks."""
+        return column.type
+
+    def written(self, column: Column) -> str:
+        """Return SQL of the engine that gives the text of a column; "" where its own will do."""
+        return ""
+
+    def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
+        """See :class:`rowfall.targets.base.Target`."""
+        raise NotImplementedError
+
+    def command(self, schema: Schema) -> str:
+        """Return the command that takes the rows, for plans."""
+        raise NotImplementedError
+
+    # --- what they share --------------------------------------------------------------------------
+
+    def sent(self, schema: Schema) -> Schema:
+        """Return the schema whose columns are as they are sent: text where the type needs it."""
+        texts = {c.name: found for c in schema.columns if (found := self.written(c))}
+        if not texts:
+            return schema
+        if schema.projection is not None:
+            raise UsageError(
+                f"{', '.join(texts)}: --select cannot give columns of this type here",
+                hint="Turn it into text in --select: toString(column) AS column.",
+            )
+        columns = tuple(
+            Column(c.name, "Nullable(String)" if c.name in texts else c.type, source=c.name)
+            for c in schema.columns
+        )
+        # An expression is over the column in its own type, which the inner SELECT has made of it.
+        return replace(schema, columns=columns, projection=Projection(
+            schema.columns, self.select_written(schema.columns)
+        ))  # fmt: skip
+
+    def select_written(self, columns: Sequence[Column]) -> str:
+        """Return a SELECT list of columns as they are sent, over columns in their own types."""
+        return ", ".join(
+            f"{self.written(c) or sql.name(c.name)} AS {sql.name(c.name)}" for c in columns
+        )
+
+    def into(self, staging: str, schema: Schema) -> SqlText:
+        """Return the pipe ``staging`` as a file that the engine writes."""
+        structure = sql.structure((c.name, self.written_type(c)) for c in schema.columns)
+        return SqlText.of(
+            f"FUNCTION file({quote(staging)}, {quote(self.format)}, {quote(structure)}, 'none')"
+        )
+
+    def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
+        return f"{STAGING_PREFIX}{attempt_id}"
+
+
+def column_lines(columns: Sequence[tuple[str, str]]) -> str:
+    """Return the columns of a CREATE TABLE, one a line; names are quoted already."""
+    width = max(len(name) for name, _ in columns)
+    return ",\n".join(f"    {name:<{width}} {type_}" for name, type_ in columns)

@@ -1,0 +1,314 @@
+"""Tables of a real PostgreSQL as targets: types, tables that are there, conflicts, refusals."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from e2e.tools import Done, Shell, csv, made
+from lab.postgresql import PostgresqlServer
+from rowfall.core.listing import CUT_LEAST
+
+pytestmark = pytest.mark.xdist_group("postgresql")
+
+_numbers = itertools.count()
+
+
+class Into:
+    """A schema of its own in the database, and the command that loads into it."""
+
+    def __init__(self, shell: Shell, server: PostgresqlServer) -> None:
+        self.shell, self.server = shell, server
+        self.schema = f"to{os.getpid()}_{next(_numbers)}"
+        shell.env["PGPASSWORD"] = server.password
+        server.run(f"CREATE SCHEMA {self.schema}")
+        self.uri = f"{server.uri}?schema={self.schema}"
+
+    def do(self, *statements: str) -> None:
+        self.server.run(*(s.replace("{s}", self.schema) for s in statements))
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        return self.server.ask(statement.replace("{s}", self.schema))
+
+    def ends(self, code: int, *args: str) -> Done:
+        """Run; the password is neither printed nor remembered."""
+        done = self.shell.ends(code, *args, "--to", self.uri)
+        assert self.server.password not in done.out + done.err
+        for ledger in self.shell.cli.home.rglob("*.ledger*"):
+            assert self.server.password.encode() not in ledger.read_bytes()
+        return done
+
+    def load(self, *args: str) -> dict[str, Any]:
+        """The report of a load that ends well."""
+        return self.ends(0, "load", *args, "--json").document
+
+    def types(self, table: str = "t") -> dict[str, str]:
+        return dict(self.server.ask(
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = "
+            f"'{self.schema}.{table}'::regclass AND attnum > 0"
+        ))  # fmt: skip
+
+
+@pytest.fixture
+def into(shell: Shell, postgresql: PostgresqlServer) -> Iterator[Into]:
+    into = Into(shell, postgresql)
+    yield into
+    into.do("DROP SCHEMA {s} CASCADE")
+
+
+def test_files_are_loaded_once(into: Into) -> None:
+    for number in range(3):
+        rows = [(i, f"n{i}") for i in range(number * 1000, (number + 1) * 1000)]
+        into.shell.write(f"in/{number}.csv", csv(rows, "id", "name"))
+    plan = into.ends(0, "plan", "in/*.csv", "--table", "t").out
+    assert "COPY" in plan
+    assert "CREATE TABLE IF NOT EXISTS" in plan
+    assert "committed in one transaction" in " ".join(plan.split())
+    assert not into.ask("SELECT to_regclass('{s}.t')")[0][0]
+    report = into.load("in/*.csv", "--table", "t")
+    assert (report["rows"], report["splits_landed"]) == (3000, 3)
+    assert into.ask("SELECT count(*), sum(id), min(name) FROM {s}.t") == [(3000, 4498500, "n0")]
+    again = into.load("in/*.csv", "--table", "t")
+    assert (again["rows"], again["splits_skipped"]) == (0, 3)
+    # Another machine knows nothing but what the database tells it.
+    for ledger in into.shell.cli.home.rglob("*.ledger*"):
+        ledger.unlink()
+    into.shell.write("in/3.csv", csv([(9000, "n9000")], "id", "name"))
+    more = into.load("in/*.csv", "--table", "t")
+    assert (more["rows"], more["splits_skipped"]) == (1, 3)
+    assert into.ask("SELECT count(*), count(DISTINCT split) FROM {s}._rowfall_loaded") == [(4, 4)]
+    forced = into.load("in/3.csv", "--table", "t", "--force")
+    assert forced["rows"] == 1
+    assert into.ask("SELECT count(*) FROM {s}.t") == [(3002,)]
+
+
+def test_a_table_that_is_made_anew_gets_everything_again(into: Into) -> None:
+    into.shell.write("a.csv", csv([(1,), (2,)], "id"))
+    into.load("a.csv", "--table", "t")
+    into.do("DROP TABLE {s}.t")
+    assert into.load("a.csv", "--table", "t")["rows"] == 2
+    assert into.ask("SELECT count(*) FROM {s}.t") == [(2,)]
+
+
+VALUES = (
+    "SELECT toInt8(-1) AS i8, toUInt32(4294967295) AS u32, toUInt64(18446744073709551615) AS u64, "
+    "toFloat32(0.1) AS f32, 0.1 AS f64, toDecimal64('12.34', 2) AS dec, true AS ok, "
+    "'a\\tb\\\\c\\n\\'ü\\r\\f' AS s, toDate('2024-02-29') AS day, "
+    "toDateTime64('2024-02-29 23:59:59.123456', 6, 'UTC') AS ts, "
+    "CAST(NULL AS Nullable(Int32)) AS nothing, ['it''s', 'a\"b\\\\c', ''] AS arr, "
+    "[1, 2]::Array(Int32) AS ints, map('k', 1) AS m, toFixedString('ab', 4) AS fs"
+)
+
+
+def test_types_of_a_new_table(into: Into) -> None:
+    into.shell.write("t.parquet", made(VALUES, "Parquet"))
+    into.load("t.parquet", "--table", "t")
+    types = into.types()
+    assert types["i8"] == "smallint"
+    assert types["u32"] == "bigint"
+    assert types["u64"] == "numeric(20,0)"
+    assert types["dec"].startswith("numeric(")
+    assert types["arr"] == "text[]"
+    assert types["m"] == "jsonb"
+    ((*row,),) = into.ask(
+        "SELECT i8, u32, u64::text, f32, f64, dec::text, ok::text, s, day::text, ts::text, "
+        "nothing, arr, ints, m FROM {s}.t"
+    )
+    assert row == [
+        -1, 4294967295, "18446744073709551615", pytest.approx(0.1), 0.1, "12.34", row[6],
+        "a\tb\\c\n'ü\r\f", "2024-02-29", row[9], None, ["it's", 'a"b\\c', ""], [1, 2], {"k": 1},
+    ]  # fmt: skip
+    assert row[9].startswith("2024-02-29 23:59:59.123456")
+
+
+def test_a_table_that_is_there_keeps_its_definition(into: Into) -> None:
+    into.do(
+        "CREATE TYPE {s}.mood AS ENUM ('good', 'bad')",
+        "CREATE TABLE {s}.t (id int GENERATED ALWAYS AS IDENTITY, n numeric, m {s}.mood, "
+        "tz timestamptz, u uuid, j jsonb, word varchar(5), twice int GENERATED ALWAYS AS (k * 2) "
+        "STORED, k int NOT NULL, d int DEFAULT 7, iv interval)",
+    )  # fmt: skip
+    into.shell.write(
+        "t.csv",
+        "n,m,tz,u,j,word,k,iv\n"
+        '1.50,good,2024-03-31 02:30:00,a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11,"{""a"": 1}",abc,4,'
+        "1 day\n,,,,,,5,\n",
+    )
+    assert into.load("t.csv", "--table", "t")["rows"] == 2
+    found = into.ask(
+        "SELECT id, n::text, m::text, tz::text, u::text, j, word, k, twice, d, iv::text FROM {s}.t "
+        "ORDER BY k"
+    )
+    assert found[0] == (
+        found[0][0], "1.50", "good", found[0][3], "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", {"a": 1},
+        "abc", 4, 8, 7, "1 day",
+    )  # fmt: skip
+    assert found[1] == (found[1][0], *[None] * 6, 5, 10, 7, None)
+
+
+def test_a_value_that_cannot_be_read(into: Into) -> None:
+    into.do("CREATE TABLE {s}.t (id int, n int)")
+    into.shell.write("t.csv", "id,n\n1,2\n3,x\n4,5\n")
+    done = into.ends(1, "load", "t.csv", "--table", "t")
+    assert "t.csv line 3" in done.talk
+    assert '"x" does not fit' in done.talk
+    assert "Change the type of the column in the table, or leave bad rows out" in done.talk
+    assert into.ask("SELECT count(*) FROM {s}.t") == [(0,)]
+    into.load("t.csv", "--table", "t", "--max-errors", "1", "--rejects", "bad.tsv")
+    assert into.ask("SELECT sum(id) FROM {s}.t") == [(5,)]
+    assert "3,x" in (into.shell.folder / "bad.tsv").read_text()
+
+
+def test_a_value_that_the_table_refuses(into: Into) -> None:
+    into.do("CREATE TABLE {s}.t (id int CHECK (id > 0), word varchar(3))")
+    into.shell.write("in/bad.csv", "id,word\n1,abc\n2,abcd\n")
+    into.shell.write("in/good.csv", "id,word\n5,abc\n")
+    done = into.ends(1, "load", "in/*.csv", "--table", "t")
+    assert "bad.csv line 3" in done.talk
+    assert "word" in done.talk
+    assert "character varying(3)" in done.talk
+    assert into.ask("SELECT id FROM {s}.t") == [(5,)]
+    into.shell.write("in/bad.csv", "id,word\n-1,abc\n")
+    done = into.ends(1, "load", "in/*.csv", "--table", "t")
+    assert "t_id_check" in done.talk
+    assert into.ask("SELECT id FROM {s}.t") == [(5,)]
+
+
+def test_conflicts(into: Into) -> None:
+    into.do("CREATE TABLE {s}.t (id int PRIMARY KEY, v text)", "INSERT INTO {s}.t VALUES (1, 'o')")
+    into.shell.write("t.csv", "id,v\n1,new\n2,b\n2,c\n")
+    done = into.ends(1, "load", "t.csv", "--table", "t")
+    assert "--on-conflict skip" in done.talk
+    assert "t.csv line 2: " in done.talk
+    into.load("t.csv", "--table", "t", "--on-conflict", "skip")
+    found = into.ask("SELECT * FROM {s}.t ORDER BY id")
+    assert found[0] == (1, "o")
+    assert len(found) == 2
+    assert into.load("t.csv", "--table", "t", "--on-conflict", "skip")["rows"] == 0
+    into.shell.write("u.csv", "id,v\n1,new\n3,d\n")
+    into.load("u.csv", "--table", "t", "--on-conflict", "replace")
+    assert into.ask("SELECT * FROM {s}.t WHERE id <> 2 ORDER BY id") == [(1, "new"), (3, "d")]
+    into.do("CREATE TABLE {s}.nokey (id int, v text)")
+    done = into.ends(2, "load", "t.csv", "--table", "nokey", "--on-conflict", "replace")
+    assert "no primary key" in done.talk
+
+
+def test_refusals(into: Into) -> None:
+    into.do(
+        "CREATE TABLE {s}.t (id int)", "CREATE VIEW {s}.v AS SELECT 1 AS id",
+        "DROP ROLE IF EXISTS weak", "CREATE ROLE weak LOGIN PASSWORD 'weak-secret'",
+        "GRANT USAGE ON SCHEMA {s} TO weak",
+    )  # fmt: skip
+    into.shell.write("t.csv", "id\n1\n")
+    server, good = into.server, into.uri
+    try:
+        assert "is a view" in into.ends(5, "load", "t.csv", "--table", "v").talk
+        assert "no schema" in into.ends(5, "load", "t.csv", "--table", "nowhere.t").talk
+        weak = good.replace(f"{server.user}@", "weak:weak-secret@")
+        into.uri = weak
+        done = into.ends(5, "load", "t.csv", "--table", "t")
+        assert f'GRANT INSERT ON "{into.schema}"."t" TO "weak"' in done.talk
+        assert "weak-secret" not in done.out + done.err
+        into.do("ALTER ROLE weak SET default_transaction_read_only = on")
+        assert "is read-only" in into.ends(5, "load", "t.csv", "--table", "t").talk
+        into.uri = weak.replace("weak-secret", "wrong-one")
+        assert "password authentication failed" in into.ends(5, "load", "t.csv").talk
+        into.uri = good.replace("/lab?", "/nowhere?")
+        assert '"nowhere" does not exist' in into.ends(5, "load", "t.csv").talk
+        into.uri = good.replace(f":{server.port}", ":1")
+        assert "cannot connect" in into.ends(5, "load", "t.csv").talk
+        into.uri = good
+        into.shell.write("o.csv", "id,more\n1,2\n")
+        assert "more" in into.ends(5, "load", "o.csv", "--table", "t").talk
+        for option in ("--replace", "--atomic", "--direct", "--widen"):
+            into.ends(2, "load", "t.csv", "--table", "t", option)
+        into.ends(2, "load", "t.csv", "--table", "new", "--order-by", "id")
+        into.shell.ends(2, "load", "t.csv", "--on-conflict", "skip")
+    finally:
+        into.do("DROP OWNED BY weak", "DROP ROLE weak")
+
+
+def test_commands_on_the_target(into: Into) -> None:
+    into.shell.write("in/a.csv", csv([(i, i / 4) for i in range(100)], "id", "x"))
+    load_id = into.load("in/a.csv", "--table", "t")["load_id"]
+    done = into.ends(0, "query", "SELECT count(*) AS n, sum(x) AS s FROM t", "--format", "TSV")
+    assert done.out.split() == ["100", "1237.5"]
+    shown = into.ends(0, "query", "SELECT NULL AS a, ARRAY[1,2] AS b, true AS c").out
+    assert shown == "a\tb\tc\n\\N\t{1,2}\ttrue\n"
+    assert "read-only" in into.ends(5, "query", "DELETE FROM t").talk
+    assert load_id[:8] in into.ends(0, "status").out
+    found = into.ends(0, "verify", load_id, "--json").document
+    assert (found["ok"], found["source_rows"], found["target_rows"]) == (True, 100, 100)
+    assert not json.loads(into.ends(0, "clean", "--json").out).get("dropped")
+    into.do("DELETE FROM {s}.t WHERE id < 10")
+    into.ends(7, "verify", load_id)
+    into.ends(0, "forget", load_id, "--yes")
+    assert into.load("in/a.csv", "--table", "t")["rows"] == 100
+    assert into.ask("SELECT count(*) FROM {s}.t") == [(190,)]
+
+
+def test_a_large_file_goes_over_several_connections(into: Into) -> None:
+    count = 2 * CUT_LEAST // 40
+    rows = [(i, f"{i:030}") for i in range(count)]
+    into.shell.write("t.csv", csv(rows, "id", "pad"))
+    plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "t", "--streams", "3").out.split())
+    assert "so that all connections work" in plan
+    assert "3, each with transactions of its own" in plan
+    report = into.load("t.csv", "--table", "t", "--streams", "3")
+    assert report["rows"] == count
+    assert report["splits"] > 2
+    total = count * (count - 1) // 2
+    assert into.ask("SELECT count(*), sum(id), count(DISTINCT pad) FROM {s}.t") == [
+        (count, total, count)
+    ]
+    # Whole now, and it is known which ranges there were.
+    assert into.load("t.csv", "--table", "t", "--streams", "1")["rows"] == 0
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "json", "generate", "stdin", "postgresql"])
+def test_other_sources(into: Into, kind: str) -> None:
+    rows = "SELECT number AS id, toString(number) AS name FROM numbers(1000)"
+    source = f"s.{kind}"
+    if kind == "csv.gz":
+        import gzip
+
+        into.shell.write(source, gzip.compress(made(rows, "CSVWithNames")))
+    elif kind == "json":
+        into.shell.write(source, made(rows, "JSONEachRow"))
+    elif kind == "generate":
+        source = "generate://trips?rows=1000"
+    elif kind == "postgresql":
+        into.do("CREATE TABLE {s}.src AS SELECT i AS id FROM generate_series(0, 999) i")
+        source = f"{into.server.uri}/src?schema={into.schema}"
+    if kind == "stdin":
+        text = made(rows, "CSVWithNames").decode()
+        args = ("load", "-", "--format", "CSVWithNames", "--table", "t", "--to", into.uri)
+        into.shell.ok(*args, stdin=text)
+    else:
+        into.load(source, "--table", "t")
+    assert into.ask("SELECT count(*) FROM {s}.t") == [(1000,)]
+
+
+def test_an_unlogged_table_is_emptied_with_its_record(
+    shell: Shell, postgresql: PostgresqlServer
+) -> None:
+    """A crash of the server empties it: what is loaded is forgotten in the same moment."""
+    into = Into(shell, postgresql)
+    try:
+        shell.write("t.csv", csv([(i,) for i in range(100)], "id"))
+        into.load("t.csv", "--table", "t", "--unlogged")
+        assert into.ask("SELECT relpersistence FROM pg_class WHERE oid = '{s}.t'::regclass") == [
+            ("u",)
+        ]
+        postgresql.kill()
+        postgresql.start()
+        assert into.ask("SELECT count(*) FROM {s}.t") == [(0,)]
+        assert into.load("t.csv", "--table", "t")["rows"] == 100
+        assert into.ask("SELECT count(*) FROM {s}.t") == [(100,)]
+    finally:
+        into.do("DROP SCHEMA {s} CASCADE")
