@@ -35,6 +35,8 @@ RECORDS = 400
 TRIED = 1 << 15
 """Characters of all samples together that every delimiter is tried on; the best one reads all."""
 _LEAST_LINES = 8  # of each file, however long they are
+# Of all samples together: 29,000 lines of narrow rows took 0.09 s of each load, and say no more.
+_MOST_LINES = 8192
 _JUNK_LINES = 50  # before the header; more is another kind of file
 _LEAST_EVEN = 2 / 3  # of the records have to have as many fields as most
 _SWALLOWED = "\x1f"  # stands for a delimiter of several characters while a sample is parsed
@@ -155,7 +157,7 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
         (s.uri, text, s.whole) for s, text in zip(samples, texts, strict=True) if text.strip("\n\r")
     ]
     best, others = _best(_beginnings(sources), asked)
-    best = _try(sources, best.delimiter, best.quote, best.escape, asked)
+    best = _try(_shortened(sources), best.delimiter, best.quote, best.escape, asked)
     found = Finding(
         best.delimiter, best.quote, best.escape, best.comment, line_end, charset, marked,
         max((f.skipped for f in best.files), default=0), any(f.titles for f in best.files),
@@ -259,6 +261,16 @@ def _beginnings(sources: _Sources) -> list[tuple[str, str, bool]]:
         while lines < _LEAST_LINES and text.count("\n", 0, stop) < _LEAST_LINES < len(text):
             stop, lines = 2 * stop, lines + 1
         found.append((uri, text[:stop], whole and stop >= len(text)))
+    return found
+
+
+def _shortened(sources: _Sources) -> list[tuple[str, str, bool]]:
+    """Return the samples without the lines that are more than :data:`_MOST_LINES`."""
+    found = []
+    for uri, text, whole in sources:
+        lines = text.split("\n", _MOST_LINES // len(sources))
+        rest = lines.pop() if len(lines) > _MOST_LINES // len(sources) else ""
+        found.append((uri, text[: len(text) - len(rest)], whole and not rest))
     return found
 
 
