@@ -118,13 +118,13 @@ def test_into_a_cluster_and_after_a_crash(fleet: Fleet, there: Lake) -> None:
 def test_the_server_is_started_again_while_it_is_read(shell: Shell) -> None:
     with ClickHouse() as server:
         there = Lake(shell, server)
-        # 1,000 rows a second.
+        # One block of rows, for which the server takes 2.5 s.
         there.do("CREATE TABLE {db}.t (id UInt64) ENGINE = MergeTree ORDER BY id",
                  "INSERT INTO {db}.t SELECT number FROM numbers(5000)",
-                 "CREATE VIEW {db}.v AS SELECT id, sleepEachRow(0.001) AS s FROM {db}.t "
-                 "SETTINGS max_block_size = 500")  # fmt: skip
+                 "CREATE VIEW {db}.v AS SELECT id, sleepEachRow(0.0005) AS s "
+                 "FROM {db}.t")  # fmt: skip
         process = shell.cli.start("load", address(there, "v"))
-        reading = "SELECT count() FROM system.processes WHERE query LIKE '%`v`%' AND elapsed > 1"
+        reading = "SELECT count() FROM system.processes WHERE query LIKE '%`v`%' AND elapsed > 0.3"
         wait_until(lambda: there.row(reading) == [1], 60, "the view is not read")
         server.kill()
         server.start()

@@ -252,9 +252,11 @@ def test_into_a_cluster(shell: Shell, postgresql: PostgresqlServer, fleet: Fleet
     base = Base(shell, postgresql)
     base.numbers("t", 100_000)
     assert fleet.load(base.uri("t"), "--table", "t")["rows"] == 100_000
-    assert sum(fleet.counts("t")) == 100_000
+    assert fleet.numbers("t") == [100_000, 100_000]
+    assert sum(fleet.counts("t_local")) == 100_000
     base.numbers("t", 10, first=100_001)
     assert fleet.load(base.uri("t"), "--table", "t")["rows"] == 10
+    assert fleet.numbers("t") == [100_010, 100_010]
     base.do("DROP SCHEMA {s} CASCADE")
 
 
@@ -457,7 +459,7 @@ def test_a_half_loaded_table_without_a_key_that_has_grown(base: Base) -> None:
     """Behind what is there: each row comes once."""
     without_key(base)
     base.ends(1, "h", "--attempt-bytes", "500kB")
-    base.do("INSERT INTO {s}.h SELECT id + 100000, n, pad, day FROM {s}.t WHERE id < 11")
+    base.do("INSERT INTO {s}.h SELECT id + 100000, n, pad, day FROM {s}.h WHERE id < 11")
     base.load("h", "--max-errors", "1")
     assert base.row("SELECT count(), uniqExact(id) FROM h") == [ROWS + 9, ROWS + 9]
 
