@@ -18,6 +18,7 @@ from typing import IO
 import pytest
 from hypothesis import settings
 
+import forking
 from faults.kills import SEED
 from gate import ALL
 from lab.azure import Azure
@@ -74,6 +75,7 @@ def _keep_byte_code() -> None:
 def pytest_configure() -> None:
     _keep_byte_code()
     _use_memory()
+    prestart._spawn = forking.spawn
     # Parallel workers inherit the variable: they have to draw the same cases of the fault tests.
     # The gate does the same each time; the long forms look for what is new.
     long = ALL or "ROWFALL_FAULT_ROUNDS" in os.environ

@@ -442,6 +442,19 @@ def _texts(sources: Where | Iterable[Where]) -> tuple[str, ...]:
 
 
 def _text(to: Where | None) -> str | None:
+    """Return the text of a target.
+
+    Raises:
+        UsageError: it is the name of a profile, which would become a folder.
+    """
+    if isinstance(to, str) and not {"/", ":", "."} & set(to):
+        from rowfall.targets import profiles
+
+        if to in profiles.names():
+            raise UsageError(
+                f"{to} is a profile of {profiles.NAME}, and the library takes targets in full",
+                hint=f'Give the target that the profile names; to="./{to}" is a folder.',
+            )
     return None if to is None else os.fspath(to)
 
 

@@ -54,6 +54,18 @@ def write_files(folder: Path, count: int, rows: int) -> None:
         (folder / f"f{number}.csv").write_text("id,name\n" + lines)
 
 
+def test_a_profile_is_no_target_of_the_library(data: str, tmp_path: Path) -> None:
+    """It would become a folder of that name."""
+    (tmp_path / "rowfall.toml").write_text('[profiles.prod]\nto = "clickhouse://me@host/db"\n')
+    with pytest.raises(errors.UsageError, match=r"prod is a profile of rowfall\.toml") as refused:
+        rowfall.load("generate://trips?rows=9", to="prod")
+    assert "./prod" in str(refused.value.hint)
+    assert not (tmp_path / "prod").exists()
+    with pytest.raises(errors.UsageError, match="is a profile"):
+        rowfall.query("SELECT 1", to="prod")
+    assert rowfall.loads(to="./prod") == rowfall.loads(to=Path("prod")) == []
+
+
 def test_events_tell_the_load(data: str, tmp_path: Path) -> None:
     write_files(tmp_path / "in", 6, 1000)
     heard: list[Event] = []

@@ -166,6 +166,37 @@ def test_what_is_selected_fits_the_table_or_fails(shell: Shell) -> None:
     assert shell.row("SELECT count() FROM t") == [6]
 
 
+def test_expressions_over_a_column_that_the_sample_takes_for_text(shell: Shell) -> None:
+    """Nothing but empty values, or zeros in front: the table's own type is named, and works."""
+    shell.write("a.csv", "id,n,code\n1,,007\n2,,008\n")
+    table = ["--schema", "id UInt8, n Nullable(UInt8), code UInt16"]
+    made = ["--select", "id, n + 1 AS n, code * 2 AS code"]
+    refused = shell.ends(2, "load", "a.csv", *table, *made).talk
+    assert "over the columns of the source: id Int64, n Nullable(String), code String" in refused
+    hint = refused.partition("as the table has it: ")[2]
+    assert hint == "--type 'n Nullable(UInt8)' --type 'code UInt16'"
+    shell.ok("load", "a.csv", *table, *made, *shlex.split(hint))
+    assert shell.row("SELECT count(), sum(code), countIf(n IS NULL) FROM a") == [2, 30, 2]
+    where = ["--where", "code > 7", "--force"]
+    assert shell.ok("load", "a.csv", *where, "--json").document["rows"] == 1  # as the table has it
+
+
+def test_widening_and_expressions(shell: Shell) -> None:
+    """--where leaves the columns as they are; what --select makes is looked at by nobody."""
+    shell.write("a.csv", "id,n\n1,2\n")
+    shell.write("b.csv", "id,n\n2,70000\n3,1\n")
+    shell.ok("load", "a.csv", "--table", "t", "--schema", "id UInt8, n UInt8")
+    shell.ok("load", "b.csv", "--table", "t", "--widen", "--where", "n > 5")
+    assert shell.rows("SELECT id, n, toTypeName(n) FROM t ORDER BY id") == [
+        [1, 2, "UInt32"], [2, 70000, "UInt32"],
+    ]  # fmt: skip
+    made = ["--select", "id, n * 9 AS n"]
+    refused = shell.ends(2, "load", "b.csv", "--table", "t", "--widen", *made)
+    assert "not for what --select gives: id Int64 into UInt8, n Int64 into UInt32" in refused.talk
+    wide = ["--select", "id::UInt8 AS id, (n % 7)::UInt16 AS n", "--widen"]
+    assert shell.ok("load", "b.csv", "--table", "t", *wide, "--json").document["rows"] == 2
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -139,9 +139,8 @@ def test_another_key_in_a_stable_object_is_an_error_with_a_hint_that_works(shell
     shell.write("b.jsonl", '{"id":3,"p":{"a":3,"c":"new"}}\n')
     shell.ok("load", "a.jsonl", "--table", "t")
     failed = shell.ends(1, "load", "b.jsonl", "--table", "t")
-    assert "MODIFY COLUMN `p` JSON" in failed.talk
-    shell.ok("query", "--write", "ALTER TABLE t MODIFY COLUMN `p` JSON")
-    shell.ok("load", "b.jsonl", "--table", "t")
+    assert "Load it as JSON with --widen --type 'p JSON'" in failed.talk
+    shell.ok("load", "b.jsonl", "--table", "t", "--widen", "--type", "p JSON")
     assert shell.ok("query", "SELECT p.a, p.c FROM t ORDER BY id", "--format", "TSV").out == (
         "1\t\\N\n2\t\\N\n3\tnew\n"
     )

@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
+import forking
 from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText
+from rowfall.engines import prestart
 from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger
 
 Run = Callable[[str], list[list[str]]]
+
+
+@pytest.fixture(autouse=True)
+def started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine's process is started here as users start it, see tests/forking.py."""
+    monkeypatch.setattr(prestart, "_spawn", forking.started)
 
 
 @pytest.fixture

@@ -28,12 +28,36 @@ def test_there_is_one_version() -> None:
 
 
 def test_the_image_starts_what_the_wheels_hold() -> None:
-    """No image can be built here: what it copies and runs is what the other test does."""
+    """No image can be built here: its steps are read as a linter would, and run by the other test.
+
+    The context is the folder of the wheels, which `make wheels` makes, and nothing else.
+    """
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    assert "--find-links /wheels 'rowfall[fast]'" in text
-    assert 'ENTRYPOINT ["rowfall"]' in text
+    assert text.startswith("# syntax=docker/dockerfile:1\n"), "mounts need BuildKit"
+    lines = re.sub(r"^#.*\n|\\\n", "", text, flags=re.M).splitlines()
+    steps = [tuple(line.split(maxsplit=1)) for line in lines if line.strip()]
+    named = [name for name, _ in steps]
+    assert named == ["FROM", "RUN", "RUN", "USER", "WORKDIR", "ENTRYPOINT", "CMD"]
+    known = dict(steps)
+    image, _, tag = known["FROM"].partition(":")
+    oldest = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert image == "python"
+    assert re.fullmatch(r"3\.\d+-slim", tag), "a version, and not the latest"
+    assert int(tag.split("-")[0].split(".")[1]) >= int(oldest["requires-python"].split(".")[1])
     kept = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     assert kept == ["*", "!dist"], "the context is the wheels and nothing else"
+    install = steps[1][1]
+    assert "--mount=type=bind,source=dist,target=/wheels" in install
+    assert install.count("--no-cache-dir") == install.count("pip install") == 2
+    first = install.partition("&&")[0]
+    assert first.split("--find-links /wheels")[1].split() == ["rowfall", "rowfall-decode"]
+    assert "--no-index --no-deps" in first, "nobody else's package of that name"
+    assert f"mkdir {known['WORKDIR']}" in steps[2][1]
+    assert f"useradd --uid 1000 --create-home {known['USER']}" in steps[2][1]
+    for name in ("ENTRYPOINT", "CMD"):
+        assert isinstance(json.loads(known[name]), list), "a shell would take the signals"
+    assert json.loads(known["ENTRYPOINT"]) == ["rowfall"]
+    assert "rowfall" in oldest["scripts"]
 
 
 @pytest.mark.long
@@ -57,9 +81,9 @@ def test_wheels_work_in_an_empty_environment(tmp_path: Path) -> None:
 
     python = tmp_path / "empty/bin/python"
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "empty"], check=True)
-    subprocess.run(
-        [python, "-m", "pip", "install", "-q", "--find-links", dist, "rowfall[fast]"], check=True
-    )
+    own = ["--no-index", "--no-deps", "--find-links", dist, "rowfall", "rowfall-decode"]
+    for what in (own, ["rowfall"]):  # as the Dockerfile has it
+        subprocess.run([python, "-m", "pip", "install", "-q", *what], check=True)
     (tmp_path / "in.csv").write_text("id,name\n1,a\n2,b\n")
     home = {"HOME": str(tmp_path), "PATH": f"{python.parent}:/usr/bin:/bin"}
     keep = {k: v for k, v in os.environ.items() if k in ("TMPDIR", "LANG")}

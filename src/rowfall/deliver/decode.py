@@ -57,6 +57,15 @@ _LIMITS = (
 )
 
 
+# What it says where something else stands.
+_WANTED = {
+    "an object": "it is no object",
+    "a key": "a brace without a key behind it",
+    "a colon": "a key without a colon behind it",
+    "the end of the line": "more stands behind the object",
+}
+
+
 class DeclinedError(RowfallError):
     """The decoder met something that only the engine's reader may judge.
 
@@ -268,7 +277,10 @@ class Decode:
             one = [s for s in order.splits if s.uri == named or s.id in ids]
             split = one[0] if len(one) == 1 else None
             name = split.name if split is not None else named
-            raise DeclinedError(f"{name}: {report.get('message', last)}", split)
+            what = str(report.get("message", last))
+            if what in _WANTED:
+                what = f"line {report.get('line')}: {_WANTED[what]}"
+            raise DeclinedError(f"{name}: {what}", split)
         if code == LEFT or (code == -9 and child.killed):
             return {}  # the engine's own error is the cause
         if code < 0:

@@ -68,6 +68,8 @@ def refusal(
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
     if not len(listing) or not (streamed or uri.scheme_of(listing.uri(0)) in _SCHEMES):
         return f"{PROGRAM} reads files, object stores and HTTP only"
+    if encoding.is_csv and encoding.delimiter == " ":
+        return f"{PROGRAM} takes no blank as delimiter"
     if lacks_columns(schema, encoding):
         return f"some files lack columns, and {PROGRAM} takes files that have all"
     if schema.projection is not None and schema.projection.constants:

@@ -103,7 +103,7 @@ def compute_settings(
     if facts.memory < LEAST_MEMORY:
         raise UsageError(
             f"{bytes_text(facts.memory)} of memory is too little for a load",
-            hint=f"Give at least {bytes_text(LEAST_MEMORY)} with --memory.",
+            hint=f"Give at least --memory {bytes_text(LEAST_MEMORY).replace(' ', '')}.",
         )
     reading = reader_settings(shape.encoding, shape.columns) if shape.encoding is not None else ()
     settings = [*_threads(facts, shape), *_blocks(facts, shape), *_fixed(), *reading]

@@ -296,7 +296,8 @@ def _next(report: Report, width: int) -> list[str]:
 
 def query_command(into: str, target: str) -> str:
     """Return the command that queries a table, ready to paste into a shell."""
-    shown = into if _PLAIN_NAME.match(into) else sql.name(into)
+    names = into.split(".", 1)
+    shown = into if _PLAIN_NAME.match(into) else ".".join(map(sql.name, names))
     # As a person here would type it.
     near = os.path.relpath(target) if target.startswith(f"{os.getcwd()}{os.sep}") else target
     to = "" if near in DEFAULT_TARGETS else f" --to {shlex.quote(near)}"

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 
-from rowfall.core import retry, sql
+from rowfall.core import retry
 from rowfall.core.errors import (
     DataError,
     EngineError,
@@ -58,7 +58,7 @@ from rowfall.run.prepare import Prepared
 from rowfall.run.session import GO_ON
 from rowfall.run.settle import LoadRun
 from rowfall.run.work_queue import Work, WorkQueue
-from rowfall.schema import data_errors, strict_reading
+from rowfall.schema import strict_reading
 from rowfall.schema.bad_rows import BadRows, TooManyBadRowsError
 from rowfall.sources import rewriting
 from rowfall.sources.base import Source, Streamed
@@ -71,7 +71,7 @@ FIRST_LANE = 100
 MOST_TEXT = 2_000
 # What a process meets whose lease another one has ended, and whose staging tables it has taken.
 # What only tables of ClickHouse can do.
-_WIDEN = re.compile(r"Load it with --widen( --type '[^']*')+")
+_WIDEN = re.compile(r"Load it (as JSON )?with --widen( --type '[^']*')+")
 LEASE_LOST_CODES = GONE | {QUERY_WAS_CANCELLED}
 
 
@@ -673,16 +673,10 @@ class AttemptRunner:
             self._emit(SplitFailed(split.name, message, hint))
 
     def _named(self, hint: str | None) -> str | None:
-        """Return a hint whose statement names the table of this load."""
-        target = self._given.target
-        if hint is not None and target.address is not None:
+        """Return a hint that holds for the target of this load."""
+        if hint is not None and self._given.target.address is not None:
             return _WIDEN.sub("Change the type of the column in the table", hint)
-        if hint is None or data_errors.TABLE not in hint:
-            return hint
-        into = sql.qualified(target.database, target.table)
-        if "'" in into:  # the statement stands in quotes of a shell
-            return hint
-        return hint.replace(data_errors.TABLE, f"ALTER TABLE {into} ")
+        return hint
 
     def _lost(self, attempt: _Attempt) -> None:
         """Load the splits of an attempt again whose lease was ended before its commit."""

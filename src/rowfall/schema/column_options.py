@@ -21,6 +21,7 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.schema import projection
+from rowfall.schema.data_errors import type_options
 from rowfall.schema.projection import FILE_COLUMNS
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample
 from rowfall.schema.strict_reading import TextTraits, strict_column
@@ -268,8 +269,11 @@ def _unread(found: ColumnFacts, number: int, *, csv: bool, kind: Kind) -> Column
     return replace(made, expression="", bad="", lenient="")
 
 
-def selected(made: Projection, ask: RunSelect) -> list[tuple[str, str]]:
+def selected(made: Projection, ask: RunSelect, table: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return (name, type) of what a projection selects, as the engine describes it.
+
+    Args:
+        table: types of the columns that the target has or gets, by name.
 
     Raises:
         UsageError: it makes no sense to the engine, or needs more than the row itself.
@@ -277,14 +281,13 @@ def selected(made: Projection, ask: RunSelect) -> list[tuple[str, str]]:
     structure = sql.structure((c.name, c.type) for c in made.columns)
     condition = f" WHERE {made.where}" if made.where else ""
     query = f"SELECT {made.select} FROM null({quote(structure)}){condition}"
-    names = ", ".join(column.name for column in made.columns[:20])
     try:
         rows = ask(SqlText.of(f"DESCRIBE TABLE ({query})"), {})
         steps = ask(SqlText.of(f"SELECT explain FROM (EXPLAIN {query})"), {})
     except RowfallError as error:
         raise UsageError(
             f"the engine refuses --select or --where: {error.message.splitlines()[0]}",
-            hint=f"They are expressions over the columns of the source: {names}.",
+            hint=_columns_hint(made.columns, table),
         ) from None
     odd = [seen[1] for (step,) in steps if (seen := _STEPS.match(str(step)))]
     odd += [word for word in sql.tokens(query) if word.lower() in _MULTIPLY]
@@ -302,3 +305,12 @@ def selected(made: Projection, ask: RunSelect) -> list[tuple[str, str]]:
     if len(dict(found)) < len(found):
         raise UsageError("--select gives two columns one name", hint="Name each with AS.")
     return found
+
+
+def _columns_hint(columns: Sequence[Column], table: Mapping[str, str]) -> str:
+    """Return what ``--select`` and ``--where`` may use, and what reads text as the table has it."""
+    listed = ", ".join(f"{c.name} {c.type}" for c in columns[:20])
+    hint = f"They are expressions over the columns of the source: {listed}."
+    text = [c.name for c in columns if parse_type(c.type).base == "String" and c.name in table]
+    other = [(name, table[name]) for name in text if parse_type(table[name]).base != "String"]
+    return f"{hint} To read text as the table has it: {type_options(other)}." if other else hint

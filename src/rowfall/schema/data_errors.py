@@ -43,8 +43,6 @@ _NESTED = re.compile(
 )
 _AT_KEY = re.compile(r"while reading the value of key ([^):]+)")
 _FETCH = "Fetch the file again, or see how it was written."
-TABLE = "ALTER TABLE NAME "
-"""In a hint, where whoever knows the table names it."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
 _ENCODING = (
@@ -280,8 +278,8 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
 def _nested_misfit(column: str, first: str) -> tuple[str, str]:
     """Return cause and hint for an object whose keys or types are not those of its column."""
     cause = re.split(r"\.? ?If you want| \(consider|: \(while|\(while", first)[0].strip(" :.,")
-    alter = shlex.quote(f"{TABLE}MODIFY COLUMN {sql.name(column)} JSON")
+    json = type_options([(column, "JSON")])
     return f'column "{column}": {cause[:200]}', (
-        f"Load it as JSON: a new table with {type_options([(column, 'JSON')])}, this one after "
-        f"rowfall query --write {alter}. {type_options([(column, 'String')])} keeps the text."
+        f"Load it as JSON with --widen {json}, or all files into a new table with --table NAME "
+        f"{json}; {type_options([(column, 'String')])} there keeps the text."
     )

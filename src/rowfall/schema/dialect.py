@@ -53,6 +53,7 @@ class Asked:
         charset: what it is written in.
         decimal: the mark before decimals, which hardly is the delimiter, too.
         bad_bytes: bytes that are not UTF-8 make bad rows, and say nothing about the charset.
+        by_format: it was the name of the format that said whether there is a header.
     """
 
     fixed: bool = False
@@ -66,6 +67,7 @@ class Asked:
     charset: str | None = None
     decimal: str = "."
     bad_bytes: bool = False
+    by_format: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
     sources = [
         (s.uri, text, s.whole) for s, text in zip(samples, texts, strict=True) if text.strip("\n\r")
     ]
+    asked = _of_excel([text for _, text, _ in sources], asked)
     best, others = _best(_beginnings(sources), asked)
     best = _try(_shortened(sources), best.delimiter, best.quote, best.escape, asked)
     found = Finding(
@@ -189,6 +192,18 @@ def _line_end(texts: Iterable[str]) -> str:
     if joined.count("\r") - both > new:
         return "\r"
     return "\r\n" if 0 < new < 2 * both else "\n"
+
+
+# The line in which Excel is told the delimiter of all others.
+_EXCEL = re.compile(r'"?sep=([^\r\n])"?\r?\n', re.I)
+
+
+def _of_excel(texts: Sequence[str], asked: Asked) -> Asked:
+    """Return what the line ``sep=;`` says, where all samples begin with it."""
+    said = {found[1] if (found := _EXCEL.match(text)) else "" for text in texts}
+    if len(said) != 1 or "" in said or asked.skip_lines is not None:
+        return asked
+    return replace(asked, delimiter=asked.delimiter or said.pop(), skip_lines=1)
 
 
 # --- delimiter and quotes ------------------------------------------------------------------------

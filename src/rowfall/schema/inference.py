@@ -47,6 +47,7 @@ from rowfall.schema.table_changes import (
 from rowfall.schema.table_options import TableOptions, read_table_options
 from rowfall.schema.text_format import asked_of
 from rowfall.schema.united_headers import check_nulls
+from rowfall.schema.wider_types import lossless
 from rowfall.sources.base import Annotated, Source
 
 FEW_VALUES = 100
@@ -140,7 +141,7 @@ def schema_for(
     if not own.select and (existing is not None or asked.columns):
         only = _names_of(existing, asked)
     shaped = shape(sample, listing, own, only)
-    columns, made = _made_of(shaped, listing, asked, own, existing, ask)
+    columns, made = _made_of(shaped, listing, asked, own, existing, ask, widen=options.widen)
     widens = options.widen and table is not None and bool(sample.splits)
     if widens and table is not None and existing is not None and not own.select:
         read = Schema(columns, projection=made)
@@ -170,11 +171,11 @@ def schema_for(
 
 def _made_of(
     shaped: Shaped, listing: Listing, asked: TableOptions, own: ColumnOptions,
-    existing: Sequence[Sequence[Any]] | None, ask: RunSelect,
+    existing: Sequence[Sequence[Any]] | None, ask: RunSelect, *, widen: bool = False,
 ) -> tuple[tuple[Column, ...], Projection | None]:  # fmt: skip
     """Return the columns of the table, and what they are made of where they are not those read."""
     if own.select or own.where or shaped.computed:
-        return _projected(shaped, listing, asked, own, existing, ask)
+        return _projected(shaped, listing, asked, own, existing, ask, widen=widen)
     return _columns_of(shaped.sample, asked, existing), None
 
 
@@ -216,7 +217,7 @@ def _names_of(existing: Sequence[Sequence[Any]] | None, asked: TableOptions) -> 
 
 def _projected(
     shaped: Shaped, listing: Listing, asked: TableOptions, own: ColumnOptions,
-    existing: Sequence[Sequence[Any]] | None, ask: RunSelect,
+    existing: Sequence[Sequence[Any]] | None, ask: RunSelect, *, widen: bool,
 ) -> tuple[tuple[Column, ...], Projection]:  # fmt: skip
     """Return the columns of the table, and what they are made of.
 
@@ -241,13 +242,14 @@ def _projected(
         type_, reason = constant_type(found, listing)
         reads.append(constant_column(found, fixed.get(found.name, type_), reason))
     made = project(shaped, reads, own)
+    types = {str(n): str(t) for n, t, *_ in existing} if existing else dict(asked.columns)
     if not own.select:
         if own.where:
-            selected(made, ask)
+            selected(made, ask, types)
         kept = (strict_column(c.name, c.name, c.type, Kind.TYPED, c.type) for c in reads)
         reasons = {c.name: c.reason for c in reads}
         return tuple(replace(c, reason=reasons[c.name]) for c in kept), made
-    found_types = selected(made, ask)
+    found_types = selected(made, ask, types)
     selection = replace(
         shaped.sample,
         encoding=replace(shaped.sample.encoding, format="Native", kind=Kind.TYPED),
@@ -272,7 +274,27 @@ def _projected(
             f"--select gives {', '.join(extra[:10])}, which the table lacks",
             hint="Name each with AS as the table names it.",
         )
+    if widen and existing:
+        _check_fit(found_types, types)
     return _columns_of(selection, replace(asked, types={}), existing), made
+
+
+def _check_fit(found: Sequence[tuple[str, str]], table: Mapping[str, str]) -> None:
+    """Check that columns of a table take whatever ``--select`` may give them.
+
+    Raises:
+        UsageError: some do not, and ``--widen`` looks at the values of the source only.
+    """
+    narrow = [(n, t, table[n]) for n, t in found if n in table and not lossless(t, table[n])]
+    if narrow:
+        listed = ", ".join(f"{name} {type_} into {old}" for name, type_, old in narrow[:10])
+        name, _, old = narrow[0]
+        cast = f"CAST(... AS {old}) AS {name}"
+        raise UsageError(
+            f"--widen widens columns for what files hold, not for what --select gives: {listed}",
+            hint=f"Cast what fits, as in {cast}, and leave out --widen; or load into a new table "
+            "with --table NAME.",
+        )
 
 
 def _check_same(asked: TableOptions, existing: Sequence[Sequence[Any]]) -> None:

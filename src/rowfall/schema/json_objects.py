@@ -8,7 +8,8 @@ once, and at most :data:`NODES` of them.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isinf
 from typing import Any
@@ -78,6 +79,43 @@ def is_object(text: str) -> bool:
         return True  # the engine's reader will say
     except ValueError:
         return False
+
+
+def rows_inside(objects: Sequence[str], uris: Sequence[str]) -> str | None:
+    """Return what loads the rows that are meant where each file is one object around them.
+
+    Answers of services are written so: ``{"status": "ok", "data": [{...}, {...}]}``.
+
+    Args:
+        objects: of the sample, ``uris`` its files.
+    """
+    # More are rows of their own, and a large one is hardly an answer of a service.
+    if len(objects) > len(uris) or sum(map(len, objects)) > _MOST_AROUND:
+        return None
+    found: dict[str, int] | None = None
+    for text in objects:
+        try:
+            value = json.loads(text, strict=False)
+        except (ValueError, RecursionError):
+            return None
+        own = {
+            key: len(member) for key, member in value.items()
+            if isinstance(member, list) and member and all(isinstance(m, dict) for m in member)
+        }  # fmt: skip
+        found = own if found is None else {k: n + own[k] for k, n in found.items() if k in own}
+    if not found or len(found) > 1:
+        return None
+    ((key, count),) = found.items()
+    query = f".{key}[]" if key.isidentifier() and key.isascii() else f".[{json.dumps(key)}][]"
+    names = "FILE..." if len(uris) > 1 else shlex.quote(uris[0])
+    return (
+        f"one object a file, with {count} objects in its key {key}; to load those: "
+        f"jq -c {shlex.quote(query)} {names} | rowfall load - --format JSONEachRow --table NAME"
+    )
+
+
+_MOST_AROUND = 16 << 20
+"""Bytes of objects that are parsed once more, 0.2 s of Python."""
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -27,7 +27,7 @@ from rowfall.schema.dialect import Asked
 from rowfall.schema.excerpts import excerpts
 from rowfall.schema.records import lines_relation
 from rowfall.schema.strict_reading import MISSING_COLUMNS, TextTraits, reader_settings
-from rowfall.schema.text_format import find_text_format
+from rowfall.schema.text_format import UNSURE, find_text_format
 from rowfall.schema.united_headers import unite
 from rowfall.sources.base import Source
 
@@ -254,6 +254,8 @@ def take_sample(
             if broken is not None:
                 raise broken
         columns = _keys(objects, encoding, splits, wanted)
+        around = json_objects.rows_inside(objects, [split.uri for split in splits])
+        notes = ((UNSURE, around),) if around else ()
     more = excerpts(source, splits, encoding, ()) if read == splits else ""
     found = _measure(relation, read, encoding, columns, ask, wanted, more)
     whole = _is_whole(listing, splits, found)

@@ -6,6 +6,7 @@ types become wider, each only where an option says so. :mod:`rowfall.run.alter` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -159,10 +160,21 @@ def asked_types(
 
 
 def _widens(name: str, old: str, new: str, table: TableQuestions) -> bool:
-    if lossless(old, new):
+    if lossless(old, new) or _becomes_json(old, new):
         return True
     narrower = lossless(new, old) or (parse_type(old).nullable and not parse_type(new).nullable)
     return not narrower and table.keeps(name, new)
+
+
+def _becomes_json(old: str, new: str) -> bool:
+    """Tell whether objects with known keys become objects with any; NULL and no key are one."""
+    t = parse_type(old)
+    named = t.base == "Tuple" and bool(_NAMED.match(t.args))
+    return new == "JSON" and (named or (t.base == "Map" and t.args.startswith("String")))
+
+
+# The elements of a tuple have names: Tuple(a Int64), and not Tuple(Int64).
+_NAMED = re.compile(r"\s*(`(?:[^`\\]|\\.)+`|\w+)\s+\w")
 
 
 def sampled_types(

@@ -22,7 +22,15 @@ from rowfall.core.model import Dialect, Encoding
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.schema import marked_values
-from rowfall.schema.dialect import Asked, Finding, TextSample, brief, sniff, unique_names
+from rowfall.schema.dialect import (
+    Asked,
+    Finding,
+    TextSample,
+    brief,
+    has_header,
+    sniff,
+    unique_names,
+)
 from rowfall.schema.records import APART, lines_relation
 from rowfall.sources import rewriting
 from rowfall.sources.base import Once, Ranged, Source
@@ -68,13 +76,14 @@ def asked_of(options: Options) -> Asked:
         UsageError: it contradicts itself.
     """
     header: bool | None = None
+    by_format = False
     if options.header is not None:
         if options.header.lower() not in _ANSWERS:
             raise UsageError(f"--header {options.header}: say yes or no")
         header = _ANSWERS[options.header.lower()]
     named = formats.find(options.format).name if options.format else ""
     if named in ("CSV", "CSVWithNames", "TSV", "TSVWithNames") and header is None:
-        header = named.endswith("WithNames")
+        header, by_format = named.endswith("WithNames"), True
     elif named.endswith("WithNames") and header is False:
         raise UsageError(f"--header no contradicts --format {named}", hint="Leave one of them out.")
     names = tuple(name.strip() for name in (options.columns or "").split(",") if name.strip())
@@ -87,6 +96,7 @@ def asked_of(options: Options) -> Asked:
         _mark("--escape", options.escape, 1), comment, options.skip_lines, header, names,
         decimal=options.decimal or ".",
         bad_bytes=bool(options.max_errors or options.max_error_ratio),
+        by_format=by_format,
     )  # fmt: skip
 
 
@@ -124,8 +134,13 @@ def find_text_format(
     found = sniff(samples, asked)
     if not found.files:
         for split, what in source.changed(splits):
-            raise SourceError(f"{split.uri}: {what}")
-        raise SourceError(f"{splits[0].uri} holds no rows to infer columns from")
+            raise SourceError(
+                f"{split.uri}: {what}", hint="Fetch the file again, or see how it was written."
+            )
+        raise SourceError(
+            f"{splits[0].uri} holds no rows to infer columns from",
+            hint="Check what writes it, and whether it has finished.",
+        )
     if asked.columns and len(asked.columns) != found.width - bool(found.ends):
         raise UsageError(
             f"--columns names {len(asked.columns)} columns, {found.files[0].uri} has {found.width}",
@@ -173,6 +188,19 @@ def find_text_format(
 def _notes(found: Finding, asked: Asked) -> Iterator[tuple[str, str]]:
     if asked.header is None:
         yield ("header" if found.sure else UNSURE), found.why
+    elif asked.by_format:
+        with suppress(UsageError):  # only some files have one: those fail alone
+            named, why, sure = has_header(found.files, found.delimiter, found.width)
+            if sure and named != found.header:
+                other = "--header yes" if named else "a --format without WithNames"
+                yield UNSURE, f"{why}; {other} reads it so"
+    titles = {_titles(file.rows) for file in found.files}
+    if not found.header and asked.skip_lines is None and len(titles) == 1 and titles != {0}:
+        count = titles.pop()
+        lines = "line holds" if count == 1 else f"{count} lines hold"
+        yield UNSURE, f"the first {lines} one value at most; --skip-lines {count} leaves them out"
+    if found.header and all(len(file.rows) == 1 for file in found.files):
+        yield UNSURE, "there is no row below the header, so nothing shows the types of the columns"
     if found.comment and asked.comment is None:
         mark = found.comment
         # In front of the rows it is a comment, among them it may be a row that is not whole.
@@ -189,6 +217,18 @@ def _notes(found: Finding, asked: Asked) -> Iterator[tuple[str, str]]:
     ]
     if renamed and not asked.columns:
         yield "names", ", ".join(renamed[:8]) + (", ..." if len(renamed) > 8 else "")
+
+
+def _titles(rows: Sequence[Sequence[str]]) -> int:
+    """Return how many rows with one value at most stand before the first one without a gap."""
+    for number, row in enumerate(rows):
+        filled = sum(1 for field in row if field.strip())
+        if filled > 1 or len(row) < _LEAST_WIDTH:
+            return number if filled == len(row) >= _LEAST_WIDTH else 0
+    return 0
+
+
+_LEAST_WIDTH = 3  # of two columns, one may well be empty
 
 
 def _encoding(found: Finding, encoding: Encoding, *, raw: bool, renamed: bool) -> Encoding:

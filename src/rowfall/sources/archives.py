@@ -352,8 +352,7 @@ def _nothing(archive: str, members: Sequence[_Member], pattern: str) -> SourceEr
         )
     return SourceError(
         f"no data file in the archive {archive}",
-        hint=f"{holds} Name the format with --format, or the members with {MARK}, as in "
-        f"'data.zip{MARK}**/*.txt'.",
+        hint=f"{holds} Name the format with --format; of some members 'data.zip{MARK}**/*.txt'.",
     )
 
 

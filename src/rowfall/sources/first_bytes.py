@@ -41,6 +41,12 @@ _NO_TABLES = (
     (b"\x7fELF", "a program", "Check the name of the file."),
 )  # fmt: skip
 _PAGES = (b"<!doctype html", b"<html", b"<?xml")
+# What begins the dumps of databases; the engine reads those of MySQL as a format of its own.
+_MYSQL = (b"-- mysql dump", b"-- mariadb dump", b"/*!")
+_SCRIPTS = (
+    *_MYSQL, b"-- postgresql database dump", b"--\n-- postgresql database", b"create table ",
+    b"drop table ", b"insert into ", b"pragma foreign_keys",
+)  # fmt: skip
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _AS_ARCHIVE = (
     "Archives are loaded on their own, by names or globs that end in .zip or .tar, as in "
@@ -92,6 +98,7 @@ def examine(heads: Mapping[str, bytes], declared: Encoding, options: Options) ->
     if not texts:
         return Examined(encoding, notes)
     _refuse_no_tables(texts, options)
+    _refuse_packed(texts, encoding)
     encoding, more = _format(texts, encoding, options)
     notes += more
     if encoding.kind not in (Kind.TEXT, Kind.JSON) or encoding.binary:
@@ -112,15 +119,18 @@ def with_format(
         return options
     _refuse_no_tables(heads, options)
     texts = _beginnings(heads, None)
+    _refuse_no_tables(texts, options)
     found = {formats.sniff(text)[0] for text in texts.values()}
     only = found.pop() if len(found) == 1 else None
     if only is not None:
         return replace(options, format=only)
     text = next(iter(texts.values()), b"")
     named = formats.guess_text(text) if text else "CSV"
+    more = f", or --format {named}WithNames where its first line holds names"
+    more = more if named in ("CSV", "TSV") else ""
     raise UsageError(
         f"{names[0]} does not end with the extension of a known format",
-        hint=f"Its first bytes look like {named}: --format {named}."
+        hint=f"Its first bytes look like {named}: --format {named}{more}."
         if text
         else "Name it with --format, e.g. --format CSV.",
     )
@@ -215,6 +225,31 @@ def _refuse_no_tables(heads: Mapping[str, bytes], options: Options) -> None:
                 hint="A server may have answered with an error or a login page: look at the file. "
                 "Where it is a table all the same, name its format with --format.",
             )
+        if options.format is None and start.startswith(_SCRIPTS):
+            dump = start.startswith(_MYSQL)
+            raise SourceError(
+                f"{name} is a script of SQL, not a table",
+                hint="Name it as --format MySQLDump."
+                if dump
+                else "Run it in its database, and load the table from there: postgresql:// and "
+                "mysql:// are sources.",
+            )
+
+
+def _refuse_packed(texts: Mapping[str, bytes], encoding: Encoding) -> None:
+    """Raise SourceError for the first object that is packed twice."""
+    for name, text in texts.items():
+        outer, inner = packing(name, encoding), formats.sniff(text)[1]
+        if "none" not in (outer, inner):
+            command = f"{_PROGRAMS[outer]} -dc FILE | rowfall load -"
+            raise SourceError(
+                f"{name} is packed twice: {outer} around {inner}",
+                hint=_with_name(f"Unpack it once: {command}", name),
+            )
+
+
+# Those whose output is looked at here, see :func:`unpack`.
+_PROGRAMS = {"gzip": "gzip", "bz2": "bzip2", "xz": "xz"}
 
 
 def _with_name(hint: str, name: str) -> str:

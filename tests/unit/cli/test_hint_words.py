@@ -1,16 +1,19 @@
-"""Commands and options that hints name exist; e2e/test_hints.py runs those that can be typed."""
+"""Commands and options that hints name exist, and each hint with a command is run by a test."""
 
 from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
+from e2e.test_hint_commands import CASES
 from rowfall.cli import COMMANDS
 from rowfall.cli.app import cli
+from unit.cli.hint_runs import NOT_RUN, RUN_BY
 
 SOURCE = Path(__file__).parents[3] / "src/rowfall"
 # Of kafka-topics and pip.
@@ -53,3 +56,87 @@ def test_what_hints_name_exists() -> None:
             assert flag in known, f"{where}: {flag}"
         for name in re.findall(r"\browfall ([a-z-]+)\b(?= |$|['.;,])", text):
             assert name in COMMANDS or name in WORDS, f"{where}: rowfall {name}"
+
+
+# Commands that can be typed: those of rowfall with their arguments, options that are filled in,
+# programs of others. "Leave out --pull." is none: without it the command is another one. pip is
+# none either: no index is asked here, and that the extras exist is a test of its own.
+_TYPED = re.compile(
+    rf"\browfall ({'|'.join(sorted(COMMANDS))})\b|--[a-z][a-z-]+ \{{\}}|\{{\}} -dc |-t\.$|"
+    r"\b(iconv|unzip|tar xf|sqlite3|jq -c|7z x|unrar x|bunzip2|GRANT|kafka-topics)\b|"
+    r"ALTER (TABLE|USER) "
+)
+# Texts of documents, not of hints: what options mean, and SQL.
+_OTHERS = ("core/options.py", "core/keywords.py", "core/engine_formats.py", "docs/")
+_SQL = re.compile(r"[A-Z]+ [A-Z]")
+
+
+def templates() -> Iterator[tuple[str, str, bool]]:
+    """Yield (place, text, whether it is a hint with a command) with {} for what is filled in.
+
+    Hints need not stand where an error is raised: each sentence of the code counts.
+    """
+    for file in sorted(SOURCE.rglob("*.py")):
+        name = str(file.relative_to(SOURCE))
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        hint, documents = set[ast.AST](), set[ast.AST]()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Expr):
+                documents.add(node.value)  # a docstring
+            if isinstance(node, ast.JoinedStr):
+                documents |= {part for part in ast.walk(node) if part is not node}
+            for given in node.keywords if isinstance(node, ast.Call) else ():
+                if given.arg == "hint":
+                    hint |= set(ast.walk(given.value))
+                if given.arg in ("help", "text"):
+                    documents |= set(ast.walk(given.value))
+        for node in ast.walk(tree):
+            text = _template(node)
+            if text is None or node in documents or name.startswith(_OTHERS):
+                continue
+            said = node in hint or (re.match(r"[A-Z{, ]", text) and not _SQL.match(text))
+            command = bool(said and " " in text.strip() and _TYPED.search(text))
+            yield f"{name}:{getattr(node, 'lineno', '')}", text, command
+
+
+def _template(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
+        )
+    return None
+
+
+_TODO = (
+    "a test has to type these commands: add a Case to e2e/test_hint_commands.py, or name the test "
+    "that does it in unit/cli/hint_runs.py"
+)
+
+
+def test_each_hint_with_a_command_is_run() -> None:
+    everything = list(templates())
+    found = {text: where for where, text, command in everything if command}
+    assert len(found) > 80
+    listed = [case.hint for case in CASES]
+    known = {*listed, *RUN_BY, *NOT_RUN}
+    new = [f"{where}: {text!r}" for text, where in found.items() if text not in known]
+    assert not new, "\n".join([_TODO, *new])
+    old = known - {text for _, text, _ in everything}
+    assert not old, "\n".join(["these are no hints any more:", *old])
+
+
+def test_the_tests_that_run_hints_exist() -> None:
+    for text, test in RUN_BY.items():
+        file, _, name = test.partition("::")
+        source = (SOURCE.parents[1] / "tests" / file).read_text(encoding="utf-8")
+        assert re.search(rf"^def {name}\(", source, re.M), (text, test)
+
+
+def test_the_extras_that_hints_install_exist() -> None:
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    named = {name for _, text, _ in templates() for name in re.findall(r"rowfall\[(\w+)\]", text)}
+    assert (
+        {"kafka", "mysql", "postgresql"} <= named <= {*project["project"]["optional-dependencies"]}
+    )

@@ -88,6 +88,15 @@ def test_a_comma_before_decimals_is_no_delimiter() -> None:
     assert found('"1,5","2,5"\n"3,5","4,5"\n', decimal=",").delimiter == ","
 
 
+def test_the_line_that_tells_excel_the_delimiter() -> None:
+    one = found("sep=;\r\na;b\r\n1;2\r\n")
+    assert (one.delimiter, one.skip_lines, one.header, one.names) == (";", 1, True, ("a", "b"))
+    tab = found('"sep=\t"\na\tb\n1\t2\n')
+    assert (tab.delimiter, tab.skip_lines) == ("\t", 1)
+    assert found("sep=;\na;b\n1;2\n", "a;b\n1;2\n").skip_lines == 0  # a row of some would be lost
+    assert found("sep=;\n1;2\n", skip_lines=0).skip_lines == 0
+
+
 def test_comments_among_the_rows_only_are_unsure() -> None:
     assert found("# made\na,b\n1,2\n# half\n3,4\n", "a,b\n5,6\n").leads
     assert not found("a,b\n1,2\n#3\n4,5\n").leads

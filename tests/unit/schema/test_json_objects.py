@@ -106,3 +106,20 @@ def test_nested_values_are_looked_at_up_to_a_bound(monkeypatch: pytest.MonkeyPat
         root.add(json_objects._Pairs([("a", 1), ("b", 2), ("c", 3)]), 0, budget)
     assert root.objects == 4
     assert json_objects._column("p", root).type.startswith("Tuple(a ")
+
+
+@pytest.mark.parametrize(
+    ("objects", "files", "query"),
+    [
+        (['{"n": 2, "data": [{"a": 1}, {"a": 2}]}'], ["a b.json"], "jq -c '.data[]' 'a b.json' |"),
+        (['{"x-y": [{"a": 1}]}'], ["a.json"], "jq -c '.[\"x-y\"][]' a.json |"),
+        (['{"d": [{}]}', '{"d": [{}], "e": []}'], ["a", "b"], "2 objects in its key d"),
+        (['{"d": [{}]}', '{"d": [{}]}'], ["a"], None),  # rows that have an array each
+        (['{"d": [1, 2]}'], ["a"], None),
+        (['{"d": [{}], "e": [{}]}'], ["a"], None),  # which one is meant?
+        (['{"a": 1}'], ["a"], None),
+    ],
+)
+def test_rows_inside_of_one_object(objects: list[str], files: list[str], query: str | None) -> None:
+    found = json_objects.rows_inside(objects, files)
+    assert found is None if query is None else query in (found or "")
