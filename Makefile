@@ -32,7 +32,7 @@ WHEELS_PROFILE ?= release
 DIST ?= dist
 WHEELS_ENV := build/wheels-$(shell sha256sum < requirements-wheels.lock | cut -c1-16)
 
-.PHONY: help venv decoder demo rust memcheck test test-all fast check faults simulate bench lock
+.PHONY: help venv decoder demo rust memcheck test test-all test-singlestore fast check faults simulate bench lock
 .PHONY: wheels clean
 
 help:  ## list the targets
@@ -122,6 +122,11 @@ test: $(TESTED)  ## what a merge has to pass: style, types, the crate, and the t
 test-all: $(TESTED)  ## the same with every test and more examples of each: an hour
 	@export ROWFALL_TESTS=all ROWFALL_FAULT_ROUNDS=$${ROWFALL_FAULT_ROUNDS:-20}; $(call BESIDE,$(PYTEST) --durations=20)
 
+# The rows that MariaDB stands in for otherwise. Its tables t_* and _rowfall_loaded are dropped.
+test-singlestore: venv decoder  ## the tests of SingleStore against ROWFALL_SINGLESTORE_URL
+	@test -n "$$ROWFALL_SINGLESTORE_URL" || { echo "set ROWFALL_SINGLESTORE_URL=singlestore://user:password@host:3306/database"; exit 1; }
+	@ROWFALL_TESTS=all $(PYTEST) tests/e2e/test_to_singlestore.py
+
 # ROWFALL_FAULT_SEED=N repeats a run, ROWFALL_FAULT_ROUNDS=N makes it shorter or longer.
 faults: check  ## the fault tests again and again: 200 rounds of each kind of test
 	@ROWFALL_FAULT_ROUNDS=$${ROWFALL_FAULT_ROUNDS:-200} $(PYTEST) tests/faults
@@ -136,6 +141,7 @@ bench: venv decoder  ## measure; never part of the tests
 	$(BIN)/python bench/cluster.py
 	$(BIN)/python bench/sources.py
 	$(BIN)/python bench/targets.py
+	$(BIN)/python bench/push.py
 
 lock: venv  ## pin every dependency with its hashes again
 	for f in $(LOCKS); do \

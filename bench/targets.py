@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import measure
-from bench.sources import _POSTGRESQL, ROOT, Side, cpu_of, rowfall
+from bench.sources import _MYSQL, _POSTGRESQL, ROOT, Side, cpu_of, rowfall
 from rowfall.sources.generate import taxi
 
 
@@ -46,6 +46,19 @@ def taxi_csv(rows: int, folder: Path) -> Path:
     path = folder / "taxi.csv"
     measure.run([*rowfall("load", f"generate://taxi?rows={rows}", "--to", str(path))])
     return path
+
+
+def halved(path: Path, folder: Path) -> list[str]:
+    """Write every second line into each of two files, with the header."""
+    halves = []
+    with path.open("rb") as file:
+        header = file.readline()
+        lines = file.readlines()
+    for number in range(2):
+        half = folder / f"half{number}.csv"
+        half.write_bytes(header + b"".join(lines[number::2]))
+        halves.append(str(half))
+    return halves
 
 
 def taxi_columns(types: Mapping[str, str]) -> str:
@@ -74,15 +87,7 @@ def postgresql(rows: int, folder: Path) -> Iterator[Case]:
     from lab.postgresql import BIN, PostgresqlServer
 
     path = taxi_csv(rows, folder)
-    halves = []
-    with path.open("rb") as file:
-        header = file.readline()
-        lines = file.readlines()
-        for number in range(2):
-            half = folder / f"half{number}.csv"
-            half.write_bytes(header + b"".join(lines[number::2]))
-            halves.append(str(half))
-        del lines
+    halves = halved(path, folder)
     columns = taxi_columns(_POSTGRESQL)
     with PostgresqlServer() as server:
 
@@ -113,8 +118,59 @@ def postgresql(rows: int, folder: Path) -> Iterator[Case]:
         )
 
 
+@contextlib.contextmanager
+def mariadb(rows: int, folder: Path) -> Iterator[Case]:
+    """Taxi CSV into MariaDB, against its client in one stream and in two, of a file cut before."""
+    from lab.mariadb import MariaDB, client
+
+    path = taxi_csv(rows, folder)
+    halves = halved(path, folder)
+    columns = taxi_columns({**_MYSQL, "String": "TEXT"})
+    with MariaDB(innodb_buffer_pool_size="2G", innodb_log_file_size="1G") as server:
+        server.query("CREATE DATABASE b")
+
+        def fresh() -> None:
+            server.query(f"CREATE OR REPLACE TABLE b.t ({columns})", "DROP TABLE IF EXISTS "
+                         "b._rowfall_loaded")  # fmt: skip
+
+        program, environment = client()
+        own = [program, "--no-defaults", "--local-infile=1", "-h127.0.0.1", f"-P{server.port}",
+               f"-u{server.user}", f"-p{server.password}", "b", "-e"]  # fmt: skip
+        load_data = (
+            "LOAD DATA LOCAL INFILE '{file}' INTO TABLE t FIELDS TERMINATED BY ',' OPTIONALLY "
+            "ENCLOSED BY '\"' IGNORE 1 LINES"
+        )
+        load = rowfall("load", str(path), "--table", "t", "--to", server.uri("b"))
+        two = [sys.executable, "-c", _TOGETHER, load_data, *halves, "--", *own]
+        yield Case(
+            (
+                Side("LOAD DATA LOCAL INFILE", [*own, load_data.format(file=path)]),
+                Side("2 x LOAD DATA of halves", two),
+                Side("rowfall", load),
+                Side("rowfall --streams 1", [*load, "--streams", "1"]),
+                Side("rowfall --streams 4", [*load, "--streams", "4"]),
+                Side("rowfall --decoder never", [*load, "--decoder", "never"]),
+            ),
+            lambda: server.pid or 0,
+            fresh,
+            lambda: int(server.query("SELECT count(*) FROM b.t")[0][0]),
+            environment,
+        )
+
+
+# Starts one client for each of some files, all at once.
+_TOGETHER = """
+import subprocess, sys
+at = sys.argv.index("--")
+text, files, command = sys.argv[1], sys.argv[2:at], sys.argv[at + 1:]
+started = [subprocess.Popen([*command, text.replace("{file}", f)]) for f in files]
+sys.exit(any([process.wait() for process in started]))
+"""
+
+
 CASES: dict[str, Callable[[int, Path], contextlib.AbstractContextManager[Case]]] = {
     "postgresql": postgresql,
+    "mariadb": mariadb,
 }
 
 

@@ -37,6 +37,7 @@ SERVER = "clickhouse://loader@localhost/lake"
 LAB = "127.0.0.1:13362"
 KAFKA = "127.0.0.1:9092"
 POSTGRESQL = ("reader@127.0.0.1:5432/shop", "loader@127.0.0.1:5432/shop")
+MARIADB = "loader@127.0.0.1:3306/shop"
 HDFS, HDFS_HTTP = "etl@127.0.0.1:8020", "?http=9870"
 
 # Files that a reader has and a page cannot make.
@@ -98,7 +99,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def run_when(page: Path) -> Any:
     """A page that needs a broker, a database or a name node is not run in the gate."""
     text = page.read_text(encoding="utf-8")
-    services = [pytest.mark.long] if any(x in text for x in (KAFKA, *POSTGRESQL, HDFS)) else []
+    services = (
+        [pytest.mark.long] if any(x in text for x in (KAFKA, *POSTGRESQL, MARIADB, HDFS)) else []
+    )
     return pytest.param(page, marks=services, id=name_of(page))
 
 
@@ -133,6 +136,11 @@ def test_examples_run(
         base = request.getfixturevalue("postgresql")
         replaced[database] = base.uri.removeprefix("postgresql://")
         environment = {**environment, "PGPASSWORD": base.password}
+    if any(MARIADB in block.text for block in blocks(page)):
+        maria = request.getfixturevalue("mariadb")
+        maria.query("CREATE OR REPLACE DATABASE shop")
+        replaced[MARIADB] = f"{maria.user}@127.0.0.1:{maria.port}/shop"
+        environment = {**environment, "MYSQL_PWD": maria.password}
     if any(HDFS in block.text for block in blocks(page)):
         nodes = request.getfixturevalue("hdfs")
         for n in range(2):

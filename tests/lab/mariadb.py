@@ -14,6 +14,7 @@ from urllib.parse import quote
 from lab.process import Service, ServiceError, free_ports, reachable
 
 _PACKAGE = "mariadb-server-core"
+_CLIENT = "mariadb-client-core"
 # Of the tables that tests read 10 MB are a lot; by itself the server takes 128 MB for them.
 _BUFFERS = "64M"
 
@@ -133,34 +134,41 @@ class MariaDB(Service):
         return password
 
 
-def _packages() -> Path:
+def client() -> tuple[str, dict[str, str]]:
+    """Return the command-line client, and the variables that it needs: for benchmarks."""
+    libraries = reachable(_packages()) / "usr/lib/x86_64-linux-gnu"
+    program = reachable(_packages(_CLIENT, "mariadb-client")) / "usr/bin/mariadb"
+    return str(program), {"LD_LIBRARY_PATH": str(libraries)}
+
+
+def _packages(package: str = _PACKAGE, name: str = "mariadb") -> Path:
     """Return the folder of the unpacked packages, fetched once for all test processes."""
     cache = Path.home() / ".cache" / "rowfall-lab"
     cache.mkdir(parents=True, exist_ok=True)
-    path = cache / "mariadb"
+    path = cache / name
     with (cache / "mariadb.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as folder:
-                _unpack(Path(folder))
+                _unpack(Path(folder), package)
                 Path(folder, "root").rename(path)
     return path
 
 
-def _unpack(folder: Path) -> None:
-    """Download the server and what it needs that this machine lacks, and unpack it."""
+def _unpack(folder: Path, package: str) -> None:
+    """Download a package and what it needs that this machine lacks, and unpack it."""
     # Names of the packages only: what is there already is not fetched.
-    plan = ("apt-get", "install", "--print-uris", "-qq", "-y", "--no-install-recommends", _PACKAGE)
+    plan = ("apt-get", "install", "--print-uris", "-qq", "-y", "--no-install-recommends", package)
     try:
         listed = _run(folder, *plan)
     except ServiceError:  # a fresh image has no lists of packages
         _run(folder, "apt-get", "update")
         listed = _run(folder, *plan)
     names = [line.split()[1].partition("_")[0] for line in listed.splitlines() if line[:1] == "'"]
-    _run(folder, "apt-get", "download", *(names or [_PACKAGE]))
+    _run(folder, "apt-get", "download", *(names or [package]))
     (folder / "root").mkdir()
-    for package in folder.glob("*.deb"):
-        _run(folder, "dpkg", "-x", str(package), "root")
+    for file in folder.glob("*.deb"):
+        _run(folder, "dpkg", "-x", str(file), "root")
 
 
 def _run(folder: Path, *command: str) -> str:

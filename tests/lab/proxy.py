@@ -41,6 +41,7 @@ class Proxy:
         self.passed: dict[Direction, int] = {"up": 0, "down": 0}
         self.dropped = threading.Event()
         self._left: dict[Direction, int | None] = {"up": None, "down": None}
+        self._mark: tuple[bytes, bool] | None = None
         self._rate: int | None = None
         self._links: dict[asyncio.Task[None], tuple[socket.socket, ...]] = {}
         self._listener: socket.socket | None = None
@@ -77,6 +78,15 @@ class Proxy:
         """Reset the connection that carries the last of so many further bytes; once each."""
         self.dropped.clear()
         self._left = {"up": up, "down": down}
+
+    def drop_at(self, mark: bytes, *, passes: bool) -> None:
+        """Reset a connection whose client sends ``mark``, once.
+
+        Args:
+            passes: the service gets it, and its answer is lost; otherwise it never arrives.
+        """
+        self.dropped.clear()
+        self._mark = mark, passes
 
     def throttle(self, bytes_per_second: int | None) -> None:
         """Slow each direction of each connection down; None for full speed."""
@@ -163,6 +173,9 @@ class Proxy:
             # Twenty pieces a second are smooth enough and keep every sleep short.
             data = await self._loop.sock_recv(source, max(1, rate // 20) if rate else _PIECE)
             await self._flowing.wait()
+            if way == "up" and self._mark is not None and self._mark[0] in data:
+                passes, self._mark = self._mark[1], None
+                self._left = {"up": None, "down": 0} if passes else {"up": 0, "down": None}
             left = self._left[way]
             if left is not None:
                 data, self._left[way] = data[:left], max(0, left - len(data))

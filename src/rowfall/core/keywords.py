@@ -102,7 +102,9 @@ class ReadKeywords(TypedDict, total=False):
     """Type of one column, the others stay inferred."""
 
     order_by: str | None
-    """Sorting key of a new table. Default: proposed from names and cardinalities."""
+    """Sorting key of a new table. Default: proposed from names and cardinalities. MySQL: its
+    primary key; SingleStore: its SORT KEY.
+    """
 
     partition_by: str | None
     """Partition key of a new table. Default: none."""
@@ -182,13 +184,17 @@ class PlanKeywords(ReadKeywords, total=False):
     """Insert straight into the table, without staging: a crash may lose or repeat rows."""
 
     pull: bool
-    """Let the server read the source itself. Default: where a probe shows that it can."""
+    """Let the server read the source itself. Default: where a probe shows that it can. SingleStore:
+    by a pipeline.
+    """
 
     push: bool
     """Read the rows here and send them to the server."""
 
     shard_key: str | None
-    """Cluster only: sharding key of a new Distributed table. Default: rand()."""
+    """Cluster: sharding key of a new Distributed table. Default: rand(). SingleStore: SHARD KEY of
+    a new table.
+    """
 
     replicated: bool
     """Cluster only: make a new table replicated even where no shard has two replicas."""

@@ -362,7 +362,8 @@ class Options:
         None,
         "--order-by",
         "EXPR",
-        "Sorting key of a new table. Default: proposed from names and cardinalities.",
+        "Sorting key of a new table. Default: proposed from names and cardinalities. MySQL: its "
+        "primary key; SingleStore: its SORT KEY.",
         "Table",
         _READS,
     )
@@ -417,7 +418,8 @@ class Options:
         False,
         "--pull",
         "",
-        "Let the server read the source itself. Default: where a probe shows that it can.",
+        "Let the server read the source itself. Default: where a probe shows that it can. "
+        "SingleStore: by a pipeline.",
         "Target",
     )
     push: bool = _opt(
@@ -427,7 +429,8 @@ class Options:
         None,
         "--shard-key",
         "EXPR",
-        "Cluster only: sharding key of a new Distributed table. Default: rand().",
+        "Cluster: sharding key of a new Distributed table. Default: rand(). SingleStore: SHARD KEY "
+        "of a new table.",
         "Target",
     )
     replicated: bool = _opt(

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 REGISTRY = {"clickhouse": "server:Server"}
 """Kind of server -> module in this package and class; it takes the arguments of ``Server``."""
 
-DATABASES = {"postgresql": "postgresql:Postgresql"}
+DATABASES = {
+    "postgresql": "postgresql:Postgresql",
+    **dict.fromkeys(("mysql", "mariadb", "singlestore"), "mysql:MySQL"),
+}
 """Kind of database -> module in this package and class, which takes host, port, user, password,
 parameters of the URI, database or schema, table, and options."""
 

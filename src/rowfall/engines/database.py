@@ -36,7 +36,14 @@ class RolledBackError(TargetError):
 
 
 class RefusedRowError(DataError):
-    """The database refuses a value that the engine took: too long, twice, against a constraint."""
+    """The database refuses a value that the engine took: too long, twice, against a constraint.
+
+    Attributes:
+        condition: SQL of the engine over a value of the column, ``{}``, that is true of what is
+            refused; "" to look for the value itself.
+    """
+
+    condition: str = ""
 
 
 @dataclass(frozen=True, slots=True)

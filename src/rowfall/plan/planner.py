@@ -22,8 +22,9 @@ from rowfall.core.model import (
     Transport,
 )
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
-from rowfall.plan import attempts, balance, statements
+from rowfall.plan import attempts, balance, pipelines, statements
 from rowfall.plan.facts import LoadFacts
+from rowfall.plan.pipelines import create_pipeline, pipeline_name, pulls
 from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings, not_allowed
 from rowfall.plan.space import with_space
 from rowfall.plan.transport import choose_transport, sent_as
@@ -86,7 +87,7 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
             by_key=transport.sharding.value in (FILTER, DISTRIBUTED),
         ),
         facts=facts.engine,
-        example=_example(facts, transport, groups, first.settings),
+        example=_example(facts, options, transport, groups, first.settings),
         writers=_planned(facts, transport, work),
         landed=len(facts.landed),
         views=facts.table.views,
@@ -260,6 +261,8 @@ def check_clauses(options: Options) -> None:
 
 
 def _promise(facts: LoadFacts, options: Options) -> str:
+    if pulls(facts.target, options):
+        return pipelines.PROMISE
     if isinstance(facts.source, Once):
         return (
             "at most once: the source can be read only once, so nothing is visible until all of "
@@ -289,8 +292,9 @@ def _ddl(facts: LoadFacts) -> str:
 
 
 def _example(
-    facts: LoadFacts, transport: Transport, groups: Sequence[Group], settings: Sequence[Setting]
-) -> str:
+    facts: LoadFacts, options: Options, transport: Transport, groups: Sequence[Group],
+    settings: Sequence[Setting],
+) -> str:  # fmt: skip
     group = next((g for g in groups if g.indexes), None)
     if group is None:
         return ""
@@ -317,6 +321,10 @@ def _example(
                 text = statements.insert_sent_blocks(into, schema.columns)
         return f"{text}\n-- sent with the rows; settings:{clause.removeprefix(' SETTINGS')}"
     source = facts.source_for(transport)
+    if pulls(target, options):
+        create = create_pipeline(facts.source, target, options, encoding, schema)
+        own = pipeline_name(facts.source, target)
+        return f"{create};\nSTART PIPELINE `{own}` FOREGROUND;\nDROP PIPELINE `{own}`"
     if isinstance(target, TransactionalTable):
         rows = sql.select(schema.columns, read_relation(source, splits, encoding, schema))
         return f"{target.command(schema)}\n-- of the rows that are read here, as text:\n{rows}"

@@ -25,6 +25,7 @@ from rowfall.core.errors import (
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing, without_salt
 from rowfall.core.model import ENGINE, PUSH, Choice, Dialect, Encoding, Kind, Schema, Statement
+from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES, GONE
@@ -456,13 +457,20 @@ def _ask_schema(
     while True:
         try:
             return inference.schema_for(
-                source, listing, session.declared, session.options, asks, existing,
+                source, listing, session.declared, _options(session), asks, existing,
                 json_type=_stores_json(session), table=_questions(session),
             )  # fmt: skip
         except RowfallError as error:
             if isinstance(error, EngineError):
                 _check_sample(source, listing)
             listing = _without_broken(listing, error)
+
+
+def _options(session: Session) -> Options:
+    """Return the options without the keys of other databases, which no engine here understands."""
+    if session.database is None:
+        return session.options
+    return replace(session.options, engine=None, order_by=None, partition_by=None)
 
 
 def _check_sample(source: Source, listing: Listing) -> None:

@@ -12,6 +12,7 @@ from rowfall.core.events import Event, LoadEnded, LoadStarted, Note
 from rowfall.core.model import Plan
 from rowfall.core.results import Report
 from rowfall.ledger.running import Running
+from rowfall.plan.pipelines import pulls
 from rowfall.plan.planner import make_plan
 from rowfall.plan.session import Session
 from rowfall.plan.survey import survey
@@ -20,6 +21,7 @@ from rowfall.run.finish import finish, verify_loaded
 from rowfall.run.history import record
 from rowfall.run.outcome import make_report
 from rowfall.run.prepare import prepare
+from rowfall.run.pull import run_pull
 from rowfall.run.session import no_space
 from rowfall.run.settle import LoadRun, open_load, settle
 
@@ -50,7 +52,10 @@ def run_load(session: Session) -> Report:
             load.ledger.never_began(load.id)
             raise
         with prepared.leased():
-            done = run_attempts(session, load, facts, plan, prepared)
+            if pulls(session.target, session.options):
+                done = run_pull(session, load, plan)
+            else:
+                done = run_attempts(session, load, facts, plan, prepared)
             finished = finish(settled, load, plan, prepared, done)
             report = make_report(session, load, facts, plan, done, finished)
             record(load.ledger, report)

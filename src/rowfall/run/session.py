@@ -49,6 +49,7 @@ from rowfall.sources.base import Folders, Queried, Streamed
 from rowfall.targets import default_table, open_target, staging, views
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.table import Table
+from rowfall.targets.transactional import TransactionalTable
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
@@ -357,16 +358,19 @@ def _check_target(target: Target, options: Options) -> None:
                     f"{target.text} is not one",
                     hint="Leave it out, or give one with --to postgresql://user@host/database.",
                 )
+    takes: tuple[str, ...] = ()
+    if isinstance(target, TransactionalTable):
+        takes = ("streams", "push", *target.takes)  # rows are pushed in any case
     if target.server is None:
         for name in ("pull", "push", "streams"):
-            if getattr(options, name) and (name != "streams" or target.address is None):
+            if getattr(options, name) and name not in takes:
                 raise UsageError(
                     f"--{name} needs a server, and {target.text} is not one",
                     hint="Give a server with --to clickhouse://host:8123/database.",
                 )
     if target.server is None or not target.server.cluster:
         for name in ("shard_key", "replicated", "skip_unavailable_shards", "method"):
-            if getattr(options, name) not in (None, False, "local"):
+            if getattr(options, name) not in (None, False, "local") and name not in takes:
                 raise UsageError(
                     f"--{name.replace('_', '-')} needs a cluster, and {target.text} is not one",
                     hint="Name one with --to 'clickhouse://host:8123/database?cluster=NAME'.",

@@ -25,6 +25,7 @@ from rowfall.core.model import Encoding, Kind, Plan, Schema
 from rowfall.core.options import IGNORE, Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
+from rowfall.engines.database import RefusedRowError
 from rowfall.schema import data_errors, footers, strict_reading
 from rowfall.schema.bad_row_queries import LONG, MALFORMED, LenientReader, Misfit, read_bad_row
 from rowfall.schema.data_errors import CONTAINERS, same_object
@@ -299,21 +300,23 @@ class BadRows:
             # The search met the same trouble (a broken archive): halves of the group will tell.
             return []
 
-    def locate(self, splits: Sequence[Split], error: DataError) -> DataError:
+    def locate(self, splits: Sequence[Split], error: RefusedRowError) -> DataError:
         """Return an error of a database about a value with the file, and the lines that hold it."""
         found, split = error.message, splits[0]
         if len(splits) > 1:
             return error
         encoding, column = self._plan.encoding, error.column
         by_name = {c.name: c for c in self._plan.schema.columns}
-        where = split.name
-        if encoding is not None and column in by_name and error.value is not None:
+        where, wanted = split.name, error.condition.replace("{}", "v")
+        if error.value is not None:
+            wanted = wanted or f"toString(v) = {quote(error.value)}"
+        if encoding is not None and column in by_name and wanted:
             schema, own = self._plan.schema, by_name[column]
             value = own.expression or sql.name(own.source or own.name)
             rows = SqlText.of(
-                f"SELECT n FROM (SELECT rowNumberInAllBlocks() + 1 AS n, toString({value}) AS v "
-                "FROM ", read_relation(self._source, [split], encoding, schema),
-                f") WHERE v = {quote(error.value)} LIMIT {_SOME}",
+                f"SELECT n FROM (SELECT rowNumberInAllBlocks() + 1 AS n, {value} AS v FROM ",
+                read_relation(self._source, [split], encoding, schema),
+                f") WHERE {wanted} LIMIT {_SOME}",
             )  # fmt: skip
             settings = {s.name: s.value for s in self._plan.settings}
             with suppress(RowfallError):

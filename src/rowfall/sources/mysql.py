@@ -24,6 +24,7 @@ from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import redact
 from rowfall.core.model import Encoding
+from rowfall.core.mysql import name, quote
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.sources import mysql_rows
@@ -38,7 +39,7 @@ from rowfall.sources.databases import (
     no_table,
     parse,
 )
-from rowfall.sources.mysql_types import TSV, Declared, columns_of, marks_of, name, of_result, quote
+from rowfall.sources.mysql_types import TSV, Declared, columns_of, marks_of, of_result
 
 _PORT = 3306
 _SETTINGS = ("ssl_ca",)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowfall.core.errors import SourceError
+from rowfall.core.mysql import name, quote
 from rowfall.core.sql import literal
 from rowfall.sources.databases import SourceColumn
 
@@ -286,16 +287,3 @@ def _of_field(one: Any) -> Declared:
         one.name, kind, kind + signs, not flags & _NOT_NULL, max(1, precision),
         min(one.scale, _FLOATING), digits, length, "",
     )  # fmt: skip
-
-
-def name(identifier: str) -> str:
-    """Return a backquoted identifier of MySQL."""
-    return "`" + identifier.replace("`", "``") + "`"
-
-
-def quote(value: str) -> str:
-    """Return a string literal of MySQL (without NO_BACKSLASH_ESCAPES)."""
-    escaped = value.replace("\\", "\\\\").replace("'", "''")
-    for plain, letter in (("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"), ("\0", "\\0")):
-        escaped = escaped.replace(plain, letter)
-    return f"'{escaped}'"

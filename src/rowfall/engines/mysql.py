@@ -1,0 +1,525 @@
+"""MySQL, MariaDB and SingleStore as databases that take rows: LOAD DATA in transactions.
+
+What a session sets for the load ends with its connection.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
+from rowfall.core.listing import MARK
+from rowfall.core.masked import Secret
+from rowfall.core.mysql import name, quote
+from rowfall.core.options import ERROR, REPLACE, SKIP, Options
+from rowfall.core.sqltext import SqlText
+from rowfall.core.units import parse_duration
+from rowfall.engines import mysql_wire
+from rowfall.engines.base import ExistingTable
+from rowfall.engines.database import RECORD, Result, Transaction, Transactions
+from rowfall.engines.mysql_columns import catalogue_column, result_column, tsv
+from rowfall.engines.mysql_errors import LOST, NO_FILES, PASSING, explained, number_of
+from rowfall.engines.mysql_loading import Loading
+
+_CONNECT_SECONDS = 10
+_RETRY_SECONDS = 0.5
+# The server ends a LOAD DATA for which nothing comes for net_read_timeout, 30 s by itself; a source
+# may be away for longer.
+_PATIENCE_SECONDS = 3_600
+# How long the end of a transaction is waited for that nobody answers for.
+_LOCK_SECONDS = 50
+# Without it 0 in an AUTO_INCREMENT column would become the next number.
+_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO"
+# unique_checks stays: without, MariaDB sorts rows into an empty table at the end, for twice the
+# CPU, and locks all of it.
+_SESSION = {
+    "sql_mode": f"'{_MODE}'", "time_zone": "'+00:00'", "net_read_timeout": _PATIENCE_SECONDS,
+    "net_write_timeout": _PATIENCE_SECONDS, "max_error_count": 64, "sql_notes": 1,
+}  # fmt: skip
+# By what a server calls the longest time of a statement: MariaDB the first.
+_NO_LIMIT = ("max_statement_time", "max_execution_time")
+# Gaps between records stay free for the leases of others.
+_ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+# ``session`` ends with the load, for who looks for one that has died.
+_RECORDS = (
+    "CREATE TABLE IF NOT EXISTS {at} (\n"
+    "    target VARCHAR(191) NOT NULL,\n    split VARCHAR(255) NOT NULL,\n"
+    "    attempt VARCHAR(64) NOT NULL,\n    load_id VARCHAR(64) NOT NULL,\n"
+    "    name TEXT NOT NULL,\n    whole VARCHAR(255) NOT NULL,\n"
+    "    attempt_rows BIGINT NULL,\n    session BIGINT NOT NULL,\n"
+    "    loaded DATETIME NOT NULL,\n    PRIMARY KEY (target, split),\n    KEY (attempt){more}\n"
+    "){engine} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+)
+# By the reader of LOAD DATA: no text is converted where all columns have UTF-8.
+_UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii", "binary"})
+_IDS = frozenset({"uuid", "inet4", "inet6"})
+
+
+class MySQL:
+    """A database of a server, opened for one table."""
+
+    def __init__(
+        self, host: str, port: int, user: str, password: Secret | None,
+        settings: Mapping[str, str], database: str, table: str, options: Options,
+    ) -> None:  # fmt: skip
+        self._host, self._port, self._user, self._password = host, port, user, password
+        self._given = settings
+        self._database, self._table = database, table
+        self._options = options
+        self.name, self.on_conflict = database, options.on_conflict
+        self._patience = parse_duration(options.patience)
+        self._guard = threading.Lock()
+        self._idle: list[Any] = []
+        self._transactions = Transactions(lambda: Loading(self))
+        self._settings: dict[str, Any] | None = None
+        self._columns: list[tuple[Any, ...]] | None = None
+
+    # --- what it is ---------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> str:
+        """Name and version, for people."""
+        version = str(self.settings["version"])
+        if self.distributed:
+            return f"SingleStore {self.settings['memsql_version']}"
+        number = version.partition("-")[0]
+        return f"{'MariaDB' if 'mariadb' in version.lower() else 'MySQL'} {number}"
+
+    @property
+    def distributed(self) -> bool:
+        """True for SingleStore, whatever the address is called."""
+        return "memsql_version" in self.settings
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return what sessions here can rely on, by the names of the server's variables."""
+        if self._settings is None:
+            # All 700: SingleStore is not known to choose among them.
+            self._settings = {str(row[0]): row[1] for row in self.ask("SHOW VARIABLES")}
+        return self._settings
+
+    @property
+    def packet(self) -> int:
+        """Bytes of a packet that the server takes, its header included."""
+        most = int(self.settings.get("max_allowed_packet", mysql_wire.PACKET))
+        return max(1024, min(mysql_wire.PACKET, most // 2))
+
+    def check(self, *, dry: bool) -> None:
+        """See :meth:`rowfall.engines.database.Database.check`."""
+        settings = self.settings
+        if str(settings.get("local_infile", "ON")).upper() in ("OFF", "0"):
+            raise self.no_files()
+        zone, mode = str(settings["time_zone"]), str(settings.get("sql_mode", ""))
+        odd = zone not in ("+00:00", "UTC") or "NO_BACKSLASH_ESCAPES" in mode
+        if odd and not self.distributed:
+            raise TargetError(
+                f"{self.text}: the server lets no session have its own time_zone and sql_mode "
+                f"(they are {zone} and {mode})",
+                hint="Values would be written wrong: ask for the right to set them.",
+            )
+        columns = self.columns
+        if columns and self.on_conflict != ERROR and not self._unique():
+            raise UsageError(
+                f"--on-conflict {self.on_conflict}: {self._table} has no unique key, so "
+                "nothing can be there already",
+                hint="Give it a primary key, or leave the option out.",
+            )
+
+    def no_files(self) -> TargetError:
+        """Return the error of a server that takes no LOAD DATA LOCAL."""
+        return TargetError(
+            f"{self.text}: the server has local_infile switched off (rowfall has it on), so it "
+            "takes no rows by LOAD DATA LOCAL INFILE",
+            hint="On the server: SET GLOBAL local_infile = ON, and local_infile=ON below [mysqld] "
+            "in its configuration to keep it.",
+        )
+
+    def promise(self) -> str:
+        """See :meth:`rowfall.engines.database.Database.promise`."""
+        rows = self.ask(
+            "SELECT t.ENGINE, e.TRANSACTIONS FROM information_schema.TABLES t LEFT JOIN "
+            f"information_schema.ENGINES e ON e.ENGINE = t.ENGINE WHERE {self._is_table}"
+        )
+        if not rows or self.distributed:
+            return ""
+        engine, transactions = (str(part) for part in rows[0])
+        why = ""
+        if transactions == "NO":
+            why = f"{engine} has no transactions"
+        elif engine.upper() == "SPIDER" and str(
+            self.settings.get("spider_internal_xa", "OFF")
+        ).upper() in ("OFF", "0"):
+            why = "Spider commits on one server after the other (spider_internal_xa is off)"
+        return (
+            f"at least once: {why}, so a crash may leave rows that are loaded again" if why else ""
+        )
+
+    # --- the table ----------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> list[tuple[Any, ...]]:
+        """Return name, type, whole type, nullable, ... of each column; [] without the table."""
+        if self._columns is None:
+            self._columns = self.ask(
+                "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, "
+                "NUMERIC_SCALE, DATETIME_PRECISION, CHARACTER_MAXIMUM_LENGTH, CHARACTER_SET_NAME, "
+                f"EXTRA, COLUMN_DEFAULT FROM information_schema.COLUMNS WHERE {self._is_table} "
+                "ORDER BY ORDINAL_POSITION"
+            )
+        return self._columns
+
+    def existing_table(self) -> ExistingTable | None:
+        """See :meth:`rowfall.engines.database.Database.existing_table`."""
+        self._columns = None
+        if not self.columns:
+            return None
+        (made,) = self.ask(f"SHOW CREATE TABLE {self.whole_name}")
+        rows = self.ask(f"SELECT ENGINE FROM information_schema.TABLES WHERE {self._is_table}")
+        columns = tuple(catalogue_column(row) for row in self.columns)
+        return ExistingTable(str(made[1]), str(rows[0][0] or self.kind), "", columns)
+
+    def _unique(self) -> bool:
+        return bool(self.ask(
+            "SELECT 1 FROM information_schema.STATISTICS WHERE NON_UNIQUE = 0 AND "
+            f"{self._is_table} LIMIT 1"
+        ))  # fmt: skip
+
+    def table_id(self) -> str:
+        """Return the name of the table.
+
+        Every number that a server has for a table changes when it is optimized or altered. What
+        the record says of a table that has been emptied or made anew does not count: see
+        :meth:`landed`.
+        """
+        return f"{self._database}.{self._table}" if self.existing_table() else ""
+
+    def prepare(self, statements: Sequence[SqlText]) -> None:
+        """See :meth:`rowfall.engines.database.Database.prepare`."""
+        more, engine = ("", " ENGINE=InnoDB") if not self.distributed else (
+            ", SHARD KEY (target, split)", "",
+        )  # fmt: skip
+        made = _RECORDS.format(at=self.records, more=more, engine=engine)
+        made = made.replace("CREATE TABLE", "CREATE ROWSTORE TABLE") if self.distributed else made
+        known = self.ask(self._catalogue(RECORD))
+        for text in (*(s.reveal() for s in statements), *(() if known else (made,))):
+            self.do(text)
+        self._columns = None
+        gone = self.recorded() if self._emptied() else []
+        for split, attempt, _ in gone:
+            self.do(
+                f"DELETE FROM {self.records} WHERE {self._of_target} AND split = {quote(split)} "
+                f"AND attempt = {quote(attempt)}"
+            )
+
+    def landed(self) -> set[str]:
+        """Return the ids of the splits that the table holds, by the record.
+
+        Of a table without rows nothing of it is true any more. The records are read first: rows
+        that are committed later have records that are not among them.
+        """
+        found = self.recorded()
+        if found and self._emptied():
+            return set()
+        marks = {f"{MARK}{whole}" for _, _, whole in found if whole}
+        return {split for split, _, _ in found} | marks
+
+    def recorded(self) -> list[tuple[str, str, str]]:
+        """Return split, attempt and whole file of each record of the table."""
+        if not self.ask(self._catalogue(RECORD)):
+            return []
+        rows = self.ask(f"SELECT split, attempt, whole FROM {self.records} WHERE {self._of_target}")
+        return [(str(split), str(attempt), str(whole)) for split, attempt, whole in rows]
+
+    def _emptied(self) -> bool:
+        return not self.columns or not self.ask(f"SELECT 1 FROM {self.whole_name} LIMIT 1")
+
+    def settled(self, attempt: str) -> bool:
+        """See :meth:`rowfall.engines.database.Database.settled`."""
+        if not self.ask(self._catalogue(RECORD)):
+            return False
+        deadline = time.monotonic() + max(self._patience, _LOCK_SECONDS)
+        self._end_session(attempt)
+        while True:
+            try:  # a locking read waits for who has written the row and not ended
+                return bool(self.ask(
+                    f"SELECT 1 FROM {self.records} WHERE attempt = {quote(attempt)} "
+                    "LIMIT 1 FOR UPDATE"
+                ))  # fmt: skip
+            except EngineError as error:
+                if not error.transient or time.monotonic() > deadline:
+                    raise
+
+    def _end_session(self, attempt: str) -> None:
+        """End the session of an attempt that has not been committed, wherever it waits.
+
+        Of a client behind a network that has failed the server may not know for hours.
+        """
+        where = f"FROM {self.records} WHERE attempt = {quote(attempt)} LIMIT 1"
+        if self.ask(f"SELECT 1 {where}"):
+            return
+        connection = self.take()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+                cursor.execute(f"SELECT session {where}")
+                for (session,) in cursor.fetchall():
+                    cursor.execute(f"KILL CONNECTION {int(session)}")
+        except (self.driver.err.MySQLError, OSError):
+            pass  # it has ended by itself, or the lock tells when it has
+        finally:
+            self.leave(connection)
+
+    def forget(self, load_id: str) -> int:
+        """See :meth:`rowfall.engines.database.Database.forget`."""
+        if not self.ask(self._catalogue(RECORD)):
+            return 0
+        where = f"{self._of_target} AND load_id = {quote(load_id)}"
+        ((count,),) = self.ask(f"SELECT COUNT(*) FROM {self.records} WHERE {where}")
+        self.do(f"DELETE FROM {self.records} WHERE {where}")
+        return int(count)
+
+    def count(self) -> int:
+        """Return the rows of the table."""
+        return int(self.ask(f"SELECT COUNT(*) FROM {self.whole_name}")[0][0])
+
+    def result(self, query: str, *, write: bool) -> Result | None:
+        """See :meth:`rowfall.engines.database.Database.result`."""
+        connection = self.take()
+        try:
+            with connection.cursor() as cursor:
+                if not write:
+                    with suppress(self.driver.err.MySQLError):  # SingleStore has no such thing
+                        cursor.execute("START TRANSACTION READ ONLY")
+                cursor.execute(query)
+                if cursor.description is None:
+                    return None
+                columns = [result_column(field) for field in cursor._result.fields]
+                return Result(columns, tsv(cursor.fetchall()))
+        except (self.driver.err.MySQLError, OSError) as error:
+            raise self.explained(error, "run the query") from None
+        finally:
+            self.leave(connection)
+
+    # --- transactions -------------------------------------------------------------------------
+
+    def transaction(self, attempt: str) -> Transaction:
+        """See :meth:`rowfall.engines.database.Database.transaction`."""
+        return self._transactions.of(attempt)
+
+    def cancel(self, attempt: str) -> None:
+        """See :meth:`rowfall.engines.database.Database.cancel`."""
+        self._transactions.cancel(attempt)
+
+    def ended(self, attempt: str) -> None:
+        """See :meth:`rowfall.engines.database.Database.ended`."""
+        self._transactions.end(attempt)
+
+    def load_statement(self, columns: Sequence[str]) -> str:
+        """Return LOAD DATA for lines of TSV."""
+        skip = "SKIP DUPLICATE KEY ERRORS " if self.distributed else "IGNORE "
+        action = {SKIP: skip, REPLACE: "REPLACE "}.get(self.on_conflict, "")
+        kinds = {str(row[0]): str(row[1]).lower() for row in self.columns}
+        # Text in a BIT column would be taken for its bits.
+        bits = {column: f"@bits_{at}" for at, column in enumerate(columns)
+                if kinds.get(column) == "bit"}  # fmt: skip
+        charsets = {str(row[8]) for row in self.columns if row[8]}
+        # 6 % less CPU on the server, where nothing is to be converted; bytes are no text of a UUID.
+        plain = charsets <= _UTF8 and not _IDS & set(kinds.values())
+        charset = "binary" if plain else "utf8mb4"
+        listed = ", ".join(bits.get(column) or name(column) for column in columns)
+        made = ", ".join(f"{name(column)} = {text} + 0" for column, text in bits.items())
+        return (
+            f"LOAD DATA LOCAL INFILE 'rowfall' {action}INTO TABLE {self.whole_name} "
+            + ("" if self.distributed else f"CHARACTER SET {charset} ")
+            + r"FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' "
+            + f"({listed})"
+            + (f" SET {made}" if made else "")
+        )
+
+    # --- connections --------------------------------------------------------------------------
+
+    @property
+    def driver(self) -> Any:
+        """Return PyMySQL."""
+        try:
+            import pymysql
+        except ImportError:
+            raise UsageError(
+                "mysql:// needs PyMySQL, which is not installed",
+                hint="Install it: pip install 'rowfall[mysql]'.",
+            ) from None
+        return pymysql
+
+    def take(self) -> Any:
+        """Return a session: one that is idle, or a new one."""
+        with self._guard:
+            if self._idle:
+                return self._idle.pop()
+        return self._connect()
+
+    def leave(self, connection: Any, *, clean: bool = False) -> None:
+        """Keep a session for the next one, or end it where it is of no use any more.
+
+        Args:
+            clean: its transaction has ended.
+        """
+        try:
+            if not clean:
+                connection.rollback()
+        except Exception:  # lost: there is nothing to be ended
+            self.end(connection)
+            return
+        with self._guard:
+            self._idle.append(connection)
+
+    def end(self, connection: Any) -> None:
+        """End a session without a word."""
+        with suppress(Exception):
+            connection._force_close()
+
+    def _connect(self) -> Any:
+        """Return a new session; a server that is away is asked again while patience lasts."""
+        driver, deadline = self.driver, time.monotonic() + self._patience
+        ca = self._given.get("ssl_ca")
+        signed = {"ssl_ca": ca, "ssl_verify_identity": True} if ca else {}
+        connection: Any = None
+        while connection is None:
+            try:
+                connection = driver.connect(
+                    host=self._host, port=self._port, user=self._user or None,
+                    database=self._given.get("database") or self._database, charset="utf8mb4",
+                    password=self._password.reveal() if self._password else "",
+                    connect_timeout=_CONNECT_SECONDS, local_infile=True, autocommit=True, **signed,
+                )  # fmt: skip
+            # RuntimeError: a password of MySQL 8 without TLS needs another package, which it names.
+            except (driver.err.MySQLError, OSError, RuntimeError) as error:
+                found = self.explained(error, "connect to it")
+                if not found.transient or time.monotonic() > deadline:
+                    raise found from None
+                time.sleep(_RETRY_SECONDS)
+        try:
+            self._set_up(connection)
+        except (driver.err.MySQLError, OSError) as error:
+            self.end(connection)
+            raise self.explained(error, "set up a session") from None
+        return connection
+
+    def _set_up(self, connection: Any) -> None:
+        """Set what a session needs for loads; what a server does not know does not matter there."""
+        other = "mariadb" not in connection.get_server_info().lower()
+        wanted = {**_SESSION, _NO_LIMIT[other]: 0}
+        texts = [f"{variable} = {value}" for variable, value in wanted.items()]
+        with connection.cursor() as cursor:
+            try:
+                cursor.execute(f"SET SESSION {', '.join(texts)}")
+            except self.driver.err.MySQLError as error:
+                if number_of(error) in PASSING:
+                    raise
+                for text in texts:
+                    with suppress(self.driver.err.MySQLError):
+                        cursor.execute(f"SET SESSION {text}")
+            with suppress(self.driver.err.NotSupportedError, self.driver.err.ProgrammingError):
+                cursor.execute(_ISOLATION)
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a question; asked once more where an idle session has been lost."""
+        return self._run(query)
+
+    def dictionaries(self, query: str) -> list[dict[str, Any]]:
+        """Return the rows of a question by the names of their columns."""
+        return self._run(query, self.driver.cursors.DictCursor)
+
+    def do(self, statement: str) -> None:
+        """Run a statement that changes something."""
+        self._run(statement)
+
+    def _run(self, text: str, kind: Any = None) -> list[Any]:
+        deadline = time.monotonic() + self._patience
+        while True:
+            connection, clean = self.take(), False
+            try:
+                with connection.cursor(kind) as cursor:
+                    cursor.execute(text)
+                    rows = list(cursor.fetchall())
+                clean = True
+                return rows
+            except (self.driver.err.MySQLError, OSError) as error:
+                found = self.explained(error, "ask it")
+                lost = number_of(error) in LOST or isinstance(error, OSError)
+                if not lost or time.monotonic() > deadline:
+                    raise found from None
+                self.end(connection)
+                time.sleep(_RETRY_SECONDS)
+            finally:
+                self.leave(connection, clean=clean)
+
+    def close(self) -> None:
+        """End every session; safe to call twice."""
+        self._transactions.cancel_all()
+        with self._guard:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            self.end(connection)
+
+    def kill(self, thread: int) -> None:
+        """End a session of another thread on the server, which may wait for a lock."""
+        with suppress(Exception):
+            connection = self.take()
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute(f"KILL CONNECTION {thread}")
+            finally:
+                self.leave(connection)
+
+    # --- words --------------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """Return the server and the table, for people."""
+        return f"{self._database}.{self._table} at {self._host}:{self._port}"
+
+    @property
+    def target(self) -> str:
+        """Return how the record names the table."""
+        return f"{self._database}.{self._table}"[:191]
+
+    @property
+    def whole_name(self) -> str:
+        return f"{name(self._database)}.{name(self._table)}"
+
+    @property
+    def records(self) -> str:
+        return f"{name(self._database)}.{name(RECORD)}"
+
+    @property
+    def _of_target(self) -> str:
+        return f"target = {quote(self.target)}"
+
+    @property
+    def _is_table(self) -> str:
+        return f"TABLE_SCHEMA = {quote(self._database)} AND TABLE_NAME = {quote(self._table)}"
+
+    def _catalogue(self, table: str) -> str:
+        return (
+            "SELECT TABLE_NAME FROM information_schema.TABLES WHERE "
+            f"TABLE_SCHEMA = {quote(self._database)} AND TABLE_NAME = {quote(table)}"
+        )
+
+    def explained(self, error: Exception, what: str) -> RowfallError:
+        """Return what a server or the driver said in our words.
+
+        Args:
+            what: could not be done, as "connect to it".
+        """
+        if isinstance(error, RowfallError):
+            return error
+        if number_of(error) in NO_FILES:
+            return self.no_files()
+        return explained(
+            error, what, at=self.text, user=self._user, database=self._database,
+            password=self._password,
+        )  # fmt: skip

@@ -1,0 +1,198 @@
+"""One transaction of a load into MySQL: the record of its splits, LOAD DATA, COMMIT.
+
+LOAD DATA LOCAL never fails for a value: what does not fit is clipped and what is there already is
+left out, whatever sql_mode says, and only counted as warnings. So a transaction is taken back
+unless LOAD DATA has had none.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from rowfall.core.mysql import quote
+from rowfall.core.options import SKIP
+from rowfall.engines import mysql_wire
+from rowfall.engines.codes import NETWORK_ERROR
+from rowfall.engines.database import (
+    LEASE_SECONDS,
+    RECORD,
+    BusyError,
+    Record,
+    RefusedRowError,
+    RolledBackError,
+    UnknownEndError,
+)
+from rowfall.engines.mysql_columns import unfit
+from rowfall.engines.mysql_errors import (
+    DEADLOCK,
+    DUPLICATE,
+    LOCKED,
+    LOST,
+    PASSING,
+    column_in,
+    names_row,
+    number_of,
+    value_in,
+)
+
+if TYPE_CHECKING:
+    from rowfall.engines.mysql import MySQL
+
+# How long rows wait for locks of others, as servers do by themselves.
+_LOCK_SECONDS = 50
+# Records of one INSERT: well below the smallest max_allowed_packet that servers come with.
+_RECORDS_AT_ONCE = 500
+_MOST_NAME = 500
+
+
+class Loading:
+    """One transaction of a load, on a connection of its own."""
+
+    def __init__(self, database: MySQL) -> None:
+        self._database = database
+        self._connection: Any = None
+        self._attempt = ""
+        self._gained = 0
+
+    def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
+        """See :meth:`rowfall.engines.database.Transaction.lease`."""
+        database, self._attempt = self._database, attempt
+        self._connection = self._connection or database.take()
+        ordered = sorted(records, key=lambda record: record.id)  # or two would wait for each other
+        try:
+            self._execute("BEGIN")
+            self._wait(LEASE_SECONDS)
+            for start in range(0, len(ordered), _RECORDS_AT_ONCE):
+                values = ", ".join(
+                    f"({quote(database.target)}, {quote(one.id)}, {quote(attempt)}, {quote(load)}, "
+                    f"{quote(one.name[:_MOST_NAME])}, {quote(one.whole)}, NULL, CONNECTION_ID(), "
+                    "UTC_TIMESTAMP())"
+                    for one in ordered[start : start + _RECORDS_AT_ONCE]
+                )
+                self._execute(f"INSERT INTO {database.records} VALUES {values}")
+            self._wait(_LOCK_SECONDS)
+        except (database.driver.err.MySQLError, OSError) as error:
+            self.release()
+            number = number_of(error)
+            if number in DUPLICATE:
+                return self._known(ordered)
+            if number in (LOCKED, DEADLOCK):
+                raise BusyError("another load holds these files", transient=True) from None
+            raise database.explained(error, f"write to {RECORD}") from None
+        return frozenset()
+
+    def _known(self, records: Sequence[Record]) -> frozenset[str]:
+        """Return which of them are there.
+
+        Raises:
+            BusyError: none is, by now.
+        """
+        there = {split for split, _, _ in self._database.recorded()}
+        found = frozenset(one.id for one in records if one.id in there)
+        if not found:
+            raise BusyError("another load holds these files", transient=True)
+        return found
+
+    def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
+        """See :meth:`rowfall.engines.database.Transaction.write`."""
+        database = self._database
+        skips = database.on_conflict == SKIP
+        try:
+            done = mysql_wire.load_data(
+                self._connection, database.load_statement(columns), rows, database.packet
+            )
+            left_out = done.skipped if skips else 0
+            if done.warnings != left_out or done.skipped != left_out:
+                raise self._refused(self._warnings())
+        except mysql_wire.NoFileWantedError:
+            raise database.no_files() from None
+        except (database.driver.err.MySQLError, OSError) as error:
+            number, said = number_of(error), str(error.args[-1])
+            if number not in PASSING and (number in DUPLICATE or names_row(said)):
+                raise self._refused([(number, said)]) from None
+            raise database.explained(error, "load rows") from None
+        self._gained += done.records - done.skipped - done.deleted
+        return done.records
+
+    def _warnings(self) -> list[tuple[int, str]]:
+        """Return number and text of warnings; those about keys last where these are left out."""
+        found = [(int(number), str(text)) for _, number, text in self._execute("SHOW WARNINGS")]
+        skips = self._database.on_conflict == SKIP
+        return sorted(found, key=lambda one: skips and one[0] in DUPLICATE)
+
+    def _refused(self, said: Sequence[tuple[int, str]]) -> RefusedRowError:
+        """Return the error of a row that the database would have changed or left out."""
+        database = self._database
+        number, text = said[0] if said else (0, "warnings that it does not name")
+        if number in DUPLICATE:
+            return RefusedRowError(
+                f"{database.text}: {text}", uri="", value=value_in(text),
+                hint="--on-conflict skip leaves such rows out, --on-conflict replace puts them in "
+                "the place of those that are there.",
+            )  # fmt: skip
+        column = column_in(text)
+        more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+        error = RefusedRowError(
+            f"{database.text} cannot hold a value: {text}{more}", uri="", column=column,
+            value=value_in(text),
+            hint="Nothing of it was loaded: change the column, or convert the value with --select.",
+        )  # fmt: skip
+        error.condition = unfit(database.columns, column or "")
+        return error
+
+    def finish(self, rows: int) -> int:
+        """See :meth:`rowfall.engines.database.Transaction.finish`."""
+        database = self._database
+        try:
+            self._execute(
+                f"UPDATE {database.records} SET attempt_rows = {rows} "
+                f"WHERE attempt = {quote(self._attempt)}"
+            )
+        except (database.driver.err.MySQLError, OSError) as error:
+            raise database.explained(error, f"write to {RECORD}") from None
+        return self._gained
+
+    def commit(self) -> None:
+        """See :meth:`rowfall.engines.database.Transaction.commit`."""
+        database, connection = self._database, self._connection
+        try:
+            connection.commit()
+        except (database.driver.err.MySQLError, OSError) as error:
+            found = database.explained(error, "commit")
+            self.release()
+            if number_of(error) in LOST or isinstance(error, OSError):
+                raise UnknownEndError(found.message, transient=True, code=NETWORK_ERROR) from None
+            raise RolledBackError(found.message, transient=found.transient) from None
+        self._connection = None
+        database.leave(connection, clean=True)
+
+    def release(self) -> None:
+        """See :meth:`rowfall.engines.database.Transaction.release`."""
+        connection, self._connection = self._connection, None
+        self._gained = 0
+        if connection is not None:
+            self._database.leave(connection)
+
+    def cancel(self) -> None:
+        """End what the transaction waits for, from another thread."""
+        connection = self._connection
+        if connection is None:
+            return
+        thread = connection.thread_id()
+        with suppress(Exception):  # before the server is asked: it may not answer
+            connection._sock.shutdown(socket.SHUT_RDWR)
+        threading.Thread(target=self._database.kill, args=(thread,), daemon=True).start()
+
+    def _wait(self, seconds: int) -> None:
+        """Set how long the next statements wait for locks of others."""
+        setting = "lock_wait_timeout" if self._database.distributed else "innodb_lock_wait_timeout"
+        self._execute(f"SET SESSION {setting} = {seconds}")
+
+    def _execute(self, text: str) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(text)
+            return list(cursor.fetchall())

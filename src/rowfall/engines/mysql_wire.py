@@ -1,0 +1,124 @@
+"""LOAD DATA LOCAL INFILE from memory: the packets that carry a file which is none.
+
+The server asks for a file by its name; what is sent in answer need not be one. PyMySQL would open
+the name and send packets of 16 KiB; it logs in and sends the statement, and the rest is here.
+Client libraries were compared on 150,000 taxi rows: the server needs 1.3 s of CPU for them, this
+0.06, PyMySQL's own way 0.08, so that none of them makes a load faster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_FILE_PLEASE = b"\xfb"
+# Of one packet; a server refuses larger ones than its max_allowed_packet, also here.
+PACKET = 1 << 20
+_HEADER = 4
+# The byte of its length before the text may be a digit.
+_NUMBERS = re.compile(r"([A-Z][a-z]+): (\d+)")
+# The engine's TSV has an escape more than LOAD DATA knows, which reads \f as the letter.
+_FORM_FEED = b"\\f"
+_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+
+
+class NoFileWantedError(Exception):
+    """The server has answered LOAD DATA without asking for the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What the server says after LOAD DATA.
+
+    Attributes:
+        records: lines that it has read; ``deleted``: rows that they have replaced; ``skipped``:
+            lines that it has left out. ``warnings``: values that it has changed, and the like.
+    """
+
+    records: int
+    deleted: int
+    skipped: int
+    warnings: int
+
+
+def load_data(connection: Any, statement: str, rows: Iterator[bytes], packet: int) -> Loaded:
+    """Run LOAD DATA LOCAL INFILE with rows from memory.
+
+    Args:
+        packet: bytes of one, at most.
+
+    Raises:
+        NoFileWantedError: the server takes no file.
+        pymysql.err.MySQLError: it refuses the statement, or the rows.
+        OSError: the connection was lost.
+        Exception: whatever ``rows`` raises. The server has then loaded those before; the connection
+            can be used, and the transaction is to be rolled back.
+    """
+    from pymysql.constants import COMMAND
+    from pymysql.protocol import OKPacketWrapper
+
+    connection._execute_command(COMMAND.COM_QUERY, statement)
+    if not connection._read_packet().get_all_data().startswith(_FILE_PLEASE):
+        raise NoFileWantedError
+    number = 2
+    problem: BaseException | None = None
+    try:
+        for piece in form_feeds(rows):
+            number = _send(connection, piece, packet, number)
+    except OSError:
+        # A server that gives up says why before it closes.
+        connection._read_packet()
+        raise
+    except BaseException as error:
+        problem = error
+    connection._sock.sendall(number.to_bytes(1, "big").rjust(_HEADER, b"\0"))
+    connection._next_seq_id = (number + 1) % 256
+    answer = connection._read_packet()
+    if problem is not None:
+        raise problem
+    said = OKPacketWrapper(answer)
+    text = (said.message or b"").decode(errors="replace")
+    numbers = {word: int(found) for word, found in _NUMBERS.findall(text)}
+    return Loaded(
+        numbers.get("Records", said.affected_rows), numbers.get("Deleted", 0),
+        numbers.get("Skipped", 0), max(numbers.get("Warnings", 0), said.warning_count),
+    )  # fmt: skip
+
+
+def _send(connection: Any, piece: bytes, packet: int, number: int) -> int:
+    """Send a piece in packets; return the number of the next one."""
+    rest = memoryview(piece)
+    while rest:
+        part, rest = rest[:packet], rest[packet:]
+        header = len(part).to_bytes(3, "little") + number.to_bytes(1, "big")
+        connection._sock.sendall(header)
+        connection._sock.sendall(part)
+        number = (number + 1) % 256
+    return number
+
+
+def form_feeds(rows: Iterator[bytes]) -> Iterator[bytes]:
+    """Give the rows with form feeds as themselves and not as an escape.
+
+    Most rows have no backslash, which costs a search of each piece.
+    """
+    held = b""
+    for piece in rows:
+        if held:
+            piece = held + piece
+            held = b""
+        # An escape may be cut: the half of it waits for its letter.
+        if piece.endswith(b"\\") and (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+            piece, held = piece[:-1], b"\\"
+        if _FORM_FEED in piece:
+            piece = _ESCAPE.sub(_form_feed, piece)
+        if piece:
+            yield piece
+    if held:
+        yield held
+
+
+def _form_feed(found: re.Match[bytes]) -> bytes:
+    return b"\f" if found[1] == b"f" else found[0]

@@ -1,0 +1,162 @@
+"""Pipelines of SingleStore: its leaves read a bucket themselves, each file once.
+
+A pipeline remembers which files it has loaded, so one that a crash has left is started again and
+goes on. What its views say vanishes with a restart of the server; so they are copied at the end.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rowfall.core.errors import RowfallError
+from rowfall.core.mysql import name, quote
+from rowfall.core.sqltext import SqlText
+from rowfall.engines.mysql_errors import number_of
+
+if TYPE_CHECKING:
+    from rowfall.engines.mysql import MySQL
+
+POLL_SECONDS = 0.5
+_MOST_ERRORS = 20
+_LOADED, _SKIPPED = "Loaded", "Skipped"
+# Views of batches are asked for all columns: their names differ between versions.
+_WAITS = ("EXTRACT", "TRANSFORM", "NETWORK")
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineState:
+    """What the views say of a pipeline.
+
+    Attributes:
+        files: name of each file that it knows -> its state (Unloaded, Loaded, Skipped, ...).
+        rows, megabytes: of batches that have succeeded.
+        seconds: that batches took, and that they waited for ``extract``, ``transform`` and
+            ``network``.
+        errors: texts, with the file and line where they are known.
+    """
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    rows: int = 0
+    megabytes: float = 0.0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    errors: tuple[str, ...] = ()
+
+    @property
+    def loaded(self) -> frozenset[str]:
+        """Return the files that are loaded."""
+        return frozenset(file for file, state in self.files.items() if state == _LOADED)
+
+
+def run_pipeline(
+    database: MySQL, pipeline: str, create: SqlText, see: Callable[[PipelineState], None]
+) -> PipelineState:
+    """Create a pipeline where it is missing, run it in the foreground to its end, and look at it.
+
+    On Ctrl-C the pipeline is stopped, and stays for the next run.
+
+    Args:
+        see: called with what the views say, twice a second.
+
+    Raises:
+        RowfallError: it cannot be created, or has failed; its errors are in the text.
+    """
+    database.do(create.reveal())
+    connection = database.take()
+    ended: list[BaseException | None] = []
+
+    def start() -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"START PIPELINE {name(pipeline)} FOREGROUND")
+            ended.append(None)
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(POLL_SECONDS)
+            with suppress(RowfallError):
+                see(look(database, pipeline))
+    except BaseException:
+        with suppress(RowfallError):
+            database.do(f"STOP PIPELINE {name(pipeline)}")
+        raise
+    state = look(database, pipeline)
+    database.leave(connection)
+    if ended[0] is not None:
+        raise _failed(database, pipeline, ended[0], state)
+    return state
+
+
+def _failed(
+    database: MySQL, pipeline: str, error: BaseException, state: PipelineState
+) -> RowfallError:
+    """Return the error of a pipeline with what its view of errors says."""
+    if not isinstance(error, Exception):
+        raise error
+    found = database.explained(error, f"run the pipeline {pipeline}")
+    if state.errors:
+        found.message += f"; its errors: {'; '.join(state.errors[:3])}"
+    if number_of(error) and not found.hint:
+        found.hint = "Nothing that has failed is loaded: correct it and run the same command again."
+    return found
+
+
+def drop_pipeline(database: MySQL, pipeline: str) -> None:
+    """Drop a pipeline, which forgets what it has loaded."""
+    database.do(f"DROP PIPELINE IF EXISTS {name(pipeline)}")
+
+
+def exists(database: MySQL, pipeline: str) -> bool:
+    """Tell whether a pipeline is there."""
+    return bool(_view(database, "PIPELINES", pipeline))
+
+
+def look(database: MySQL, pipeline: str) -> PipelineState:
+    """Return what the views say of a pipeline."""
+    files = {
+        str(row["FILE_NAME"]): str(row["FILE_STATE"])
+        for row in _view(database, "PIPELINES_FILES", pipeline)
+    }
+    rows, megabytes = 0, 0.0
+    seconds: dict[str, float] = {}
+    for batch in _view(database, "PIPELINES_BATCHES_SUMMARY", pipeline):
+        if str(batch.get("BATCH_STATE")) == "Succeeded":
+            rows += int(batch.get("ROWS_INSERTED") or batch.get("ROWS_STREAMED") or 0)
+            megabytes += float(batch.get("MB_STREAMED") or 0)
+        _add(seconds, "batches", batch.get("BATCH_TIME"))
+        for column, value in batch.items():
+            for word in _WAITS:
+                if word in column and "TIME" in column:
+                    _add(seconds, word.lower(), value)
+    errors = tuple(
+        _said(row) for row in _view(database, "PIPELINES_ERRORS", pipeline)[:_MOST_ERRORS]
+    )
+    return PipelineState(files, rows, megabytes, seconds, errors)
+
+
+def _add(seconds: dict[str, float], word: str, value: Any) -> None:
+    with suppress(TypeError, ValueError):
+        seconds[word] = seconds.get(word, 0.0) + float(value)
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    where = str(row.get("BATCH_SOURCE_PARTITION_ID") or "")
+    if row.get("LOAD_DATA_LINE_NUMBER"):
+        where += f" line {row['LOAD_DATA_LINE_NUMBER']}"
+    text = str(row.get("ERROR_MESSAGE") or row.get("ERROR_CODE") or "an error without a text")
+    return f"{where}: {text}" if where else text
+
+
+def _view(database: MySQL, view: str, pipeline: str) -> list[dict[str, Any]]:
+    """Return the rows of a view by the names of their columns."""
+    return database.dictionaries(
+        f"SELECT * FROM information_schema.{view} WHERE DATABASE_NAME = "
+        f"{quote(database.name)} AND PIPELINE_NAME = {quote(pipeline)}"
+    )

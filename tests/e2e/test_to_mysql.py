@@ -1,0 +1,291 @@
+"""MariaDB as a target: what arrives, what a second run adds, what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from e2e.tools import Done, Shell
+from lab.mariadb import MariaDB
+
+pytestmark = pytest.mark.xdist_group("mysql")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A database of MariaDB that is loaded into."""
+
+    server: MariaDB
+    name: str
+    shell: Shell
+
+    def run(self, *statements: str) -> list[tuple[Any, ...]]:
+        return self.server.query(*statements, database=self.name)
+
+    def uri(self, **more: str) -> str:
+        return self.server.uri(self.name, **more)
+
+    def load(self, *args: str, **more: str) -> Done:
+        return self.shell.ok("load", *args, "--to", self.uri(**more), "--table", "t")
+
+    def fails(self, code: int, *args: str, **more: str) -> Done:
+        return self.shell.ends(code, "load", *args, "--to", self.uri(**more), "--table", "t")
+
+    def loaded(self) -> list[tuple[Any, ...]]:
+        return self.run("SELECT COUNT(*), SUM(id), COUNT(DISTINCT id) FROM t")
+
+
+@pytest.fixture
+def db(mariadb: MariaDB, shell: Shell) -> Database:
+    name = f"db_{secrets.token_hex(4)}"
+    mariadb.query(f"CREATE DATABASE {name}")
+    return Database(mariadb, name, shell)
+
+
+@contextlib.contextmanager
+def variable(server: MariaDB, name: str, value: str) -> Iterator[None]:
+    """Change a variable of the whole server for new connections."""
+    ((before,),) = server.query(f"SELECT @@GLOBAL.{name}")
+    server.query(f"SET GLOBAL {name} = {value}")
+    try:
+        yield
+    finally:
+        text = before if isinstance(before, int) else f"'{before}'"
+        server.query(f"SET GLOBAL {name} = {text}")
+
+
+def lines(start: int, stop: int, text: str = "x") -> str:
+    return "".join(f"{n},{text}{n}\n" for n in range(start, stop))
+
+
+# --- what arrives ---------------------------------------------------------------------------------
+
+
+def test_files_are_loaded_once_and_new_ones_are_added(db: Database) -> None:
+    for number in range(3):
+        db.shell.write(f"in/{number}.csv", "id,name\n" + lines(number * 1000, number * 1000 + 1000))
+    done = db.load("in/*.csv", "--json")
+    assert done.document["rows"] == 3_000
+    assert "creating" in done.talk
+    assert db.loaded() == [(3_000, 3_000 * 2_999 // 2, 3_000)]
+    assert db.load("in/*.csv", "--json").document["rows"] == 0
+    db.shell.write("in/3.csv", "id,name\n" + lines(3_000, 4_000))
+    assert db.load("in/*.csv", "--json").document["rows"] == 1_000
+    assert db.loaded() == [(4_000, 4_000 * 3_999 // 2, 4_000)]
+    records = db.run("SELECT COUNT(*), COUNT(DISTINCT split), MIN(attempt_rows) "
+                     "FROM _rowfall_loaded")  # fmt: skip
+    assert records[0][:2] == (4, 4)
+    assert db.load("in/*.csv", "--force", "--json").document["rows"] == 4_000
+    assert db.run("SELECT COUNT(*) FROM t") == [(8_000,)]
+
+
+def test_an_emptied_and_a_dropped_table_are_loaded_again(db: Database) -> None:
+    db.shell.write("a.csv", "id,name\n" + lines(0, 10))
+    db.load("a.csv")
+    db.run("TRUNCATE TABLE t")
+    assert db.load("a.csv", "--json").document["rows"] == 10
+    db.run("OPTIMIZE TABLE t", "ALTER TABLE t FORCE")
+    assert db.load("a.csv", "--json").document["rows"] == 0
+    db.run("DROP TABLE t")
+    assert db.load("a.csv", "--json").document["rows"] == 10
+    assert db.loaded() == [(10, 45, 10)]
+
+
+_SELECT = r"""
+SELECT 255::UInt8 AS t, 18446744073709551615 AS big, toInt128('-170141183460469231731687303715884105728') AS wide,
+16777216::Float32 AS f, 0.1::Float64 AS d, toDecimal128('12345678901234567890.0123456789', 10) AS dec,
+true AS b, toDate32('2299-12-31') AS day, toDateTime64('2299-12-31 23:59:59.999999', 6, 'UTC') AS at,
+toDateTime('2024-07-01 09:00:00', 'Asia/Tokyo') AS zone,
+toUUID('123e4567-e89b-12d3-a456-426614174000') AS id, toIPv4('10.0.0.1') AS v4, toIPv6('::1') AS v6,
+CAST('it\'s', 'Enum8(\'a\' = 1, \'it\\\'s\' = 2)') AS e, ['a"b', 'c'] AS list, map('k', 1::UInt8) AS m,
+'tab\t line\n back\\ slash quote\' \f feed \b bell \0 zero \r \\f \\N é😀' AS s,
+NULL::Nullable(String) AS n
+"""  # noqa: E501
+_TEXT = "tab\t line\n back\\ slash quote' \f feed \b bell \0 zero \r \\f \\N é😀"
+
+
+def test_every_type_arrives_as_it_is(db: Database) -> None:
+    import chdb
+
+    chdb.query(f"{_SELECT} INTO OUTFILE '{db.shell.folder}/a.native' FORMAT Native")
+    db.load("a.native", scheme="mariadb")
+    ((*values, text, null),) = db.run("SELECT * FROM t")
+    assert [str(value) for value in values] == [
+        "255", "18446744073709551615", "-170141183460469231731687303715884105728", "16777200.0",
+        "0.1", "12345678901234567890.0123456789", "1", "2299-12-31",
+        "2299-12-31 23:59:59.999999", "2024-07-01 00:00:00",
+        "123e4567-e89b-12d3-a456-426614174000", "10.0.0.1", "::1", "it's", '["a\\"b","c"]',
+        '{"k":1}',
+    ]  # fmt: skip
+    assert (text, null) == (_TEXT, None)
+    assert db.run("SELECT f + 0e0 FROM t") == [(16777216.0,)]
+
+
+def test_keys_and_partitions_are_made(db: Database) -> None:
+    db.shell.write("a.csv", "id,name\n" + lines(0, 100))
+    db.load("a.csv", "--order-by", "id", "--partition-by", "HASH(id) PARTITIONS 4")
+    ((_, made),) = db.run("SHOW CREATE TABLE t")
+    assert "PRIMARY KEY (`id`)" in made
+    assert "PARTITION BY HASH (`id`)" in made
+    assert db.loaded() == [(100, 4950, 100)]
+
+
+def test_query_and_plan_know_the_table(db: Database) -> None:
+    db.shell.write("a.csv", "id,name\n" + lines(0, 10))
+    plan = db.shell.ok("plan", "a.csv", "--to", db.uri(), "--table", "t")
+    assert "CREATE TABLE IF NOT EXISTS" in plan.out
+    assert "exactly once: rows and the record of their files" in " ".join(plan.out.split())
+    assert db.run("SHOW TABLES") == []
+    db.load("a.csv")
+    found = db.shell.ok("query", "SELECT COUNT(*) AS n, MAX(name) AS m FROM t", "--to", db.uri())
+    assert "10" in found.out
+    assert "x9" in found.out
+
+
+# --- keys that are there --------------------------------------------------------------------------
+
+
+def test_rows_whose_key_is_there(db: Database) -> None:
+    db.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(20))", "INSERT INTO t VALUES (5, 'old')"
+    )
+    db.shell.write("a.csv", "id,name\n" + lines(0, 10))
+    done = db.fails(1, "a.csv")
+    assert "Duplicate entry '5' for key" in done.talk
+    assert "--on-conflict" in done.talk
+    assert db.run("SELECT * FROM t") == [(5, "old")]
+    assert db.run("SELECT COUNT(*) FROM _rowfall_loaded") == [(0,)]
+    db.load("a.csv", "--on-conflict", "skip")
+    assert db.run("SELECT COUNT(*), MAX(name = 'old') FROM t") == [(10, 1)]
+    db.load("a.csv", "--on-conflict", "replace", "--force")
+    assert db.run("SELECT COUNT(*), SUM(name LIKE 'x%') FROM t") == [(10, 10)]
+
+
+def test_a_table_without_a_key_has_no_conflicts(db: Database) -> None:
+    db.run("CREATE TABLE t (id INT, name VARCHAR(20))")
+    db.shell.write("a.csv", "id,name\n" + lines(0, 10))
+    assert "no unique key" in db.fails(2, "a.csv", "--on-conflict", "skip").talk
+
+
+# --- values and tables that do not fit ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("TINYINT", "300", "300"),
+        ("INT", "abc", "abc"),
+        ("DATE", "2024-02-30", "2024-02-30"),
+        ("DECIMAL(5, 2)", "1.239", "1.239"),
+        ("ENUM('a', 'b')", "c", "c"),
+        ("DATETIME(0)", "2024-01-01 00:00:00.5", "00.5"),
+        ("VARCHAR(3)", "abcd", "v"),
+        ("VARCHAR(9) CHARACTER SET latin1", "é😀", "\\xF0\\x9F\\x98\\x80"),
+        ("TIMESTAMP NULL", "2039-01-01 00:00:00", "v"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_not_clipped(
+    db: Database, column: str, value: str, said: str
+) -> None:
+    """LOAD DATA LOCAL would clip it with a warning, in any sql_mode."""
+    db.run(f"CREATE TABLE t (id INT, v {column})")
+    db.shell.write("a.csv", f"id,v\n1,\n2,{value}\n")
+    done = db.fails(1, "a.csv")
+    assert said in done.talk
+    assert "v" in done.talk
+    assert db.run("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+def test_values_are_checked_without_the_strict_mode(db: Database) -> None:
+    db.run("CREATE TABLE t (id INT, v VARCHAR(3))")
+    db.shell.write("a.csv", "id,v\n1,abcd\n")
+    with variable(db.server, "sql_mode", "''"):
+        db.fails(1, "a.csv")
+    assert db.run("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+def test_other_columns_are_refused(db: Database) -> None:
+    db.run("CREATE TABLE t (id INT, other INT)")
+    db.shell.write("a.csv", "id,name\n1,a\n")
+    assert "name" in db.shell.run("load", "a.csv", "--to", db.uri(), "--table", "t").talk
+    assert db.run("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+def test_generated_and_numbered_columns_are_the_servers(db: Database) -> None:
+    db.run(
+        "CREATE TABLE t (nr INT AUTO_INCREMENT PRIMARY KEY, id INT, twice INT AS (id * 2) STORED, "
+        "bits BIT(4), at TIMESTAMP DEFAULT CURRENT_TIMESTAMP)"
+    )
+    db.shell.write("a.csv", "id,bits\n3,5\n4,15\n")
+    db.load("a.csv")
+    assert db.run("SELECT nr, id, twice, bits + 0, at IS NOT NULL FROM t ORDER BY nr") == [
+        (1, 3, 6, 5, 1), (2, 4, 8, 15, 1),
+    ]  # fmt: skip
+
+
+def test_a_number_of_zero_stays_zero(db: Database) -> None:
+    db.run("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(20))")
+    db.shell.write("a.csv", "id,name\n0,a\n7,b\n")
+    db.load("a.csv")
+    assert db.run("SELECT id FROM t ORDER BY id") == [(0,), (7,)]
+
+
+def test_text_of_another_charset_is_converted(db: Database) -> None:
+    db.run("CREATE TABLE t (id INT, v VARCHAR(9) CHARACTER SET latin1)")
+    db.shell.write("a.csv", "id,v\n1,café\n")
+    db.load("a.csv")
+    assert db.run("SELECT v, LENGTH(v) FROM t") == [("café", 4)]
+
+
+# --- servers that refuse --------------------------------------------------------------------------
+
+
+def test_local_infile_is_off(db: Database) -> None:
+    db.shell.write("a.csv", "id,name\n1,a\n")
+    with variable(db.server, "local_infile", "OFF"):
+        done = db.fails(5, "a.csv")
+    assert "the server has local_infile switched off (rowfall has it on)" in done.talk
+    assert "SET GLOBAL local_infile = ON" in done.talk
+    assert db.run("SHOW TABLES") == []
+
+
+def test_packets_are_as_small_as_the_server_wants_them(db: Database) -> None:
+    db.shell.write("a.csv", f"id,name\n1,{'x' * 300_000}\n2,{'y' * 300_000}\n")
+    with variable(db.server, "max_allowed_packet", "16384"):
+        db.load("a.csv")
+    assert db.run("SELECT id, LENGTH(name) FROM t ORDER BY id") == [(1, 300_000), (2, 300_000)]
+
+
+def test_a_user_who_may_only_read(db: Database) -> None:
+    word = db.server.add_user(f"reader_{db.name}", f"SELECT ON {db.name}.*")
+    db.shell.write("a.csv", "id,name\n1,a\n")
+    done = db.fails(5, "a.csv", user=f"reader_{db.name}", password=word)
+    assert "denied" in done.talk
+    assert "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON" in done.talk
+    assert word not in done.err
+    assert db.run("SHOW TABLES") == []
+
+
+def test_a_wrong_password_and_a_missing_database(db: Database) -> None:
+    db.shell.write("a.csv", "id,name\n1,a\n")
+    done = db.fails(5, "a.csv", password="wrong-0123456789")
+    assert "Access denied" in done.talk
+    assert "wrong-0123456789" not in done.err
+    done = db.shell.ends(
+        5, "load", "a.csv", "--to", db.server.uri("none_such"), "--table", "t", "--patience", "1s"
+    )
+    assert "none_such" in done.talk
+
+
+def test_a_table_without_transactions_is_loaded_at_least_once(db: Database) -> None:
+    db.run("CREATE TABLE t (id INT, name VARCHAR(20)) ENGINE=MyISAM")
+    db.shell.write("a.csv", "id,name\n" + lines(0, 10))
+    plan = db.shell.ok("plan", "a.csv", "--to", db.uri(), "--table", "t")
+    assert "at least once: MyISAM has no transactions" in " ".join(plan.out.split())
+    db.load("a.csv")
+    assert db.loaded() == [(10, 45, 10)]

@@ -1,0 +1,220 @@
+"""Faults of a load into MariaDB: each row is there once afterwards, at whatever byte it was cut.
+
+A proxy cuts the connections at a byte of one direction, and so at every step of the protocol:
+while the lease is asked for, in the middle of LOAD DATA, before COMMIT, and where its answer is
+lost. Then rowfall or the server is killed, or nothing else happens.
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from conftest import Cli
+from lab.mariadb import MariaDB
+from lab.proxy import Proxy
+
+pytestmark = pytest.mark.xdist_group("mysql")
+_FILES, _EACH = 3, 2_000
+_ROWS = _FILES * _EACH
+_ATTEMPTS = ("--attempt-bytes", "100kB")
+"""One for each file."""
+_COMMIT = "\x03COMMIT"
+"""With the byte of a query in front: not of READ COMMITTED."""
+# Statements of a load, in their order: the record is made, a lease is asked for, rows are sent, the
+# record is completed, all is committed.
+_STEPS = (
+    "CREATE TABLE", "\x03BEGIN", "_rowfall_loaded` VALUES", "LOAD DATA", "UPDATE `", _COMMIT,
+)  # fmt: skip
+_CASES = [(step, passes) for step in _STEPS for passes in (False, True)] + [("rows", False)]
+_IN_THE_ROWS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A database behind a proxy, and files to load."""
+
+    server: MariaDB
+    proxy: Proxy
+    name: str
+    rowfall: Cli
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        direct = self.server.uri(self.name)
+        to = direct.replace(f":{self.server.port}/", f":{self.proxy.port}/")
+        more = ("--table", "t", "--patience", "20s", *_ATTEMPTS)
+        return ("load", "in/*.csv", "--to", to, *more)
+
+    def cut(self, step: str, *, passes: bool) -> None:
+        """Cut the connection at a statement: it does not arrive, or its answer is lost."""
+        if step == "rows":
+            self.proxy.drop_after(up=_IN_THE_ROWS)
+        else:
+            self.proxy.drop_at(step.encode(), passes=passes)
+
+    def check(self) -> None:
+        """Check the table, after one more run that has nothing left to do."""
+        again = self.rowfall(*self.command)
+        assert again.returncode == 0, again.stderr
+        look = "SELECT COUNT(*), SUM(id), COUNT(DISTINCT id) FROM t"
+        assert self.server.query(look, database=self.name) == [
+            (_ROWS, _ROWS * (_ROWS - 1) // 2, _ROWS)
+        ]
+        (left,) = self.server.query(
+            f"SELECT COUNT(*) FROM information_schema.INNODB_TRX t JOIN "
+            f"information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id "
+            f"WHERE p.DB = '{self.name}'"
+        )
+        assert left == (0,)
+
+
+def place(server: MariaDB, rowfall: Cli, proxy: Proxy) -> Place:
+    name = f"db_{secrets.token_hex(4)}"
+    server.query(f"CREATE DATABASE {name}")
+    (rowfall.cwd / "in").mkdir()
+    for number in range(_FILES):
+        rows = range(number * _EACH, (number + 1) * _EACH)
+        text = "id,name\n" + "".join(f"{n},{'x' * 60}{n}\n" for n in rows)
+        (rowfall.cwd / "in" / f"{number}.csv").write_text(text)
+    return Place(server, proxy, name, rowfall)
+
+
+@pytest.fixture
+def here(mariadb: MariaDB, rowfall: Cli) -> Iterator[Place]:
+    with Proxy(mariadb.port) as proxy:
+        yield place(mariadb, rowfall, proxy)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize(("step", "passes"), _CASES)
+def test_a_connection_is_cut(here: Place, step: str, passes: bool) -> None:
+    """The load tries again by itself, or asks how its commit has ended."""
+    here.cut(step, passes=passes)
+    done = here.rowfall(*here.command, "--streams", "1")
+    assert here.proxy.dropped.is_set()
+    assert done.returncode == 0, done.stderr
+    here.check()
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize(("step", "passes"), _CASES)
+def test_rowfall_is_killed(here: Place, step: str, passes: bool) -> None:
+    here.cut(step, passes=passes)
+    process = here.rowfall.start(*here.command, "--streams", "1")
+    assert here.proxy.dropped.wait(60)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    here.check()
+
+
+@pytest.mark.parametrize(
+    ("step", "passes"),
+    [
+        pytest.param(*case, marks=() if case == (_COMMIT, True) else pytest.mark.long)
+        for case in _CASES
+    ],
+)
+@pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_the_server_is_killed(rowfall: Cli, step: str, passes: bool, both: bool) -> None:
+    with MariaDB() as server, Proxy(server.port) as proxy:
+        here = place(server, rowfall, proxy)
+        here.cut(step, passes=passes)
+        process = rowfall.start(*here.command, "--streams", "1")
+        assert proxy.dropped.wait(60)
+        server.kill()
+        if both:
+            process.send_signal(signal.SIGKILL)
+        server.start()
+        _, err = process.communicate(timeout=120)
+        assert both or process.returncode == 0, err
+        here.check()
+
+
+def test_two_loads_of_the_same_files_share_them(here: Place) -> None:
+    """The record is their lease: what one loads, the other one waits for and leaves out."""
+    both = [here.rowfall.start(*here.command) for _ in range(2)]
+    for process in both:
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+    here.check()
+
+
+def test_a_lock_is_waited_for(here: Place) -> None:
+    """Somebody has rows of the table locked for a while: the load goes on behind them."""
+    database = here.name
+    here.server.query(
+        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(100)) ENGINE=InnoDB", database=database
+    )
+    with here.server.connect(database) as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO t VALUES (100, 'theirs')")
+        process = here.rowfall.start(*here.command)
+        waiting = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
+        deadline = time.monotonic() + 60
+        while here.server.query(waiting) == [(0,)] and time.monotonic() < deadline:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        cursor.execute("ROLLBACK")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    here.check()
+
+
+def test_a_transaction_that_the_server_ends_is_tried_again(here: Place) -> None:
+    """As for a deadlock: LOAD DATA waits for a lock, and is killed there."""
+    database = here.name
+    here.server.query(
+        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(100)) ENGINE=InnoDB", database=database
+    )
+    with here.server.connect(database) as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO t VALUES (100, 'theirs')")
+        process = here.rowfall.start(*here.command)
+        waiting = (
+            "SELECT trx_mysql_thread_id FROM information_schema.INNODB_TRX "
+            "WHERE trx_state = 'LOCK WAIT'"
+        )
+        while not (found := here.server.query(waiting)):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        here.server.query(f"KILL QUERY {found[0][0]}")
+        time.sleep(0.2)
+        cursor.execute("ROLLBACK")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    here.check()
+
+
+def test_a_deadlock_is_tried_again(here: Place) -> None:
+    """The server ends the transaction that costs least, which is the load's first rows."""
+    database = here.name
+    here.server.query(
+        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(100)) ENGINE=InnoDB",
+        "CREATE TABLE big (id INT PRIMARY KEY)",
+        "INSERT INTO big SELECT seq FROM seq_1_to_20000",
+        database=database,
+    )
+    with here.server.connect(database) as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("DELETE FROM big")  # dear to roll back
+        cursor.execute("INSERT INTO t VALUES (1000, 'theirs')")
+        process = here.rowfall.start(*here.command)
+        waiting = (
+            "SELECT trx_mysql_thread_id FROM information_schema.INNODB_TRX "
+            "WHERE trx_state = 'LOCK WAIT'"
+        )
+        while not here.server.query(waiting):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        # Row 1 is the load's by now: each waits for the other.
+        cursor.execute("SELECT * FROM t WHERE id = 1 FOR UPDATE")
+        cursor.execute("ROLLBACK")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    here.check()

@@ -1,0 +1,251 @@
+"""A server of MySQL's protocol whose answers a function gives; it counts the rows of LOAD DATA.
+
+It lets everybody in, remembers what it was asked, and throws rows away. Also a program: the target
+of ``bench/push.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import socketserver
+import struct
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+# What a client may use: long password, connect with database, LOCAL INFILE, protocol 4.1,
+# transactions, secure connection, several results, plug-ins for passwords.
+_CAPABILITIES = 0x1 | 0x8 | 0x80 | 0x200 | 0x2000 | 0x8000 | 0x20000 | 0x80000
+_SALT = b"12345678", b"123456789012"
+_PLUGIN = b"mysql_native_password"
+_TEXT, _UTF8 = 253, 45
+_QUIT, _QUERY, _PING = 1, 3, 14
+_BUFFER = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A result; None is NULL."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fails:
+    """An error."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """Ask for the rows of LOAD DATA LOCAL, and throw them away."""
+
+
+Answer = Rows | Fails | Loads | None
+"""None: done."""
+
+VARIABLES: Mapping[str, str] = {
+    "version": "5.7.32", "memsql_version": "8.9.0", "local_infile": "ON",
+    "max_allowed_packet": "104857600", "time_zone": "+00:00", "sql_mode": "STRICT_ALL_TABLES",
+}  # fmt: skip
+
+
+@dataclass
+class Script:
+    """Answers by the first pattern that a statement begins with; SHOW VARIABLES by itself."""
+
+    answers: dict[str, Callable[[str], Answer] | Answer] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=lambda: VARIABLES)
+
+    def __call__(self, text: str) -> Answer:
+        for start, answer in self.answers.items():
+            if text.upper().startswith(start.upper()):
+                return answer(text) if callable(answer) else answer
+        if text.upper().startswith("SHOW VARIABLES"):
+            return Rows(("Variable_name", "Value"), tuple(self.variables.items()))
+        if text.upper().startswith("LOAD DATA LOCAL"):
+            return Loads()
+        if text.upper().startswith(("SELECT", "SHOW")):
+            return Rows(("nothing",))
+        return None
+
+
+class MySQLSink:
+    """Answers on 127.0.0.1 until :meth:`close`.
+
+    Args:
+        reply: asked for each statement, maybe from several threads.
+
+    Attributes:
+        asked: every statement so far. ``rows``, ``bytes``: of LOAD DATA, so far.
+    """
+
+    def __init__(self, reply: Callable[[str], Answer] | None = None, port: int = 0) -> None:
+        self.reply = reply or Script()
+        self.asked: list[str] = []
+        self.rows = self.bytes = 0
+        self.guard = threading.Lock()
+        scripted = self
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                with contextlib.suppress(ConnectionError, EOFError):  # the client has gone
+                    _Session(scripted, self.request).run()
+
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads = allow_reuse_address = True
+            request_queue_size = 128
+
+        self._server = Server(("127.0.0.1", port), Handler)
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def uri(self, database: str = "d", scheme: str = "singlestore") -> str:
+        return f"{scheme}://loader:word-0123456789@127.0.0.1:{self.port}/{database}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Session:
+    def __init__(self, server: MySQLSink, sock: socket.socket) -> None:
+        self._server, self._sock = server, sock
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = bytearray(_BUFFER)
+        self._number = 0
+
+    def run(self) -> None:
+        self._number = 0
+        self._send(
+            b"\x0a5.7.32\0" + struct.pack("<I", 1) + _SALT[0] + b"\0"
+            + struct.pack("<HBHHB", _CAPABILITIES & 0xFFFF, _UTF8, 2, _CAPABILITIES >> 16, 21)
+            + b"\0" * 10 + _SALT[1] + b"\0" + _PLUGIN + b"\0"
+        )  # fmt: skip
+        self._read()
+        self._ok()
+        while True:
+            self._number = 0
+            command = self._read()
+            if command[:1] == bytes([_QUIT]):
+                return
+            if command[0] == _QUERY:
+                self._answer(command[1:].decode(errors="replace"))
+            else:
+                self._ok()
+
+    def _answer(self, text: str) -> None:
+        with self._server.guard:
+            self._server.asked.append(text)
+        answer = self._server.reply(text)
+        if answer is None:
+            self._ok()
+        elif isinstance(answer, Fails):
+            self._send(
+                b"\xff" + struct.pack("<H", answer.number) + b"#HY000" + answer.text.encode()
+            )
+        elif isinstance(answer, Rows):
+            self._result(answer)
+        else:
+            self._load()
+
+    def _result(self, answer: Rows) -> None:
+        self._send(_length(len(answer.columns)))
+        for column in answer.columns:
+            name = _string(column)
+            self._send(
+                _string("def") + _string("") * 3 + name + name + b"\x0c"
+                + struct.pack("<HIBHB", _UTF8, 1024, _TEXT, 0, 0) + b"\0\0"
+            )  # fmt: skip
+        self._end()
+        for row in answer.rows:
+            self._send(b"".join(b"\xfb" if v is None else _string(str(v)) for v in row))
+        self._end()
+
+    def _load(self) -> None:
+        self._send(b"\xfbrows")
+        rows = size = 0
+        while length := self._take():
+            done = 0
+            while done < length:  # a packet may be longer than the buffer
+                part = min(length - done, _BUFFER)
+                self._fill(part)
+                rows += self._buffer.count(b"\n", 0, part)
+                done += part
+            size += length
+        with self._server.guard:
+            self._server.rows += rows
+            self._server.bytes += size
+        text = f"Records: {rows}  Deleted: 0  Skipped: 0  Warnings: 0".encode()
+        self._send(b"\0" + _length(rows) + b"\0" + struct.pack("<HH", 2, 0) + text)
+
+    # --- packets ------------------------------------------------------------------------------
+
+    def _take(self) -> int:
+        """Read a header; return the length of what follows."""
+        header = bytes(self._fill(4))
+        self._number = (header[3] + 1) % 256
+        return int.from_bytes(header[:3], "little")
+
+    def _fill(self, size: int) -> memoryview:
+        view = memoryview(self._buffer)[:size]
+        done = 0
+        while done < size:
+            got = self._sock.recv_into(view[done:])
+            if not got:
+                raise EOFError
+            done += got
+        return view
+
+    def _read(self) -> bytes:
+        length = self._take()
+        found = b""
+        while len(found) < length:
+            found += bytes(self._fill(min(length - len(found), _BUFFER)))
+        return found
+
+    def _send(self, body: bytes) -> None:
+        self._sock.sendall(len(body).to_bytes(3, "little") + bytes([self._number]) + body)
+        self._number = (self._number + 1) % 256
+
+    def _ok(self) -> None:
+        self._send(b"\0\0\0" + struct.pack("<HH", 2, 0))
+
+    def _end(self) -> None:
+        self._send(b"\xfe" + struct.pack("<HH", 0, 2))
+
+
+def _length(value: int) -> bytes:
+    if value < 251:
+        return bytes([value])
+    return b"\xfe" + struct.pack("<Q", value)
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return _length(len(data)) + data
+
+
+def main() -> None:
+    server = MySQLSink()
+    sys.stdout.write(f"{server.port}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
