@@ -14,6 +14,7 @@ import contextlib
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -182,6 +183,7 @@ def compare(case: Case, rows: int, rounds: int) -> None:
             case.fresh()
             before = cpu_of(case.pid())
             sample = measure.run(side.command, env={**case.environment, **side.environment})
+            time.sleep(0.5)  # until the database has counted those of its processes that ended
             taken[side.name].append((sample.wall, sample.cpu, cpu_of(case.pid()) - before))
             if (count := case.count()) != rows:
                 raise measure.BenchError(f"{side.name}: {count:,} rows are there")

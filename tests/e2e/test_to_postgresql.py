@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from e2e.tools import Done, Shell, csv, made
+from lab.kafka import Kafka
 from lab.postgresql import PostgresqlServer
 from rowfall.core.listing import CUT_LEAST
 
@@ -312,3 +313,19 @@ def test_an_unlogged_table_is_emptied_with_its_record(
         assert into.ask("SELECT count(*) FROM {s}.t") == [(100,)]
     finally:
         into.do("DROP SCHEMA {s} CASCADE")
+
+
+@pytest.mark.long  # the start of a broker
+def test_a_topic_goes_on_behind_what_is_loaded(into: Into, kafka: Kafka) -> None:
+    topic = kafka.create(partitions=2)
+    kafka.send(topic, [f'{{"id": {i}}}'.encode() for i in range(1000)])
+    source = f"kafka://{kafka.servers}/{topic}"
+    options = ("--table", "t", "--format", "JSONEachRow")
+    assert into.load(source, *options)["rows"] == 1000
+    kafka.send(topic, [f'{{"id": {i}}}'.encode() for i in range(1000, 1500)])
+    for ledger in into.shell.cli.home.rglob("*.ledger*"):
+        ledger.unlink()
+    assert into.load(source, *options)["rows"] == 500
+    assert into.ask("SELECT count(*), count(DISTINCT id), sum(id) FROM {s}.t") == [
+        (1500, 1500, 1499 * 750)
+    ]

@@ -15,7 +15,12 @@ import pytest
 
 from faults.kills import CODES, sample
 from lab.postgresql import PostgresqlServer
+from lab.process import wait_until
 from lab.proxy import Proxy
+from rowfall.core.masked import Secret
+from rowfall.core.options import Options
+from rowfall.engines.database import BusyError, Record, UnknownEndError
+from rowfall.engines.postgresql import Postgresql
 
 pytestmark = pytest.mark.xdist_group("postgresql")
 
@@ -119,6 +124,14 @@ def target(rowfall: Any, postgresql: PostgresqlServer) -> Iterator[Target]:
     target.close()
 
 
+def opened(server: PostgresqlServer, port: int, schema: str) -> Postgresql:
+    """Return the table ``t`` of a schema, as a load opens it."""
+    return Postgresql(
+        "127.0.0.1", port, server.user, Secret(server.password), {"database": server.database},
+        schema, "t", Options(),
+    )  # fmt: skip
+
+
 def _stepped(target: Target, number: int, side: str, kind: str) -> tuple[list[str], str]:
     steps = target.rowfall.cwd / "steps"
     steps.unlink(missing_ok=True)
@@ -204,18 +217,10 @@ def test_a_commit_whose_answer_is_lost(
     rowfall: Any, postgresql: PostgresqlServer, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Up: the server has never heard of it. Down: it has committed. Both are found out."""
-    from rowfall.core.masked import Secret
-    from rowfall.core.options import Options
-    from rowfall.engines.database import Record, UnknownEndError
-    from rowfall.engines.postgresql import Postgresql
-
     with Proxy(postgresql.port) as proxy:
         schema = f"f{secrets.token_hex(4)}"
         postgresql.run(f"CREATE SCHEMA {schema}", f"CREATE TABLE {schema}.t (id int)")
-        database = Postgresql(
-            "127.0.0.1", proxy.port, postgresql.user, Secret(postgresql.password),
-            {"database": postgresql.database}, schema, "t", Options(),
-        )  # fmt: skip
+        database = opened(postgresql, proxy.port, schema)
         try:
             database.prepare(())
             transaction = database.transaction("l_1")
@@ -244,6 +249,38 @@ def test_two_loads_of_the_same_files(target: Target) -> None:
         out, err = process.communicate(timeout=100)
         assert process.returncode == 0, f"{out}\n{err}"
     target.check()
+
+
+def test_ranges_of_a_file_and_the_file_exclude_each_other(postgresql: PostgresqlServer) -> None:
+    """Two runs that cut a file in different ways; and streams, which belong to one process."""
+    schema = f"f{secrets.token_hex(4)}"
+    postgresql.run(f"CREATE SCHEMA {schema}", f"CREATE TABLE {schema}.t (id int)")
+    one, two = (opened(postgresql, postgresql.port, schema) for _ in range(2))
+    whole, first, second = (
+        Record("w", "w", large=True), Record("r1", "r1", "w"), Record("r2", "r2", "w"),
+    )  # fmt: skip
+    try:
+        one.prepare(())
+        assert two.existing_table() is not None
+        assert not one.transaction("a").lease("a", "l", [first])
+        assert not two.transaction("b").lease("b", "l", [second])  # beside the other one
+        two.ended("b")
+        with pytest.raises(BusyError):
+            two.transaction("c").lease("c", "m", [whole])
+        one.transaction("a").commit()
+        one.ended("a")
+        assert two.transaction("c").lease("c", "m", [whole]) == {"w"}
+        two.ended("c")
+        assert two.landed() == {"r1", "~w"}
+        assert one.hold(["s"])
+        assert one.hold(["s"])
+        assert not two.hold(["s"])
+        one.close()
+        wait_until(lambda: two.hold(["s"]), 10, "the stream to be free")
+    finally:
+        one.close()
+        two.close()
+        postgresql.run(f"DROP SCHEMA {schema} CASCADE")
 
 
 def test_a_locked_table_is_waited_for(target: Target) -> None:

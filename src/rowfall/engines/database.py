@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rowfall.core.errors import DataError, EngineError, TargetError
 from rowfall.core.sqltext import SqlText
@@ -53,11 +53,13 @@ class Record:
     Attributes:
         id: with the salt of a load by force. ``name``: for people.
         whole: id of the file that it is a range of; "" for none.
+        large: another run may load it in ranges.
     """
 
     id: str
     name: str
     whole: str = ""
+    large: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,17 @@ class Database(Protocol):
 
     def close(self) -> None:
         """End every connection; safe to call twice."""
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """A database that keeps streams to one process: ranges of them may be cut anywhere."""
+
+    def hold(self, streams: Sequence[str]) -> bool:
+        """Take streams until the end of the process; False where another one has one of them.
+
+        Again each time that a range of them is leased: with its connection it is lost.
+        """
 
 
 class Transactions:

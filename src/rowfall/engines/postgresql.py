@@ -110,6 +110,8 @@ class Postgresql:
         self._guard = threading.RLock()  # of the connection for questions
         self._idle: list[Connection[Any]] = []
         self._transactions = Transactions(self._begin)
+        self._holder: Connection[Any] | None = None
+        self._held: set[str] = set()
         self._version = ""
         self._oid = 0
         self.record = ""
@@ -402,6 +404,22 @@ class Postgresql:
             ).fetchone()
         return found is not None
 
+    def hold(self, streams: Sequence[str]) -> bool:
+        """See :class:`rowfall.engines.database.Holding`."""
+        names = [name for name in streams if name not in self._held]
+        with self._asking() as connection:
+            if connection is not self._holder:
+                self._holder, names = connection, list(streams)
+            for name in names:
+                (taken,) = connection.execute(
+                    "SELECT pg_try_advisory_lock(hashtextextended(%s, %s))", [name, self._oid]
+                ).fetchone() or (False,)
+                if not taken:
+                    return False
+                self._held.add(name)
+            connection.execute("SELECT 1")  # it is still there, and the locks with it
+        return True
+
     def forget(self, load_id: str) -> int:
         """See :class:`rowfall.engines.database.Database`."""
         if self._find() is None or not self._recorded():
@@ -567,6 +585,10 @@ class Copy:
             do("BEGIN")
             do("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [attempt])
             do(f"SET LOCAL lock_timeout = '{LEASE_SECONDS}s'".encode())
+            landed = self._landed_otherwise(wanted)
+            if landed:
+                self._rollback()
+                return landed
             given = do(
                 f"INSERT INTO {self._database.record} (table_id, split, attempt, load, name, "
                 "whole) SELECT %s, s, %s, %s, n, w FROM unnest(%s::text[], %s::text[], "
@@ -587,6 +609,28 @@ class Copy:
         if landed:
             self._rollback()
         return landed
+
+    def _landed_otherwise(self, wanted: Sequence[Record]) -> frozenset[str]:
+        """Return what has landed as ranges of it, or with the file that it is a range of.
+
+        Ranges of a file share a lock that keeps out whoever loads it as a whole.
+        """
+        do, oid = self._connection.execute, self._database.oid
+        wholes = sorted({record.whole for record in wanted if record.whole})
+        large = [record.id for record in wanted if record.large]
+        for name, shared in (*((w, "_shared") for w in wholes), *((i, "") for i in large)):
+            lock = f"SELECT pg_advisory_xact_lock{shared}(hashtextextended(%s, %s))"
+            do(lock.encode(), [name, -oid])
+        if not (wholes or large):
+            return frozenset()
+        rows = do(
+            f"SELECT split, whole FROM {self._database.record} WHERE table_id = %s AND "
+            "(split = ANY(%s) OR whole = ANY(%s))".encode(), [oid, wholes, large],
+        ).fetchall()  # fmt: skip
+        taken = {str(split) for split, _ in rows} | {str(whole) for _, whole in rows if whole}
+        return frozenset(
+            r.id for r in wanted if (r.whole and r.whole in taken) or (r.large and r.id in taken)
+        )
 
     def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
         """See :class:`rowfall.engines.database.Transaction`."""

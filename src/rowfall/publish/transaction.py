@@ -8,16 +8,17 @@ loaded: no staging tables, no journal. The key of the record is the lease of a s
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from rowfall.core import retry, units
-from rowfall.core.errors import EngineError
+from rowfall.core.errors import EngineError, TargetError
 from rowfall.core.events import Listener, Note
-from rowfall.core.listing import Split, overlap, without_salt
+from rowfall.core.listing import CUT_LEAST, Split, overlap, without_salt
 from rowfall.core.options import ERROR
 from rowfall.engines.database import (
     BusyError,
     Database,
+    Holding,
     Record,
     RolledBackError,
     UnknownEndError,
@@ -27,6 +28,25 @@ from rowfall.ledger.leases import Lease, NoLeases
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.receiver import Counted, Delivered, Receiving
 from rowfall.targets.base import STAGING_PREFIX
+
+
+def hold_streams(database: Database, splits: Iterable[Split]) -> None:
+    """Keep streams to this process, whose ranges another one may cut at other places.
+
+    Raises:
+        TargetError: another one has them.
+    """
+    streams = {split.whole: split.uri for split in splits if split.continued}
+    if streams and isinstance(database, Holding) and not database.hold(sorted(streams)):
+        raise TargetError(
+            f"another rowfall loads {next(iter(streams.values()))} into this table",
+            hint="Run the same command again when it has ended.",
+            transient=True,
+        )
+
+
+def _is_large(split: Split) -> bool:
+    return split.part is None and not split.continued and (split.size or 0) >= CUT_LEAST
 
 
 class TransactionLeases(NoLeases):
@@ -42,7 +62,11 @@ class TransactionLeases(NoLeases):
     def lease(self, attempt: str, splits: Sequence[Split], nodes: str = "") -> Lease:
         """Begin the transaction of an attempt with the record of its splits."""
         ids = {f"{split.id}{self._salt}": split.id for split in splits}
-        records = [Record(f"{s.id}{self._salt}", s.name, s.whole if s.part else "") for s in splits]
+        records = [
+            Record(f"{s.id}{self._salt}", s.name, s.whole if s.part else "", _is_large(s))
+            for s in splits
+        ]
+        hold_streams(self._database, splits)
         if not self._salt and any(split.continued for split in splits):
             # Others may have cut the stream at other places.
             taken = overlap(list(ids), self._database.landed())

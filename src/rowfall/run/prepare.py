@@ -24,7 +24,7 @@ from rowfall.publish.receiver import TableWriter
 from rowfall.publish.recover import Recovery, open_journal, open_recovery
 from rowfall.publish.staging_tables import StagingTables
 from rowfall.publish.target_tables import TargetTables, table_dropped
-from rowfall.publish.transaction import TransactionLeases
+from rowfall.publish.transaction import TransactionLeases, hold_streams
 from rowfall.run.alter import alter_target
 from rowfall.run.settle import LoadRun, Settled, remember_made
 from rowfall.targets import staging, views
@@ -108,7 +108,9 @@ def _prepare_database(
         session.emit(_created(session, plan))
     database.prepare(statements)
     ledger.set_table(session.target_key, database.table_id())
-    todo = (i for g in plan.groups for i in g.indexes)
+    todo = [i for g in plan.groups for i in g.indexes]
+    # Before anything is read: the other one may take hours.
+    hold_streams(database, plan.listing.splits(session.target_key, todo))
     ledger.add_splits(load.id, plan.listing.splits(session.target_key, todo))
     leases = TransactionLeases(database, load.id, load.salt)
     return Prepared(TargetTables(session, ledger), leases=leases)
