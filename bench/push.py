@@ -78,6 +78,7 @@ def main() -> None:
             "rowfall --streams 1": load("--streams", "1"),
             "rowfall --streams 2": load("--streams", "2"),
             "rowfall --streams 4": load("--streams", "4"),
+            "rowfall --streams 2 --prefill": load("--streams", "2", "--prefill"),
         }
         taken: dict[str, list[tuple[float, float, float]]] = {name: [] for name in sides}
         for _ in range(asked.rounds):

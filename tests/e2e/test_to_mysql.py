@@ -147,6 +147,16 @@ def test_query_and_plan_know_the_table(db: Database) -> None:
     assert "x9" in found.out
 
 
+def test_buffers_are_filled_before_the_clock_starts(db: Database) -> None:
+    rows = "generate://random?rows=20000&bytes=512"
+    done = db.load(rows, "--prefill", "--streams", "3", "--json")
+    assert done.document["rows"] == 20_000
+    assert "the clock starts with the first byte that was sent" in done.talk
+    look = "SELECT COUNT(*), COUNT(DISTINCT document_id), SUM(LENGTH(payload)) FROM t"
+    assert db.run(look) == [(20_000, 20_000, 20_000 * 512)]
+    assert db.shell.ends(2, "load", rows, "--prefill", "--table", "t").talk
+
+
 # --- keys that are there --------------------------------------------------------------------------
 
 

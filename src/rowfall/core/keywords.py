@@ -287,6 +287,11 @@ class LoadKeywords(PlanKeywords, total=False):
     be resumed: 30s, 5m, 2h.
     """
 
+    prefill: bool
+    """Tables of other databases: fill the buffers of all connections, 64 MiB each, before the first
+    byte is sent and the clock of the report starts.
+    """
+
     loaded: Literal["all", "journal", "none"] | None
     """What counts as loaded where ledger, journal and table contradict each other, or where nothing
     shows whether the rows of a stopped load are in the table: all that either of them knows, what

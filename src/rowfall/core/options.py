@@ -586,6 +586,15 @@ class Options:
         "Make no forecast of what the rows take on disk; load also where they may not fit.",
         "Run",
     )
+    prefill: bool = _opt(
+        False,
+        "--prefill",
+        "",
+        "Tables of other databases: fill the buffers of all connections, 64 MiB each, before the "
+        "first byte is sent and the clock of the report starts.",
+        "Run",
+        (LOAD,),
+    )
     force: bool = _opt(
         False,
         "--force",

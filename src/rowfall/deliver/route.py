@@ -15,7 +15,7 @@ from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Outcome, Plan, Setti
 from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.deliver.decode import Build, Decode, DecodeInside, DecodePush, DecoderInput
 from rowfall.deliver.delivery import Delivery, Order, Pull
-from rowfall.deliver.rows import SendRows
+from rowfall.deliver.rows import Prefill, SendRows
 from rowfall.engines.base import Tick, on_all
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.plan.facts import LoadFacts
@@ -34,7 +34,9 @@ def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer
     """Return the delivery of a load into one writer's engine."""
     if session.database is not None and isinstance(writer.target, TransactionalTable):
         inside = _open(session, facts, plan, writer)
-        return SendRows(inside, writer.target, session.database)
+        busy = sum(1 for group in plan.groups if group.indexes)
+        prefill = Prefill(min(plan.lanes, busy)) if session.options.prefill and busy else None
+        return SendRows(inside, writer.target, session.database, prefill)
     sharding = plan.transport.sharding.value
     if facts.sharding is not None and sharding == DISTRIBUTED:
         one = _open(session, facts, plan, sending(writer, facts.sharding.key))
@@ -74,6 +76,12 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
         return DecodePush(facts.program, writer.engine, given, transport.streams, packed=packed)
     opened = Build if transport.delivery.value == BUILD else Decode
     return opened(facts.program, writer.engine, given)
+
+
+def sending_since(delivery: Delivery, began: float) -> float:
+    """Return since when a delivery has sent rows; ``began`` where it has not waited for them."""
+    prefill = delivery.prefill if isinstance(delivery, SendRows) else None
+    return began if prefill is None or prefill.started is None else prefill.started
 
 
 def sending(writer: Writer, key: ShardingKey) -> Writer:

@@ -24,16 +24,63 @@ from rowfall.engines.database import Database
 from rowfall.publish.receiver import CountError
 from rowfall.targets.transactional import TransactionalTable
 
+# Bytes of each connection that ``--prefill`` has ready, and how long it waits for those of others:
+# an attempt whose files another process holds brings none.
+_FILL, _FILL_SECONDS = 64 << 20, 60.0
+
+
+class Prefill:
+    """Lets the first attempts of all connections fill their buffers before any of them sends.
+
+    Attributes:
+        started: when they began to send, as of ``time.monotonic``; None before.
+    """
+
+    def __init__(self, connections: int) -> None:
+        self.started: float | None = None
+        self._all = threading.Barrier(connections, self._start, _FILL_SECONDS)
+
+    def _start(self) -> None:
+        self.started = time.monotonic()
+
+    def over(self, rows: Iterator[bytes]) -> Iterator[bytes]:
+        """Give rows, the first of them when all connections have theirs."""
+        if self.started is not None or self._all.broken:
+            yield from rows
+            return
+        held: list[bytes] = []
+        size = 0
+        for piece in rows:
+            held.append(piece)
+            size += len(piece)
+            if size >= _FILL:
+                break
+        with suppress(threading.BrokenBarrierError):
+            self._all.wait()
+        held.reverse()
+        while held:  # what is sent is let go
+            yield held.pop()
+        yield from rows
+
+    def end(self) -> None:
+        """Wait no more: an attempt has failed."""
+        self._all.abort()
+
 
 class SendRows:
     """Delivers into the transaction of each attempt.
 
     Args:
         inside: brings the rows into a file of the target's format, which is a pipe here.
+        prefill: None where rows are sent as they come.
     """
 
-    def __init__(self, inside: Delivery, target: TransactionalTable, database: Database) -> None:
+    def __init__(
+        self, inside: Delivery, target: TransactionalTable, database: Database,
+        prefill: Prefill | None = None,
+    ) -> None:  # fmt: skip
         self._inside, self._target, self._database = inside, target, database
+        self.prefill = prefill
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         schema, select = self._target.sent(order.schema), order.select
@@ -43,7 +90,7 @@ class SendRows:
         with tempfile.TemporaryDirectory(prefix="rowfall-rows-") as folder:
             path = os.path.join(folder, "rows")
             os.mkfifo(path, 0o600)
-            sending = _Sending(self._database, self._inside, order, path)
+            sending = _Sending(self._database, self._inside, order, path, self.prefill)
             try:
                 outcome = self._inside.insert(
                     replace(order, schema=schema, select=select, staging=path), lane, on_tick
@@ -75,8 +122,11 @@ class _Sending:
         failed: what the database has said; None where it has said nothing.
     """
 
-    def __init__(self, database: Database, inside: Delivery, order: Order, path: str) -> None:
+    def __init__(
+        self, database: Database, inside: Delivery, order: Order, path: str, prefill: Prefill | None
+    ) -> None:  # fmt: skip
         self.failed: BaseException | None = None
+        self._prefill = prefill
         self._database, self._inside, self._order = database, inside, order
         self._pipe = Pipe(path)
         self._ended, self._stopped = threading.Event(), threading.Event()
@@ -98,6 +148,8 @@ class _Sending:
     def stop(self) -> None:
         """End it: the engine has failed."""
         self._stopped.set()
+        if self._prefill is not None:
+            self._prefill.end()
         self._end()
 
     def _end(self) -> None:
@@ -111,12 +163,17 @@ class _Sending:
         try:
             transaction = self._database.transaction(order.attempt)
             columns = [column.name for column in order.schema.columns]
-            self._taken = transaction.write(columns, self._body())
+            body = self._body()
+            if self._prefill is not None:
+                body = self._prefill.over(body)
+            self._taken = transaction.write(columns, body)
         except _StoppedError:
             return
         except BaseException as error:
             if not self._stopped.is_set():
                 self.failed = error
+            if self._prefill is not None:
+                self._prefill.end()
             self._empty()
 
     def _body(self) -> Iterator[bytes]:

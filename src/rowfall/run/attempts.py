@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 
-from rowfall.core import retry
+from rowfall.core import retry, units
 from rowfall.core.errors import (
     DataError,
     EngineError,
@@ -34,7 +34,7 @@ from rowfall.core.results import Failure
 from rowfall.core.signals import undisturbed
 from rowfall.deliver.decode import DeclinedError
 from rowfall.deliver.delivery import Delivery, Order
-from rowfall.deliver.route import open_delivery
+from rowfall.deliver.route import open_delivery, sending_since
 from rowfall.deliver.watch import TotalProgress, Watch
 from rowfall.engines.codes import DATA_CODES, GONE, MEMORY_LIMIT, QUERY_WAS_CANCELLED
 from rowfall.engines.database import RefusedRowError, RolledBackError
@@ -173,11 +173,12 @@ def run_attempts(
     if plan.transport.sharding.value == FILTER:
         writers = writers[:1]
     runners = []
-    for writer in writers:
+    deliveries = [open_delivery(session, facts, plan, writer) for writer in writers]
+    for writer, delivery in zip(writers, deliveries, strict=True):
         given = receiving(session, load, plan, prepared, writer, notes, queue.stopped)
         runners.append(AttemptRunner(
             given, open_receiver(given), load_id=load.id, source=session.source,
-            delivery=open_delivery(session, facts, plan, writer), bad_rows=bad_rows, queue=queue,
+            delivery=delivery, bad_rows=bad_rows, queue=queue,
             writer=writer, emit=progress.part(writer.number), verify=session.options.verify,
             settings=plan.writers[writer.number].settings,
         ))  # fmt: skip
@@ -191,6 +192,11 @@ def run_attempts(
         _run_all(runners, queue)
     except RowfallError as error:
         problem = cause(error, prepared)
+    since = sending_since(deliveries[0], started)
+    if since > started:
+        filled = f"buffers were filled in {units.duration(since - started)} before (--prefill)"
+        notes.add("info", f"the clock starts with the first byte that was sent: {filled}")
+        started = since
     return Done(
         tuple(runner.counts for runner in runners), runners[0].sent, tuple(notes.texts),
         problem, started, engine_cpu, cpu_here,

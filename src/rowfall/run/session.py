@@ -351,7 +351,7 @@ def _check_target(target: Target, options: Options) -> None:
         UsageError: which one.
     """
     if target.address is None:
-        for name in ("unlogged", "on_conflict"):
+        for name in ("unlogged", "on_conflict", "prefill"):
             if getattr(options, name) not in (False, ERROR):
                 raise UsageError(
                     f"--{name.replace('_', '-')} is for tables of other databases, and "
