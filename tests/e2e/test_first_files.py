@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import struct
 import tarfile
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from e2e.tools import Shell
@@ -85,3 +88,39 @@ def test_notes_about_json_that_the_engine_reads(shell: Shell) -> None:
     shell.write("a.json", '[{"id": 1},\n{"id": 2}]\n')
     done = shell.ok("load", "a.json")
     assert "a.json: line 1: it is no object; the engine reads it instead" in done.talk
+
+
+def test_geometries_of_geoparquet_keep_their_bytes_and_their_nulls(shell: Shell) -> None:
+    """As the engine's points a NULL fails, or is the point (0, 0) among other shapes."""
+    point = struct.pack("<BIdd", 1, 1, 13.4, 52.5)
+    column = {"encoding": "WKB", "geometry_types": ["Point"]}
+    geo = {"version": "1.0.0", "primary_column": "shape", "columns": {"shape": column}}
+    for name, shapes in {"nulls": [point, None, point], "points": [point, point]}.items():
+        table = pa.table({"id": list(range(len(shapes))), "shape": shapes})
+        pq.write_table(
+            table.replace_schema_metadata({"geo": json.dumps(geo)}),
+            shell.folder / f"{name}.parquet",
+        )
+    said = shell.ok("load", "nulls.parquet").talk
+    assert "warning: shape: geometries of GeoParquet as their bytes (WKB)" in said
+    assert shell.rows("SELECT id, hex(shape) FROM nulls ORDER BY id") == [
+        [0, point.hex().upper()], [1, None], [2, point.hex().upper()],
+    ]  # fmt: skip
+    shell.ok("load", "points.parquet", "--type", "shape Point")
+    assert shell.rows("SELECT shape FROM points LIMIT 1") == [[[13.4, 52.5]]]
+    assert "NULL" in shell.ends(1, "load", "nulls.parquet", "--table", "points").talk
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc", "arrow", "avro"])
+@pytest.mark.parametrize("damage", ["cut", "end"])
+@pytest.mark.sampled
+def test_a_damaged_file_of_columns_is_said_to_be_one(
+    shell: Shell, format: str, damage: str
+) -> None:
+    """No value of it is at fault, so --max-errors would not help."""
+    shell.ok("load", "generate://random?rows=3000&bytes=64", "--to", f"a.{format}")
+    whole = (shell.folder / f"a.{format}").read_bytes()
+    half = whole[: len(whole) // 2]
+    shell.write(f"b.{format}", half if damage == "cut" else whole[:-20] + b"x" * 16 + whole[-4:])
+    said = shell.ends(4, "load", f"b.{format}").talk
+    assert "is not a whole file of its format hint: Fetch the file again" in said

@@ -76,6 +76,8 @@ DATA_CODES = frozenset(
         70,  # CANNOT_CONVERT_TYPE
         72,  # CANNOT_PARSE_NUMBER
         117,  # INCORRECT_DATA
+        271,  # CANNOT_DECOMPRESS: a page of a damaged Parquet file
+        748,  # AVRO_EXCEPTION
         130,  # CANNOT_READ_ARRAY_FROM_TEXT
         131,  # TOO_LARGE_STRING_SIZE
         321,  # VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE

@@ -42,6 +42,13 @@ _NESTED = re.compile(
     r"tuple element|elements in named tuple|while reading the value of (nested )?key"
 )
 _AT_KEY = re.compile(r"while reading the value of key ([^):]+)")
+# What the engine says of typed formats that are cut off or damaged: nothing of a value.
+_BROKEN = re.compile(
+    r"Not an? (Parquet|ORC|Arrow) file|metadata size in parquet|Expected a record batch|"
+    r"structure cannot be extracted from an? \w+ format file\. Error|avro::Exception: "
+    r"(EOF|Sync|Cannot have negative|Snappy|Checksum|Invalid)|Malformed \w+ compressed page",
+    re.I,
+)
 _FETCH = "Fetch the file again, or see how it was written."
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
@@ -256,7 +263,7 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
                 "Add a line end behind its last line.",
             )
         return f"was refused: {guard}", _OUT
-    if "Not a Parquet file" in message or "not an ORC file" in message.lower():
+    if _BROKEN.search(message):
         return "is not a whole file of its format", _FETCH
     if "CRC checksum" in message or "while uncompressing" in message.lower():
         return f"is damaged: {first[:200]}", _FETCH

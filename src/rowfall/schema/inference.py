@@ -364,7 +364,7 @@ def column(name: str, type_: str, found: ColumnFacts, sample: SourceSample, reas
         found.source,
         type_,
         encoding.kind,
-        found.declared,
+        sampling.declared_as(found, type_),
         csv=encoding.is_csv,
         traits=found.traits(encoding),
     )

@@ -234,10 +234,12 @@ def take_sample(
         return _of_engine(source, splits, encoding, ask, wanted)
     if encoding.format == "Parquet" and len(listing) > 1:
         columns = _of_footers(source, listing, read, encoding, ask, union=union)
+        notes = _note_geometries(columns)
     elif union and encoding.format in footers.NAMED and len(listing) > 1:
         columns = _of_each(source, listing, read, encoding, ask)
     elif encoding.kind is not Kind.JSON:
         columns = described(relation, read, encoding, ask)
+        notes = _note_geometries(columns)
     elif skip_bad_lines:
         objects = _valid_lines(source, splits, encoding, ask)
         relation, read = _as_text(objects), splits[:1]
@@ -500,11 +502,40 @@ def described(
     columns = []
     for row in rows:
         type_ = parse_type(str(row[1]))
+        if type_.base in _SHAPES and encoding.format == "Parquet":
+            columns.append(ColumnFacts(str(row[0]), "Nullable(String)", why=_WKB))
+            continue
         nested = type_.base in ("Array", "Tuple", "Map", "JSON", "Object", "Variant", "Dynamic")
         columns.append(ColumnFacts(str(row[0]), str(row[1]), nested or type_.base == "Nested"))
     if not columns:
         raise SourceError(f"{splits[0].uri} holds no columns")
     return columns
+
+
+# What the engine makes of the geometries of GeoParquet. None of them takes NULL: where one stands,
+# reading fails, or gives the point (0, 0) in a column of several shapes.
+_SHAPES = frozenset((
+    "Point", "Ring", "LineString", "MultiLineString", "Polygon", "MultiPolygon", "Geometry",
+))  # fmt: skip
+_WKB = "geometries of GeoParquet as their bytes (WKB), as those of the engine take no NULL"
+
+
+def _note_geometries(columns: Sequence[ColumnFacts]) -> tuple[tuple[str, str], ...]:
+    names = [column.name for column in columns if column.why == _WKB]
+    if not names:
+        return ()
+    how = f"readWKBPoint({names[0]}) and its like read them, --type '{names[0]} Point' loads points"
+    return ((UNSURE, f"{', '.join(names)}: {_WKB}; {how}"),)
+
+
+def declared_as(found: ColumnFacts, type_: str) -> str:
+    """Return what a column is read as; a shape that somebody has named is made by the engine.
+
+    Not ``Geometry``, in which NULL would be a point.
+    """
+    wanted = parse_type(type_)
+    shape = found.why == _WKB and wanted.base in _SHAPES and wanted.base != "Geometry"
+    return type_ if shape else found.declared
 
 
 MOST_FOOTERS = 256
