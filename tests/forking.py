@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import io
 import json
 import os
 import select
@@ -70,6 +71,14 @@ class Forked:
                 os.close(self._end)
 
 
+class _Raw(io.FileIO):
+    """A pipe that is closed in silence with an engine that a test has left: where users start it,
+    ``subprocess`` would say so, and tests/embedded does."""
+
+    def _dealloc_warn(self, source: object) -> None:
+        """Say nothing."""
+
+
 class Server:
     """The process that has loaded the engine and forks. It ends with this one."""
 
@@ -84,7 +93,11 @@ class Server:
             env={**environment.of_child(), "PYTHONPATH": path},
         )  # fmt: skip
         theirs.close()
-        atexit.register(self._channel.close)
+        atexit.register(self._close)
+
+    def _close(self) -> None:
+        self._channel.close()
+        self._process.wait()
 
     def _ask(self, message: dict[str, Any], fds: Sequence[int] = ()) -> int:
         with self._lock:
@@ -96,14 +109,15 @@ class Server:
 
     def spawn(self, fds: Sequence[int]) -> prestart.Child:
         """Start a child as ``prestart._spawn`` does."""
-        stderr = os.fdopen(os.memfd_create("stderr"), "w+b")
+        stderr = io.BufferedRandom(_Raw(os.memfd_create("stderr"), "w+b"))
         own_in, stdin = os.pipe()
         stdout, own_out = os.pipe()
         message = {"cwd": os.getcwd(), "env": environment.of_child(), "fds": [0, 1, 2, *fds]}
         pid = self._ask(message, [own_in, own_out, stderr.fileno(), *fds])
         os.close(own_in)
         os.close(own_out)
-        made = Forked(self, pid, os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb"))
+        pipes = io.BufferedWriter(_Raw(stdin, "wb")), io.BufferedReader(_Raw(stdout, "rb"))
+        made = Forked(self, pid, *pipes)
         return prestart.Child(cast("subprocess.Popen[bytes]", made), stderr)
 
 
