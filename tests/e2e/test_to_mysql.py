@@ -14,6 +14,7 @@ from e2e.tools import Done, Shell
 from lab.mariadb import MariaDB
 
 pytestmark = pytest.mark.xdist_group("mysql")
+_ROWS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,26 @@ def test_every_type_arrives_as_it_is(db: Database) -> None:
     ]  # fmt: skip
     assert (text, null) == (_TEXT, None)
     assert db.run("SELECT f + 0e0 FROM t") == [(16777216.0,)]
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.parquet", "a.json", "-", "mysql"])
+def test_other_sources(db: Database, name: str) -> None:
+    rows = f"generate://random?rows={_ROWS}&bytes=20"
+    look = "SELECT COUNT(*), SUM(document_id), COUNT(DISTINCT payload) FROM t"
+    expected = [(_ROWS, _ROWS * (_ROWS - 1) // 2, _ROWS)]
+    if name == "-":
+        text = "document_id,payload\n" + "".join(f"{n},p{n}\n" for n in range(_ROWS))
+        to = ("--to", db.uri(), "--table", "t")
+        db.shell.ok("load", "-", "--format", "CSVWithNames", *to, stdin=text)
+    elif name == "mysql":
+        db.shell.ok("load", rows, "--to", db.uri(), "--table", "other")
+        db.load(db.uri() + "/other")
+        assert db.load(db.uri() + "/other", "--json").document["rows"] == 0
+    else:
+        db.shell.ok("load", rows, "--to", name)
+        db.load(name)
+        assert db.load(name, "--json").document["rows"] == 0
+    assert db.run(look) == expected
 
 
 def test_keys_and_partitions_are_made(db: Database) -> None:
@@ -269,6 +290,14 @@ def test_packets_are_as_small_as_the_server_wants_them(db: Database) -> None:
     with variable(db.server, "max_allowed_packet", "16384"):
         db.load("a.csv")
     assert db.run("SELECT id, LENGTH(name) FROM t ORDER BY id") == [(1, 300_000), (2, 300_000)]
+
+
+def test_only_singlestore_has_pipelines(db: Database) -> None:
+    db.shell.write("a.csv", "id,name\n1,a\n")
+    done = db.fails(2, "a.csv", "--pull", scheme="singlestore")
+    assert "is MariaDB 10.11" in done.talk
+    assert "--pull is not for mysql://" in db.fails(2, "a.csv", "--pull").talk
+    assert db.run("SHOW TABLES") == []
 
 
 def test_a_user_who_may_only_read(db: Database) -> None:

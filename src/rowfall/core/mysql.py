@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+TSV_LINES = r"FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n'"
+"""The lines that the engine writes, as LOAD DATA calls them."""
+
 
 def name(identifier: str) -> str:
     """Return a backquoted identifier."""

@@ -14,7 +14,7 @@ from typing import Any
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
 from rowfall.core.masked import Secret
-from rowfall.core.mysql import name, quote
+from rowfall.core.mysql import TSV_LINES, name, quote
 from rowfall.core.options import ERROR, REPLACE, SKIP, Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
@@ -113,6 +113,11 @@ class MySQL:
         settings = self.settings
         if str(settings.get("local_infile", "ON")).upper() in ("OFF", "0"):
             raise self.no_files()
+        if self._options.pull and not self.distributed:
+            raise UsageError(
+                f"--pull: {self.text} is {self.kind}, and only SingleStore has pipelines",
+                hint="Leave it out: the rows are read here and sent.",
+            )
         zone, mode = str(settings["time_zone"]), str(settings.get("sql_mode", ""))
         odd = zone not in ("+00:00", "UTC") or "NO_BACKSLASH_ESCAPES" in mode
         if odd and not self.distributed:
@@ -335,8 +340,7 @@ class MySQL:
         return (
             f"LOAD DATA LOCAL INFILE 'rowfall' {action}INTO TABLE {self.whole_name} "
             + ("" if self.distributed else f"CHARACTER SET {charset} ")
-            + r"FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' "
-            + f"({listed})"
+            + f"{TSV_LINES} ({listed})"
             + (f" SET {made}" if made else "")
         )
 

@@ -364,6 +364,11 @@ def _check_target(target: Target, options: Options) -> None:
     if target.server is None:
         for name in ("pull", "push", "streams"):
             if getattr(options, name) and name not in takes:
+                if target.address is not None:
+                    raise UsageError(
+                        f"--{name} is not for {target.text}: rows are read here and sent",
+                        hint="Leave it out.",
+                    )
                 raise UsageError(
                     f"--{name} needs a server, and {target.text} is not one",
                     hint="Give a server with --to clickhouse://host:8123/database.",

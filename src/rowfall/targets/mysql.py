@@ -14,7 +14,7 @@ from typing import ClassVar
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Schema
-from rowfall.core.mysql import name, quote
+from rowfall.core.mysql import TSV_LINES, name, quote
 from rowfall.core.options import REPLACE, SKIP
 from rowfall.core.s3_access import Access
 from rowfall.core.sqltext import SqlText
@@ -142,7 +142,7 @@ class MySQLTable(TransactionalTable):
         """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         columns = ", ".join(name(c.name) for c in schema.columns)
         at = f"{name(self.database)}.{name(self.table)}"
-        return f"LOAD DATA LOCAL INFILE 'rowfall' INTO TABLE {at} ({columns})"
+        return f"LOAD DATA LOCAL INFILE 'rowfall' INTO TABLE {at} {TSV_LINES} ({columns})"
 
     def _keys(self) -> list[str]:
         """Return the keys of a new table. InnoDB keeps rows in the order of the primary one."""
