@@ -271,7 +271,11 @@ def test_a_large_file_goes_over_several_connections(into: Into) -> None:
     assert into.load("t.csv", "--table", "t", "--streams", "1")["rows"] == 0
 
 
-@pytest.mark.parametrize("kind", ["csv.gz", "json", "generate", "stdin", "postgresql"])
+@pytest.mark.parametrize(
+    "kind",
+    ["stdin", "postgresql"]
+    + [pytest.param(k, marks=pytest.mark.long) for k in ("csv.gz", "json", "generate")],
+)
 def test_other_sources(into: Into, kind: str) -> None:
     rows = "SELECT number AS id, toString(number) AS name FROM numbers(1000)"
     source = f"s.{kind}"
@@ -295,6 +299,7 @@ def test_other_sources(into: Into, kind: str) -> None:
     assert into.ask("SELECT count(*) FROM {s}.t") == [(1000,)]
 
 
+@pytest.mark.long  # the server starts again
 def test_an_unlogged_table_is_emptied_with_its_record(
     shell: Shell, postgresql: PostgresqlServer
 ) -> None:

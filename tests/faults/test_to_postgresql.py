@@ -185,6 +185,7 @@ def test_a_backend_is_killed_in_copy(target: Target) -> None:
     target.check()
 
 
+@pytest.mark.long
 def test_the_server_is_killed_in_copy(target: Target) -> None:
     def kill(connection: Any) -> None:
         target.server.kill()
@@ -197,7 +198,10 @@ def test_the_server_is_killed_in_copy(target: Target) -> None:
     target.load()
 
 
-@pytest.mark.parametrize("up", [20_000, 600_000, 1_300_000, 2_600_000])
+@pytest.mark.parametrize(
+    "up",
+    [600_000, *(pytest.param(n, marks=pytest.mark.long) for n in (20_000, 1_300_000, 2_600_000))],
+)
 def test_a_cut_connection(rowfall: Any, postgresql: PostgresqlServer, up: int) -> None:
     """In the lease, in COPY, about the commit: nothing is lost, nothing is there twice."""
     with Proxy(postgresql.port) as proxy:
@@ -283,6 +287,7 @@ def test_ranges_of_a_file_and_the_file_exclude_each_other(postgresql: Postgresql
         postgresql.run(f"DROP SCHEMA {schema} CASCADE")
 
 
+@pytest.mark.long
 def test_a_locked_table_is_waited_for(target: Target) -> None:
     target.load()
     target.fresh()
@@ -299,6 +304,7 @@ def test_a_locked_table_is_waited_for(target: Target) -> None:
     target.check()
 
 
+@pytest.mark.long
 def test_a_deadlock_is_tried_again(target: Target) -> None:
     """Another session takes the same keys in the other order: one of the two is rolled back."""
     schema = target.schema
