@@ -1,4 +1,4 @@
-"""Databases and the like as sources: rowfall against the engine's own way, in turns.
+"""Databases, HDFS, lake tables and rows in memory: rowfall against the engine's own way, in turns.
 
     python bench/sources.py [--rows 1000000] [--rounds 3] [CASE ...]
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import sys
@@ -17,7 +18,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -47,10 +50,16 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Sides that load the same rows, behind what the source takes alone; ``pid`` of the source."""
+    """Sides that load the same rows; ``pids`` of the source.
+
+    Attributes:
+        first: number of the side that the others are compared with; before it what the source
+            takes alone.
+    """
 
     sides: Sequence[Side]
-    pid: Callable[[], int]
+    pids: Callable[[], Sequence[int]] = lambda: ()
+    first: int = 0
 
 
 def cpu_of(pid: int) -> float:
@@ -65,8 +74,9 @@ def rowfall(*arguments: str) -> list[str]:
 
 # Into a table by INSERT SELECT, in a process of its own.
 _INSERT = """
-import sys, chdb
+import os, sys, chdb
 relation, order, folder = sys.argv[1:]
+os.chdir("/")  # the engine takes lake tables below its current folder only
 engine = chdb.connect(folder)
 engine.query("CREATE DATABASE b ENGINE = Atomic")
 engine.query(f"CREATE TABLE b.t ENGINE = MergeTree ORDER BY {order} AS SELECT * FROM {relation}")
@@ -146,7 +156,8 @@ def mariadb(rows: int, folder: Path) -> Iterator[Case]:
                 Side("rowfall", load),
                 Side("rowfall --decoder never", [*load, "--decoder", "never"]),
             ),
-            lambda: server.pid or 0,
+            lambda: [server.pid or 0],
+            first=1,
         )
 
 
@@ -219,33 +230,186 @@ def postgresql(rows: int, folder: Path) -> Iterator[Case]:
                 Side("rowfall", load, environment),
                 Side("rowfall --decoder never", [*load, "--decoder", "never"], environment),
             ),
-            lambda: server.pid or 0,
+            lambda: [server.pid or 0],
+            first=1,
         )
+
+
+# --- HDFS -----------------------------------------------------------------------------------------
+
+
+_INTO = """
+import sys, chdb
+ddl, relation, folder = sys.argv[1:]
+engine = chdb.connect(folder)
+engine.query("CREATE DATABASE b ENGINE = Atomic")
+engine.query(ddl)
+engine.query(f"INSERT INTO b.t SELECT * FROM {relation}")
+engine.close()
+"""
+
+
+def hdfs(format: str, rows: int, folder: Path) -> Iterator[Case]:
+    """HDFS to embedded, against INSERT SELECT FROM hdfs(); needs Java 17 and Maven."""
+    from lab.hdfs import Hdfs
+
+    suffix = {"CSVWithNames": "csv", "Parquet": "parquet"}[format]
+    names = [
+        *rowfall("load", f"generate://taxi?rows={rows}"),
+        "--to-format",
+        format,
+        "--files",
+        "4",
+    ]
+    measure.run([*names, "--to", f"{folder}/files/taxi_{{n}}.{suffix}"])
+    with Hdfs() as nodes:
+        for path in sorted((folder / "files").iterdir()):
+            # Blocks as large as they are elsewhere.
+            more = {"overwrite": "true", "blocksize": str(128 << 20)}
+            nodes.ask("PUT", f"/in/{path.name}", "CREATE", path.read_bytes(), **more)
+        source = nodes.at(f"/in/*.{suffix}")
+        # Into the table that rowfall makes: the types that the engine would guess are wider.
+        planned = rowfall("plan", source, "--table", "b.t", "--json", "--to", str(folder / "none"))
+        ddl = json.loads(measure.run(planned).output)["ddl"]
+        relation = f"hdfs('{source.partition('?')[0]}', '{format}')"
+        load = rowfall("load", source, "--to", "{to}", "--table", "b.t", "--quiet")
+        yield Case(
+            (
+                Side("hdfs()", [sys.executable, "-c", _INTO, ddl, relation, "{to}"]),
+                Side("rowfall", load),
+                Side("rowfall --decoder never", [*load, "--decoder", "never", "--build", "off"]),
+            ),
+            lambda: [nodes.name_node.pid or 0, nodes.data_node.pid or 0],
+        )
+
+
+# --- lake tables ----------------------------------------------------------------------------------
+
+# In a process of its own: this one has to stay small, see measure.run.
+_LAKES = """
+import glob, sys
+sys.path[:0] = sys.argv[2:]
+import pyarrow as pa
+import pyarrow.parquet as parquet
+from deltalake import write_deltalake
+from lab.lake_tables import iceberg
+folder, table = sys.argv[1], None
+for name in sorted(glob.glob(f"{folder}/*.parquet")):
+    rows = parquet.read_table(name)
+    # Neither kind of table has unsigned numbers, or strings of a fixed length that are text.
+    wider = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
+    fields = [pa.field(f.name, wider.get(f.type, f.type)) for f in rows.schema]
+    fixed = pa.types.is_fixed_size_binary
+    fields = [f.with_type(pa.binary()) if fixed(f.type) else f for f in fields]
+    rows = rows.cast(pa.schema(fields))
+    write_deltalake(f"{folder}/delta", rows, mode="append")
+    if table is None:
+        table = iceberg(f"{folder}/iceberg", rows)
+    else:
+        table.append(rows)
+"""
+
+
+def lake(kind: str, rows: int, folder: Path) -> Iterator[Case]:
+    """Eight files of a lake table, written by its own library, against the engine's own reader."""
+    files = ["--to", f"{folder}/part_{{n}}.parquet", "--files", "8"]
+    measure.run(rowfall("load", f"generate://taxi?rows={rows}", *files))
+    measure.run([sys.executable, "-c", _LAKES, str(folder), *sys.path[:3]])
+    function = {"iceberg": "icebergLocal", "delta": "deltaLakeLocal"}[kind]
+    load = rowfall("load", f"{kind}+{folder}/{kind}", "--to", "{to}", "--table", "t", "--quiet")
+    relation = f"{function}('{folder}/{kind}')"
+    yield Case((
+        Side(f"{function}()", insert_select(relation, "tuple()")),
+        Side("rowfall", [*load, "--order-by", "tuple()"]),
+        Side("rowfall --build off", [*load, "--order-by", "tuple()", "--build", "off"]),
+    ))  # fmt: skip
+
+
+# --- rows in memory -------------------------------------------------------------------------------
+
+_MAKE_FRAME = """
+import sys
+import numpy as np, pyarrow as pa
+rows, random = int(sys.argv[2]), np.random.default_rng(1)
+table = pa.table({
+    "id": np.arange(rows), "v": random.random(rows),
+    "k": random.integers(0, 1000, rows, dtype="int32"),
+    "at": pa.array(np.arange(rows) * 1_000_000, pa.timestamp("us", "UTC")),
+    "s": pa.array(random.integers(0, 100_000, rows)).cast("string"),
+})
+with pa.OSFile(sys.argv[1], "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+    writer.write_table(table)
+"""
+# Its bytes are in memory already: the file was just written.
+_FRAME = """
+import sys
+import pyarrow as pa
+table = pa.ipc.open_file(pa.memory_map(sys.argv[1])).read_all()
+"""
+_BY_PYTHON = f"""{_FRAME}
+import chdb
+engine = chdb.connect(sys.argv[2])
+engine.query("CREATE DATABASE b")
+engine.query("CREATE TABLE b.t (id Int64, v Float64, k Int32, at DateTime64(6, 'UTC'), s String) "
+             "ENGINE = MergeTree ORDER BY tuple()")
+engine.query("INSERT INTO b.t SELECT * FROM Python(table)")
+engine.close()
+"""
+_BY_ROWFALL = f"""{_FRAME}
+import rowfall
+more = sys.argv[3:] and {{"build": sys.argv[3]}}
+rowfall.load(table, to=sys.argv[2], table="t", type={{"s": "String"}}, order_by="tuple()", **more)
+"""
+
+
+@contextlib.contextmanager
+def frames(rows: int, folder: Path) -> Iterator[Case]:
+    """Ten times as many rows of five columns in memory, against chDB's own Python()."""
+    path = str(folder / "frame")
+    measure.run([sys.executable, "-c", _MAKE_FRAME, path, str(10 * rows)])
+    load = [sys.executable, "-c", _BY_ROWFALL, path, "{to}"]
+    yield Case((
+        Side("Python()", [sys.executable, "-c", _BY_PYTHON, path, "{to}"]),
+        Side("rowfall.load", load),
+        Side('rowfall.load(build="off")', [*load, "off"]),
+    ))  # fmt: skip
+
+
+def _case(make: Callable[[str, int, Path], Iterator[Case]], kind: str) -> Any:
+    return contextlib.contextmanager(partial(make, kind))
 
 
 CASES: dict[str, Callable[[int, Path], contextlib.AbstractContextManager[Case]]] = {
     "mariadb": mariadb,
     "postgresql": postgresql,
+    "hdfs-csv": _case(hdfs, "CSVWithNames"),
+    "hdfs-parquet": _case(hdfs, "Parquet"),
+    "iceberg": _case(lake, "iceberg"),
+    "delta": _case(lake, "delta"),
+    "frames": frames,
 }
 
 
 def compare(case: Case, rounds: int, folder: Path) -> None:
     """Run the sides in turns and print their medians."""
-    taken: dict[str, list[tuple[float, float, float]]] = {side.name: [] for side in case.sides}
+    taken: dict[str, list[tuple[float, ...]]] = {side.name: [] for side in case.sides}
     for _ in range(rounds):
         for side in case.sides:
             to = folder / "to"
             shutil.rmtree(to, ignore_errors=True)
-            before = cpu_of(case.pid())
+            before = sum(map(cpu_of, case.pids()))
             command = [part.replace("{to}", str(to)) for part in side.command]
-            sample = measure.run(command, env=side.environment)
-            time.sleep(_END_SECONDS)
-            taken[side.name].append((sample.wall, sample.cpu, cpu_of(case.pid()) - before))
-    first = measure.median(wall for wall, _, _ in taken[case.sides[1].name])
-    print("| side | seconds | times | CPU of reader | CPU of source |\n|---|---|---|---|---|")
+            sample = measure.run(command, env=side.environment, together=True)
+            time.sleep(_END_SECONDS if case.pids() else 0)
+            source = sum(map(cpu_of, case.pids())) - before
+            taken[side.name].append((sample.wall, sample.cpu, source, sample.together / 2**20))
+    first = measure.median(found[0] for found in taken[case.sides[case.first].name])
+    print("| side | seconds | times | CPU of reader | CPU of source | memory |")
+    print("|---|---|---|---|---|---|")
     for name, found in taken.items():
-        wall, cpu, source = (measure.median(column) for column in zip(*found, strict=True))
-        print(f"| {name} | {wall:.2f} | {first / wall:.2f} | {cpu:.2f} | {source:.2f} |")
+        wall, cpu, source, most = (measure.median(column) for column in zip(*found, strict=True))
+        times = f"{first / wall:.2f} | {cpu:.2f} | {source:.2f} | {most:.0f} MiB"
+        print(f"| {name} | {wall:.2f} | {times} |", flush=True)
 
 
 def main() -> None:

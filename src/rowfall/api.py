@@ -427,7 +427,7 @@ def _sources(
                     "rows in memory have no name that could be that of a table",
                     hint='Give one: rowfall.load(frame, table="trips").',
                 )
-            return partial(arrow.ArrowRows, sources, batch_id or "")
+            return partial(arrow.arrow_rows, sources, batch_id or "")
     if batch_id is not None:
         raise UsageError(
             "batch_id= names rows in memory; files and tables are known by their own names",

@@ -6,7 +6,11 @@ import gzip
 import json
 import os
 import signal
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from e2e.tools import Shell, decoder_of
@@ -205,3 +209,78 @@ def test_a_killed_decoder_is_started_again(shell: Shell) -> None:
     report = json.loads(out)
     assert report["rows"] == 2 * ROWS
     assert any("rowfall-decode was killed by signal 9" in note for note in report["notes"])
+
+
+def columns_file(path: Path, count: int, **options: Any) -> None:
+    """A Parquet file whose columns a part can have as they are."""
+    ids = [i * 7919 % 1_000_003 for i in range(count)]
+    table = pa.table({
+        "id": pa.array(ids, pa.uint32()),
+        "kind": [f"k{i % 11}" for i in ids],
+        "note": [None if i % 5 == 0 else f"row {i} " * (i % 4) for i in ids],
+        "price": [i / 8 for i in ids],
+        "at": pa.array([i * 1_000_000 for i in ids], pa.timestamp("us", "UTC")),
+    })  # fmt: skip
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(table, path, **options)
+
+
+def decider(shell: Shell, *args: str) -> tuple[str, str]:
+    made = shell.ok("plan", *args, "--table", "t", "--json", "--build", "on").document
+    return made["delivery"], made["decoder"]
+
+
+@pytest.mark.parametrize("key", ["(kind, id)", "tuple()"])
+def test_columns_of_parquet_are_copied(shell: Shell, key: str) -> None:
+    for n in range(2):
+        columns_file(shell.folder / f"in/f{n}.parquet", 20_000 + n, row_group_size=7_000)
+    options = ("in/*.parquet", "--order-by", key)
+    assert decider(shell, *options) == ("build", "rowfall-decode")
+    built = shell.ok("load", *options, "--table", "t", "--json", "--build", "on").document
+    assert (built["rows"], built["notes"]) == (40_001, [])
+    shell.ok("load", *options, "--table", "t", "--build", "off", "--to", "off")
+    whole = "SELECT count(), sum(cityHash64(id, kind, ifNull(note, '-'), price, at)) FROM t"
+    assert shell.ok("query", whole).out == shell.ok("query", whole, "--to", "off").out
+    checks = shell.ok("query", "CHECK TABLE t SETTINGS check_query_single_value_result = 1").out
+    assert checks.split()[-1] == "1"
+    again = shell.ok("load", *options, "--table", "t", "--json").document
+    assert (again["rows"], again["splits_skipped"]) == (0, 2)
+
+
+def test_what_the_engine_reads_is_handed_over(shell: Shell) -> None:
+    """Parts of columns that are cast, and of what the engine makes itself."""
+    columns_file(shell.folder / "in/a.parquet", 9_000)
+    options = ("in/a.parquet", "--order-by", "id", "--type", "price String")
+    assert decider(shell, *options) == ("build", "engine")
+    done = shell.ok("load", *options, "--table", "t", "--build", "on", "--json").document
+    assert (done["rows"], done["notes"]) == (9_000, [])
+    query = "SELECT count(), sum(toFloat64(price)) = sum(id) / 8 FROM t"
+    assert shell.ok("query", query, "--format", "TSV").out == "9000\t1\n"
+    made = ("generate://taxi?rows=5000", "--to", "made", "--table", "t", "--build", "on")
+    assert shell.ok("load", *made, "--json").document["rows"] == 5_000
+    shell.ok("load", *made[:3], "off", *made[4:6], "--build", "off")
+    whole = "SELECT count(), sum(sipHash64(toString(tuple(*)))) FROM t"
+    assert (
+        shell.ok("query", whole, "--to", "made").out == shell.ok("query", whole, "--to", "off").out
+    )
+
+
+def test_parquet_that_is_damaged_or_unusual_is_the_engines(shell: Shell) -> None:
+    columns_file(shell.folder / "in/a.parquet", 9_000)
+    columns_file(shell.folder / "in/b.parquet", 9_000, use_deprecated_int96_timestamps=True)
+    schema = "id UInt32, kind String, note Nullable(String), price Float64, at DateTime64(9, 'UTC')"
+    done = shell.ok(
+        "load", "in/b.parquet", "--table", "t", "--build", "on", "--order-by", "id", "--json",
+        "--schema", schema,
+    ).document  # fmt: skip
+    assert done["rows"] == 9_000
+    assert any("INT96; the engine reads it instead" in note for note in done["notes"])
+    data = (shell.folder / "in/a.parquet").read_bytes()
+    (shell.folder / "in/cut.parquet").write_bytes(data[:-300])
+    failed = shell.run(
+        "load", "in/a.parquet", "in/cut.parquet", "--table", "u", "--build", "on", "--order-by",
+        "id",
+    )  # fmt: skip
+    assert failed.code in (1, 4)
+    assert "cut.parquet" in failed.talk
+    assert shell.ok("query", "SELECT count() FROM u", "--format", "TSV").out == "9000\n"

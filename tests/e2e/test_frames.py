@@ -193,7 +193,7 @@ def test_rows_of_a_reader_are_not_held(to: Path) -> None:
             yield pa.record_batch({"id": range(10_000 * n, 10_000 * n + 10_000)})
 
     schema = pa.schema([("id", pa.int64())])
-    rows = arrow.ArrowRows(
+    rows = arrow.arrow_rows(
         pa.RecordBatchReader.from_batches(schema, batches()), "", rowfall.Options()
     )
     assert read <= 3
@@ -229,3 +229,17 @@ def test_killed_and_called_again(to: Path, tmp_path: Path, seconds: float) -> No
     process.communicate()
     subprocess.run([sys.executable, script], check=True, timeout=90)
     assert ask("SELECT count(), sum(id) FROM t", to) == [(3_000_000, 3_000_000 * 2_999_999 // 2)]
+
+
+@pytest.mark.parametrize("build", ["on", "off"])
+def test_parts_are_made_of_them(to: Path, build: str) -> None:
+    table = pa.table({
+        "id": range(20_000), "word": [f"w{n % 70}" for n in range(20_000)],
+        "some": [None if n % 3 else n / 7 for n in range(20_000)],
+    })  # fmt: skip
+    done = rowfall.load(table, to=to, table="t", order_by="(word, id)", build=build)
+    assert (done.rows, done.notes) == (20_000, ())
+    query = "SELECT count(), sum(id), uniqExact(word), countIf(isNull(some)), sum(some) > 0 FROM t"
+    assert ask(query, to) == [(20_000, 199_990_000, 70, 13_333, True)]
+    ((wide,),) = ask("SELECT countIf(part_type = 'Wide') > 0 FROM system.parts WHERE active", to)
+    assert wide == (build == "on")

@@ -1,8 +1,9 @@
 //! Builds blocks: decodes batches of rows into columns, one column after the other, and sorts the
 //! rows by the table's key. Finding rows is left to `text`, writing blocks to `output`.
 
-use crate::column::reorder::gather;
+use crate::column::reorder::{RowSelection, gather, gather_fixed, gather_strings};
 use crate::column::{Column, ColumnEnd, Values};
+use crate::columnar::Batch;
 use crate::sort::counting::can_scatter;
 use crate::sort::{SortOrder, Sorter};
 use crate::text::fields::{DelimitedFields, Fields, ReadOptions, RowBatch};
@@ -34,6 +35,8 @@ pub struct Sorting {
     may_count: bool,
     sorter: Sorter,
     scratch: Vec<u8>,
+    /// The columns of a batch before its rows are sorted.
+    batch: Vec<Column>,
 }
 
 /// Columns beside the key from which on rows are sorted twice: each batch, then the block. The order
@@ -160,6 +163,68 @@ pub fn decode_objects(
     };
     let spans = &rows.spans[first * width..(first + count) * width];
     decode(columns, &mut ObjectFields { batch, spans, column: 0 }, sorting)
+}
+
+/// Append the rows `from..to` of a batch to all columns; the error is the number of a column, and
+/// what is wrong with a value of it.
+pub fn append_batch(
+    columns: &mut [Column],
+    batch: &mut dyn Batch,
+    rows: (usize, usize),
+    sorting: &mut Sorting,
+) -> Result<(), (usize, String)> {
+    let Sorting { keys, sort_batches, sorter, batch: unsorted, .. } = sorting;
+    if !*sort_batches {
+        let mut columns = columns.iter_mut().enumerate();
+        return columns.try_for_each(|(number, column)| {
+            batch.append(number, rows, column).map_err(|what| (number, what))
+        });
+    }
+    if unsorted.is_empty() {
+        let like = |column: &Column| {
+            let mut own = Column::new(column.data_type.clone());
+            own.keeps_sizes = column.keeps_sizes;
+            own
+        };
+        unsorted.extend(columns.iter().map(like));
+    }
+    for (number, column) in unsorted.iter_mut().enumerate() {
+        column.clear();
+        batch.append(number, rows, column).map_err(|what| (number, what))?;
+    }
+    let keys: Vec<Values<'_>> = keys.iter().map(|&key| unsorted[key].values()).collect();
+    let order = match sorter.sort(&keys, rows.1 - rows.0, false) {
+        SortOrder::Rows(order) => Some(order),
+        _ => None,
+    };
+    for (column, from) in columns.iter_mut().zip(unsorted.iter()) {
+        append_rows(column, from, order);
+    }
+    Ok(())
+}
+
+/// Append all rows of a flat column, in an order if there is one.
+fn append_rows(column: &mut Column, from: &Column, order: Option<&[u32]>) {
+    let Some(order) = order else {
+        column.nulls.extend_from_slice(&from.nulls);
+        column.data.extend_from_slice(&from.data);
+        column.sizes.extend_from_slice(&from.sizes);
+        return;
+    };
+    let rows = RowSelection::Order(order);
+    let fixed = |values: &[u8], width: usize, out: &mut Vec<u8>| {
+        gather_fixed(values, width, rows, out).expect("memory takes all");
+    };
+    if from.data_type.nullable {
+        fixed(&from.nulls, 1, &mut column.nulls);
+    }
+    if from.keeps_sizes {
+        fixed(&from.sizes, 1, &mut column.sizes);
+    }
+    match from.data_type.width() {
+        0 => gather_strings(from.values(), order, &mut column.data).expect("memory takes all"),
+        width => fixed(&from.data, width, &mut column.data),
+    }
 }
 
 /// Append a batch of rows to all columns, or return the first value that is declined.

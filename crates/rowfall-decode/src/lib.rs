@@ -1,5 +1,5 @@
-//! Reads CSV, TSV and JSON text, decodes it into columns, and writes ClickHouse Native blocks or
-//! finished MergeTree parts. README.md says how the program is used and follows a byte through it.
+//! Reads CSV, TSV and JSON text, decodes it into columns, or copies the columns of Native, Arrow and
+//! Parquet, and writes ClickHouse Native blocks or finished MergeTree parts. README.md says how the program is used and follows a byte through it.
 //!
 //! The modules are layers. Each imports only modules below it, and no modules import each other in
 //! a circle; `tests/layers.rs` reads the imports and fails otherwise. From the top:
@@ -13,6 +13,7 @@
 //! | `sort` | puts the rows of a block into the order of the table's key |
 //! | `values` | turns the fields of a column into its values, one loop for each type |
 //! | `text` | finds the fields: delimiters, headers, JSON keys, escapes |
+//! | `columnar` | reads what holds columns already: Native, Arrow, Parquet |
 //! | `input` | opens files and HTTP objects, decompresses them into a buffer of text |
 //! | `column` | holds the values of a column as the Native format has them |
 //! | `spec` | is the JSON document that says what to do |
@@ -28,6 +29,7 @@
 
 mod block;
 mod column;
+mod columnar;
 mod cpu_time;
 pub mod dialect;
 pub mod error;

@@ -42,11 +42,19 @@ fn main() {
     }
 }
 
+fn formats() -> Vec<&'static str> {
+    let mut formats = vec!["CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow", "Native"];
+    if cfg!(feature = "arrow") {
+        formats.extend(["ArrowStream", "Parquet"]);
+    }
+    formats
+}
+
 fn types() -> serde_json::Value {
     json!({
         "version": 1,
         "types": SUPPORTED,
-        "formats": ["CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"],
+        "formats": formats(),
         "compressions": ["none", "gzip", "zstd", "lz4", "xz", "bz2"],
         "shapes": ["", "T", "Z"],
         "timezones": ["UTC", "Etc/UTC"],

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::columnar::queue::PieceQueue;
 use crate::cpu_time;
 use crate::error::Fail;
 use crate::input::queue::InputQueue;
 use crate::output::Output;
 use crate::simd::Simd;
-use crate::spec::Spec;
+use crate::spec::{Input, Spec};
 use crate::worker::{InputSummary, Progress, Worker};
 
 /// The state that all workers share.
@@ -21,6 +22,9 @@ struct Shared<'a> {
     spec: &'a Spec,
     simd: Simd,
     inputs: InputQueue<'a>,
+    pieces: PieceQueue<'a>,
+    /// Stored bytes of all inputs, where they are known.
+    bytes: Option<u64>,
     stop: AtomicBool,
     progress: Progress,
     done: Mutex<Vec<Option<InputSummary>>>,
@@ -31,17 +35,19 @@ struct Shared<'a> {
 /// Do what the spec asks for. Returns the summary that is printed, as JSON.
 pub fn run(spec: &Spec) -> Result<Value, Fail> {
     let simd = spec.simd.as_deref().unwrap_or("auto");
+    limit_memory(spec.memory_bytes);
     let shared = Shared {
         spec,
         simd: Simd::choose(simd)
             .ok_or_else(|| Fail::spec(format!("this machine has no {simd} instructions")))?,
         inputs: InputQueue::new(&spec.inputs, spec.outputs.len()),
+        pieces: PieceQueue::new(spec, spec.types()?),
+        bytes: spec.inputs.iter().map(Input::bytes).sum(),
         stop: AtomicBool::new(false),
         progress: Progress::default(),
         done: Mutex::new(vec![None; spec.inputs.len()]),
         failed: Mutex::new(None),
     };
-    spec.types()?;
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let reporter = scope.spawn(|| shared.report_progress(&over));
@@ -60,6 +66,18 @@ pub fn run(spec: &Spec) -> Result<Value, Fail> {
     let done = shared.done.into_inner().expect("no worker panics");
     let done: Vec<_> = done.into_iter().map(Option::unwrap_or_default).collect();
     Ok(summary(spec, &done, &shared.progress))
+}
+
+/// Let the system refuse memory beyond a limit; then the program is aborted.
+fn limit_memory(bytes: Option<u64>) {
+    #[cfg(target_os = "linux")]
+    if let Some(bytes) = bytes {
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+        // SAFETY: the limit outlives the call.
+        unsafe { libc::setrlimit(libc::RLIMIT_DATA, &limit) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = bytes;
 }
 
 fn summary(spec: &Spec, done: &[InputSummary], progress: &Progress) -> Value {
@@ -124,12 +142,12 @@ impl Shared<'_> {
             Ok(output) => Worker::new(self.spec, self.simd, output, &self.progress),
             Err(error) => return self.fail(last, Fail::output(path, &error)),
         };
-        while !self.stop.load(Ordering::Relaxed) {
-            let Some((input, raw)) = self.inputs.take() else { break };
-            match worker.read(&self.spec.inputs[input], raw) {
-                Ok(done) => self.done.lock().expect("no worker panics")[input] = Some(done),
-                Err(fail) => return self.fail(input, fail),
+        if self.spec.format.is_columnar() {
+            if let Err((input, fail)) = self.copy(&mut worker) {
+                return self.fail(input, fail);
             }
+        } else if !self.decode(&mut worker) {
+            return;
         }
         if let Err(fail) = worker.flush() {
             self.fail(last, fail);
@@ -137,5 +155,41 @@ impl Shared<'_> {
         self.progress
             .waited_nanoseconds
             .fetch_add(cpu_time::waited_nanoseconds(), Ordering::Relaxed);
+    }
+
+    /// Take piece after piece of inputs of columns; the error is about an input, by its number.
+    fn copy(&self, worker: &mut Worker<'_>) -> Result<(), (usize, Fail)> {
+        let workers = self.spec.outputs.len() as u64;
+        while !self.stop.load(Ordering::Relaxed) {
+            let Some((input, piece)) = self.pieces.take() else { break };
+            let spec = &self.spec.inputs[input];
+            let piece = piece.map_err(|error| (input, worker.unreadable(spec, error)))?;
+            let rows = worker.read_piece(spec, piece).map_err(|fail| (input, fail))?;
+            let bytes = self.pieces.bytes_read();
+            let read = self.progress.read_bytes.load(Ordering::Relaxed) + bytes;
+            let left = self.bytes.map(|all| all.saturating_sub(read) / workers);
+            worker.add_bytes(bytes, left).map_err(|fail| (input, fail))?;
+            let mut done = self.done.lock().expect("no worker panics");
+            let summary = done[input].get_or_insert_default();
+            summary.rows += rows;
+            summary.bytes_read += bytes;
+            summary.bytes_raw += bytes;
+        }
+        Ok(())
+    }
+
+    /// Decode input after input of text; false where one failed.
+    fn decode(&self, worker: &mut Worker<'_>) -> bool {
+        while !self.stop.load(Ordering::Relaxed) {
+            let Some((input, raw)) = self.inputs.take() else { break };
+            match worker.read(&self.spec.inputs[input], raw) {
+                Ok(done) => self.done.lock().expect("no worker panics")[input] = Some(done),
+                Err(fail) => {
+                    self.fail(input, fail);
+                    return false;
+                }
+            }
+        }
+        true
     }
 }

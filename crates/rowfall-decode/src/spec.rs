@@ -89,6 +89,10 @@ pub struct Spec {
     /// Bytes of text that are decoded together; for tests.
     #[serde(default = "chunk")]
     pub chunk_bytes: usize,
+    /// Bytes of memory that the program takes at most; where it needs more it is aborted. Sizes that
+    /// an input of columns tells are believed up to that.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
     /// `auto`, `scalar`, `avx2` or `avx512`; for tests and measurements.
     #[serde(default)]
     pub simd: Option<String>,
@@ -252,12 +256,23 @@ pub enum Format {
     /// JSONEachRow: an object a line.
     #[serde(rename = "JSONEachRow")]
     Json,
+    /// Blocks of ClickHouse with just the columns of the spec.
+    Native,
+    /// Arrow IPC, as a stream.
+    ArrowStream,
+    /// Parquet.
+    Parquet,
 }
 
 impl Format {
     /// True where the first line names the columns.
     pub fn has_names(self) -> bool {
         matches!(self, Format::CsvWithNames | Format::TsvWithNames)
+    }
+
+    /// True where columns are copied, and nothing is parsed.
+    pub fn is_columnar(self) -> bool {
+        matches!(self, Format::Native | Format::ArrowStream | Format::Parquet)
     }
 
     /// True for CSV with or without names.
@@ -374,6 +389,16 @@ impl Spec {
             self.dialect.is_none() || !self.format.is_csv() || self.delimiter == ",",
             "rewritten CSV has commas",
         );
+        need(
+            cfg!(feature = "arrow")
+                || !matches!(self.format, Format::ArrowStream | Format::Parquet),
+            "this program was built without Arrow and Parquet",
+        );
+        need(
+            !self.format.is_columnar()
+                || (self.compression == Compression::None && self.dialect.is_none()),
+            "columns are read as they are: without compression or dialect",
+        );
         need(!self.columns.is_empty(), "there are no columns");
         need(!self.outputs.is_empty(), "there are no outputs");
         need(self.block_rows > 0 && self.block_bytes > 0, "blocks need rows and bytes");
@@ -389,7 +414,8 @@ impl Spec {
             self.inputs.iter().all(|i| i.url().is_some() || !i.path.contains("://")),
             "an object in a store is named by its url, signed where it has to be",
         );
-        let named = self.format.has_names() || self.format == Format::Json;
+        let columnar = self.format.is_columnar();
+        let named = self.format.has_names() || self.format == Format::Json || columnar;
         need(
             (named && !self.skip_header) || self.columns.iter().all(|c| c.position.is_some()),
             "columns need a position where the file has no names",
@@ -419,6 +445,9 @@ impl Spec {
                 }
                 Ok(data_type) if self.parts && !data_type.children().is_empty() => {
                     "parts are made of flat columns only".to_owned()
+                }
+                Ok(data_type) if columnar && !data_type.children().is_empty() => {
+                    "only flat columns are copied".to_owned()
                 }
                 Ok(data_type) if self.parts && data_type.nullable && keys.contains(&number) => {
                     "parts have no NULL in their key".to_owned()

@@ -3,8 +3,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::block::{BadValue, ScannedText, Sorting, decode_delimited, decode_objects};
+use crate::block::{
+    BadValue, ScannedText, Sorting, append_batch, decode_delimited, decode_objects,
+};
 use crate::column::Column;
+use crate::columnar::{BatchError, BatchReader};
 use crate::cpu_time;
 use crate::error::{Decline, Fail, shorten};
 use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
@@ -25,6 +28,9 @@ use crate::text::scan::{Scan, scan};
 /// part costs the same files and merges whatever it holds. 2 M taxi rows in 4 files, blocks of
 /// 495,251 rows: 4 parts instead of 6, 1,000 files instead of 1,500.
 const TAIL_FRACTION: u64 = 8;
+
+/// Rows that are copied together from columns: of 50 columns they take 3 MB.
+const BATCH_ROWS: usize = 8192;
 
 /// The size of an input that was read to its end.
 #[derive(Debug, Clone, Default)]
@@ -132,6 +138,60 @@ impl<'a> Worker<'a> {
         self.progress.rows.fetch_add(self.rows as u64, Ordering::Relaxed);
         self.rows = 0;
         Ok(())
+    }
+
+    /// Copy the rows of a piece of an input, and return how many there were.
+    pub fn read_piece(
+        &mut self,
+        input: &Input,
+        mut piece: Box<dyn BatchReader>,
+    ) -> Result<u64, Fail> {
+        let mut rows = 0;
+        while let Some(mut batch) =
+            piece.next_batch().map_err(|error| self.unreadable(input, error))?
+        {
+            let (count, mut taken) = (batch.rows(), 0);
+            while taken < count {
+                let some = (count - taken).min(BATCH_ROWS).min(self.block_limits.0 - self.rows);
+                let range = (taken, taken + some);
+                append_batch(&mut self.columns, &mut *batch, range, &mut self.sorting).map_err(
+                    |(column, what)| {
+                        self.unreadable(input, BatchError::Declined(Some(column), what))
+                    },
+                )?;
+                taken += some;
+                self.add_rows(some)?;
+            }
+            rows += count as u64;
+        }
+        Ok(rows)
+    }
+
+    /// Count stored bytes, of which each worker has still `left` to read, if that is known.
+    pub fn add_bytes(&mut self, bytes: u64, left: Option<u64>) -> Result<(), Fail> {
+        self.unwritten_bytes += bytes;
+        self.progress.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.set_block_limits(left)
+    }
+
+    /// The failure about an input of columns.
+    pub fn unreadable(&self, input: &Input, error: BatchError) -> Fail {
+        let (column, message) = match error {
+            BatchError::Io(error) => return Fail::io(input.name(), &error),
+            BatchError::Declined(column, message) => (column, message),
+        };
+        let spec = column.map(|n| &self.spec.columns[n]);
+        let name = spec.map_or(String::new(), |c| c.name.clone());
+        let named = if name.is_empty() { message } else { format!("column {name}: {message}") };
+        Fail::Value(Box::new(Decline {
+            uri: input.name().to_owned(),
+            line: 0,
+            offset: 0,
+            column: name,
+            value: String::new(),
+            expected: spec.map_or(String::new(), |c| c.type_name.clone()),
+            message: named,
+        }))
     }
 
     pub fn read(

@@ -16,6 +16,7 @@ const LAYERS: &[&str] = &[
     "spec",
     "column",
     "input",
+    "columnar",
     "text",
     "values",
     "sort",

@@ -10,10 +10,10 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -26,7 +26,7 @@ from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Outcome, Statement
-from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.sqltext import SqlText
 from rowfall.deliver.delivery import QUIET_SECONDS, Delivery, Order
 from rowfall.deliver.ranges import Ranges, cut_files, join_ranges, length
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
@@ -84,6 +84,7 @@ class DecoderInput:
 
     Attributes:
         source: gives the addresses of what are no files.
+        encoding: of what the program reads; ``read``: of what the engine would read.
         sort_by: see :func:`rowfall.plan.decoder.spec`.
         fallback: the delivery of orders that the decoder does not take.
         headers: of the files; all of them the same where columns are found by position.
@@ -92,6 +93,7 @@ class DecoderInput:
     source: Source
     target: Target
     encoding: Encoding
+    read: Encoding | None
     sort_by: tuple[int, ...]
     fallback: Delivery
     headers: Headers
@@ -118,6 +120,8 @@ class DecoderInput:
             DeclinedError: the headers of files whose ranges are read differ.
         """
         cut = None
+        if decoder.copies(self.encoding):
+            return Ranges(tuple(order.splits), self.encoding)
         if order.splits[0].part is not None:
             found = join_ranges(
                 order.splits, self.encoding, pipes, cast("Ranged", self.source).part
@@ -165,7 +169,7 @@ class Decode:
         self._program = program
         self._engine = engine
         self._input = input_
-        self._running: dict[str, _Child] = {}
+        self._running: dict[str, Child] = {}
         self._pipe_folder: Path | None = None
         if input_.target.folder is not None:
             self._pipe_folder = input_.target.folder / PIPES
@@ -174,6 +178,10 @@ class Decode:
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         if not self._input.takes(order):
             return self._input.fallback.insert(order, lane, on_tick)
+        return self.in_folder(order, lane, on_tick)
+
+    def in_folder(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+        """Insert by way of a folder for pipes and parts, which is removed."""
         folder = Path(tempfile.mkdtemp(prefix="rowfall-", dir=self._pipe_folder))
         try:
             return self._insert(order, lane, on_tick, folder)
@@ -187,7 +195,9 @@ class Decode:
     def _insert(self, order: Order, lane: int, on_tick: Tick, folder: Path) -> Outcome:
         input_ = self._input
         found = input_.ranges(order, self._pipes(order))
-        pipes = min(self._pipes(order), len(found.splits))
+        pipes = self._pipes(order)
+        if not decoder.copies(input_.encoding):  # of which all threads read the same input
+            pipes = min(pipes, len(found.splits))
         outputs = [str(folder / str(n)) for n in range(pipes)]
         found = input_.piped(found)
         asked = decoder.spec(
@@ -197,11 +207,11 @@ class Decode:
         # Fewer files than cores: unpacking gets one of its own.
         asked["ahead"] = pipes < self._pipes(order)
         asked |= self._prepare(outputs)
-        child = _Child(self._program, asked)
+        child = Child(self._program, asked)
         child.inputs = found.splits
         self._running[order.attempt] = child
         done = threading.Event()
-        threading.Thread(target=_release, args=(child, outputs, done), daemon=True).start()
+        threading.Thread(target=release, args=(child, outputs, done), daemon=True).start()
         seen: Mapping[str, int] = {}
 
         def tick(progress: Mapping[str, int]) -> None:
@@ -217,12 +227,12 @@ class Decode:
             outcome = self._insert_blocks(order, outputs, lane, tick)
         except BaseException as error:
             child.kill()
-            self._result_of(child, order)  # what the decoder reports explains what the engine met
+            self.result_of(child, order)  # what the decoder reports explains what the engine met
             raise error
         finally:
             child.on_progress = None
             done.set()
-        report = self._result_of(child, order)
+        report = self.result_of(child, order)
         if not report:
             raise EngineError(f"{rewriting.PROGRAM} did not end by itself", transient=True)
         # More is no fault: each view on the table reads the rows again. Staging is counted later.
@@ -256,7 +266,7 @@ class Decode:
         statement = Statement(text, order.settings, query_id=order.attempt)
         return self._engine.run(statement, lane=lane, on_tick=tick)
 
-    def _result_of(self, child: _Child, order: Order) -> dict[str, Any]:
+    def result_of(self, child: Child, order: Order) -> dict[str, Any]:
         """Return what the decoder reported at its end; {} where the engine's error is the cause.
 
         Raises:
@@ -283,6 +293,8 @@ class Decode:
             raise DeclinedError(f"{name}: {what}", split)
         if code == LEFT or (code == -9 and child.killed):
             return {}  # the engine's own error is the cause
+        if code == -signal.SIGABRT:
+            raise DeclinedError(f"{rewriting.PROGRAM} gave up: {last[:300] or 'aborted'}", None)
         if code < 0:
             raise EngineError(
                 f"{rewriting.PROGRAM} was killed by signal {-code}",
@@ -365,62 +377,6 @@ class DecodePush(Decode):
             self._server.kill(f"{attempt}_{number}")
 
 
-# As often as the decoder reports its progress.
-_BUILD_POLL_SECONDS = decoder.PROGRESS_MS / 1e3
-
-
-class Build(Decode):
-    """Delivers through the decoder, which writes the parts of staging by itself.
-
-    The engine then neither reads nor sorts nor compresses a row. Two million taxi rows of 51
-    columns in csv.gz take a third less CPU than through pipes.
-    """
-
-    def _prepare(self, outputs: list[str]) -> Mapping[str, Any]:
-        return {"parts": True}
-
-    def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
-        began = time.monotonic()
-        child = self._running[order.attempt]
-        while not child.wait(_BUILD_POLL_SECONDS):
-            tick({})
-        report = self._result_of(child, order)
-        if not report:
-            return Outcome()
-        place = self._detached(order.staging, lane)
-        parts = [part for output in outputs for part in Path(output).iterdir()]
-        try:
-            for number, part in enumerate(parts, 1):
-                os.rename(part, place / f"all_{number}_{number}_0")
-        except OSError as error:
-            raise TargetError(f"parts cannot be moved to {place}: {error.strerror}") from None
-        cpu = 0.0
-        if parts:
-            staging = sql.qualified(self._input.target.database, order.staging)
-            statement = Statement(
-                SqlText.of(f"ALTER TABLE {staging} ATTACH PARTITION tuple()"),
-                query_id=order.attempt,
-            )
-            cpu = self._engine.run(statement, lane=lane).cpu_seconds
-        rows = int(report["rows"])
-        return Outcome(
-            rows_read=rows,
-            rows_written=rows,
-            seconds=time.monotonic() - began,
-            cpu_seconds=cpu,
-            writing_seconds=float(report["writing_seconds"]),
-        )
-
-    def _detached(self, staging: str, lane: int) -> Path:
-        """Return the folder in which the engine finds parts that are to be attached."""
-        ((path,),) = self._engine.ask(
-            "SELECT data_paths[1] FROM system.tables WHERE "
-            f"database = {quote(self._input.target.database)} AND name = {quote(staging)}",
-            lane=lane,
-        )
-        return Path(self._input.target.folder or "", path, "detached")
-
-
 def chunks(pipe: str, quiet: float) -> Iterator[bytes]:
     """Give what is written into a pipe until it is closed.
 
@@ -439,7 +395,7 @@ def chunks(pipe: str, quiet: float) -> Iterator[bytes]:
                 return
 
 
-class _Child:
+class Child:
     """The running program. Its spec, which may hold signed addresses, goes through stdin only.
 
     stdin stays open: its end tells the program that rowfall has been killed.
@@ -510,10 +466,11 @@ class _Child:
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait at most so many seconds; return True when the program has ended."""
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
+        # It closes stderr by ending. Waiting for a process with a timeout only looks every 50 ms.
+        self._listener.join(seconds)
+        if self._listener.is_alive():
             return False
+        self._process.wait()
         return True
 
     def kill(self) -> None:
@@ -553,15 +510,18 @@ def _make_anew(folder: Path) -> None:
         ) from None
 
 
-def _release(child: _Child, outputs: list[str], done: threading.Event) -> None:
-    """Release, after the decoder has ended, a reader that opens its pipe only now."""
+def release(child: Child, pipes: Sequence[str], done: threading.Event) -> None:
+    """Release, after the decoder has ended, whoever opens the other end of a pipe only now."""
     child.wait()
     while not done.wait(POLL_SECONDS):
-        for pipe in outputs:
-            try:
-                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
-            except OSError:
-                continue  # nobody waits there, or it is no pipe
+        for pipe in pipes:
+            let_go(pipe)
+
+
+def let_go(pipe: str) -> None:
+    """Open and close both ends of a pipe, so that nobody waits for either of them to be opened."""
+    with suppress(OSError):  # it is no pipe, or it is gone
+        os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
 
 
 class DecodeInside:

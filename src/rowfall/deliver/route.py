@@ -13,11 +13,13 @@ from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Outcome, Plan, Setting
 from rowfall.core.options import DISTRIBUTED, FILTER
-from rowfall.deliver.decode import Build, Decode, DecodeInside, DecodePush, DecoderInput
+from rowfall.deliver.build import NATIVE, Build, HandOver
+from rowfall.deliver.decode import Decode, DecodeInside, DecodePush, DecoderInput
 from rowfall.deliver.delivery import Delivery, Order, Pull
 from rowfall.deliver.rows import Prefill, SendRows
 from rowfall.engines.base import Tick, on_all
 from rowfall.engines.codes import NETWORK_ERROR
+from rowfall.plan.decoder import read_encoding
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import LZ4
@@ -62,16 +64,20 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
             number=writer.number, packed=packed,
         )  # fmt: skip
         fallback = Push(pusher, session, facts, writer, headers)
-    if transport.parser.value == ENGINE or encoding is None:
+    handed = transport.delivery.value == BUILD and transport.parser.value == ENGINE
+    if not handed and (transport.parser.value == ENGINE or encoding is None):
         return fallback
     names = [column.name for column in plan.schema.columns]
     sort_by = tuple(names.index(name) for name in transport.sorted_by)
-    given = DecoderInput(source, writer.target, encoding, sort_by, fallback, headers)
+    read = read_encoding(source, encoding) or NATIVE
+    given = DecoderInput(source, writer.target, read, encoding, sort_by, fallback, headers)
     if transport.parser.value == INSIDE:
         stored = sum(plan.listing.size(i) or 0 for g in plan.groups for i in g.indexes)
         return DecodeInside(writer.engine, given, stored / (plan.forecast.rows or 1))
     if facts.program is None:
         return fallback
+    if handed:
+        return HandOver(facts.program, writer.engine, given)
     if transport.delivery.value == PUSH:
         return DecodePush(facts.program, writer.engine, given, transport.streams, packed=packed)
     opened = Build if transport.delivery.value == BUILD else Decode

@@ -1,5 +1,7 @@
 """Rules for rowfall-decode: what it can read, and its spec. Pure.
 
+Of formats with columns (:func:`copies`) it parses nothing: it copies their values into parts.
+
 The decoder gives the rows that the engine's reader would give (`schema/strict_reading.py`), or
 declines: then the engine reads the object and has the last word. It parses for a quarter of the
 CPU: 50 M rows of three integers take 0.9 CPU-seconds out of gzip, the engine's readers 4 to 5.
@@ -20,11 +22,12 @@ from rowfall.schema import strict_reading
 from rowfall.schema.strict_reading import strict_column
 from rowfall.schema.united_headers import lacks_columns
 from rowfall.sources import rewriting
-from rowfall.sources.base import HttpAddress
+from rowfall.sources.base import HttpAddress, Source, Stored
 from rowfall.sources.rewriting import PROGRAM
 
 _SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https", "hdfs"})
 _FORMATS = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
+_COLUMNAR = frozenset({"Parquet", "ArrowStream"})
 _PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
 _UTC = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT"})
 # Other zones that the decoder reads: those of crates/rowfall-decode/src/types/zone.rs.
@@ -62,9 +65,11 @@ def refusal(
     Args:
         streamed: this process reads them, and pipes carry them.
     """
-    if encoding is None or encoding.kind not in (Kind.TEXT, Kind.JSON):
-        return "the rows are not text"
-    if encoding.format not in _FORMATS or encoding.compression not in _PACKED:
+    if encoding is None:
+        return "the rows are made by the engine"
+    columnar = copies(encoding)
+    packed = _PACKED if not columnar else ("none",)
+    if not (columnar or encoding.format in _FORMATS) or encoding.compression not in packed:
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
     if not len(listing) or not (streamed or uri.scheme_of(listing.uri(0)) in _SCHEMES):
         return f"{PROGRAM} reads files, object stores and HTTP only"
@@ -74,18 +79,49 @@ def refusal(
         return f"some files lack columns, and {PROGRAM} takes files that have all"
     if schema.projection is not None and schema.projection.constants:
         return f"{PROGRAM} takes no columns from the names of files"
+    if columnar and listing.parts:
+        return f"{PROGRAM} reads whole files of {encoding.format}"
     for column in schema.reads:
         nested = parse_type(column.type).base in NESTED
-        if column.shape is None and not nested:
+        if columnar and (nested or column.optional or not _is_copied(column)):
+            return f"only the engine reads {column.type} (column {column.name})"
+        if column.shape is None and not nested and not columnar:
             return f"only the engine reads the column {column.name} {column.type} strictly"
         if nested and (why := _refusal_of_nested(column, encoding, engine)):
             return why
         for type_ in flat_types(column.type):
-            if zone(type_) not in (None, *_UTC, *ZONES) and not (
-                zone(type_) == "" and engine.timezone in _UTC
-            ):
+            if not _knows_zone(type_, engine):
                 return f"{PROGRAM} does not know the time zone of {column.name}"
     return None
+
+
+def _is_copied(column: Column) -> bool:
+    """Tell whether a column is not cast: it may be that a NULL in it is an error."""
+    same = parse_type(column.read_type or column.type).bare == parse_type(column.type).bare
+    return same or not column.expression
+
+
+def _knows_zone(type_: str, engine: Facts) -> bool:
+    found = zone(type_)
+    return found in (None, *_UTC, *ZONES) or (found == "" and engine.timezone in _UTC)
+
+
+def stores(column: Column, engine: Facts) -> bool:
+    """Tell whether parts can have a column, whoever reads its values."""
+    bare = parse_type(column.type)
+    known = strict_column("v", "v", column.type, Kind.TEXT).shape is not None
+    low = column.type.startswith("LowCardinality") and bare.base != "String"
+    return known and not low and bare.base not in NESTED and _knows_zone(column.type, engine)
+
+
+def read_encoding(source: Source, encoding: Encoding | None) -> Encoding | None:
+    """Return the encoding of what rowfall-decode would read: of a lake table that of its files."""
+    return (source.stored() or encoding) if isinstance(source, Stored) else encoding
+
+
+def copies(encoding: Encoding) -> bool:
+    """Tell whether values are copied out of columns, and not parsed."""
+    return encoding.kind is Kind.TYPED and encoding.format in _COLUMNAR
 
 
 def _refusal_of_nested(column: Column, encoding: Encoding, engine: Facts) -> str | None:
@@ -188,14 +224,29 @@ def spec(
         "breaks": not strict_reading.refuses_line_breaks(schema),
         "timezone": "UTC",
         "columns": columns,
-        "block_rows": int(settings.get("min_insert_block_size_rows", 1_000_000)),
-        "block_bytes": int(settings.get("min_insert_block_size_bytes", 256 << 20)),
+        "block_rows": _size(settings, _PARQUET_ROWS, "min_insert_block_size_rows", 1_000_000),
+        "block_bytes": _size(settings, _PARQUET_BYTES, "min_insert_block_size_bytes", 256 << 20),
         "sort_by": list(sort_by) or None,
         "file_columns": len(names) or None,
         "outputs": list(outputs),
         "progress_ms": PROGRESS_MS,
+        # Whoever wrote the file says how much memory its values take.
+        **(
+            {"memory_bytes": int(settings.get("max_memory_usage", 0)) or None}
+            if copies(encoding)
+            else {}
+        ),
         **({"trailing": True} if encoding.trailing else {}),
     }
+
+
+# The engine's reader makes whole blocks of Parquet, and then half of one is enough for a part.
+_PARQUET_ROWS = "input_format_parquet_max_block_size"
+_PARQUET_BYTES = "input_format_parquet_prefer_block_bytes"
+
+
+def _size(settings: Mapping[str, str | int | float], whole: str, part: str, otherwise: int) -> int:
+    return int(settings.get(whole, settings.get(part, otherwise)))
 
 
 def sort_columns(sorting_key: str, schema: Schema) -> tuple[int, ...]:

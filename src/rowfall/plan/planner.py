@@ -195,7 +195,7 @@ def _plan_writer(
         columns=schema.reads,
         encoding=facts.encoding,
         remote=facts.remote,
-        decoded=transport.parser.value != ENGINE,
+        decoded=transport.parser.value != ENGINE or transport.delivery.value == BUILD,
     )
     settings = compute_settings(share, shape, chosen_settings(options.set))
     if facts.placement != "embedded":

@@ -42,6 +42,37 @@ def insert_select(
     return sql.insert(target.into(staging, schema), schema.columns, rows)
 
 
+def select_handed_over(
+    source: Source,
+    schema: Schema,
+    encoding: Encoding | None,
+    splits: Sequence[Split],
+    rows: SqlText | None = None,
+    headers: Headers | None = None,
+) -> SqlText:
+    """Return the SELECT of what an INSERT SELECT would store, in the types of the table.
+
+    But without dictionaries: whoever stores the rows makes its own.
+
+    Args:
+        rows: another way to read the rows, None for the schema's own.
+    """
+    columns = schema.columns
+    if rows is None:
+        rows = sql.select(columns, read_relation(source, splits, encoding, schema, headers))
+    typed = ", ".join(
+        f"CAST({sql.name(c.name)}, {quote(plain_type(c.type))}) AS {sql.name(c.name)}"
+        for c in columns
+    )
+    return SqlText.of(f"SELECT {typed}\nFROM (", rows, ")")
+
+
+def plain_type(type_: str) -> str:
+    """Return a flat type without LowCardinality."""
+    inner = type_.removeprefix("LowCardinality(")
+    return inner if inner == type_ else inner.removesuffix(")")
+
+
 def insert_raw(into: SqlText, encoding: Encoding, schema: Schema) -> SqlText:
     """Return the INSERT whose body is a file: the server checks as a local engine would."""
     structure = whole_rows.read_structure(schema.reads, encoding, raw=True)

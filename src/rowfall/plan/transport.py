@@ -35,7 +35,6 @@ from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
 from rowfall.plan import attempts, decoder
-from rowfall.plan.decoder import NESTED
 from rowfall.plan.facts import LoadFacts, Reach, ShardingFacts
 from rowfall.plan.statements import insert_raw, is_json
 from rowfall.schema import strict_reading
@@ -62,9 +61,16 @@ def choose_transport(facts: LoadFacts, options: Options) -> Transport:
     todo = facts.todo
     delivery, parser = choose_reading(facts, options)
     sorted_by, sort = _choose_sorting(facts, options, parser)
-    parts = _choose_parts(facts, options, parser, sorted_by, todo)
+    if parser.value == ENGINE and options.decoder != "never":
+        # The program could sort what the engine hands over.
+        sorted_by = _key(facts, options)
+    parts = _choose_parts(facts, options, parser, sorted_by)
     if parts.value == PROGRAM:
         delivery = Choice(BUILD, parts.reason)
+        if sorted_by:
+            sort = Choice("sorted", "parts are in the order of the table's key")
+    elif parser.value == ENGINE:
+        sorted_by = ()
     sharding = _choose_sharding(facts, options, delivery, parser, todo)
     # The server cannot read ranges of text; what its decoder declines of them is read here.
     text = any(facts.listing.of_text(i) for i in todo) if facts.listing.parts else False
@@ -133,6 +139,11 @@ def _reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
     if wish == "never":
         return delivery, Choice(ENGINE, "--decoder never")
     why = unparsed(facts)
+    encoding = decoder.read_encoding(facts.source, facts.encoding)
+    if why is None and encoding is not None and decoder.copies(encoding):
+        why = _not_copied(facts, options)
+        if why is None:
+            return delivery, Choice(HERE, "it copies columns into parts for half of the CPU")
     if why is None and reach is not None and delivery.value == PULL:
         why = _not_inside(facts, reach)
         if why is None:
@@ -170,10 +181,26 @@ def choose_delivery(reach: Reach | None, options: Options) -> Choice:
 
 def unparsed(facts: LoadFacts) -> str | None:
     """Return why rowfall-decode cannot parse the rows, wherever it runs; None if it can."""
+    encoding = decoder.read_encoding(facts.source, facts.encoding)
     return decoder.refusal(
-        facts.listing, facts.encoding, facts.schema, facts.common_engine,
+        facts.listing, encoding, facts.schema, facts.common_engine,
         streamed=isinstance(facts.source, Streamed),
     )  # fmt: skip
+
+
+def _not_copied(facts: LoadFacts, options: Options) -> str | None:
+    """Return why rowfall-decode copies no columns: it pays where it writes the parts as well.
+
+    Through a pipe the engine takes as much CPU for its Native blocks as for Parquet.
+    """
+    if facts.program is None:
+        return f"{PROGRAM} is not installed"
+    if options.decoder == "always":
+        return None if facts.target.folder is not None else "rows go into no folder"
+    if options.build == "off":
+        return "--build off"
+    why = _not_built(facts, options, Choice(HERE, ""), _key(facts, options))
+    return why or _too_few(facts, options)
 
 
 def _not_inside(facts: LoadFacts, reach: Reach) -> str | None:
@@ -324,6 +351,14 @@ def sorting_key(facts: LoadFacts) -> str:
     return found[1] if found else order
 
 
+def _key(facts: LoadFacts, options: Options) -> tuple[str, ...]:
+    """Return the columns of the table's key; () where it is more than flat columns of the load."""
+    if options.presort == "off":
+        return ()
+    found = decoder.sort_columns(sorting_key(facts), facts.schema)
+    return tuple(facts.schema.columns[n].name for n in found)
+
+
 def _choose_sorting(
     facts: LoadFacts, options: Options, parser: Choice
 ) -> tuple[tuple[str, ...], Choice]:
@@ -375,9 +410,8 @@ _PLAIN = "SETTINGS index_granularity = 8192"
 
 
 def _choose_parts(
-    facts: LoadFacts, options: Options, parser: Choice, sorted_by: Sequence[str],
-    todo: Sequence[int],
-) -> Choice:  # fmt: skip
+    facts: LoadFacts, options: Options, parser: Choice, sorted_by: Sequence[str]
+) -> Choice:
     """Decide whether rowfall-decode writes the parts of the table, so that they are only attached.
 
     The parts are what the embedded engine would write for the same blocks: wide, sorted, in LZ4.
@@ -393,14 +427,23 @@ def _choose_parts(
         raise UsageError(f"parts cannot be built: {why}", hint="Leave out --build on.")
     if wish == "off":
         return Choice(ENGINE, "--build off")
-    if wish == "auto" and why is None:
-        rows = attempts.rows(facts, todo)
-        least = _LEAST_PART_BYTES * facts.engine.cores
-        if rows is not None and rows * facts.schema.row_bytes < least:
-            why = "there are few rows"
+    why = why or _too_few(facts, options)
+    if parser.value == ENGINE and wish == "auto" and why is None:
+        # CPU seconds, handed over and not: 20 M trips of three numbers 0.6 and 1.2, 1 M taxi rows
+        # of 51 columns, 20 of them strings, 2.4 and 1.8.
+        texts = [c.name for c in facts.schema.columns if parse_type(c.type).text]
+        why = f"strings ({texts[0]}) would be copied once more" if texts else None
     if why is not None:
         return Choice(ENGINE, why)
     return Choice(PROGRAM, "the engine then neither sorts nor compresses a row")
+
+
+def _too_few(facts: LoadFacts, options: Options) -> str | None:
+    """Return why the engine's own parts are better, which are compact where there are few rows."""
+    rows = attempts.rows(facts, facts.todo) if options.build == "auto" else None
+    least = _LEAST_PART_BYTES * facts.engine.cores
+    few = rows is not None and rows * facts.schema.row_bytes < least
+    return "there are few rows" if few else None
 
 
 def _not_built(
@@ -411,17 +454,20 @@ def _not_built(
     if target.folder is None or target.caps.publish is not Publish.ATTACH:
         return "rows go into no table of the embedded engine"
     if parser.value == ENGINE:
-        return f"{PROGRAM} does not parse: {parser.reason}"
+        if facts.program is None or options.decoder == "never":
+            return f"{PROGRAM} does not parse: {parser.reason}"
+        if not facts.source.replayable:
+            return f"what {PROGRAM} declines could not be read again"
     if options.direct:
         return "rows go straight into the table"
-    if schema.projection is not None:
+    if schema.projection is not None and parser.value != ENGINE:
         return "the engine selects the columns"
     if facts.table.views:
         return "materialized views read the rows that are inserted"
     for column in schema.columns:
         if not _NAME.match(column.name):
             return f"the files of a column named {column.name} have names of their own"
-        if parse_type(column.type).base in NESTED or is_json(column):
+        if not decoder.stores(column, facts.common_engine) or is_json(column):
             return f"only the engine writes {column.type} (column {column.name})"
     # Other settings mean nothing where no INSERT runs.
     for text in options.set:

@@ -230,15 +230,17 @@ def _shards(plan: Plan) -> list[RenderableType]:
 
 
 def _parser(plan: Plan) -> list[tuple[str, str]]:
-    """Return who parses text and who writes parts; nothing for formats that are not parsed."""
+    """Return who reads the source and who writes parts, as far as it is not the engine alone."""
     if plan.encoding is not None and engine_formats.is_engine_only(plan.encoding.format):
         unchecked = "rowfall checks the number of rows, not that each value is as it was written"
         return [("parser", f"the engine's {plan.encoding.format} reader: {unchecked}")]
-    if plan.encoding is None or plan.encoding.kind not in (Kind.TEXT, Kind.JSON):
-        return []
     transport = plan.transport
+    text = plan.encoding is not None and plan.encoding.kind in (Kind.TEXT, Kind.JSON)
     if transport.parser.value == ENGINE:
-        return [("parser", f"the engine's: {transport.parser.reason}")]
+        lines = [("parser", f"the engine's: {transport.parser.reason}")] if text else []
+        if transport.parts.value != ENGINE:
+            lines.append(("parts", f"made by {DECODER} of what the engine reads"))
+        return lines
     names = ", ".join(transport.sorted_by)
     lines = [("parser", DECODER + (f", blocks sorted by {names}" if names else ""))]
     stores = plan.placement == "embedded" and transport.delivery.value != SEND

@@ -8,6 +8,7 @@ with ``isinstance``:
 * :class:`Ranged`: parts of its objects can be read, so large ones are loaded in ranges;
 * :class:`Continued`: its splits are ranges of numbers, and a later load goes on behind them;
 * :class:`Streamed`: only this process can read it (a database, a queue), and does so as bytes;
+* :class:`Stored`: its rows lie in files that can be read by themselves (a lake table);
 * :class:`Queried`: it takes a query in the place of a table.
 
 A source that is read once says ``replayable = False``; a queue makes its splits of offsets, which
@@ -145,6 +146,14 @@ class Streamed(Protocol):
 
     def close(self) -> None:
         """Let go of pipes and connections, at the end of a session."""
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """A source of tables, whose rows lie in files of a format of their own."""
+
+    def stored(self) -> Encoding | None:
+        """Return the encoding of the files; None where some do not give the rows by themselves."""
 
 
 @runtime_checkable

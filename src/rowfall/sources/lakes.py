@@ -186,6 +186,11 @@ class LakeSource(ABC):
     def encoding(self, listing: Listing) -> Encoding:
         return Encoding(self.format, "none", Kind.TYPED)
 
+    def stored(self) -> Encoding | None:
+        """See :class:`rowfall.sources.base.Stored`."""
+        plain = not self._layouts and not self._unread and not self.remote
+        return _PARQUET if plain else None
+
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
         return from_clause.evenly(listing, most)
 

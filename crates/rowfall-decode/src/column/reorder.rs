@@ -145,7 +145,11 @@ fn gather_any_width(
 }
 
 /// Append strings with their lengths before them.
-fn gather_strings(values: Values<'_>, order: &[u32], out: &mut impl ByteSink) -> io::Result<()> {
+pub fn gather_strings(
+    values: Values<'_>,
+    order: &[u32],
+    out: &mut impl ByteSink,
+) -> io::Result<()> {
     let starts = starts_of(values, order.len());
     let span = |row: &u32| {
         let row = *row as usize;

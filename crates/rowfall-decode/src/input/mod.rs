@@ -2,8 +2,8 @@
 
 pub(crate) mod buffer;
 mod decompress;
-mod http;
-mod http_request;
+pub(crate) mod http;
+pub(crate) mod http_request;
 pub mod inflate;
 pub(crate) mod queue;
 pub(crate) mod read_ahead;

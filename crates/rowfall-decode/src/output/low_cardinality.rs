@@ -1,30 +1,8 @@
 //! Encodes LowCardinality columns: a dictionary of the values, and for each row an index into it.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use crate::column::Column;
+use crate::column::numbering::Numbering;
 use crate::column::strings::{append_string, strings_of};
-
-/// Hashes eight bytes by one multiplication. Nobody gains from collisions: a dictionary lives as
-/// long as one block.
-#[derive(Default)]
-struct MultiplyHasher(u64);
-
-impl Hasher for MultiplyHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for part in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..part.len()].copy_from_slice(part);
-            let mixed = (self.0 ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            self.0 = mixed ^ mixed >> 32;
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
 
 /// Version 1 of the layout, which stands before all data of a column, once for each dictionary.
 pub const VERSION: [u8; 8] = 1u64.to_le_bytes();
@@ -50,15 +28,14 @@ pub fn build_dictionary<'a>(
     default: bool,
 ) -> Dictionary {
     let mut found = Dictionary { keys: Vec::new(), count: 0, indexes: Vec::new() };
-    let mut numbers: HashMap<&[u8], u32, BuildHasherDefault<MultiplyHasher>> = HashMap::default();
     if nullable {
         found.keys.push(0);
         found.count += 1;
     }
+    let mut numbers = Numbering::from(found.count);
     if default {
         found.keys.push(0);
-        numbers.insert(b"", found.count);
-        found.count += 1;
+        numbers.number(b"");
     }
     found.indexes.reserve(values.size_hint().0);
     for value in values {
@@ -66,13 +43,13 @@ pub fn build_dictionary<'a>(
             found.indexes.push(0);
             continue;
         };
-        let number = *numbers.entry(value).or_insert_with(|| {
+        let (number, new) = numbers.number(value);
+        if new {
             append_string(&mut found.keys, value);
-            found.count += 1;
-            found.count - 1
-        });
+        }
         found.indexes.push(number);
     }
+    found.count = numbers.next();
     found
 }
 

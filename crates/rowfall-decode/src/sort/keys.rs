@@ -187,8 +187,11 @@ impl<K: PackedKey> VisitValues for PackKeys<'_, K> {
     }
 }
 
-/// A number in the order of the floats; -0 and 0 are equal, NaN is never read.
+/// A number in the order of the floats; -0 and 0 are equal, and NaN comes last.
 pub fn float_order(value: f64) -> u64 {
+    if value.is_nan() {
+        return u64::MAX;
+    }
     let bits = if value == 0.0 { 0 } else { value.to_bits() };
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }

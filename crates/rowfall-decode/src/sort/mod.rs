@@ -2,7 +2,8 @@
 //!
 //! The key columns are packed into one number a row where they fit into 64 bits with the row's
 //! number; then a radix sort of plain numbers does it, 12 bits a pass. Keys of few values are
-//! counted instead, see [`counting`]. All others are compared row by row.
+//! counted instead, see [`counting`]. Strings of few values are numbered in their order first. Where
+//! only the first columns fit, rows that are equal in those are compared by the others.
 
 pub mod counting;
 mod keys;
@@ -10,10 +11,11 @@ mod keys;
 use std::cmp::Ordering;
 
 use crate::column::Values;
+use crate::column::numbering::Numbering;
 use crate::column::strings::strings_of;
 use crate::sort::counting::{BITS, CountingSort, KEYS};
 use crate::sort::keys::{KeyRange, float_order, key_range, pack_keys};
-use crate::types::BaseType;
+use crate::types::{BaseType, TimeShape, Type};
 
 /// The result of a sort.
 pub enum SortOrder<'a> {
@@ -39,27 +41,52 @@ impl Sorter {
     /// keys of few values may be counted.
     pub fn sort(&mut self, keys: &[Values<'_>], rows: usize, counting: bool) -> SortOrder<'_> {
         let row_bits = usize::BITS - rows.saturating_sub(1).leading_zeros();
-        let ranges: Option<Vec<KeyRange>> = keys.iter().map(key_range).collect();
-        let bits = |ranges: &[KeyRange]| ranges.iter().map(|range| range.bits).sum::<u32>();
-        let Some(ranges) = ranges.filter(|ranges| bits(ranges) + row_bits <= 64) else {
-            let sorted = !by_comparison(keys, rows, &mut self.order);
-            return if sorted { SortOrder::Sorted } else { SortOrder::Rows(&self.order) };
+        let ranks: Vec<Option<Vec<u8>>> = keys.iter().map(|key| ranks(*key, rows)).collect();
+        let rank = Type {
+            name: String::new(),
+            base: BaseType::Int(4, false),
+            nullable: false,
+            low_cardinality: false,
+            shape: TimeShape::Plain,
         };
-        let bits = bits(&ranges);
-        if counting && bits <= BITS {
-            let unsorted = self.counting.count(keys, &ranges, rows);
+        let keys: Vec<Values<'_>> = (keys.iter().zip(&ranks))
+            .map(|(key, ranks)| match ranks {
+                Some(data) => Values { data_type: &rank, nulls: key.nulls, data, sizes: &[] },
+                None => *key,
+            })
+            .collect();
+        let (mut ranges, mut bits): (Vec<KeyRange>, u32) = (Vec::new(), 0);
+        for range in keys.iter().map_while(key_range) {
+            if bits + range.bits + row_bits > 64 {
+                break;
+            }
+            bits += range.bits;
+            ranges.push(range);
+        }
+        let (first, rest) = keys.split_at(ranges.len());
+        if rest.is_empty() && counting && bits <= BITS {
+            let unsorted = self.counting.count(first, &ranges, rows);
             return if unsorted { SortOrder::Counted(&self.counting) } else { SortOrder::Sorted };
         }
         self.keys.clear();
         self.keys.resize(rows, 0);
-        for (key, range) in keys.iter().zip(&ranges) {
+        for (key, range) in first.iter().zip(&ranges) {
             pack_keys(key, range, 0, &mut self.keys);
         }
-        if self.keys.is_sorted() {
+        let sorted = self.keys.is_sorted();
+        if rest.is_empty() && sorted {
             return SortOrder::Sorted;
         }
+        let packed = if rest.is_empty() { Vec::new() } else { self.keys.clone() };
         self.order.resize(rows, 0);
-        self.radix(bits, row_bits);
+        if sorted {
+            (0..).zip(&mut self.order).for_each(|(row, place)| *place = row);
+        } else {
+            self.radix(bits, row_bits);
+        }
+        if !rest.is_empty() && !by_comparison(rest, &packed, &mut self.order) && sorted {
+            return SortOrder::Sorted;
+        }
         SortOrder::Rows(&self.order)
     }
 
@@ -99,9 +126,35 @@ fn digit_starts(keys: &[u64], digit: impl Fn(u64) -> usize) -> [u32; KEYS] {
     counting::start_positions(digit_starts)
 }
 
-/// Sort rows by comparing their keys, where these are too wide to pack; false where the rows are in
+/// Different strings at most that are numbered: more of them cost more than they spare.
+const MOST_RANKS: u32 = 4096;
+
+/// The strings of a column as numbers in their order, four bytes each; None of other types, and
+/// where there are many different ones.
+fn ranks(values: Values<'_>, rows: usize) -> Option<Vec<u8>> {
+    if values.data_type.base != BaseType::String {
+        return None;
+    }
+    let mut numbering = Numbering::from(0);
+    let mut numbers = Vec::with_capacity(rows);
+    for value in strings_of(values.data) {
+        numbers.push(numbering.number(value).0);
+        if numbering.next() > MOST_RANKS {
+            return None;
+        }
+    }
+    let mut ranks = vec![0u32; numbering.next() as usize];
+    for (rank, (_, number)) in (0..).zip(numbering.sorted()) {
+        ranks[number as usize] = rank;
+    }
+    let mut data = Vec::with_capacity(4 * rows);
+    numbers.iter().for_each(|n| data.extend_from_slice(&ranks[*n as usize].to_le_bytes()));
+    Some(data)
+}
+
+/// Sort the rows that are equal so far, by `packed`, by comparing these keys; false where all are in
 /// order already.
-fn by_comparison(keys: &[Values<'_>], rows: usize, order: &mut Vec<u32>) -> bool {
+fn by_comparison(keys: &[Values<'_>], packed: &[u64], order: &mut [u32]) -> bool {
     let values: Vec<_> = keys.iter().map(|key| (key, split(*key))).collect();
     let compare = |a: &u32, b: &u32| {
         let (a, b) = (*a as usize, *b as usize);
@@ -115,13 +168,14 @@ fn by_comparison(keys: &[Values<'_>], rows: usize, order: &mut Vec<u32>) -> bool
             })
         })
     };
-    order.clear();
-    order.extend(0..rows as u32);
-    if order.is_sorted_by(|a, b| compare(a, b) != Ordering::Greater) {
-        return false;
+    let mut moved = false;
+    for equal in order.chunk_by_mut(|a, b| packed[*a as usize] == packed[*b as usize]) {
+        if equal.len() > 1 && !equal.is_sorted_by(|a, b| compare(a, b) != Ordering::Greater) {
+            equal.sort_by(compare);
+            moved = true;
+        }
     }
-    order.sort_by(compare);
-    true
+    moved
 }
 
 /// Each value as its bytes.

@@ -1,0 +1,84 @@
+//! Reads an Arrow IPC stream, which several workers share: each takes the next batch.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_ipc::reader::StreamReader;
+use arrow_schema::{ArrowError, Schema};
+
+use crate::columnar::arrow::{ArrowBatch, takes};
+use crate::columnar::{Batch, BatchError, BatchReader, Input};
+use crate::types::Type;
+
+/// The numbers of the wanted columns among those of an input.
+///
+/// The error says which column is not there, is there twice or has another type.
+pub fn find_columns(schema: &Schema, wanted: &[(String, Type)]) -> Result<Vec<usize>, BatchError> {
+    let find = |(number, (name, data_type)): (usize, &(String, Type))| {
+        let declined = |what: String| BatchError::Declined(Some(number), what);
+        let mut found = schema.fields().iter().enumerate().filter(|(_, f)| f.name() == name);
+        let (at, field) =
+            found.next().ok_or_else(|| declined("a column that is not there".to_owned()))?;
+        if found.next().is_some() {
+            return Err(declined("a column that is there twice".to_owned()));
+        }
+        if !takes(field.data_type(), data_type) {
+            return Err(declined(format!(
+                "values of the Arrow type {} for {}",
+                field.data_type(),
+                data_type.name
+            )));
+        }
+        Ok(at)
+    };
+    wanted.iter().enumerate().map(find).collect()
+}
+
+/// A stream of batches.
+pub struct Stream<R> {
+    reader: StreamReader<R>,
+    columns: Vec<usize>,
+}
+
+impl<R: std::io::Read> Stream<R> {
+    /// Read the schema, which has to have the wanted columns: their names and types.
+    pub fn open(reader: R, wanted: &[(String, Type)]) -> Result<Stream<R>, BatchError> {
+        let reader = StreamReader::try_new(reader, None).map_err(unreadable)?;
+        let columns = find_columns(&reader.schema(), wanted)?;
+        Ok(Stream { reader, columns })
+    }
+}
+
+fn unreadable(error: ArrowError) -> BatchError {
+    match error {
+        ArrowError::IoError(_, error) => BatchError::Io(error),
+        other => BatchError::declined(other.to_string()),
+    }
+}
+
+impl<R: std::io::Read + Send> Input for Stream<R> {
+    fn next_piece(&mut self) -> Result<Option<Box<dyn BatchReader>>, BatchError> {
+        let Some(batch) = self.reader.next().transpose().map_err(unreadable)? else {
+            return Ok(None);
+        };
+        Ok(Some(Box::new(One(Some(ArrowBatch::of(&batch, &self.columns))))))
+    }
+}
+
+impl ArrowBatch {
+    /// Some columns of a batch.
+    pub fn of(batch: &RecordBatch, columns: &[usize]) -> ArrowBatch {
+        let arrays: Vec<ArrayRef> =
+            columns.iter().map(|&column| Arc::clone(batch.column(column))).collect();
+        ArrowBatch { arrays, rows: batch.num_rows() }
+    }
+}
+
+/// A single batch.
+struct One(Option<ArrowBatch>);
+
+impl BatchReader for One {
+    fn next_batch(&mut self) -> Result<Option<Box<dyn Batch>>, BatchError> {
+        Ok(self.0.take().map(|batch| Box::new(batch) as Box<dyn Batch>))
+    }
+}

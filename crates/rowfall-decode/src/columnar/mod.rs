@@ -1,0 +1,68 @@
+//! Reads inputs that hold columns already: blocks of the Native format, batches of Arrow and row
+//! groups of Parquet. Their values are copied into the columns of a block; nothing is parsed.
+//!
+//! Whatever is not known to be read by the engine in just the same way is declined.
+
+#[cfg(feature = "arrow")]
+pub mod arrow;
+#[cfg(feature = "arrow")]
+pub mod ipc;
+pub mod native;
+#[cfg(feature = "arrow")]
+pub mod objects;
+#[cfg(feature = "arrow")]
+pub mod parquet;
+pub mod queue;
+
+use std::io;
+
+use crate::column::Column;
+
+/// A reason why a batch cannot be read.
+#[derive(Debug)]
+pub enum BatchError {
+    /// A column (by its number, if it is about one) holds what only the engine may judge.
+    Declined(Option<usize>, String),
+    /// The input cannot be read.
+    Io(io::Error),
+}
+
+impl BatchError {
+    /// Something about the input as a whole that only the engine may judge.
+    pub fn declined(what: impl Into<String>) -> BatchError {
+        BatchError::Declined(None, what.into())
+    }
+}
+
+impl From<io::Error> for BatchError {
+    fn from(error: io::Error) -> BatchError {
+        BatchError::Io(error)
+    }
+}
+
+/// Rows of which each column can be copied.
+pub trait Batch {
+    /// How many rows there are.
+    fn rows(&self) -> usize;
+
+    /// Append the rows `from..to` of a column, by its number; ranges follow each other. The error
+    /// says what is wrong with a value.
+    fn append(
+        &mut self,
+        number: usize,
+        rows: (usize, usize),
+        to: &mut Column,
+    ) -> Result<(), String>;
+}
+
+/// Gives batch after batch to one worker.
+pub trait BatchReader {
+    /// The next batch, None at the end.
+    fn next_batch(&mut self) -> Result<Option<Box<dyn Batch>>, BatchError>;
+}
+
+/// An open input, whose pieces are read by several workers side by side.
+pub trait Input: Send {
+    /// The next piece, None where none is left.
+    fn next_piece(&mut self) -> Result<Option<Box<dyn BatchReader>>, BatchError>;
+}

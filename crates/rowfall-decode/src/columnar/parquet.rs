@@ -1,0 +1,186 @@
+//! Reads the row groups of a Parquet file, which several workers share: each takes the next one, or
+//! a part of it where there are too few.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder,
+};
+use parquet::basic::{Encoding, Type as PhysicalType};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+
+use crate::columnar::arrow::ArrowBatch;
+use crate::columnar::ipc::find_columns;
+use crate::columnar::objects::{Object, RowGroup};
+use crate::columnar::{Batch, BatchError, BatchReader, Input};
+use crate::types::{BaseType, Type};
+
+/// Rows that are decoded together: of 50 columns they take 3 MB, about what a cache holds.
+const BATCH_ROWS: usize = 8192;
+/// A part of a row group has so many rows at least: each worker reads the dictionaries again.
+const LEAST_ROWS: usize = 1 << 17;
+
+/// An open file.
+pub struct File {
+    object: Object,
+    metadata: ArrowReaderMetadata,
+    /// The wanted columns, in their order: numbers in the file, and in batches of these columns.
+    columns: Vec<usize>,
+    places: Vec<usize>,
+    /// Row groups, or parts of them, from the last to the first: number, first row and rows.
+    left: Vec<(usize, usize, usize)>,
+}
+
+impl File {
+    /// Read the footer. The file has to have the wanted columns: their names and types.
+    ///
+    /// With `parts` row groups are cut into so many.
+    pub fn open(
+        object: Object,
+        wanted: &[(String, Type)],
+        parts: usize,
+    ) -> Result<File, BatchError> {
+        let options = ArrowReaderOptions::new()
+            .with_skip_arrow_metadata(true)
+            .with_encoding_stats_as_mask(true);
+        let metadata = ArrowReaderMetadata::load(&object, options).map_err(unreadable)?;
+        check_nesting(&metadata)?;
+        let columns = find_columns(metadata.schema(), wanted)?;
+        check_types(metadata.metadata(), &columns)?;
+        let metadata = with_dictionaries(metadata, &columns, wanted);
+        let mut left = Vec::new();
+        for (group, found) in metadata.metadata().row_groups().iter().enumerate() {
+            let rows = usize::try_from(found.num_rows())
+                .map_err(|_| BatchError::declined("a row group of fewer than no rows"))?;
+            let part = rows.div_ceil(parts).max(LEAST_ROWS);
+            left.extend((0..rows).step_by(part).map(|from| (group, from, part.min(rows - from))));
+        }
+        left.reverse();
+        let mut sorted = columns.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let place = |column: &usize| sorted.binary_search(column).expect("it is among them");
+        let places = columns.iter().map(place).collect();
+        Ok(File { object, metadata, columns, places, left })
+    }
+
+    fn read(
+        &self,
+        (group, from, rows): (usize, usize, usize),
+    ) -> Result<ParquetRecordBatchReader, BatchError> {
+        let schema = self.metadata.parquet_schema();
+        let mask = ProjectionMask::leaves(schema, self.columns.iter().copied());
+        let found = self.metadata.metadata().row_group(group);
+        let ranges = self.columns.iter().map(|&n| found.column(n).byte_range()).collect();
+        let source: RowGroup = self.object.row_group(ranges)?;
+        let mut builder =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(source, self.metadata.clone())
+                .with_row_groups(vec![group])
+                .with_projection(mask)
+                .with_batch_size(BATCH_ROWS);
+        if (rows as i64) < found.num_rows() {
+            builder = builder.with_offset(from).with_limit(rows);
+        }
+        builder.build().map_err(unreadable)
+    }
+}
+
+impl Input for File {
+    fn next_piece(&mut self) -> Result<Option<Box<dyn BatchReader>>, BatchError> {
+        let Some(piece) = self.left.pop() else { return Ok(None) };
+        let reader = self.read(piece)?;
+        Ok(Some(Box::new(Piece { reader, places: self.places.clone(), left: piece.2 })))
+    }
+}
+
+/// A row group, or a part of one.
+struct Piece {
+    reader: ParquetRecordBatchReader,
+    places: Vec<usize>,
+    /// Rows that have not been read.
+    left: usize,
+}
+
+impl BatchReader for Piece {
+    fn next_batch(&mut self) -> Result<Option<Box<dyn Batch>>, BatchError> {
+        let batch = match self.reader.next() {
+            None if self.left > 0 => {
+                return Err(BatchError::declined("a row group with fewer rows than it says"));
+            }
+            None => return Ok(None),
+            Some(batch) => batch.map_err(|error| unreadable(error.into()))?,
+        };
+        self.left = self
+            .left
+            .checked_sub(batch.num_rows())
+            .ok_or_else(|| BatchError::declined("a row group with more rows than it says"))?;
+        Ok(Some(Box::new(ArrowBatch::of(&batch, &self.places))))
+    }
+}
+
+fn unreadable(error: ParquetError) -> BatchError {
+    BatchError::declined(error.to_string())
+}
+
+/// Check that fields and columns are the same: a nested field has several columns.
+fn check_nesting(metadata: &ArrowReaderMetadata) -> Result<(), BatchError> {
+    let schema = metadata.parquet_schema();
+    let flat = |n: usize| {
+        schema.column(n).path().parts().len() == 1 && schema.column(n).max_rep_level() == 0
+    };
+    let columns = schema.num_columns();
+    if columns == metadata.schema().fields().len() && (0..columns).all(flat) {
+        return Ok(());
+    }
+    Err(BatchError::declined("nested columns"))
+}
+
+/// Check that the wanted columns are of types that are read the same everywhere.
+fn check_types(metadata: &ParquetMetaData, columns: &[usize]) -> Result<(), BatchError> {
+    let schema = metadata.file_metadata().schema_descr();
+    for (number, &column) in columns.iter().enumerate() {
+        if schema.column(column).physical_type() == PhysicalType::INT96 {
+            return Err(BatchError::Declined(Some(number), "values of the type INT96".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Ask for columns of strings as dictionaries where all of their pages have one: each string is
+/// then copied once.
+fn with_dictionaries(
+    metadata: ArrowReaderMetadata,
+    columns: &[usize],
+    wanted: &[(String, Type)],
+) -> ArrowReaderMetadata {
+    let mut fields: Vec<Field> =
+        metadata.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
+    for (&column, (_, data_type)) in columns.iter().zip(wanted) {
+        let groups = metadata.metadata().row_groups();
+        if data_type.base == BaseType::String
+            && matches!(fields[column].data_type(), DataType::Utf8 | DataType::Binary)
+            && groups.iter().all(|group| all_by_dictionary(group.column(column)))
+        {
+            let value = Box::new(fields[column].data_type().clone());
+            let by_number = DataType::Dictionary(Box::new(DataType::Int32), value);
+            fields[column].set_data_type(by_number);
+        }
+    }
+    let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
+    ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options).unwrap_or(metadata)
+}
+
+/// True where a chunk says that each of its pages of data refers to the dictionary.
+fn all_by_dictionary(chunk: &ColumnChunkMetaData) -> bool {
+    let by_number = |encoding: Encoding| {
+        matches!(encoding, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY)
+    };
+    chunk.page_encoding_stats_mask().is_some_and(|mask| {
+        let mut encodings = mask.encodings().peekable();
+        encodings.peek().is_some() && encodings.all(by_number)
+    })
+}

@@ -1,0 +1,91 @@
+//! Inputs of columns: Native blocks come out as they went in, and damaged ones end in an error.
+
+#[path = "common/blocks.rs"]
+mod blocks;
+mod common;
+
+use blocks::{block, string};
+use common::native;
+use proptest::prelude::*;
+use serde_json::json;
+
+const COLUMNS: [(&str, &str); 3] = [("n", "Int32"), ("s", "String"), ("m", "Nullable(UInt64)")];
+
+type Row = (i32, Vec<u8>, Option<u64>);
+
+fn rows() -> impl Strategy<Value = Vec<Row>> {
+    let text = proptest::collection::vec(any::<u8>(), 0..300);
+    proptest::collection::vec((any::<i32>(), text, any::<Option<u64>>()), 0..40)
+}
+
+fn encoded(rows: &[Row]) -> Vec<u8> {
+    let numbers = rows.iter().flat_map(|r| r.0.to_le_bytes()).collect();
+    let mut texts = Vec::new();
+    rows.iter().for_each(|r| string(&mut texts, &r.1));
+    let mut most: Vec<u8> = rows.iter().map(|r| u8::from(r.2.is_none())).collect();
+    most.extend(rows.iter().flat_map(|r| r.2.unwrap_or(0).to_le_bytes()));
+    let datas = [numbers, texts, most];
+    let columns: Vec<_> =
+        COLUMNS.iter().zip(datas).map(|((name, kind), data)| (*name, *kind, data)).collect();
+    block(rows.len(), &columns)
+}
+
+proptest! {
+    #[test]
+    fn blocks_are_joined(first in rows(), second in rows()) {
+        let data = [encoded(&first), encoded(&second)].concat();
+        let wanted = encoded(&[first, second].concat());
+        prop_assert_eq!(native(&data, "Native", &COLUMNS, json!({})), Ok(wanted));
+    }
+
+    #[test]
+    fn blocks_are_cut_and_sorted(all in rows(), size in 1..9usize) {
+        let mut wanted = Vec::new();
+        for some in all.chunks(size) {
+            let mut some = some.to_vec();
+            some.sort_by_key(|row| row.0);
+            wanted.extend(encoded(&some));
+        }
+        let more = json!({"block_rows": size, "sort_by": [0]});
+        prop_assert_eq!(native(&encoded(&all), "Native", &COLUMNS, more), Ok(wanted));
+    }
+
+    #[test]
+    fn damaged_blocks_end_in_an_error_or_in_rows(all in rows(), at in any::<prop::sample::Index>(),
+                                                  bits in 1..=255u8) {
+        let mut data = encoded(&all);
+        if !data.is_empty() {
+            let at = at.index(data.len());
+            data[at] ^= bits;
+            let _ = native(&data, "Native", &COLUMNS, json!({}));
+            let _ = native(&data[..at], "Native", &COLUMNS, json!({}));
+        }
+    }
+}
+
+#[test]
+fn cut_blocks_are_no_blocks() {
+    let data = encoded(&[(1, b"text".to_vec(), None), (2, Vec::new(), Some(7))]);
+    for size in 1..data.len() {
+        assert!(native(&data[..size], "Native", &COLUMNS, json!({})).is_err(), "{size}");
+    }
+}
+
+#[test]
+fn other_columns_are_declined() {
+    let one = |name, kind, data: &[u8]| block(1, &[(name, kind, data.to_vec())]);
+    for data in
+        [one("n", "UInt32", b"1234"), one("m", "Int32", b"1234"), one("n", "Int64", b"12345678")]
+    {
+        let found = native(&data, "Native", &[("n", "Int32")], json!({}));
+        assert_eq!(found.expect_err("another column")["error"], "value");
+    }
+}
+
+#[test]
+fn lengths_that_lie_take_no_memory() {
+    let mut data = vec![1, 0xff, 0xff, 0xff, 0x7f];
+    string(&mut data, b"n");
+    string(&mut data, b"Int32");
+    assert!(native(&data, "Native", &[("n", "Int32")], json!({})).is_err());
+}
