@@ -1,10 +1,11 @@
 """Kafka against the engine's own ways: CSV messages, and what a statement costs besides its rows.
 
-python bench/kafka.py [--rows 1000000] [--rounds 3] [--partitions 1,4]
+python bench/kafka.py [--rows 1000000] [--rounds 3] [--partitions 1,4] [--of taxi|small]
 python bench/kafka.py --rebalance       why an INSERT SELECT from a topic may be very slow
 
-A broker and a server of the test lab on this machine. Rates are rows of taxi (51 columns, a message
-each) a second; CPU is that of rowfall and the engine together, and of the broker, apart.
+A broker and a server of the test lab on this machine. Rates are messages a second, each a row of
+taxi (51 columns, 460 bytes) or a small one (5 columns, 44 bytes); CPU is that of rowfall and the
+engine together, and of the broker, apart.
 """
 
 from __future__ import annotations
@@ -40,10 +41,18 @@ def cpu_of(pid: int | None) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
-def taxi(rows: int, folder: Path) -> Path:
-    """Return a file of CSV without a header, as it is sent line by line."""
-    path = folder / "taxi.csv"
-    run([str(ROWFALL), "load", f"generate://taxi?rows={rows}", "--to", str(path)])
+def written(rows: int, folder: Path, of: str) -> Path:
+    """Return a file of CSV with a header, as it is sent line by line."""
+    path = folder / f"{of}.csv"
+    if of == "taxi":
+        run([str(ROWFALL), "load", f"generate://taxi?rows={rows}", "--to", str(path)])
+    else:
+        with path.open("w") as file:
+            file.write("id,name,quantity,at,price\n")
+            file.writelines(
+                f"{i},item {i % 1000},{i * 7 % 1000},2024-01-01 00:{i % 60:02}:00,{i % 97}.5\n"
+                for i in range(rows)
+            )
     return path
 
 
@@ -51,9 +60,8 @@ def filled(broker: Kafka, path: Path, partitions: int) -> tuple[str, int]:
     topic, count = broker.create(partitions=partitions), 0
     producer = broker.producer()
     with path.open("rb") as file:
+        next(file)
         for line in file:
-            if line.startswith((b"trip_id", b'"trip_id')):
-                continue
             while True:
                 try:
                     producer.produce(topic, line.rstrip(b"\n"), partition=count % partitions)
@@ -73,9 +81,9 @@ class Bench:
         self.broker, self.server, self.folder = broker, server, folder
         self._made = 0
 
-    def columns(self) -> str:
+    def columns(self, path: Path) -> str:
         """Return the columns of the table, as rowfall makes it."""
-        plan = run([str(ROWFALL), "plan", "generate://taxi?rows=1000", "--json"]).output
+        plan = run([str(ROWFALL), "plan", str(path), "--json"]).output
         found = json.loads(plan)["schema"]["columns"]
         return ", ".join(f"`{c['name']}` {c['type']}" for c in found)
 
@@ -156,15 +164,15 @@ class Bench:
         return side
 
 
-def compare(rows: int, rounds: int, partitions: list[int]) -> None:
+def compare(rows: int, rounds: int, partitions: list[int], of: str) -> None:
     with (
         tempfile.TemporaryDirectory() as name,
         Kafka(version=_BROKER) as broker,
         ClickHouse() as server,
     ):
         folder = Path(name)
-        bench, path = Bench(broker, server, folder), taxi(rows, folder)
-        columns = bench.columns()
+        bench, path = Bench(broker, server, folder), written(rows, folder, of)
+        columns = bench.columns(path)
         for count in partitions:
             topic, sent = filled(broker, path, count)
             sides: dict[str, Callable[[int], tuple[float, float]]] = {
@@ -188,11 +196,11 @@ def compare(rows: int, rounds: int, partitions: list[int]) -> None:
 def rebalance(rows: int) -> None:
     """Measure statements of an INSERT SELECT by what their consumers wait for."""
     with tempfile.TemporaryDirectory() as name, ClickHouse() as server:
-        path = taxi(rows, Path(name))
+        path = written(rows, Path(name), "taxi")
         for delay in (3000, 0):
             with Kafka(delay, _BROKER) as broker:
                 bench = Bench(broker, server, Path(name))
-                columns = bench.columns()
+                columns = bench.columns(path)
                 topic, _ = filled(broker, path, 1)
                 for block in (100, 10_000, 65_536):
                     # By default it gives up after half a second without a message: before the
@@ -222,12 +230,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--partitions", default="1,4")
+    parser.add_argument("--of", default="taxi", choices=("taxi", "small"))
     parser.add_argument("--rebalance", action="store_true")
     given = parser.parse_args()
     if given.rebalance:
         rebalance(given.rows)
     else:
-        compare(given.rows, given.rounds, [int(p) for p in given.partitions.split(",")])
+        compare(given.rows, given.rounds, [int(p) for p in given.partitions.split(",")], given.of)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import signal
 import sqlite3
@@ -11,11 +12,17 @@ from typing import Any
 
 import pytest
 
+from e2e.fleet import Fleet
 from e2e.lake import JOURNAL, Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.kafka import Kafka, Registry
 from lab.process import wait_until
+from rowfall.core.listing import Listing
+from rowfall.plan.session import Session
+from rowfall.run import follow
+from rowfall.run import load as load_steps
+from rowfall.run.settle import LoadRun, Settled
 
 pytestmark = pytest.mark.xdist_group("kafka")
 
@@ -43,7 +50,10 @@ def landed(shell: Shell) -> int:
     if not ledger.exists():
         return 0
     with sqlite3.connect(ledger) as db:
-        ((rows,),) = db.execute("SELECT sum(rows) FROM attempt WHERE state = 'published'")
+        try:
+            ((rows,),) = db.execute("SELECT sum(rows) FROM attempt WHERE state = 'published'")
+        except sqlite3.OperationalError:  # it has just been made, and is empty
+            return 0
     return int(rows or 0)
 
 
@@ -302,6 +312,86 @@ def test_follow(shell: Shell, kafka: Kafka) -> None:
     for wrong in ("--atomic", "--force", "--until=5"):
         shell.ends(2, *command, wrong)
     assert "is for topics" in shell.ends(2, "load", "generate://trips?rows=5", "--follow").talk
+
+
+def followed(kafka: Kafka, topic: str, batches: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let the next ``--follow`` load so many batches, one message line after the other.
+
+    Returns:
+        A list that gets an entry for each time that everything is asked as for a first batch.
+    """
+    wait, ask, numbers, asked = follow._wait, load_steps.settle, itertools.count(), list[int]()
+
+    def next_batch(session: Session, seen: dict[str, int]) -> Listing | None:
+        number = next(numbers)
+        if number == batches:
+            return None
+        kafka.send(topic, lines(number * 10, number * 10 + 10), number % 2)
+        return wait(session, seen)
+
+    def settle(session: Session, run: LoadRun) -> Settled:
+        asked.append(1)
+        return ask(session, run)
+
+    for name, value in (
+        ("_wait", next_batch), ("BATCH_SECONDS", 0), ("POLL_SECONDS", 0.02), ("KEPT", 2),
+    ):  # fmt: skip
+        monkeypatch.setattr(follow, name, value)
+    monkeypatch.setattr(load_steps, "settle", settle)
+    return asked
+
+
+def test_batches_cost_the_same_and_leave_a_small_ledger(
+    shell: Shell, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older ones become one load, which may be forgotten like any other."""
+    topic = kafka.create(partitions=2)
+    asked = followed(kafka, topic, 6, monkeypatch)
+    done = load(shell, uri(kafka, topic), "--follow")
+    assert (done["rows"], len(asked)) == (60, 1)
+    with sqlite3.connect(shell.folder / "rowfall-data/rowfall.ledger") as db:
+        ((loads,),) = db.execute("SELECT count(*) FROM load")
+        ((attempts, rows),) = db.execute("SELECT count(*), sum(rows) FROM attempt")
+        ((landed, splits),) = db.execute(
+            "SELECT (SELECT count(*) FROM landed), (SELECT count(*) FROM split)"
+        )
+    # Of each partition one range of the older batches, and one of the last batch.
+    assert (loads, attempts, rows, landed, splits) == (2, 2, 60, 3, 2)
+    reports = json.loads(shell.ok("status", "--json").out)
+    assert sorted(one["rows"] for one in reports["loads"]) == [10, 50]
+    assert load(shell, uri(kafka, topic))["splits_landed"] == 0
+    assert shell.row("SELECT count(), uniqExact(c1) FROM t") == [60, 60]
+    older = next(one["load_id"] for one in reports["loads"] if one["rows"] == 50)
+    shell.ok("query", "--write", "DELETE FROM t WHERE c1 < 50")
+    shell.ok("forget", older, "--yes")
+    assert load(shell, uri(kafka, topic), "--from", "earliest")["rows"] == 50
+    assert shell.row("SELECT count(), uniqExact(c1) FROM t") == [60, 60]
+
+
+def test_batches_into_a_server_cost_the_same(
+    lake: Lake, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.create(partitions=2)
+    asked = followed(kafka, topic, 5, monkeypatch)
+    done = lake.load(uri(kafka, topic), "--table", "t", "--follow")
+    assert (done["rows"], len(asked)) == (50, 1)
+    assert lake.load(uri(kafka, topic), "--table", "t")["rows"] == 0
+    home = {"ROWFALL_HOME": str(lake.shell.folder / "elsewhere")}
+    assert lake.load(uri(kafka, topic), "--table", "t", env=home)["rows"] == 0
+    assert lake.row("SELECT count(), uniqExact(c1) FROM {db}.t") == [50, 50]
+    assert lake.tables() == {"t", JOURNAL}
+
+
+@pytest.mark.long
+def test_batches_into_a_cluster(
+    fleet: Fleet, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.create(partitions=2)
+    asked = followed(kafka, topic, 4, monkeypatch)
+    assert fleet.load(uri(kafka, topic), "--table", "t", "--follow")["rows"] == 40
+    assert len(asked) == 1
+    assert fleet.load(uri(kafka, topic), "--table", "t")["rows"] == 0
+    assert fleet.numbers("t", "c1") == [40, 40]
 
 
 def test_into_a_server(lake: Lake, kafka: Kafka) -> None:

@@ -370,7 +370,8 @@ STATEMENTS: list[tuple[str, Callable[..., Found]]] = [
      rf"argMax\(at, _block_number\) OVER \(PARTITION BY owner\), now64\(3\)\) / 1000 "
      rf"FROM {_J} WHERE (?:{_INTO}|\({_INTO} OR into IN "
      r"\(SELECT uuid FROM system\.tables\)\)) AND "
-     r"\((.*) OR event IN \('alive', 'quit'\)\) ORDER BY _block_number", _entries),
+     r"\((.*) OR \(event IN \('alive', 'quit'\) AND "
+     r"dateDiff\('millisecond', at, now64\(3\)\) < \d+\)\) ORDER BY _block_number", _entries),
     (rf"SELECT DISTINCT arrayJoin\(splits\) FROM {_J} WHERE {_INTO} AND event = 'claim' AND "
      rf"attempt IN \(SELECT attempt FROM {_J} WHERE {_INTO} AND event = '(\w+)'.*\)", _ids),
     (rf"SELECT count\(\) FROM {_J} WHERE {_INTO} AND attempt = '(\w+)' AND event = '(\w+)'"

@@ -13,6 +13,9 @@ import pytest
 from e2e.tools import Shell
 from lab.kafka import Kafka
 from lab.process import wait_until
+from rowfall import load
+from rowfall.core.errors import SourceGoneError
+from rowfall.core.events import Event, LoadStarted
 
 pytestmark = pytest.mark.xdist_group("kafka")
 ROWS = 30_000
@@ -139,6 +142,49 @@ def test_compaction_leaves_gaps(shell: Shell, kafka: Kafka) -> None:
     assert shell.row("SELECT count() = uniqExact(c1) FROM t", "--to", "d") == [1]
 
 
+def test_retention_deletes_messages_during_a_load(shell: Shell, kafka: Kafka) -> None:
+    """It ends at once and names them, also those of ranges that nobody has come to yet."""
+    topic = kafka.create(partitions=2)
+    fill(kafka, topic, 0, 2000)
+
+    def hear(event: Event) -> None:
+        if isinstance(event, LoadStarted):
+            kafka.delete_before(topic, 0, 600)
+            kafka.delete_before(topic, 1, 10)
+
+    source = f"kafka://{kafka.servers}/{topic}"
+    to = shell.folder / "d"
+    with pytest.raises(SourceGoneError) as caught:
+        load(source, to=to, table="t", on_event=hear)
+    lost = "offsets 0 to 599 of partition 0, offsets 0 to 9 of partition 1"
+    assert f"has lost messages that were not loaded: {lost}" in caught.value.message
+    assert caught.value.exit_code == 4
+    assert "--from earliest" in (caught.value.hint or "")
+    shell.ok(*command(kafka, topic, "--from", "earliest"))
+    row = shell.row("SELECT count(), uniqExact(c1), min(c1) FROM t", "--to", "d")
+    assert row == [1390, 1390, 21]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_brokers_that_stay_away_end_a_load_after_its_patience(shell: Shell, mortal: Kafka) -> None:
+    topic = filled(mortal)
+    following = shell.cli.start(*command(mortal, topic, "--follow", "--patience", "5s"))
+    wait_until(lambda: (shell.folder / "d/rowfall.ledger").exists(), 30, "the first batch")
+    time.sleep(3)
+    began = time.monotonic()
+    mortal.kill()
+    _, said = following.communicate(timeout=120)
+    try:
+        assert following.returncode in (1, 4), said
+        assert time.monotonic() - began < 60
+        assert "127.0.0.1" in said or "away" in said, said
+    finally:
+        mortal.start()
+    shell.ok(*command(mortal, topic))
+    check(shell, ROWS)
+
+
 @pytest.mark.long
 def test_retention_deletes_messages_while_they_are_read(shell: Shell, kafka: Kafka) -> None:
     """What is gone is said, and the rest lands with --from earliest."""
@@ -149,8 +195,8 @@ def test_retention_deletes_messages_while_they_are_read(shell: Shell, kafka: Kaf
     kafka.delete_before(topic, 0, 150_000)
     _, said = running.communicate(timeout=90)
     if running.returncode:
+        assert running.returncode == 4, said
         assert "has lost messages" in said
-        assert running.returncode in (1, 4)
     done = shell.run(*command(kafka, topic))
     assert done.code in (0, 4)
     shell.ok(*command(kafka, topic, "--from", "earliest"))

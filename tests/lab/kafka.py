@@ -36,11 +36,27 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 # The second compiler of Java would take more CPU than the tests win by it.
 _JAVA = ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+_LISTENERS = """listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+"""
+# Beside it, for tests themselves, the open one.
+_SECURE = """listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},SASL_SSL://127.0.0.1:{secure}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_SSL://localhost:{secure}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256
+ssl.keystore.type=PEM
+ssl.keystore.location={folder}/broker.pem
+listener.name.sasl_ssl.plain.sasl.jaas.config=\
+  org.apache.kafka.common.security.plain.PlainLoginModule required \
+  username="broker" password="broker" user_loader="{password}" user_stranger="{password}";
+listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=\
+  org.apache.kafka.common.security.scram.ScramLoginModule required;
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+"""
 _SETTINGS = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 log.dirs={data}
 offsets.topic.replication.factor=1
@@ -62,24 +78,36 @@ log.retention.ms=-1
 
 
 class Kafka(Service):
-    """One broker without accounts; keeps its topics over kill -9.
+    """One broker; keeps its topics over kill -9.
 
     Attributes:
         port, servers: ``127.0.0.1:port``.
+        secure_servers: of a ``secure`` one, where accounts log in over TLS: ``loader`` and
+            ``stranger``, by PLAIN, and after :meth:`let_in` by SCRAM-SHA-256, too.
+        ca: the certificate that its own is checked by. ``password``: of the accounts.
     """
 
     name = "kafka"
+    password = "open-sesame"
 
-    def __init__(self, delay: int = 0, version: str = _VERSION) -> None:
+    def __init__(self, delay: int = 0, version: str = _VERSION, *, secure: bool = False) -> None:
         """``delay``: ``group.initial.rebalance.delay.ms``; brokers have 3000 by default."""
         super().__init__()
-        self.port, controller = free_ports(2)
+        self.port, controller, tls = free_ports(3)
         self.servers = f"127.0.0.1:{self.port}"
+        self.secure_servers = f"localhost:{tls}"
+        self.ca = self.folder / "ca.pem"
+        listeners = (_SECURE if secure else _LISTENERS).format(
+            port=self.port, controller=controller, secure=tls, folder=self.folder,
+            password=self.password,
+        )  # fmt: skip
+        if secure:
+            self._certify()
         self._jars = reachable(_jars(version))
         data = self.folder / "data"
         settings = self.folder / "server.properties"
         settings.write_text(
-            _SETTINGS.format(port=self.port, controller=controller, data=data, delay=delay)
+            listeners + _SETTINGS.format(controller=controller, data=data, delay=delay)
         )
         name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         formatted = subprocess.run(
@@ -91,6 +119,38 @@ class Kafka(Service):
         for folder, names, files in os.walk(data):
             for path in (folder, *(os.path.join(folder, n) for n in (*names, *files))):
                 self._own(Path(path))
+
+    def _certify(self) -> None:
+        """Make a certificate that is its own authority."""
+        openssl = shutil.which("openssl")
+        if openssl is None:
+            raise ServiceError("a broker with TLS needs openssl: apt-get install openssl")
+        key, both = self.folder / "key.pem", self.folder / "broker.pem"
+        subprocess.run(
+            [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+             "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key,
+             "-out", self.ca],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        both.write_text(key.read_text() + self.ca.read_text())
+        self._own(both)
+
+    def let_in(self, topic: str) -> None:
+        """Give ``loader`` a password for SCRAM, and the right to read a topic."""
+        from confluent_kafka import admin
+
+        api: Any = admin
+        scram = api.ScramCredentialInfo(api.ScramMechanism.SCRAM_SHA_256, 4096)
+        _done(self.admin.alter_user_scram_credentials(
+            [api.UserScramCredentialUpsertion("loader", scram, self.password.encode())]
+        ))  # fmt: skip
+        _done(self.admin.create_acls([
+            api.AclBinding(
+                api.ResourceType.TOPIC, topic, api.ResourcePatternType.LITERAL, "User:loader", "*",
+                operation, api.AclPermissionType.ALLOW,
+            )
+            for operation in (api.AclOperation.READ, api.AclOperation.DESCRIBE)
+        ]))  # fmt: skip
 
     def _java(self) -> list[str]:
         return [*_JAVA, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{self._jars}/*"]
@@ -198,7 +258,8 @@ class Registry:
     """
 
     def __init__(self, user: str = "", password: str = "") -> None:
-        self._schemas: dict[int, dict[str, object]] = {}
+        self._schemas: dict[str, dict[str, object]] = {}
+        self._subjects: dict[str, dict[str, object]] = {}
         self.asked: list[str] = []
         registry = self
         login = base64.b64encode(f"{user}:{password}".encode()).decode()
@@ -209,14 +270,13 @@ class Registry:
                 if user and self.headers.get("Authorization") != f"Basic {login}":
                     self._send(401, {"error_code": 401, "message": "Unauthorized"})
                     return
-                path, _, query = self.path.partition("?")
-                known = registry._schemas.get(int(path.rpartition("/")[2]))
+                of_subject = self.path.startswith("/subjects/")
+                name = self.path.split("/")[2 if of_subject else 3]
+                known = (registry._subjects if of_subject else registry._schemas).get(name)
                 if known is None:
                     self._send(404, {"error_code": 40403, "message": "Schema not found"})
                     return
-                serialized = "format=serialized" in query and "serialized" in known
-                schema = known["serialized" if serialized else "schema"]
-                self._send(200, {"schema": schema, "schemaType": known["type"]})
+                self._send(200, known)
 
             def _send(self, status: int, document: object) -> None:
                 body = json.dumps(document).encode()
@@ -233,12 +293,19 @@ class Registry:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    def add(self, schema: str, kind: str = "AVRO", serialized: bytes = b"") -> int:
-        """Keep a schema and return its id; ``serialized``: a FileDescriptorProto of Protobuf."""
+    def add(
+        self, schema: str, kind: str = "AVRO", subject: str = "",
+        references: Mapping[str, str] | None = None,
+    ) -> int:  # fmt: skip
+        """Keep a schema and return its id; ``references``: subjects by the names of imports."""
         number = len(self._schemas) + 1
-        self._schemas[number] = {"schema": schema, "type": kind}
-        if serialized:
-            self._schemas[number]["serialized"] = base64.b64encode(serialized).decode()
+        document: dict[str, object] = {"schema": schema, "schemaType": kind}
+        if references:
+            document["references"] = [
+                {"name": name, "subject": of, "version": 1} for name, of in references.items()
+            ]
+        self._schemas[str(number)] = document
+        self._subjects[subject] = document
         return number
 
     def close(self) -> None:

@@ -87,8 +87,8 @@ class SourceError(RowfallError):
     exit = Exit.SOURCE
 
 
-class SnapshotGoneError(SourceError):
-    """Files of the snapshot that is loaded are gone for good: the rest of it will follow."""
+class SourceGoneError(SourceError):
+    """Something that is to be loaded is gone for good, and more of it will follow: load no more."""
 
 
 class ObjectChangedError(SourceError):

@@ -134,6 +134,11 @@ def split_id(
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
+def continued_id(stream: str, start: int, stop: int) -> str:
+    """Return the id of a range of a stream; see :func:`range_of`."""
+    return f"{stream}[{start}:{stop}]"
+
+
 def range_of(id_: str) -> tuple[str, int, int] | None:
     """Return stream, start and stop of a continued split by its id; None for any other id."""
     found = _ID.match(id_)
@@ -164,6 +169,17 @@ def ranges_by_stream(ids: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
         if (one := range_of(id_)) is not None:
             found.setdefault(one[0], []).append(one[1:])
     return {stream: sorted(set(ranges)) for stream, ranges in found.items()}
+
+
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ranges in ascending order with those joined that touch or overlap."""
+    found: list[tuple[int, int]] = []
+    for start, stop in sorted(ranges):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(stop, found[-1][1]))
+        else:
+            found.append((start, stop))
+    return found
 
 
 class Listing:
@@ -274,7 +290,7 @@ class Listing:
         ranged = part is not None or (self.continued and start is not None)
         whole = split_id(uri, version, None, None, target_key, more) if ranged else ""
         if ranged and part is None:
-            id_ = f"{whole}[{start}:{stop}]"
+            id_ = continued_id(whole, start or 0, stop or 0)
         else:
             id_ = split_id(uri, version, start, stop, target_key, more)
         label = None

@@ -28,11 +28,11 @@ TRIES, PAUSE_SECONDS = 10, 0.1
 
 
 @contextmanager
-def snapshot(folder: Path, state: Callable[[], int | None]) -> Iterator[Path]:
+def snapshot(folder: Path, state: Callable[[], object]) -> Iterator[Path]:
     """Give a copy of the folder that holds whole attempts, and remove it afterwards.
 
     Args:
-        state: says how many attempts are visible, None while one becomes so: its parts get
+        state: differs whenever more is visible; None while something becomes so: its parts get
             their names one after the other.
 
     Raises:

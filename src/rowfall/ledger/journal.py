@@ -570,7 +570,9 @@ class Journal:
             # older lines of a living owner lie in the future.
             f"{hits}, dateDiff('millisecond', argMax(at, _block_number) OVER (PARTITION BY owner), "
             "now64(3)) / 1000 "
-            f"FROM {journal} WHERE {into} AND ({chosen} OR event IN ('alive', 'quit')) "
+            f"FROM {journal} WHERE {into} AND ({chosen} OR (event IN ('alive', 'quit') AND "
+            # An older one says nothing that the silence since then does not say.
+            f"dateDiff('millisecond', at, now64(3)) < {10_000 * LEASE_SECONDS})) "
             "ORDER BY _block_number"
         )
         return read_entries(rows)

@@ -23,7 +23,7 @@ from typing import Any
 
 from rowfall.core import disk
 from rowfall.core.errors import LedgerError
-from rowfall.core.listing import Split
+from rowfall.core.listing import Split, continued_id, joined, ranges_by_stream
 from rowfall.ledger import leases
 from rowfall.ledger.leases import Move
 from rowfall.targets.base import SHADOW_SUFFIX
@@ -410,6 +410,56 @@ class Ledger:
             db.execute("UPDATE load SET fingerprint = '' WHERE id = ?", (load_id,))
             return gone
 
+    def join_load(self, load_id: str, into: str, key: str, *, ranges: bool) -> bool:
+        """Record what a load has landed as landed by another one, and forget the load.
+
+        For the batches of a stream that is followed: one load for each would fill the ledger.
+
+        Args:
+            into: the other load, of the same source and target.
+            key: of the target.
+            ranges: join ranges of a stream that touch, where no journal knows them one by one.
+
+        Returns:
+            False where that cannot be done: it has made tables, or is not done.
+        """
+        with self._store.change() as db:
+            first = db.execute(
+                "SELECT min(rowid), id FROM attempt WHERE load_id = ? AND state = 'published'",
+                (into,),
+            ).fetchone()[1]
+            more = db.execute(
+                "SELECT 1 FROM load WHERE id = ? AND state <> 'done' UNION ALL "
+                "SELECT 1 FROM step WHERE load_id = ? UNION ALL SELECT 1 FROM attempt WHERE "
+                "load_id = ? AND (state IN ('started', 'loaded', 'lost') OR into_table <> ?)",
+                (load_id, load_id, load_id, key),
+            ).fetchone()
+            if first is None or more is not None:
+                return False
+            db.execute(
+                "UPDATE attempt SET rows = rows + (SELECT coalesce(sum(rows), 0) FROM attempt "
+                "WHERE load_id = ? AND state = 'published') WHERE id = ?",
+                (load_id, first),
+            )
+            db.execute(
+                "UPDATE landed SET attempt_id = ? WHERE into_table = ? AND id IN (SELECT id FROM "
+                "split WHERE load_id = ?) AND attempt_id IN (SELECT id FROM attempt WHERE "
+                "load_id = ?)",
+                (first, key, load_id, load_id),
+            )
+            if ranges:
+                _join_ranges(db, key, first)
+            for table in ("move", "staged_files"):
+                db.execute(
+                    f"DELETE FROM {table} WHERE attempt_id IN "
+                    "(SELECT id FROM attempt WHERE load_id = ?)",
+                    (load_id,),
+                )
+            for table in ("split", "attempt"):
+                db.execute(f"DELETE FROM {table} WHERE load_id = ?", (load_id,))
+            db.execute("DELETE FROM load WHERE id = ?", (load_id,))
+            return True
+
     def give_up(self, load_id: str) -> None:
         """Record that no command goes on with an unfinished load; what it landed stays landed."""
         with self._store.change() as db:
@@ -430,16 +480,23 @@ class Ledger:
                 (error, hint, load_id, split_id),
             )
 
-    def published_attempts(self) -> int | None:
-        """Return how many attempts are visible; None while a living process publishes one."""
+    def published_attempts(self) -> tuple[int, int] | None:
+        """Return what differs whenever more attempts are visible: their rows, and the last one.
+
+        None while a living process publishes one.
+        """
         owners = self._store.rows(
             "SELECT l.owner FROM attempt a JOIN load l ON l.id = a.load_id "
             "WHERE a.state = 'loaded' AND l.state = 'running'"
         )
         if any(not leases.has_ended(owner) for (owner,) in owners):
             return None
-        ((count,),) = self._store.rows("SELECT count(*) FROM attempt WHERE state = 'published'")
-        return int(count)
+        # Not their number: of loads that were joined only one attempt is left.
+        ((rows, last),) = self._store.rows(
+            "SELECT coalesce(sum(rows), 0), coalesce(max(rowid), 0) FROM attempt "
+            "WHERE state = 'published'"
+        )
+        return int(rows), int(last)
 
     def attempts(self, load_id: str) -> int:
         """Return the number of the last attempt of a load, which is in its name; 0: there is none.
@@ -524,6 +581,25 @@ class Ledger:
 
     def close(self) -> None:
         self._store.close()
+
+
+def _join_ranges(db: sqlite3.Connection, key: str, attempt_id: str) -> None:
+    """Let one id stand for ranges of a stream that touch, among what an attempt has landed."""
+    rows = db.execute(
+        "SELECT id FROM landed WHERE into_table = ? AND attempt_id = ?", (key, attempt_id)
+    )
+    ids = [str(i) for (i,) in rows]
+    for stream, ranges in ranges_by_stream(ids).items():
+        whole = joined(ranges)
+        if len(whole) < len(ranges):
+            db.executemany(
+                "DELETE FROM landed WHERE into_table = ? AND id = ?",
+                ((key, continued_id(stream, *one)) for one in ranges),
+            )
+            db.executemany(
+                "INSERT INTO landed VALUES (?, ?, ?)",
+                ((key, continued_id(stream, *one), attempt_id) for one in whole),
+            )
 
 
 def _forget_stopped(db: sqlite3.Connection, key: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from rowfall.core.events import Note
-from rowfall.core.listing import Listing, ranges_by_stream, split_id
+from rowfall.core.listing import Listing, continued_id, joined, ranges_by_stream, split_id
 from rowfall.plan.session import Session
 from rowfall.sources.base import Continued
 
@@ -56,6 +56,24 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Session, set[st
     return replace(session, listing=found), known
 
 
+def landed_streams(listing: Listing, key: str) -> frozenset[str]:
+    """Return ids of all ranges of a listing, those that touch as one.
+
+    Args:
+        key: of the target.
+    """
+    if not listing.continued:
+        return frozenset()
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for split in listing.splits(key):
+        if (split.start or 0) < (split.stop or 0):
+            ranges.setdefault(split.whole, []).append((split.start or 0, split.stop or 0))
+    return frozenset(
+        continued_id(stream, start, stop)
+        for stream, own in ranges.items() for start, stop in joined(own)
+    )  # fmt: skip
+
+
 def streams(listing: Listing) -> list[tuple[str, str]]:
     """Return URI and version of the streams that a listing has ranges of."""
     return list(dict.fromkeys((split.uri, split.version) for split in listing.splits("")))
@@ -73,14 +91,3 @@ def names_now(session: Session, key: str, ids: Collection[str]) -> dict[str, str
         for uri, version in streams(listing)
     }
     return {i: names[i[:32]] + i[32:] for i in ids if i[:32] in names and i[32:]}
-
-
-def joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return ranges in ascending order with those joined that touch or overlap."""
-    found: list[tuple[int, int]] = []
-    for start, stop in sorted(ranges):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(stop, found[-1][1]))
-        else:
-            found.append((start, stop))
-    return found

@@ -22,8 +22,8 @@ from rowfall.core.errors import (
     Interrupted,
     ObjectChangedError,
     RowfallError,
-    SnapshotGoneError,
     SourceError,
+    SourceGoneError,
     TargetError,
 )
 from rowfall.core.events import AttemptPublished, AttemptStarted, Listener, SplitFailed
@@ -571,7 +571,7 @@ class AttemptRunner:
         Raises:
             RowfallError: ``error``, where nothing of this helps.
         """
-        if isinstance(error, SnapshotGoneError):
+        if isinstance(error, SourceGoneError):
             raise error  # each of the files left would be looked for by itself
         if self._receiver.unstaged:
             return self._without(work, [(s, _half_visible(s, error)) for s in work.splits])

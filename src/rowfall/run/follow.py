@@ -1,7 +1,8 @@
 """Follow streams: load what comes into them, batch after batch, until somebody stops it.
 
 Each batch is a load of its own, as exact as any other; the engine and the connections stay open
-between them.
+between them, and what has landed is known. The ledger keeps the last batches one by one; older ones
+become a single load, so it does not grow.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from rowfall.core.errors import LedgerError, SourceError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing
 from rowfall.core.results import Report
+from rowfall.core.units import parse_duration
 from rowfall.plan.session import Session
-from rowfall.run.load import run_load
+from rowfall.run.history import record
+from rowfall.run.load import run_next
 from rowfall.sources.base import Continued
 
 # The brokers are asked so often whether there is something new: three small requests.
@@ -25,6 +28,8 @@ BATCH_SECONDS = 2.0
 BATCH_ROWS = 500_000
 # Between tries while brokers are away.
 AWAY_SECONDS = 2.0
+# Batches that ledger and ``rowfall status`` tell of one by one: the last minutes.
+KEPT = 100
 _SUMS = frozenset((
     "splits_landed", "rows", "rows_rejected", "bytes_source", "bytes_raw", "bytes_written",
     "seconds", "cpu_seconds", "cpu_seconds_here", "parts_written", "attempts", "retries",
@@ -60,32 +65,53 @@ def follow(session: Session) -> Report:
 
     Raises:
         Interrupted: by Ctrl-C in the middle of a batch, which is loaded by the next run.
-        RowfallError: as of :func:`rowfall.run.load.run_load`.
+        RowfallError: as of :func:`rowfall.run.load.run_load`; brokers have been away for longer
+            than ``--patience``.
     """
     check_follow(session)
+    patience = parse_duration(session.options.patience)
     total: Report | None = None
+    kept: list[Report] = []
+    known: frozenset[str] | None = None
     seen: dict[str, int] = {}
-    away = False
+    away: float | None = None
     while True:
         try:
             listing = _wait(session, seen)
             if listing is None:
                 return total or _nothing(session)
             encoding = session.source.encoding(listing)
-            report = run_load(replace(session, listing=listing, declared=encoding))
+            batch = replace(session, listing=listing, declared=encoding)
+            report, known = run_next(batch, known)
         except (SourceError, LedgerError) as error:
-            if not error.transient:
+            if not error.transient or (away and time.monotonic() - away > patience):
                 raise
             if not away:
                 session.emit(Note("warning", f"{error.message}; trying again"))
-            away = True
+            away, known = away or time.monotonic(), None
             time.sleep(AWAY_SECONDS)
             continue
-        away = False
+        away = None
         total = report if total is None else _added(total, report)
         if report.outcome != "done":
             return total
         seen |= _ends(listing)
+        kept.append(report)
+        _join_oldest(session, kept)
+
+
+def _join_oldest(session: Session, kept: list[Report]) -> None:
+    """Make one load of the two oldest batches, where there are more than are kept."""
+    ledger = session.ledger
+    if len(kept) <= KEPT or ledger is None or session.database is not None:
+        return  # a database keeps a record of its own
+    first, second = kept[:2]
+    ranges = not session.target.caps.journal
+    if ledger.join_load(second.load_id, first.load_id, session.target_key, ranges=ranges):
+        kept[:2] = [replace(_added(first, second), load_id=first.load_id)]
+        record(ledger, kept[0])
+    else:
+        del kept[0]  # it stays as it is
 
 
 def _wait(session: Session, seen: dict[str, int]) -> Listing | None:

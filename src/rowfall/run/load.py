@@ -12,6 +12,7 @@ from rowfall.core.events import Event, LoadEnded, LoadStarted, Note
 from rowfall.core.model import Plan
 from rowfall.core.results import Report
 from rowfall.ledger.running import Running
+from rowfall.plan.continued import landed_streams
 from rowfall.plan.pipelines import pulls
 from rowfall.plan.planner import make_plan
 from rowfall.plan.session import Session
@@ -23,7 +24,7 @@ from rowfall.run.outcome import make_report
 from rowfall.run.prepare import prepare
 from rowfall.run.pull import run_pull
 from rowfall.run.session import no_space
-from rowfall.run.settle import LoadRun, open_load, settle
+from rowfall.run.settle import LoadRun, go_on, open_load, settle
 
 
 def run_load(session: Session) -> Report:
@@ -32,9 +33,25 @@ def run_load(session: Session) -> Report:
     Raises:
         RowfallError: what stopped it; failed splits alone are in the report.
     """
+    return run_next(session, None)[0]
+
+
+def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, frozenset[str]]:
+    """Run a load to its end, right behind another one of this session.
+
+    Args:
+        known: what that one has returned; None for the first. Others may load meanwhile: leases
+            tell.
+
+    Returns:
+        The report, and ids of all that has landed of its streams.
+
+    Raises:
+        RowfallError: as of :func:`run_load`.
+    """
     with open_load(session) as load, _followed(session, load) as session:
         try:
-            settled = settle(session, load)
+            settled = (go_on(session, load, known) if known else None) or settle(session, load)
             session = settled.session
             facts = survey(session, settled.known, settled.table)
             plan = make_plan(facts, session.options)
@@ -63,7 +80,7 @@ def run_load(session: Session) -> Report:
             if finished.problem is not None:
                 raise finished.problem
             verify_loaded(session, load, facts, plan, done)
-            return report
+            return report, landed_streams(plan.listing, session.target_key)
 
 
 @contextmanager

@@ -160,6 +160,25 @@ def settle(session: Session, load: LoadRun) -> Settled:
     return Settled(session, table, _known(session, load, replaced=replaced), replaced)
 
 
+def go_on(session: Session, load: LoadRun, known: frozenset[str]) -> Settled | None:
+    """Return the starting point of a load right behind another one of this session.
+
+    Args:
+        known: ids of splits that need not be loaded again.
+
+    Returns:
+        None where something has come between, so that all has to be asked as at the first time.
+    """
+    if session.database is not None:
+        return None  # it is asked in one statement
+    database, table = session.first_target.database, session.first_target.table
+    uuid = table_uuid(session.engine, database, table)
+    if not uuid or uuid != load.ledger.table_uuid(load.key) or load.ledger.open_attempts():
+        return None
+    TargetTables(session, load.ledger).check_together()
+    return Settled(session, table, known, replaced=False)
+
+
 def _settle_database(session: Session, load: LoadRun, database: Database) -> Settled:
     """End what crashes left open in a database, which itself knows what is loaded."""
     ledger, key = load.ledger, session.target_key

@@ -7,25 +7,18 @@ messages that were written with another schema than the newest are converted to 
 
 from __future__ import annotations
 
-import base64
 import io
 import json
-import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.error import HTTPError
 
-from rowfall.core.errors import SourceError, UsageError
-from rowfall.core.masked import Secret
+from rowfall.core.errors import UsageError
 from rowfall.core.model import Encoding, Kind
 from rowfall.sources.messages import BrokenMessageError
+from rowfall.sources.schema_registry import PREFIX, SchemaRegistry, id_of, newest_id
 
 _MAGIC = b"Obj\x01"
 _SYNC = b"rowfall-messages"
-# A registry answers within milliseconds.
-_TIMEOUT = 15
-# Magic byte and id.
-_PREFIX = 5
 
 
 class AvroMessages:
@@ -36,36 +29,22 @@ class AvroMessages:
     """
 
     def __init__(self, registry: Mapping[str, str], added: Sequence[str]) -> None:
-        if "url" not in registry:
-            raise UsageError(
-                "messages of Avro need the schema registry",
-                hint="Name it: kafka://host:9092/topic?schema.registry.url=http://host:8081",
-            )
+        self._registry = SchemaRegistry(registry, "AVRO")
         if added:
             raise UsageError(
                 f"--add-column {added[0]} is for messages of text, and these are Avro",
                 hint="Leave it out; --add-column NAME=_path gives topic and partition.",
             )
-        self._url = registry["url"].rstrip("/")
-        self._user = registry.get("user", "")
-        self._password = Secret(registry.get("password", ""))
         self._schemas: dict[int, Any] = {}
         self._id = 0
 
-    def encoding(self, messages: Sequence[Any]) -> Encoding:
+    def encoding(self, messages: list[Any]) -> Encoding:
         """Return the encoding; the schema with the highest id is the one that is read.
 
         Raises:
             BrokenMessageError: no message has a schema.
         """
-        broken: BrokenMessageError | None = None
-        for message in messages:
-            try:
-                self._id = max(self._id, _id_of(message) if message.value() else 0)
-            except BrokenMessageError as error:
-                broken = error  # it fails with its range
-        if broken is not None and not self._id:
-            raise broken
+        self._id = max(self._id, newest_id(messages))
         return Encoding("Avro", "none", Kind.TYPED)
 
     def begin(self) -> bytes:
@@ -86,8 +65,8 @@ class AvroMessages:
         for message in messages:
             value = message.value()
             if value:
-                own = _id_of(message)
-                values.append(value[_PREFIX:] if own == self._id else self._as_newest(message, own))
+                own = id_of(message)
+                values.append(value[PREFIX:] if own == self._id else self._as_newest(message, own))
         if not values:
             return b""
         data = b"".join(values)
@@ -107,7 +86,7 @@ class AvroMessages:
                 b"",
             )
         try:
-            stream = io.BytesIO(message.value()[_PREFIX:])
+            stream = io.BytesIO(message.value()[PREFIX:])
             record = fastavro.schemaless_reader(stream, written, newest)
             out = io.BytesIO()
             fastavro.schemaless_writer(out, newest, record)
@@ -119,37 +98,8 @@ class AvroMessages:
 
     def _schema(self, id_: int) -> Any:
         if id_ not in self._schemas:
-            url = f"{self._url}/schemas/ids/{id_}"
-            request = urllib.request.Request(url)  # noqa: S310 - the user's own address
-            if self._user:
-                login = f"{self._user}:{self._password.reveal()}".encode()
-                request.add_header("Authorization", f"Basic {base64.b64encode(login).decode()}")
-            try:
-                with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
-                    document = json.load(answer)
-            except (OSError, ValueError) as error:
-                known = False
-                if isinstance(error, HTTPError):
-                    error.close()
-                    known = error.code < 500
-                raise SourceError(
-                    f"cannot read the schema {id_} of {self._url}: {error}",
-                    hint="Check schema.registry.url, schema.registry.user and .password.",
-                    transient=not known,
-                ) from None
-            if document.get("schemaType", "AVRO") != "AVRO":
-                raise SourceError(f"the schema {id_} of {self._url} is {document['schemaType']}")
-            self._schemas[id_] = json.loads(document["schema"])
+            self._schemas[id_] = json.loads(self._registry.schema(id_).text)
         return self._schemas[id_]
-
-
-def _id_of(message: Any) -> int:
-    value = message.value()
-    if value[0] or len(value) < _PREFIX:
-        raise BrokenMessageError(
-            message.offset(), "it does not begin with the id of a schema", value
-        )
-    return int.from_bytes(value[1:_PREFIX], "big")
 
 
 def _long(number: int) -> bytes:

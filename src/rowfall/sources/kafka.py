@@ -22,16 +22,19 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from rowfall.core import formats, uri
-from rowfall.core.errors import DataError, RowfallError, SourceError, UsageError
-from rowfall.core.listing import Listing, Split
+from rowfall.core import formats, sql, uri
+from rowfall.core.errors import DataError, RowfallError, SourceError, SourceGoneError, UsageError
+from rowfall.core.listing import Listing, Split, joined
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
-from rowfall.sources import first_bytes, rewriting
+from rowfall.core.sqltext import SqlText
+from rowfall.core.units import duration, parse_duration
+from rowfall.sources import first_bytes, protobuf_messages, rewriting
 from rowfall.sources.avro_messages import AvroMessages
 from rowfall.sources.messages import BrokenMessageError, Framing
 from rowfall.sources.pipes import Streams, describe
+from rowfall.sources.protobuf_messages import ProtobufMessages
 
 _URI = re.compile(r"kafka://(?:(?P<user>[^/?#]*)@)?(?P<hosts>[^/?#@]+)/(?P<topic>[^/?#]+)"
                   r"(?:\?(?P<query>.*))?", re.I)  # fmt: skip
@@ -46,12 +49,21 @@ LEAST, MOST, PIECES = 50_000, 1_000_000, 8
 BATCH = 10_000
 # Seconds of the admin's questions; a broker that starts needs some to know its leader.
 ASK_SECONDS = 15.0
-# Seconds without a message, after which a broker that is away is waited for by another attempt.
-QUIET_SECONDS = 30.0
+# Where one reader has waited for brokers in vain, the next ones only try whether they are back.
+TRY_SECONDS = 10.0
 # Messages of a split that a sample shows: the schema is made of 20,000 rows of up to eight.
 SAMPLED = 5_000
-# MB that are fetched ahead for each reader; its default of 64 MB is for a whole process.
-_AHEAD_KB = 16 << 10
+# At the end of each partition that many tell of the newest schema.
+ENDS = 20
+# Of small messages one partition gave 154,000 a second by librdkafka's defaults, and 1,350,000 with
+# these: it stops at 100,000 messages that wait here, and then for a whole second; and in front of
+# the end of a partition a request waits for half a second, and with it the next range. What is
+# fetched ahead behind a range is thrown away: 2 MB took the least CPU, 16 MB a third more. Larger
+# pieces are for brokers that are far away.
+_FAST = {
+    "queued.min.messages": 1_000_000, "queued.max.messages.kbytes": 2 << 10,
+    "fetch.queue.backoff.ms": 5, "fetch.wait.max.ms": 20, "fetch.message.max.bytes": 4 << 20,
+}  # fmt: skip
 
 
 class Kafka(Streams):
@@ -85,13 +97,24 @@ class Kafka(Streams):
             )
         self._framing = Framing(options)
         self.annotations = self._framing.annotations
-        self._avro: AvroMessages | None = None
-        if options.format and formats.find(options.format).name == "Avro":
-            self._avro = AvroMessages(registry, self.annotations)
+        self._typed: AvroMessages | ProtobufMessages | None = None
+        format_ = formats.find(options.format).name if options.format else ""
+        if format_ == "Avro":
+            self._typed = AvroMessages(registry, self.annotations)
+        elif format_ == "Protobuf":
+            given = dict(text.partition("=")[::2] for text in options.set)
+            self._typed = ProtobufMessages(
+                registry, self.annotations, given.get(protobuf_messages.SETTING, "")
+            )
         self.notes: tuple[str, ...] = ()
         self._said = [""]  # the last error of librdkafka, which it tells from another thread
         self._idle: list[Any] = []
         self._first: dict[int, int] = {}
+        self._patience = parse_duration(options.patience)
+        self._silent = False
+        # What is to be loaded, and what of it is in staging or visible.
+        self._todo: list[tuple[int, int, int]] = []
+        self._staged: list[tuple[int, int, int]] = []
         self._guard = threading.Lock()
 
     # --- listing ------------------------------------------------------------------------------
@@ -136,6 +159,7 @@ class Kafka(Streams):
                 "(retention has deleted them)",
                 hint="Load what is left with --from earliest.",
             )
+        self._todo, self._staged = todo, []
         step = piece_of(sum(stop - start for _, start, stop in todo))
         listing = Listing(continued=True)
         for p, start, stop in todo:
@@ -224,13 +248,13 @@ class Kafka(Streams):
 
     def encoding(self, listing: Listing) -> Encoding:
         """Return the format of the messages: by option, else by the first ones."""
-        if self._avro is not None:
+        if self._typed is not None:
             some: list[Any] = []
-            for split in self.sample(listing, PIECES):
+            for split in (*self.sample(listing, PIECES), *self._ends(listing)):
                 for messages in self._messages(*_range(split)):
                     some += messages
             with self._named():
-                return self._avro.encoding(some)
+                return self._typed.encoding(some)
         head = b""
         for split in self.sample(listing, 1):
             for messages in self._messages(*_range(split)):
@@ -259,17 +283,44 @@ class Kafka(Streams):
             start = max(split.start or 0, self._first.get(_partition(split), 0))
             if start < stop and len(chosen) < most:
                 # A file of Avro cannot be cut like text, at 4 MiB.
-                size = SAMPLED if self._avro is None else SAMPLED // 10
+                size = SAMPLED if self._typed is None else SAMPLED // 10
                 chosen.append(replace(split, start=start, stop=min(stop, start + size)))
         return chosen
+
+    def _ends(self, listing: Listing) -> list[Split]:
+        """Return the last messages of each partition: those of the newest schema."""
+        found = []
+        for split in {split.uri: split for split in listing.splits("")}.values():
+            stop = split.stop or 0
+            start = max(split.start or 0, self._first.get(_partition(split), 0), stop - ENDS)
+            if start < stop:
+                found.append(replace(split, start=start))
+        return found
+
+    def relation(
+        self, splits: Sequence[Split], encoding: Encoding | None, structure: str
+    ) -> SqlText:
+        """Return the FROM part that reads the splits through pipes."""
+        text = super().relation(splits, encoding, structure)
+        if not isinstance(self._typed, ProtobufMessages):
+            return text
+        settings = sql.settings_clause(self._typed.settings)
+        if structure:
+            return SqlText.of("(SELECT *, _path, _file FROM ", text, f"{settings})")
+        # DESCRIBE takes no notice of the settings of the outermost select.
+        return SqlText.of("(SELECT * FROM (SELECT * FROM ", text, f"{settings}))")
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
         """Return what could not be read; all, where the topic was made anew meanwhile.
 
         Raises:
+            SourceGoneError: retention has deleted what was to be read.
             SourceError: another try may help.
         """
         errors = {s.id: self._streams.error(s.name) for s in splits}
+        for error in errors.values():
+            if isinstance(error, _LostError):
+                raise self._gone(error)
         lasting: list[tuple[Split, str]] = []
         passing: list[RowfallError] = []
         for split in splits:
@@ -284,6 +335,8 @@ class Kafka(Streams):
             raise passing[0]
         if not lasting and splits and self._identity()[0] != splits[0].version:
             return [(s, "the topic was deleted and made anew") for s in splits]
+        if not lasting:
+            self._staged += map(_range, splits)
         return lasting
 
     def stream(self, split: Split) -> Iterator[bytes]:
@@ -293,10 +346,10 @@ class Kafka(Streams):
             SourceError: some are gone, or the brokers do not answer.
             DataError: a message is no whole row; it names partition and offset.
         """
-        text = self._framing.text if self._avro is None else self._avro.text
+        text = self._framing.text if self._typed is None else self._typed.text
         with self._named(_partition(split)):
-            if self._avro is not None:
-                yield self._avro.begin()
+            if self._typed is not None:
+                yield self._typed.begin()
             for messages in self._messages(*_range(split)):
                 yield text(messages)
 
@@ -346,41 +399,51 @@ class Kafka(Streams):
                 if events:
                     found = [message for message in found if message.error() is None]
                 if found:
-                    heard = time.monotonic()
+                    heard, self._silent = time.monotonic(), False
                     at = found[-1].offset() + 1
                     if at > stop:
                         found = [message for message in found if message.offset() < stop]
                     yield found
                 for event in events:
-                    at = max(at, self._event(event, partition, at, stop))
-                if time.monotonic() - heard > QUIET_SECONDS:
+                    at = max(at, self._event(event, partition, at))
+                patience = min(self._patience, TRY_SECONDS) if self._silent else self._patience
+                if time.monotonic() - heard > patience:
+                    self._silent = True
                     raise SourceError(
-                        f"cannot read {self._topic} partition {partition}: no message for "
-                        f"{QUIET_SECONDS:.0f} seconds{self._reason()}",
-                        transient=True,
+                        f"cannot read {self._topic} partition {partition}: the brokers have been "
+                        f"away for longer than {duration(patience)}{self._reason()}",
+                        hint="Run the same command again when they are back; --patience 10m waits "
+                        "for longer.",
                     )
 
-    def _event(self, event: Any, partition: int, at: int, stop: int) -> int:
+    def _event(self, event: Any, partition: int, at: int) -> int:
         """Return the position after what librdkafka says; raise what cannot be waited for."""
         error = event.error()
         name = error.name()
         if name == "_PARTITION_EOF":
             return int(event.offset())
         if name in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
-            first = self._offsets([partition], EARLIEST)[partition]
-            gone = (
-                _offsets_text(partition, at, min(first, stop))
-                if first > at
-                else (f"{_offsets_text(partition, at, stop)}, which the brokers have lost")
-            )
-            raise SourceError(
-                f"{self._topic} has lost messages while they were read: {gone}",
-                hint="Load what is left with --from earliest.",
-            )
+            raise _LostError(self._topic, partition, at)
         if name in ("UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED", "_UNKNOWN_PARTITION"):
             raise self._no_topic(error)
         self._said[0] = error.str()
         return at
+
+    def _gone(self, error: _LostError) -> SourceGoneError:
+        """Return the error that names what retention has deleted of what is to be loaded."""
+        first = self._offsets(sorted({p for p, _, _ in self._todo} | {error.partition}), EARLIEST)
+        lost = []
+        for p, start, stop in self._todo:
+            staged = joined((low, high) for q, low, high in self._staged if p == q)
+            for low, high in missing(start, min(stop, first[p]), staged):
+                lost.append(_offsets_text(p, low, high))
+        if not lost:
+            return SourceGoneError(error.message, hint=error.hint)
+        return SourceGoneError(
+            f"{self._topic} has lost messages that were not loaded: {', '.join(lost)} "
+            "(retention has deleted them during the load)",
+            hint=error.hint,
+        )
 
     # --- clients ------------------------------------------------------------------------------
 
@@ -395,9 +458,9 @@ class Kafka(Streams):
             reader = self._made(Consumer, {
                 "group.id": "rowfall", "enable.auto.commit": False, "auto.offset.reset": "error",
                 "enable.partition.eof": True, "isolation.level": "read_committed",
-                "enable.auto.offset.store": False, "queued.max.messages.kbytes": _AHEAD_KB,
+                "enable.auto.offset.store": False, **_FAST,
                 # Nobody is to be put out of a group because the engine is slow.
-                "max.poll.interval.ms": 86_400_000, "fetch.message.max.bytes": 4 << 20,
+                "max.poll.interval.ms": 86_400_000,
             })  # fmt: skip
         try:
             yield reader
@@ -449,6 +512,7 @@ class Kafka(Streams):
             yield
         except (KafkaException, FutureTimeoutError) as error:
             text = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
+            self._admin.poll(0)  # gives what it has to say: a wrong password
             raise SourceError(
                 f"cannot ask {self._config['bootstrap.servers']}: "
                 f"{redact(text, *self.secrets).lower()}{self._reason()}",
@@ -459,6 +523,18 @@ class Kafka(Streams):
     def _reason(self) -> str:
         said = redact(self._said[0], *self.secrets)
         return f" ({said})" if said else ""
+
+
+class _LostError(SourceError):
+    """The brokers have no message at an offset that is to be read."""
+
+    def __init__(self, topic: str, partition: int, at: int) -> None:
+        super().__init__(
+            f"{topic} has lost messages that were not loaded: offset {at:,} of partition "
+            f"{partition} is gone",
+            hint="Load what is left with --from earliest.",
+        )
+        self.partition, self.at = partition, at
 
 
 class _Bound:

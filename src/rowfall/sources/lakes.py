@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, cast
 
 from rowfall.core import sql, uri
-from rowfall.core.errors import SnapshotGoneError, SourceError, UsageError
+from rowfall.core.errors import SourceError, SourceGoneError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind, Schema
@@ -284,11 +284,11 @@ class LakeSource(ABC):
         """Return what :meth:`changed` says of one data file, None where all is well.
 
         Raises:
-            SnapshotGoneError: it is gone; the others of the snapshot are or will be, too.
+            SourceGoneError: it is gone; the others of the snapshot are or will be, too.
         """
         size = self._store.size(split.uri)
         if size is None:
-            raise SnapshotGoneError(
+            raise SourceGoneError(
                 f"cannot read {split.uri}: the data file is gone, {self._snapshot.name} has been "
                 "expired or vacuumed",
                 hint="Nothing of it is visible. Load the newest snapshot: the same command again, "

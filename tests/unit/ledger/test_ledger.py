@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rowfall.core.errors import Exit, LedgerError
-from rowfall.core.listing import Split
+from rowfall.core.listing import Listing, Split
 from rowfall.ledger import Ledger, Move, target_key, target_key_parts
 
 INTO = target_key("default", "t")
@@ -220,3 +220,49 @@ def test_what_later_versions_have_added_is_made_in_older_ledgers(ledger: Ledger)
     ]
     again.attempt_loaded("a_1", 2, moves)
     assert again.moves("a_1") == moves
+
+
+def batch(ledger: Ledger, load_id: str, start: int, stop: int, state: str = "done") -> None:
+    """One batch of a stream that is followed: a load of one range."""
+    listing = Listing(continued=True)
+    listing.add("kafka://t/0", "v", None, start, stop)
+    splits = list(listing.splits(INTO))
+    if load_id != "a":
+        ledger.begin(load_id, "print", "src", "tgt", INTO, "{}")
+    ledger.add_splits(load_id, splits)
+    ledger.attempt_started(f"{load_id}_1", load_id, "st", INTO, splits)
+    ledger.attempt_loaded(
+        f"{load_id}_1", stop - start, [Move("d", "t", "st", "p", 1, 0, -1, staged_at=7)]
+    )
+    ledger.attempt_published(f"{load_id}_1", INTO)
+    ledger.end(load_id, state, "{}")
+
+
+def test_loads_that_are_joined_leave_what_has_landed(ledger: Ledger) -> None:
+    for load_id, start in (("a", 0), ("b", 10), ("c", 30), ("d", 40)):
+        batch(ledger, load_id, start, start + 10)
+    before = ledger.published_attempts()
+    assert ledger.join_load("b", "a", INTO, ranges=True)
+    assert [row.id for row in ledger.loads()] == ["d", "c", "a"]
+    # Whoever copies the folder meanwhile sees that nothing has become visible.
+    assert ledger.published_attempts() == before
+    assert {i[32:] for i in ledger.landed(INTO)} == {"[0:20]", "[30:40]", "[40:50]"}
+    assert ledger.join_load("c", "a", INTO, ranges=True)
+    assert ledger.join_load("d", "a", INTO, ranges=False)
+    assert {i[32:] for i in ledger.landed(INTO)} == {"[0:20]", "[30:40]", "[40:50]"}
+    assert ledger.landed_rows(INTO) == 40
+    assert ledger.moves("b_1") == []
+    assert ledger.forget("a") == 3
+    assert ledger.landed(INTO) == set()
+
+
+def test_loads_that_are_not_done_or_have_made_tables_are_not_joined(ledger: Ledger) -> None:
+    batch(ledger, "a", 0, 10)
+    batch(ledger, "b", 10, 20, state="interrupted")
+    batch(ledger, "c", 20, 30)
+    ledger.step("c", "made 7", "done")
+    ledger.begin("d", "print", "src", "tgt", INTO, "{}")
+    ledger.end("d", "done", "{}")
+    for load_id, into in (("b", "a"), ("c", "a"), ("a", "d")):
+        assert not ledger.join_load(load_id, into, INTO, ranges=True)
+    assert {i[32:] for i in ledger.landed(INTO)} == {"[0:10]", "[10:20]", "[20:30]"}

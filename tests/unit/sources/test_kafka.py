@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowfall.core.errors import UsageError
+from rowfall.core.listing import joined
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
-from rowfall.plan.continued import joined
 from rowfall.sources import open_source
 from rowfall.sources.kafka import LEAST, MOST, Kafka, missing, piece_of
 from rowfall.sources.messages import BrokenMessageError, Framing
+from rowfall.sources.protobuf_messages import ProtobufMessages, message_name
 
 
 @dataclass
@@ -46,6 +47,7 @@ def text(format: str, *values: bytes | None) -> bytes:
         ("CSV", [b"1,a\r\n", b"2,b\r\n"], b"1,a\r\n2,b\r\n"),
         ("CSV", [None, b""], b""),
         ("CSV", [], b""),
+        ("CSV", [b'1,"a"\n', b'2,"b ""c"""\n'], b'1,"a"\n2,"b ""c"""\n'),
         ("TSV", [b"1\ta\\\\", b"2\tb\\n"], b"1\ta\\\\\n2\tb\\n\n"),
         ("JSONEachRow", [b'{"a":1}', b' {"a":2} \n'], b'{"a":1}\n {"a":2} \n'),
     ],
@@ -148,3 +150,49 @@ def test_bounds() -> None:
 def test_other_formats_are_refused() -> None:
     with pytest.raises(UsageError, match="messages are not read as Parquet"):
         Framing(Options(format="Parquet")).encoding(b"")
+
+
+SCHEMA = """
+syntax = "proto3"; // message A {
+package p;
+option java_package = "message B {";
+enum E { X = 0; }
+message First { oneof which { int32 a = 1; string b = 2; } message Inner { enum K { Z = 0; } } }
+message Second { message One {} /* } */ message Two { message Deep {} } int32 c = 1 [lazy=true]; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("indexes", "name"),
+    [
+        ((0,), "First"), ((0, 0), "First.Inner"), ((1,), "Second"), ((1, 1), "Second.Two"),
+        ((1, 1, 0), "Second.Two.Deep"), ((2,), ""), ((0, 1), ""),
+    ],
+)  # fmt: skip
+def test_names_of_messages_in_a_schema(indexes: Sequence[int], name: str) -> None:
+    assert message_name(SCHEMA, indexes) == name
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40_000).filter(lambda v: v[0] != 0), max_size=4))
+def test_protobuf_stands_behind_its_length(values: list[bytes]) -> None:
+    messages = ProtobufMessages({}, (), f"{__file__}:M")
+    framed = [b"\0\0\0\0\7" + index + v for v in values for index in (b"\0", b"\4\2\0")]
+    data = messages.text([Message(v) for v in (*values, None, *framed)])
+    found, at = [], 0
+    while at < len(data):
+        size = shift = 0
+        while True:
+            byte, at = data[at], at + 1
+            size, shift = size | (byte & 0x7F) << shift, shift + 7
+            if not byte & 0x80:
+                break
+        found.append(data[at : at + size])
+        at += size
+    assert found == [*values, *(v for v in values for _ in range(2))]
+
+
+@pytest.mark.parametrize("value", [b"\0\0\0\0\7", b"\0\0\0\0\7\4\2", b"\0\0\0\0\7\xff", b"\0\1"])
+def test_a_message_without_its_place_in_the_schema_is_broken(value: bytes) -> None:
+    messages = ProtobufMessages({}, (), f"{__file__}:M")
+    with pytest.raises(BrokenMessageError, match="which message of its schema"):
+        messages.text([Message(value, 5)])
