@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from e2e.tools import Shell, decoder_of
+from lab.http import Web
 from rowfall.deliver.decode import PIPES
 from rowfall.sources import rewriting
 
@@ -256,9 +257,9 @@ def test_what_the_engine_reads_is_handed_over(shell: Shell) -> None:
     assert (done["rows"], done["notes"]) == (9_000, [])
     query = "SELECT count(), sum(toFloat64(price)) = sum(id) / 8 FROM t"
     assert shell.ok("query", query, "--format", "TSV").out == "9000\t1\n"
-    made = ("generate://taxi?rows=5000", "--to", "made", "--table", "t", "--build", "on")
-    assert shell.ok("load", *made, "--json").document["rows"] == 5_000
-    shell.ok("load", *made[:3], "off", *made[4:6], "--build", "off")
+    made = ("load", "generate://taxi?rows=5000", "--table", "t", "--json")
+    assert shell.ok(*made, "--to", "made", "--build", "on").document["rows"] == 5_000
+    shell.ok(*made, "--to", "off", "--build", "off")
     whole = "SELECT count(), sum(sipHash64(toString(tuple(*)))) FROM t"
     assert (
         shell.ok("query", whole, "--to", "made").out == shell.ok("query", whole, "--to", "off").out
@@ -284,3 +285,18 @@ def test_parquet_that_is_damaged_or_unusual_is_the_engines(shell: Shell) -> None
     assert failed.code in (1, 4)
     assert "cut.parquet" in failed.talk
     assert shell.ok("query", "SELECT count() FROM u", "--format", "TSV").out == "9000\n"
+
+
+def test_columns_of_parquet_behind_http(shell: Shell) -> None:
+    """The footer, then row groups as a whole; an object that changes is no mixture."""
+    with Web() as web:
+        for n in range(2):
+            columns_file(shell.folder / f"f{n}.parquet", 30_000 + n, row_group_size=20_000)
+            web.put(f"f{n}.parquet", (shell.folder / f"f{n}.parquet").read_bytes())
+        options = (web.url("f") + "{0,1}.parquet", "--order-by", "(kind, id)")
+        assert decider(shell, *options) == ("build", "rowfall-decode")
+        done = shell.ok("load", *options, "--table", "t", "--build", "on", "--json").document
+        assert (done["rows"], done["notes"]) == (60_001, [])
+        shell.ok("load", *options, "--table", "t", "--build", "off", "--to", "off")
+        whole = "SELECT count(), sum(cityHash64(id, kind, ifNull(note, '-'), price, at)) FROM t"
+        assert shell.ok("query", whole).out == shell.ok("query", whole, "--to", "off").out

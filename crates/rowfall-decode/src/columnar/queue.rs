@@ -15,6 +15,9 @@ use crate::input::queue::InputReader;
 use crate::spec::{Format, Spec};
 use crate::types::Type;
 
+/// What one worker reads: a block, a batch, a row group.
+pub type Piece = Box<dyn BatchReader>;
+
 /// The pieces that no worker has taken yet.
 pub struct PieceQueue<'a> {
     spec: &'a Spec,
@@ -60,7 +63,7 @@ impl<'a> PieceQueue<'a> {
     }
 
     /// The next piece, and the number of its input; None when there is none left.
-    pub fn take(&self) -> Option<(usize, Result<Box<dyn BatchReader>, BatchError>)> {
+    pub fn take(&self) -> Option<(usize, Result<Piece, BatchError>)> {
         let mut state = self.state.lock().expect("no worker panics");
         loop {
             if let Some((number, input)) = &mut state.open {
