@@ -33,7 +33,7 @@ def environment(shell: Shell, root: Path) -> dict[str, str]:
     shell.write("data.csv", "id,n\n1,2\n")
     shell.write("rowfall.toml", '[profiles.prod]\nto = "data"\n')
     shell.ok("load", "data.csv", "--table", "trips")
-    path = f"{Path(sys.executable).parent}:{root}/usr/bin:{os.environ['PATH']}"
+    path = f"{Path(sys.executable).parent}:{root}/bin:{root}/usr/bin:{os.environ['PATH']}"
     return {
         **shell.cli._environment(None), "PATH": path, "TERM": "dumb", "LANG": "C.UTF-8",
         "LD_LIBRARY_PATH": f"{root}/usr/lib/x86_64-linux-gnu",
@@ -42,12 +42,12 @@ def environment(shell: Shell, root: Path) -> dict[str, str]:
 
 ANSWERS = [
     ("rowfall compl", "completion"),
-    ("rowfall load --patie", "--patience"),
     ("rowfall load dat", "data.csv"),
     ("rowfall load data.csv --table tri", "trips"),
     ("rowfall load data.csv --to pro", "prod"),
     ("rowfall load data.csv --decoder al", "always"),
     ("rowfall load data.csv --format Parq", "Parquet"),
+    ("rowfall load --patie", "--patience"),
 ]
 
 
@@ -67,10 +67,10 @@ def test_zsh(shell: Shell, environment: dict[str, str], root: Path) -> None:
     environment["XDG_DATA_HOME"] = str(data)
     said = shell.ok("completion", "zsh", "--install", env={"XDG_DATA_HOME": str(data)}).talk
     own = re.findall(r"'(fpath\+=\(.*?\))' in front of '(.*?)'", said)[0]
-    parts = sorted({str(p.parent) for p in (root / "usr/share/zsh/functions").rglob("_*")})
+    parts = [str(p) for p in (root / "usr/share/zsh/functions").rglob("*") if p.is_dir()]
     (Path(environment["HOME"]) / ".zshrc").write_text(
         f"module_path=({next(root.glob('usr/lib/*/zsh/*'))})\n"
-        f"fpath=({root}/usr/share/zsh/functions/Misc {' '.join(parts)})\n{own[0]}\n"
+        f"fpath=({' '.join(parts)})\n{own[0]}\n"
         # -u: folders of others, -D: no file of what was found.
         f"{own[1]} -u -D\nPS1='ready> '\nunsetopt beep\n"
     )

@@ -15,7 +15,7 @@ PACKAGES = ("zsh", "zsh-common", "fish", "fish-common", "libpcre2-32-0")
 
 
 def unpacked() -> Path:
-    """The folder that holds ``usr/bin/zsh`` and ``usr/bin/fish``."""
+    """The folder that holds ``bin/zsh`` and ``usr/bin/fish``."""
     cache = Path.home() / ".cache" / "rowfall-lab"
     cache.mkdir(parents=True, exist_ok=True)
     path = cache / "shells"

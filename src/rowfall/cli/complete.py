@@ -52,8 +52,9 @@ def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
 
 
 def tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the tables that were loaded before."""
-    return _begin(dict.fromkeys(r.table for r in _reports(ctx) if r.table), incomplete)
+    """Return the tables that were loaded before, those of ``default`` as they are typed."""
+    names = (r.table.removeprefix("default.") for r in _reports(ctx) if r.table)
+    return _begin(dict.fromkeys(names), incomplete)
 
 
 def loads(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

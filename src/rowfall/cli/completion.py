@@ -34,6 +34,8 @@ def completion(ctx: click.Context, shell: str | None, install: bool) -> None:
             hint="Name one: rowfall completion bash, zsh or fish.",
         )
     text = found(ctx.find_root().command, {}, "rowfall", "_ROWFALL_COMPLETE").source()
+    # That is so for the first time only that zsh calls the file; the second TAB would do nothing.
+    text = text.replace("$zsh_eval_context[-1] == loadautofunc", "$funcstack[1] == _rowfall")
     if not install:
         output.data(text)
         return

@@ -350,7 +350,7 @@ def test_a_profile_with_a_mistake(api: Api, profiles: Path, line: str, capsys: C
         ("rowfall load --presort ", ["auto", "on", "off"]),
         ("rowfall load --format Parq", ["Parquet", "ParquetMetadata"]),
         ("rowfall load x --to p", ["prod"]),
-        ("rowfall load --table ", ["default.t"]),
+        ("rowfall load --table ", ["t"]),
         ("rowfall report ", ["last", "3f2a9c1e", "77aa"]),
         ("rowfall help cl", ["clean"]),
     ],
