@@ -66,7 +66,7 @@ class Forked:
             os.kill(self.pid, 9)
 
     def __del__(self) -> None:
-        if self.returncode is None:
+        if self.returncode is None and contextlib is not None:  # None when Python is ending
             with contextlib.suppress(OSError):
                 os.close(self._end)
 

@@ -26,8 +26,8 @@ from typing import Any
 from rowfall.core import sql
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.type_names import parse_type
 from rowfall.schema.strict_reading import TextTraits, reader_settings, strict_column
-from rowfall.schema.type_names import parse_type
 from rowfall.schema.whole_rows import guarded, read_structure
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
 from unit.schema.test_strict_reading import MOMENTS, NUMBERS, WORDS

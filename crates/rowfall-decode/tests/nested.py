@@ -18,7 +18,7 @@ from pathlib import Path
 
 from differential import TYPES, Side, Way, check, mutate, value
 
-from rowfall.schema.type_names import csv_fields, parse_type
+from rowfall.core.type_names import csv_fields, parse_type
 from unit.memory import CSV, JSON, TSV, Chdb
 
 KEYS = [
