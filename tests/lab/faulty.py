@@ -194,8 +194,13 @@ class Faulty:
         self.close()
 
     def wait(self, seconds: float) -> None:
-        """Sleep, unless the proxy is closed meanwhile."""
-        self._closing.wait(seconds)
+        """Sleep; where the proxy is closed meanwhile, the request is reset and not passed on.
+
+        Raises:
+            ConnectionAbortedError: it was closed.
+        """
+        if self._closing.wait(seconds):
+            raise ConnectionAbortedError("the proxy is closed")
 
     def arrived(self, method: str, target: str, headers: Mapping[str, str], head: bytes) -> Fault:
         """Count a request and ask the script about it."""
