@@ -357,7 +357,7 @@ engine.close()
 """
 _BY_ROWFALL = f"""{_FRAME}
 import rowfall
-more = sys.argv[3:] and {{"build": sys.argv[3]}}
+more = {{"build": sys.argv[3]}} if sys.argv[3:] else {{}}
 rowfall.load(table, to=sys.argv[2], table="t", type={{"s": "String"}}, order_by="tuple()", **more)
 """
 
