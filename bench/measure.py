@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import os
 import statistics
@@ -9,7 +10,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -119,6 +121,33 @@ def agree(results: Iterable[Result], rows: int) -> str:
         told = "; ".join(f"{name} has {checksum}" for checksum, name in seen.items())
         raise BenchError(f"the sides stored different rows: {told}")
     return next(iter(seen), "")
+
+
+def run_cases(
+    title: str | None,
+    known: Mapping[str, Callable[[int, Path], AbstractContextManager[Any]]],
+    compare: Callable[[Any, int, int, Path], None],
+) -> None:
+    """Compare the cases that the command line names, each in a folder of its own.
+
+    Args:
+        compare: called with the case, its rows, the rounds and its folder.
+    """
+    parser = argparse.ArgumentParser(description=title)
+    parser.add_argument("cases", nargs="*", metavar="CASE")
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    adopt_orphans()
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1] / "src")
+    for name in asked.cases or known:
+        with tempfile.TemporaryDirectory() as made:
+            os.environ["XDG_STATE_HOME"] = made  # ledgers of servers
+            folder = Path(made)
+            folder.chmod(0o755)
+            print(f"\n{name}: {asked.rows:,} taxi rows, {asked.rounds} rounds")
+            with known[name](asked.rows, folder) as case:
+                compare(case, asked.rows, asked.rounds, folder)
 
 
 def adopt_orphans() -> None:

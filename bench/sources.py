@@ -8,13 +8,11 @@ and apart from them those of the source. Real services of tests/lab; into the em
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -390,7 +388,7 @@ CASES: dict[str, Callable[[int, Path], contextlib.AbstractContextManager[Case]]]
 }
 
 
-def compare(case: Case, rounds: int, folder: Path) -> None:
+def compare(case: Case, rows: int, rounds: int, folder: Path) -> None:
     """Run the sides in turns and print their medians."""
     taken: dict[str, list[tuple[float, ...]]] = {side.name: [] for side in case.sides}
     for _ in range(rounds):
@@ -412,23 +410,5 @@ def compare(case: Case, rounds: int, folder: Path) -> None:
         print(f"| {name} | {wall:.2f} | {times} |", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*", metavar="CASE")
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    asked = parser.parse_args()
-    measure.adopt_orphans()
-    os.environ["PYTHONPATH"] = str(ROOT / "src")
-    for name in asked.cases or CASES:
-        with tempfile.TemporaryDirectory() as made:
-            os.environ["XDG_STATE_HOME"] = made  # ledgers of servers
-            folder = Path(made)
-            folder.chmod(0o755)
-            print(f"\n{name}: {asked.rows:,} taxi rows, {asked.rounds} rounds")
-            with CASES[name](asked.rows, folder) as case:
-                compare(case, asked.rounds, folder)
-
-
 if __name__ == "__main__":
-    main()
+    measure.run_cases(__doc__, CASES, compare)

@@ -9,11 +9,8 @@ keys, and its rows are counted after it.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import measure
-from bench.sources import _MYSQL, _POSTGRESQL, ROOT, Side, cpu_of, rowfall
+from bench.sources import _MYSQL, _POSTGRESQL, Side, cpu_of, rowfall
 from rowfall.sources.generate import taxi
 
 
@@ -175,7 +172,7 @@ CASES: dict[str, Callable[[int, Path], contextlib.AbstractContextManager[Case]]]
 }
 
 
-def compare(case: Case, rows: int, rounds: int) -> None:
+def compare(case: Case, rows: int, rounds: int, folder: Path) -> None:
     """Run the sides in turns and print their medians."""
     taken: dict[str, list[tuple[float, float, float]]] = {side.name: [] for side in case.sides}
     for _ in range(rounds):
@@ -194,23 +191,5 @@ def compare(case: Case, rows: int, rounds: int) -> None:
         print(f"| {name} | {wall:.2f} | {first / wall:.2f} | {cpu:.2f} | {database:.2f} |")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*", metavar="CASE")
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    asked = parser.parse_args()
-    measure.adopt_orphans()
-    os.environ["PYTHONPATH"] = str(ROOT / "src")
-    for name in asked.cases or CASES:
-        with tempfile.TemporaryDirectory() as made:
-            os.environ["XDG_STATE_HOME"] = made  # ledgers
-            folder = Path(made)
-            folder.chmod(0o755)
-            print(f"\n{name}: {asked.rows:,} taxi rows, {asked.rounds} rounds")
-            with CASES[name](asked.rows, folder) as case:
-                compare(case, asked.rows, asked.rounds)
-
-
 if __name__ == "__main__":
-    main()
+    measure.run_cases(__doc__, CASES, compare)

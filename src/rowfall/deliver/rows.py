@@ -177,8 +177,7 @@ class _Sending:
             self._empty()
 
     def _body(self) -> Iterator[bytes]:
-        waiting = lambda: not self._ended.is_set()  # noqa: E731
-        for data in readings(self._pipe.read, self._check, waiting):
+        for data in readings(self._pipe.read, self._check, lambda: not self._ended.is_set()):
             if data:
                 yield data
         self._check()

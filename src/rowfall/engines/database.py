@@ -7,7 +7,8 @@ COPY or LOAD DATA, and the record of what is loaded lies beside the table, in :d
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -207,31 +208,30 @@ class Holding(Protocol):
         """
 
 
-class Transactions:
-    """The open transactions of a database, by their attempts.
+class Transactions(ABC):
+    """A database that knows its open transactions by their attempts."""
 
-    Args:
-        begin: connects and returns a transaction that has not begun.
-    """
-
-    def __init__(self, begin: Callable[[], Transaction]) -> None:
-        self._begin = begin
-        self._guard = threading.Lock()
+    def __init__(self) -> None:
+        self._opening = threading.Lock()
         self._open: dict[str, Transaction] = {}
 
-    def of(self, attempt: str) -> Transaction:
+    @abstractmethod
+    def _begin(self) -> Transaction:
+        """Connect and return a transaction that has not begun."""
+
+    def transaction(self, attempt: str) -> Transaction:
         """See :meth:`Database.transaction`."""
-        with self._guard:
+        with self._opening:
             found = self._open.get(attempt)
         if found is None:
             found = self._begin()  # it may take seconds
-            with self._guard:
+            with self._opening:
                 self._open[attempt] = found
         return found
 
-    def end(self, attempt: str) -> None:
+    def ended(self, attempt: str) -> None:
         """See :meth:`Database.ended`."""
-        with self._guard:
+        with self._opening:
             found = self._open.pop(attempt, None)
         if found is not None:
             found.release()
@@ -242,8 +242,8 @@ class Transactions:
             self.cancel(attempt)
 
     def cancel(self, attempt: str) -> None:
-        """End what an attempt waits for."""
-        with self._guard:
+        """See :meth:`Database.cancel`."""
+        with self._opening:
             found = self._open.get(attempt)
         if found is not None:
             found.cancel()

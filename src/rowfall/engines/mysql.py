@@ -59,7 +59,7 @@ _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii", "binary"})
 _IDS = frozenset({"uuid", "inet4", "inet6"})
 
 
-class MySQL:
+class MySQL(Transactions):
     """A database of a server, opened for one table."""
 
     def __init__(
@@ -74,7 +74,7 @@ class MySQL:
         self._patience = parse_duration(options.patience)
         self._guard = threading.Lock()
         self._idle: list[Any] = []
-        self._transactions = Transactions(lambda: Loading(self))
+        super().__init__()
         self._settings: dict[str, Any] | None = None
         self._columns: list[tuple[Any, ...]] | None = None
 
@@ -311,17 +311,8 @@ class MySQL:
 
     # --- transactions -------------------------------------------------------------------------
 
-    def transaction(self, attempt: str) -> Transaction:
-        """See :meth:`rowfall.engines.database.Database.transaction`."""
-        return self._transactions.of(attempt)
-
-    def cancel(self, attempt: str) -> None:
-        """See :meth:`rowfall.engines.database.Database.cancel`."""
-        self._transactions.cancel(attempt)
-
-    def ended(self, attempt: str) -> None:
-        """See :meth:`rowfall.engines.database.Database.ended`."""
-        self._transactions.end(attempt)
+    def _begin(self) -> Transaction:
+        return Loading(self)
 
     def load_statement(self, columns: Sequence[str]) -> str:
         """Return LOAD DATA for lines of TSV."""
@@ -463,7 +454,7 @@ class MySQL:
 
     def close(self) -> None:
         """End every session; safe to call twice."""
-        self._transactions.cancel_all()
+        self.cancel_all()
         with self._guard:
             idle, self._idle = self._idle, []
         for connection in idle:

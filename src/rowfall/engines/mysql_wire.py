@@ -30,7 +30,7 @@ class NoFileWantedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What the server says after LOAD DATA.
+    """Holds the numbers that the server gives after LOAD DATA.
 
     Attributes:
         records: lines that it has read; ``deleted``: rows that they have replaced; ``skipped``:

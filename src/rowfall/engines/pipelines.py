@@ -29,7 +29,7 @@ _WAITS = ("EXTRACT", "TRANSFORM", "NETWORK")
 
 @dataclass(frozen=True, slots=True)
 class PipelineState:
-    """What the views say of a pipeline.
+    """Holds what the views tell of a pipeline.
 
     Attributes:
         files: name of each file that it knows -> its state (Unloaded, Loaded, Skipped, ...).

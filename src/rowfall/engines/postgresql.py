@@ -93,7 +93,7 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-class Postgresql:
+class Postgresql(Transactions):
     """One table of a PostgreSQL server; see :class:`rowfall.engines.database.Database`."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Postgresql:
         self._main: Connection[Any] | None = None
         self._guard = threading.RLock()  # of the connection for questions
         self._idle: list[Connection[Any]] = []
-        self._transactions = Transactions(self._begin)
+        super().__init__()
         self._holder: Connection[Any] | None = None
         self._held: set[str] = set()
         self._version = ""
@@ -477,18 +477,6 @@ class Postgresql:
             return Copy(self, idle, self._options.on_conflict)
         return Copy(self, self.connect(patience=self._patience), self._options.on_conflict)
 
-    def transaction(self, attempt: str) -> Transaction:
-        """See :class:`rowfall.engines.database.Database`."""
-        return self._transactions.of(attempt)
-
-    def cancel(self, attempt: str) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
-        self._transactions.cancel(attempt)
-
-    def ended(self, attempt: str) -> None:
-        """See :class:`rowfall.engines.database.Database`."""
-        self._transactions.end(attempt)
-
     def give_back(self, connection: Connection[Any]) -> None:
         """Keep a connection for the next transaction."""
         with self._guard:
@@ -537,7 +525,7 @@ class Postgresql:
 
     def close(self) -> None:
         """See :class:`rowfall.engines.database.Database`."""
-        self._transactions.cancel_all()
+        self.cancel_all()
         with self._guard:
             for connection in (self._main, *self._idle):
                 if connection is not None:

@@ -20,6 +20,7 @@ import hashlib
 import itertools
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -371,7 +372,7 @@ class Gathered:
 _TEXT_FACTOR = 1.2
 
 
-class Database(Streams):
+class Database(Streams, ABC):
     """A table or query of a database: what is the same in all of them.
 
     Attributes:
@@ -409,13 +410,13 @@ class Database(Streams):
                     raise
                 time.sleep(_RETRY_SECONDS)
 
+    @abstractmethod
     def describe(self) -> Described:
         """Ask the catalogue about table or query, and cut it into ranges.
 
         Raises:
             SourceError: it cannot be read, or has columns of a type that is not supported.
         """
-        raise NotImplementedError
 
     @property
     def described(self) -> Described:

@@ -63,8 +63,7 @@ class ProtobufMessages:
         self._registry: SchemaRegistry | None = None
         self._id = 0
         self._indexes: tuple[int, ...] = (0,)
-        self.settings: dict[str, str] = {}
-        """Of the engine that reads them."""
+        self.settings: dict[str, str] = {}  # for the engine that reads the messages
         if file:
             self.settings[SETTING] = _checked(file)
             return
