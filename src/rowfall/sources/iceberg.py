@@ -1,7 +1,7 @@
 """Iceberg tables: ``iceberg+s3://bucket/path``, ``iceberg+/path``, ``iceberg://CATALOG/ns.table``.
 
-pyiceberg reads the metadata (not one data file), through rowfall's own stores; a catalogue is asked
-as pyiceberg's configuration says.
+The metadata is read here (:mod:`rowfall.sources.iceberg_metadata`), through rowfall's own stores; a
+catalogue is asked by pyiceberg, as its configuration says.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from io import BytesIO
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rowfall.core import sql, uri
-from rowfall.core.errors import RowfallError, SourceError, UsageError
+from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.options import Options
+from rowfall.sources import iceberg_metadata as metadata
 from rowfall.sources.base import File, Rewrite
+from rowfall.sources.iceberg_metadata import Entry, Manifest, Schema, Snapshot, Table
 from rowfall.sources.lakes import (
     PLAIN,
     UNREADABLE,
@@ -37,13 +38,6 @@ from rowfall.sources.lakes import (
     plain_name,
 )  # fmt: skip
 
-if TYPE_CHECKING:
-    from pyiceberg.manifest import ManifestEntry
-    from pyiceberg.schema import Schema as IcebergSchema
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot
-    from pyiceberg.types import IcebergType
-
 _HOW_TO_NAME = "Write iceberg+s3://bucket/path/table, iceberg+/path/table, or iceberg://CATALOG/namespace.table"
 _METADATA = re.compile(r"(?:v(\d+)|(\d+)-.*?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 # The id of the column of delete files that names the data file.
@@ -56,14 +50,14 @@ def open_iceberg(texts: Sequence[str], options: Options) -> Iceberg:
     """Open one snapshot of one table.
 
     Raises:
-        UsageError: several tables, no pyiceberg, no such snapshot.
+        UsageError: several tables, a library is missing, no such snapshot.
         SourceError: there is no such table, or it cannot be read.
     """
     text = only_one(texts)
     try:
-        import pyiceberg  # noqa: F401
+        import fastavro  # noqa: F401
     except ImportError:
-        raise missing_driver("pyiceberg", "iceberg") from None
+        raise missing_driver("fastavro", "iceberg") from None
     by_catalogue = text.lower().startswith("iceberg://")
     found = _of_catalogue(text, options) if by_catalogue else _of_folder(text, options)
     return _opened(found, text, options)
@@ -90,10 +84,9 @@ class Iceberg(LakeSource):
 class _Found:
     """A table that was found: its metadata, where it lies, and what reads it."""
 
-    metadata: TableMetadata
+    table: Table
     location: str
     store: LakeStore
-    io: Any
 
 
 # --- finding the table ---------------------------------------------------------------------------
@@ -102,9 +95,8 @@ class _Found:
 def _of_folder(text: str, options: Options) -> _Found:
     address = folder_of(text)
     store = open_store(address, options)
-    io = _file_io(store)
     location = address if address.endswith(".json") else _newest_metadata(store, address, text)
-    return _Found(_metadata(io, location), location, store, io)
+    return _Found(_table(store.read(location), location), location, store)
 
 
 def _newest_metadata(store: LakeStore, folder: str, text: str) -> str:
@@ -147,8 +139,11 @@ def _of_catalogue(text: str, options: Options) -> _Found:
     catalogue, _, name = text.partition("://")[2].partition("/")
     if not catalogue or "." not in name:
         raise UsageError(f"{uri.mask(text)!r} names no table", hint=_HOW_TO_NAME)
-    from pyiceberg.catalog import load_catalog
-    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+    try:
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+    except ImportError:
+        raise missing_driver("pyiceberg", "iceberg") from None
 
     try:
         opened = load_catalog(catalogue)
@@ -171,7 +166,7 @@ def _of_catalogue(text: str, options: Options) -> _Found:
         ) from error
     location = plain_name(table.metadata_location)
     store = open_store(location, _with_properties(options, table.io.properties))
-    return _Found(table.metadata, location, store, _file_io(store))
+    return _Found(_table(table.metadata.model_dump_json().encode(), location), location, store)
 
 
 def _with_properties(options: Options, properties: Mapping[str, Any]) -> Options:
@@ -187,97 +182,69 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
-def _metadata(io: Any, location: str) -> TableMetadata:
-    from pyiceberg.serializers import FromInputFile
+# What broken metadata meets: see metadata.parse_table; fastavro raises these, too.
+_BROKEN = (ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, OSError)
 
+
+def _table(data: bytes, location: str) -> Table:
     try:
-        return FromInputFile.table_metadata(io.new_input(location))
-    except RowfallError:
-        raise
-    except Exception as error:  # pydantic's words are many lines
+        return metadata.parse_table(data)
+    except (*_BROKEN, StopIteration) as error:
         raise SourceError(
-            f"cannot read {location}: no metadata of an Iceberg table that pyiceberg knows "
-            f"({_first_line(error)})",
-            hint="A newer pyiceberg may know it: pip install --upgrade 'rowfall[iceberg]'.",
+            f"cannot read {location}: no metadata of an Iceberg table ({_first_line(error)})",
+            hint="Name the folder of the table (the one above metadata), or one metadata file.",
         ) from error
-
-
-def _file_io(store: LakeStore) -> Any:
-    """Return pyiceberg's way to files, which reads them from rowfall's stores."""
-    from pyiceberg.io import FileIO, InputFile, OutputFile
-
-    class _Input(InputFile):
-        def __len__(self) -> int:
-            return store.size(plain_name(self.location)) or 0
-
-        def exists(self) -> bool:
-            return store.size(plain_name(self.location)) is not None
-
-        def open(self, seekable: bool = True) -> Any:
-            return BytesIO(store.read(plain_name(self.location)))
-
-    class _Files(FileIO):
-        def new_input(self, location: str) -> InputFile:
-            return _Input(location)
-
-        def new_output(self, location: str) -> OutputFile:
-            raise NotImplementedError("rowfall writes nothing to a table that it reads")
-
-        def delete(self, location: Any) -> None:
-            raise NotImplementedError("rowfall removes nothing of a table that it reads")
-
-    return _Files({})
 
 
 # --- one snapshot --------------------------------------------------------------------------------
 
 
 def _opened(found: _Found, text: str, options: Options) -> Iceberg:
-    metadata = found.metadata
-    if metadata.format_version > 3:
+    table = found.table
+    if table.version > 3:
         raise SourceError(
-            f"{text} is a table of version {metadata.format_version}; versions 1 to 3 are read",
+            f"{text} is a table of version {table.version}; versions 1 to 3 are read",
             hint="Write it as version 3, or load its data files as Parquet.",
         )
-    chosen = _snapshot(metadata, options.snapshot, text)
+    chosen = _snapshot(table, options.snapshot, text)
     if chosen is None:
         raise SourceError(
             f"the Iceberg table {text} holds no rows: it has no snapshot",
             hint="Load it when something was written.",
         )
-    schema = metadata.schema()
+    schema = table.schema
     if options.snapshot and chosen.schema_id is not None:
-        schema = next(s for s in metadata.schemas if s.schema_id == chosen.schema_id)
+        schema = next(s for s in table.schemas if s.id == chosen.schema_id)
     columns = tuple(
-        LakeColumn(f.name, _type(f.field_type, required=f.required), str(f.field_type))
+        LakeColumn(f.name, _type(f.type, required=f.required), metadata.words(f.type))
         for f in schema.fields
     )
     check_columns(columns, options, text)
-    moved = _names_moved(metadata, schema)
-    chain = _ancestors(metadata, chosen)
+    moved = _names_moved(table, schema)
+    chain = _ancestors(table, chosen)
     files, origins = _data_files(found, chosen, schema, moved=moved)
-    retained = {one.snapshot_id for one in chain}
+    retained = {one.id for one in chain}
     unknown = frozenset(uri for uri, number in origins.items() if number not in retained)
     if options.since:
-        since = _snapshot(metadata, options.since, text)
-        if since is None or since.snapshot_id not in retained:
+        since = _snapshot(table, options.since, text)
+        if since is None or since.id not in retained:
             raise UsageError(
-                f"snapshot {options.since} is none that {chosen.snapshot_id} was made from",
+                f"snapshot {options.since} is none that {chosen.id} was made from",
                 hint="Name one of the same branch, or load without --since.",
             )
-        chain = chain[[one.snapshot_id for one in chain].index(since.snapshot_id) + 1 :]
+        chain = chain[[one.id for one in chain].index(since.id) + 1 :]
         before, _ = _data_files(found, since, schema, moved=moved)
         rewrites = _rewrites(found, chain, files)
-        files = added_since(before, files, rewrites, f"snapshot {since.snapshot_id}", text)
+        files = added_since(before, files, rewrites, f"snapshot {since.id}", text)
     note = f"columns were renamed or dropped ({moved}): read by the engine's Iceberg reader"
     folder, _, file_name = found.location.rpartition("/metadata/")
     snapshot = LakeSnapshot(
         columns,
         tuple(sorted(files, key=lambda file: file.uri)),
-        f"snapshot {chosen.snapshot_id}",
+        f"snapshot {chosen.id}",
         folder,
         # Pinned, the snapshot has the columns that it was written with.
-        {"iceberg_snapshot_id": chosen.snapshot_id} if options.snapshot else {},
+        {"iceberg_snapshot_id": chosen.id} if options.snapshot else {},
         f"metadata/{file_name}",
         (note,) if moved else (),
         unknown,
@@ -286,27 +253,26 @@ def _opened(found: _Found, text: str, options: Options) -> Iceberg:
     return Iceberg(text, found, snapshot, chain)
 
 
-def _snapshot(metadata: TableMetadata, asked: str | None, text: str) -> Snapshot | None:
+def _snapshot(table: Table, asked: str | None, text: str) -> Snapshot | None:
     """Return the snapshot that an option names: by id, tag, branch, or time.
 
     Raises:
         UsageError: there is none.
     """
     if asked is None:
-        return metadata.snapshot_by_id(metadata.current_snapshot_id or -1)
-    found = metadata.refs.get(asked)
-    number = found.snapshot_id if found else int(asked) if asked.isdigit() else None
+        return table.current
+    number = table.refs.get(asked, int(asked) if asked.isdigit() else None)
     if number is not None:
-        chosen = metadata.snapshot_by_id(number)
+        chosen = table.snapshots.get(number)
     elif (when := moment(asked)) is not None:
         milliseconds = int(when.timestamp() * 1000)
-        log = [entry for entry in metadata.snapshot_log if entry.timestamp_ms <= milliseconds]
-        chosen = metadata.snapshot_by_id(log[-1].snapshot_id) if log else None
+        log = [one for at, one in table.log if at <= milliseconds]
+        chosen = table.snapshots.get(log[-1]) if log else None
     else:
         chosen = None
     if chosen is None:
-        known = sorted(metadata.snapshots, key=lambda one: one.timestamp_ms)[-3:]
-        listed = ", ".join(f"{s.snapshot_id} ({_time(s.timestamp_ms)})" for s in known)
+        known = sorted(table.snapshots.values(), key=lambda one: one.milliseconds)[-3:]
+        listed = ", ".join(f"{s.id} ({_time(s.milliseconds)})" for s in known)
         raise UsageError(
             f"{text} has no snapshot {asked}: it never had, or it has expired",
             hint=f"The last ones: {listed}." if listed else "It has no snapshots at all.",
@@ -319,34 +285,30 @@ def _time(milliseconds: int) -> str:
 
 
 def _data_files(
-    found: _Found, snapshot: Snapshot, schema: IcebergSchema, *, moved: str
+    found: _Found, snapshot: Snapshot, schema: Schema, *, moved: str
 ) -> tuple[list[DataFile], dict[str, int]]:
     """Return the live data files of a snapshot, and the snapshots that added them, by name.
 
     Raises:
         SourceError: a file is no Parquet, or lies in another kind of store.
     """
-    from pyiceberg.manifest import ManifestContent
-
     manifests = _manifests(found, snapshot)
     deletes = _deletes(found, manifests)
-    constants = _Constants(found.metadata, schema)
+    constants = _Constants(found.table, schema)
     files: list[DataFile] = []
     origins: dict[str, int] = {}
     for manifest in manifests:
-        if manifest.content != ManifestContent.DATA:
+        if manifest.content != metadata.DATA:
             continue
         for entry in _entries(found, manifest):
-            file = entry.data_file
-            name = plain_name(file.file_path)
-            _check_file(found, name, file.file_format.value)
-            if not file.record_count:
+            name = plain_name(entry.path)
+            _check_file(found, name, entry.format)
+            if not entry.rows:
                 continue
             own = deletes.of(entry)
-            layout = Layout(engine=True) if moved or own else constants.layout(file)
-            made = DataFile(name, file.file_size_in_bytes, file.record_count, layout, own)
-            files.append(made)
-            origins[name] = entry.snapshot_id or 0
+            layout = Layout(engine=True) if moved or own else constants.layout(entry)
+            files.append(DataFile(name, entry.size, entry.rows, layout, own))
+            origins[name] = entry.snapshot_id
     return files, origins
 
 
@@ -369,51 +331,48 @@ def _check_file(found: _Found, name: str, format_: str) -> None:
         )
 
 
-def _ancestors(metadata: TableMetadata, snapshot: Snapshot) -> list[Snapshot]:
+def _ancestors(table: Table, snapshot: Snapshot) -> list[Snapshot]:
     """Return a snapshot and those that it was made from, the oldest first, as far as kept."""
-    by_id = {one.snapshot_id: one for one in metadata.snapshots}
     chain: list[Snapshot] = []
     one: Snapshot | None = snapshot
     while one is not None:
         chain.append(one)
-        one = by_id.get(one.parent_snapshot_id or -1)
+        one = _parent(table, one)
     return chain[::-1]
+
+
+def _parent(table: Table, snapshot: Snapshot) -> Snapshot | None:
+    return table.snapshots.get(snapshot.parent) if snapshot.parent is not None else None
 
 
 def _rewrites(found: _Found, chain: Sequence[Snapshot], live: Iterable[DataFile]) -> list[Rewrite]:
     """Return what snapshots did to files that were there before, the oldest first."""
-    from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
-    from pyiceberg.table.snapshots import Operation
-
     rewrites: list[Rewrite] = []
     for snapshot in chain:
-        operation = snapshot.summary.operation if snapshot.summary else None
-        if operation == Operation.APPEND:
+        if snapshot.operation == metadata.APPEND:
             continue
-        number = snapshot.snapshot_id
+        number = snapshot.id
         removed: list[File] = []
         added: list[File] = []
         manifests = _manifests(found, snapshot)
         older = _older_deletes(found, snapshot)
         for manifest in manifests:
-            if manifest.added_snapshot_id != number or manifest.content != ManifestContent.DATA:
+            if manifest.snapshot_id != number or manifest.content != metadata.DATA:
                 continue
             for entry in _entries(found, manifest, live=False):
-                if entry.snapshot_id != number or not entry.data_file.record_count:
+                if entry.snapshot_id != number or not entry.rows:
                     continue
-                file = entry.data_file
-                name, size = plain_name(file.file_path), file.file_size_in_bytes
-                made = DataFile(name, size, file.record_count)
-                if entry.status == ManifestEntryStatus.ADDED:
+                made = DataFile(plain_name(entry.path), entry.size, entry.rows)
+                if entry.status == metadata.ADDED:
                     added.append(made.key)
-                elif entry.status == ManifestEntryStatus.DELETED:
+                elif entry.status == metadata.DELETED:
                     removed.append(replace(made, deletes=older.of(entry)).key)
         rewrites += _rows_deleted(found, snapshot, manifests)
         if removed:
             rewrites.append(Rewrite(
-                f"snapshot {number} ({operation.value if operation else 'unknown'})",
-                str(snapshot.parent_snapshot_id), tuple(removed), tuple(added),
-                same_rows=operation == Operation.REPLACE,
+                f"snapshot {number} ({snapshot.operation or 'unknown'})",
+                str(snapshot.parent), tuple(removed), tuple(added),
+                same_rows=snapshot.operation == metadata.REPLACE,
             ))  # fmt: skip
     # What was deleted before the history begins.
     return [*rewrites, *(
@@ -423,155 +382,142 @@ def _rewrites(found: _Found, chain: Sequence[Snapshot], live: Iterable[DataFile]
     )]  # fmt: skip
 
 
-def _rows_deleted(found: _Found, snapshot: Snapshot, manifests: Iterable[Any]) -> Iterator[Rewrite]:
+def _rows_deleted(
+    found: _Found, snapshot: Snapshot, manifests: Iterable[Manifest]
+) -> Iterator[Rewrite]:
     """Give what a snapshot did to files that stay, but lose rows."""
-    from pyiceberg.manifest import ManifestContent
-
-    parent = found.metadata.snapshot_by_id(snapshot.parent_snapshot_id or -1)
-    new = (m for m in manifests if m.added_snapshot_id == snapshot.snapshot_id)
-    if parent is None or all(m.content == ManifestContent.DATA for m in new):
+    parent = _parent(found.table, snapshot)
+    new = (m for m in manifests if m.snapshot_id == snapshot.id)
+    if parent is None or all(m.content == metadata.DATA for m in new):
         return
-    schema = found.metadata.schema()
+    schema = found.table.schema
     before = {f.uri: f.key for f in _data_files(found, parent, schema, moved="")[0]}
     for file in _data_files(found, snapshot, schema, moved="")[0]:
         if file.uri in before and before[file.uri] != file.key:
-            name = f"snapshot {snapshot.snapshot_id}, a delete of rows of {file.uri},"
-            yield Rewrite(name, str(parent.snapshot_id), (before[file.uri],), (file.key,),
+            name = f"snapshot {snapshot.id}, a delete of rows of {file.uri},"
+            yield Rewrite(name, str(parent.id), (before[file.uri],), (file.key,),
                           same_rows=False)  # fmt: skip
 
 
-def _deletes(found: _Found, manifests: Iterable[Any]) -> _Deletes:
-    from pyiceberg.manifest import ManifestContent
-
+def _deletes(found: _Found, manifests: Iterable[Manifest]) -> _Deletes:
     return _Deletes(
-        entry for manifest in manifests if manifest.content == ManifestContent.DELETES
+        entry for manifest in manifests if manifest.content != metadata.DATA
         for entry in _entries(found, manifest)
     )  # fmt: skip
 
 
 def _older_deletes(found: _Found, snapshot: Snapshot) -> _Deletes:
     """Return the deletes that applied before a snapshot, as far as that is known."""
-    parent = found.metadata.snapshot_by_id(snapshot.parent_snapshot_id or -1)
+    parent = _parent(found.table, snapshot)
     return _deletes(found, _manifests(found, parent) if parent is not None else ())
 
 
-def _manifests(found: _Found, snapshot: Snapshot) -> list[Any]:
-    try:
-        return list(snapshot.manifests(found.io))
-    except RowfallError:
-        raise
-    except Exception as error:
+def _manifests(found: _Found, snapshot: Snapshot) -> list[Manifest]:
+    if not snapshot.manifest_list:
         raise SourceError(
-            f"cannot read {plain_name(snapshot.manifest_list)}: {_first_line(error)}"
-        ) from error
+            f"snapshot {snapshot.id} of {found.location} has no list of manifests: it is of an "
+            "early version 1",
+            hint="Any newer snapshot of the table has one.",
+        )
+    name = plain_name(snapshot.manifest_list)
+    data = found.store.read(name)
+    try:
+        return list(metadata.manifests_of(data))
+    except _BROKEN as error:
+        raise SourceError(f"cannot read {name}: {_first_line(error)}") from error
 
 
-def _entries(found: _Found, manifest: Any, *, live: bool = True) -> list[ManifestEntry]:
+def _entries(found: _Found, manifest: Manifest, *, live: bool = True) -> list[Entry]:
+    name = plain_name(manifest.path)
+    data = found.store.read(name)
     try:
-        entries: list[ManifestEntry] = manifest.fetch_manifest_entry(found.io, live)
-    except RowfallError:
-        raise
-    except Exception as error:
-        raise SourceError(
-            f"cannot read {plain_name(manifest.manifest_path)}: {_first_line(error)}"
-        ) from error
-    return entries
+        entries = list(metadata.entries_of(data, manifest))
+    except _BROKEN as error:
+        raise SourceError(f"cannot read {name}: {_first_line(error)}") from error
+    return [e for e in entries if e.status != metadata.DELETED] if live else entries
 
 
 class _Deletes:
     """Delete files of a snapshot, by what they may delete rows of."""
 
-    def __init__(self, entries: Iterable[ManifestEntry]) -> None:
-        self._of_file: dict[str, list[ManifestEntry]] = defaultdict(list)
-        self._of_partition: dict[tuple[Any, ...], list[ManifestEntry]] = defaultdict(list)
-        self._everywhere: list[ManifestEntry] = []
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._of_file: dict[str, list[Entry]] = defaultdict(list)
+        self._of_partition: dict[tuple[Any, ...], list[Entry]] = defaultdict(list)
+        self._everywhere: list[Entry] = []
         for entry in entries:
-            file = entry.data_file
-            target = _deleted_from(file)
+            target = _deleted_from(entry)
             if target is not None:
                 self._of_file[target].append(entry)
-            elif len(_values(file.partition)):
-                self._of_partition[_partition(file)].append(entry)
+            elif entry.partition:
+                self._of_partition[_partition(entry)].append(entry)
             else:
                 self._everywhere.append(entry)
 
-    def of(self, entry: ManifestEntry) -> str:
+    def of(self, entry: Entry) -> str:
         """Return the names of the delete files that may delete rows of a data file."""
-        from pyiceberg.manifest import DataFileContent
-
-        file = entry.data_file
         near = [
-            *self._of_file.get(file.file_path, ()),
-            *self._of_partition.get(_partition(file), ()),
+            *self._of_file.get(entry.path, ()),
+            *self._of_partition.get(_partition(entry), ()),
             *self._everywhere,
         ]
         found = []
         for delete in near:
-            by_value = delete.data_file.content == DataFileContent.EQUALITY_DELETES
+            by_value = delete.content == metadata.EQUALITY_DELETES
             # A file is younger than what it deletes, or, of positions, of the same commit.
-            least = (delete.sequence_number or 0) - by_value
-            if (entry.sequence_number or 0) <= least:
-                at = getattr(delete.data_file, "content_offset", None) or 0
-                found.append(f"{delete.data_file.file_path}@{at}")
+            if entry.sequence_number <= delete.sequence_number - by_value:
+                found.append(f"{delete.path}@{delete.offset}")
         return "\n".join(sorted(found))
 
 
-def _deleted_from(file: Any) -> str | None:
+def _deleted_from(file: Entry) -> str | None:
     """Return the only data file that a file of deleted positions is about, if it says so."""
-    named = getattr(file, "referenced_data_file", None)
-    if named:
-        return str(named)
-    low = (file.lower_bounds or {}).get(_DELETES_OF)
-    high = (file.upper_bounds or {}).get(_DELETES_OF)
-    return bytes(low).decode() if low and low == high else None
+    low, high = file.lower.get(_DELETES_OF), file.upper.get(_DELETES_OF)
+    bound = low.decode() if low and low == high else None
+    return file.target or bound
 
 
-def _partition(file: Any) -> tuple[Any, ...]:
-    return (file.spec_id, *map(repr, _values(file.partition)))
-
-
-def _values(record: Any) -> list[Any]:
-    return [record[i] for i in range(len(record))] if record is not None else []
+def _partition(file: Entry) -> tuple[Any, ...]:
+    return (file.spec_id, *map(repr, file.partition))
 
 
 class _Constants:
     """Values of identity partitions, for files that leave them out (tables that were Hive's)."""
 
-    def __init__(self, metadata: TableMetadata, schema: IcebergSchema) -> None:
-        from pyiceberg.transforms import IdentityTransform
-
-        names = {f.field_id: f.name for f in schema.fields}
-        types = {f.field_id: f.field_type for f in schema.fields}
+    def __init__(self, table: Table, schema: Schema) -> None:
+        columns = {f.id: f for f in schema.fields}
         self._fields = {
             number: [
-                (place, f.source_id, names[f.source_id], types[f.source_id])
-                for place, f in enumerate(spec.fields)
-                if isinstance(f.transform, IdentityTransform) and f.source_id in names
+                (place, f.source_id, columns[f.source_id].name, columns[f.source_id].type)
+                for place, f in enumerate(spec)
+                if f.transform == "identity" and f.source_id in columns
             ]
-            for number, spec in metadata.specs().items()
+            for number, spec in table.specs.items()
         }
 
-    def layout(self, file: Any) -> Layout:
+    def layout(self, file: Entry) -> Layout:
         fields = self._fields.get(file.spec_id, ())
         # Without counts nobody knows whether the column is in the file: its value is the same.
-        counted = {*(file.value_counts or {}), *(file.column_sizes or {})}
-        missing = [field for field in fields if field[1] not in counted]
+        missing = [field for field in fields if field[1] not in file.counted]
         if not missing:
             return PLAIN
-        values = _values(file.partition)
-        return Layout(constants=tuple((n, _text(values[at], t)) for at, _, n, t in missing))
+        return Layout(
+            constants=tuple((name, _text(file.partition[at], t)) for at, _, name, t in missing)
+        )
 
 
-def _text(value: Any, type_: IcebergType) -> str | None:
+def _text(value: Any, type_: metadata.Type) -> str | None:
     """Return the value of a partition as ClickHouse reads it."""
-    kind = str(type_)
     if value is None:
         return None
-    if kind == "date" and isinstance(value, int):
+    if type_ == "date" and isinstance(value, int):
         return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
-    if kind in ("timestamp", "timestamptz") and isinstance(value, int):
-        moment_ = _EPOCH + timedelta(microseconds=value)
-        return moment_.strftime("%Y-%m-%d %H:%M:%S.%f")
+    if type_ in ("timestamp_ns", "timestamptz_ns") and isinstance(value, int):
+        moment_ = _EPOCH + timedelta(seconds=value // 10**9)
+        return f"{moment_:%Y-%m-%d %H:%M:%S}.{value % 10**9:09}"
+    if type_ in ("timestamp", "timestamptz") and isinstance(value, int):
+        value = _EPOCH + timedelta(microseconds=value)
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S.%f")
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, bytes):
@@ -589,79 +535,67 @@ _TYPES = {
 }  # fmt: skip
 
 
-def _type(type_: IcebergType, *, required: bool) -> str:
-    """Return the type of ClickHouse for one of Iceberg; UNREADABLE where there is none."""
-    from pyiceberg.types import DecimalType, FixedType, ListType, MapType, StructType
+_WITH_SIZE = re.compile(r"(decimal|fixed)[(\[]([\d, ]+)[)\]]")
 
-    if isinstance(type_, StructType):
-        inner = [(f.name, _type(f.field_type, required=f.required)) for f in type_.fields]
+
+def _type(type_: metadata.Type, *, required: bool) -> str:
+    """Return the type of ClickHouse for one of Iceberg; UNREADABLE where there is none."""
+    if isinstance(type_, str):
+        found = _TYPES.get(type_, UNREADABLE)
+        if sized := _WITH_SIZE.fullmatch(type_):
+            sizes = ", ".join(sized[2].replace(" ", "").split(","))
+            found = f"{'Decimal' if sized[1] == 'decimal' else 'FixedString'}({sizes})"
+        return found if required or not found else f"Nullable({found})"
+    if type_["type"] == "struct":
+        inner = [(f.name, _type(f.type, required=f.required)) for f in metadata.fields_of(type_)]
         if not all(t for _, t in inner):
             return UNREADABLE
         return f"Tuple({', '.join(f'{sql.name(n)} {t}' for n, t in inner)})"
-    if isinstance(type_, ListType):
-        element = _type(type_.element_type, required=type_.element_required)
+    if type_["type"] == "list":
+        element = _type(type_["element"], required=bool(type_["element-required"]))
         return element and f"Array({element})"
-    if isinstance(type_, MapType):
-        key = _type(type_.key_type, required=True)
-        value = _type(type_.value_type, required=type_.value_required)
+    if type_["type"] == "map":
+        key = _type(type_["key"], required=True)
+        value = _type(type_["value"], required=bool(type_["value-required"]))
         return f"Map({key}, {value})" if key and value else UNREADABLE
-    if isinstance(type_, DecimalType):
-        found = f"Decimal({type_.precision}, {type_.scale})"
-    elif isinstance(type_, FixedType):
-        found = f"FixedString({len(type_)})"
-    else:
-        found = _TYPES.get(str(type_), UNREADABLE)
-    return found if required or not found else f"Nullable({found})"
+    return UNREADABLE
 
 
-def _names_moved(metadata: TableMetadata, schema: IcebergSchema) -> str:
+def _names_moved(table: Table, schema: Schema) -> str:
     """Return why names do not tell the columns of every file; "" where they do.
 
     Files are written with the names of their time. Where a column of any schema has had another
     name, or its name was another column's, only its id tells it in all files. A schema that has
     been expired may have had any names.
     """
-    from pyiceberg.schema import index_name_by_id
-
     names: dict[int, set[str]] = defaultdict(set)
     ids: dict[str, set[int]] = defaultdict(set)
-    for one in metadata.schemas:
-        for number, name in index_name_by_id(one).items():
+    for one in table.schemas:
+        for number, name in one.names().items():
             names[number].add(name)
             ids[name].add(number)
-    known = {s.schema_id for s in metadata.schemas}
+    known = {one.id for one in table.schemas}
     if known != set(range(max(known) + 1)):
         return "older schemas have been expired"
-    for number, name in index_name_by_id(schema).items():
+    for number, name in schema.names().items():
         if names[number] != {name} or ids[name] != {number}:
             return name
         if not all(map(_PLAIN_NAME.fullmatch, name.split("."))):
             return f"{name} is written with other letters"
-    mapped = _mapped(metadata)
-    return mapped[0] if mapped else _nested_moved(metadata, schema)
+    # Files without ids may have a column under another name.
+    mapped = [names[0] for names in table.mapping if len(names) > 1]
+    return mapped[0] if mapped else _nested_moved(table, schema)
 
 
-def _mapped(metadata: TableMetadata) -> list[str]:
-    """Return the names of columns that files without ids may have under another name."""
-    mapping = metadata.name_mapping()
-    fields = list(mapping.root) if mapping is not None else []
-    return [str(f.names[0]) for f in fields if len(f.names) > 1]
-
-
-def _nested_moved(metadata: TableMetadata, schema: IcebergSchema) -> str:
+def _nested_moved(table: Table, schema: Schema) -> str:
     """Return the column whose fields inside are not those of every schema, or which has a default
     for files that lack it."""
-    from pyiceberg.types import PrimitiveType
-
-    for field in schema.fields:
-        olders = [f for s in metadata.schemas for f in s.fields if f.field_id == field.field_id]
-        if getattr(field, "initial_default", None) is not None and len(olders) < len(
-            metadata.schemas
-        ):
-            return f"{field.name} has a default"
-        if isinstance(field.field_type, PrimitiveType):
+    for each in schema.fields:
+        olders = [f for s in table.schemas for f in s.fields if f.id == each.id]
+        if each.default is not None and len(olders) < len(table.schemas):
+            return f"{each.name} has a default"
+        if isinstance(each.type, str):
             continue
-        inner = {str(older.field_type) for older in olders}
-        if len(inner) > 1:
-            return field.name
+        if len({metadata.words(older.type) for older in olders}) > 1:
+            return each.name
     return ""

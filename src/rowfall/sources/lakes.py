@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, cast
 
 from rowfall.core import sql, uri
 from rowfall.core.errors import SourceError, SourceGoneError, UsageError
@@ -29,10 +29,12 @@ from rowfall.core.s3_access import base_url, signature
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.sources import from_clause
 from rowfall.sources.base import EMBEDDED, File, Probe, Reader, Rewrite
-from rowfall.sources.files import LocalFiles
-from rowfall.sources.object_stores import StoreSource
 from rowfall.sources.objects import REQUESTS
-from rowfall.sources.s3 import S3
+
+if TYPE_CHECKING:
+    from rowfall.sources.files import LocalFiles
+    from rowfall.sources.object_stores import StoreSource
+    from rowfall.sources.s3 import S3
 
 _PARQUET = Encoding(from_clause.PARQUET, "none", Kind.TYPED)
 UNREADABLE = ""
@@ -153,7 +155,7 @@ class LakeSource(ABC):
         self.remote = store.source.remote
         # The engine reads tables below its current folder only.
         engine = any(layout.engine for layout in self._layouts.values())
-        if engine and self.remote and not isinstance(store.source, S3):
+        if engine and self.remote and not _is_s3(store.source):
             raise SourceError(
                 f"cannot read {text}: rows of its files are deleted, or columns were renamed, and "
                 "the engine reads such tables on local disks and in S3 only",
@@ -257,7 +259,7 @@ class LakeSource(ABC):
         folder, store = self._snapshot.folder, self._store.source
         named = {"iceberg_metadata_file_path": self._snapshot.metadata}
         only = f",{sql.settings_clause(named)}" if self._snapshot.metadata else ""
-        if isinstance(store, S3):
+        if _is_s3(store):
             bucket, _, key = folder.partition("://")[2].partition("/")
             access = store.access()
             url = sql.literal(base_url(access, bucket) + uri.encode(key.rstrip("/") + "/"))
@@ -480,6 +482,14 @@ def moment(text: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _is_s3(store: LocalFiles | StoreSource) -> TypeGuard[S3]:
+    if not store.remote:
+        return False  # the import takes 10 ms that tables here save
+    from rowfall.sources.s3 import S3
+
+    return isinstance(store, S3)
 
 
 def _of_store(split: Split) -> Split:

@@ -486,3 +486,24 @@ def test_typed_formats_need_values_only_for_the_width_of_strings(
     assert "`a`" not in texts[0]
     # 8 + 1 bytes besides the 20 of every second value: what the engine itself counts.
     assert made.row_bytes == pytest.approx(8 + 10 + 9)
+
+
+@pytest.mark.parametrize(("format", "layout", "wanted"), [
+    ("Iceberg", True, {"name": ("bytes_each", "distinct"), "n": ("distinct",)}),
+    ("Iceberg", False, {"name": ("bytes_each", "distinct")}),
+    ("Parquet", True, {"id": ("nulls", "distinct"), "name": ("nulls", "bytes_each", "distinct"),
+                       "n": ("distinct",)}),
+])  # fmt: skip
+def test_only_columns_that_a_decision_depends_on_are_sampled(
+    format: str, layout: bool, wanted: dict[str, tuple[str, ...]]
+) -> None:
+    columns = [
+        sampling.ColumnFacts(name, declared)
+        for name, declared in (
+            ("id", "Nullable(Int64)"), ("name", "Nullable(String)"), ("n", "Int32"),
+        )
+    ]  # fmt: skip
+    asked = sampling.WantedFacts(layout=layout)
+    groups = sampling._grouped(columns, Encoding(format, "none", Kind.TYPED), asked)
+    found = {columns[n].name: facts for (_, facts), members in groups.items() for n in members}
+    assert found == wanted
