@@ -23,6 +23,7 @@ use crate::text::fields::{ReadOptions, Syntax};
 use crate::text::json::objects::{ObjectReader, ObjectRows};
 use crate::text::layout::{self, Layout};
 use crate::text::scan::{Scan, scan};
+use crate::types::Type;
 
 /// A block takes the last rows of its input, too, where they are about an eighth of it or less: a
 /// part costs the same files and merges whatever it holds. 2 M taxi rows in 4 files, blocks of
@@ -64,6 +65,8 @@ pub struct Worker<'a> {
     progress: &'a Progress,
     names: Vec<String>,
     columns: Vec<Column>,
+    /// Bytes that a row takes whatever its values are, 1 or more.
+    row_bytes: usize,
     rows: usize,
     /// Rows and bytes that fill a block: more where its input ends soon.
     block_limits: (usize, usize),
@@ -91,6 +94,7 @@ impl<'a> Worker<'a> {
         let types = spec.types().expect("checked before workers start");
         let sources: Vec<String> = spec.columns.iter().map(|c| c.source().to_owned()).collect();
         let nullable = types.iter().map(|t| t.nullable).collect();
+        let row_bytes = types.iter().map(Type::row_bytes).sum::<usize>().max(1);
         let mut columns: Vec<Column> = types.into_iter().map(Column::new).collect();
         let sorting = Sorting::new(spec.sort_by.as_deref().unwrap_or(&[]), &mut columns);
         Worker {
@@ -104,6 +108,7 @@ impl<'a> Worker<'a> {
             unwritten_bytes: 0,
             names: spec.columns.iter().map(|c| c.name.clone()).collect(),
             columns,
+            row_bytes,
             rows: 0,
             options: ReadOptions {
                 simd,
@@ -200,7 +205,7 @@ impl<'a> Worker<'a> {
         raw: std::io::Result<InputReader>,
     ) -> Result<InputSummary, Fail> {
         let io = |error: &std::io::Error| Fail::io(input.name(), error);
-        let opened = raw.and_then(|raw| TextSource::new(raw, self.spec.compression));
+        let opened = raw.and_then(|raw| TextSource::new(raw, self.spec.compression, self.simd));
         let packed = self.spec.compression != Compression::None;
         let format = self.spec.format;
         let opened = match &self.spec.dialect {
@@ -364,7 +369,7 @@ impl<'a> Worker<'a> {
         }
         let mut taken = 0;
         while taken < rows {
-            let count = (rows - taken).min(self.block_limits.0 - self.rows);
+            let count = self.rows_at_once(rows - taken);
             let source =
                 ScannedText { text: self.buffer.text(), scan: &self.scan, options: &self.options };
             let decode = match self.spec.format.is_csv() {
@@ -403,6 +408,14 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
+    /// How many of the next rows to decode before the block is looked at: no more than fill it, and
+    /// no more than a quarter of its bytes, however short their text: an empty field of
+    /// FixedString(4096) is one byte of it, a line of `{}` as many columns as there are.
+    fn rows_at_once(&self, rows: usize) -> usize {
+        let most = (self.block_limits.1 / 4 / self.row_bytes).max(1);
+        rows.min(self.block_limits.0 - self.rows).min(most)
+    }
+
     /// Set the rows and bytes of a full block by the stored bytes that its input has `left` (None
     /// where that is unknown).
     fn set_block_limits(&mut self, left: Option<u64>) -> Result<(), Fail> {
@@ -431,12 +444,24 @@ impl<'a> Worker<'a> {
         let Some(last) = lines.iter().rposition(|c| *c == b'\n') else {
             return Ok(());
         };
+        let end = start + last + 1;
+        while self.buffer.start < end {
+            self.decode_objects((self.buffer.start, end), position)?;
+        }
+        Ok(())
+    }
+
+    /// Decode the first lines of a range of the buffer that holds whole ones.
+    fn decode_objects(
+        &mut self,
+        range: (usize, usize),
+        position: &mut InputPosition<'_>,
+    ) -> Result<(), Fail> {
         let text = self.buffer.text();
-        let range = (start, start + last + 1);
         let found = self.reader.read_rows(self.simd, text, range, &mut self.object_rows);
         let mut taken = 0;
         while taken < self.object_rows.count {
-            let count = (self.object_rows.count - taken).min(self.block_limits.0 - self.rows);
+            let count = self.rows_at_once(self.object_rows.count - taken);
             let text = self.buffer.text();
             let (columns, sorting, rows) = (&mut self.columns, &mut self.sorting, (taken, count));
             let decoded =

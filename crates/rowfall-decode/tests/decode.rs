@@ -599,3 +599,28 @@ fn rows_that_end_with_a_delimiter() {
         assert_eq!(said["line"], 2, "{said}");
     }
 }
+
+#[test]
+fn short_text_does_not_take_much_memory() {
+    // 100 and 300 MB in all their rows; the program may take less, and is aborted beyond it.
+    let empty: Vec<(String, &str)> =
+        (0..1000).map(|n| (format!("c{n}"), "Nullable(UInt8)")).collect();
+    let columns: Vec<(&str, &str)> = empty.iter().map(|(name, kind)| (&**name, *kind)).collect();
+    let cases = [
+        ("JSONEachRow", "{}\n".repeat(50_000), columns),
+        ("CSV", "a\n".repeat(75_000), vec![("a", "FixedString(4096)")]),
+    ];
+    for (format, text, columns) in cases {
+        let (input, output) =
+            (common::Temporary::new(text.as_bytes()), common::Temporary::new(b""));
+        let more = json!({"memory_bytes": 64 << 20, "block_bytes": 8 << 20, "compression": "none"});
+        let spec = common::spec(&input, &output, format, &columns, &more).to_string();
+        let spec = common::Temporary::new(spec.as_bytes());
+        let done = std::process::Command::new(env!("CARGO_BIN_EXE_rowfall-decode"))
+            .args(["run", "--spec"])
+            .arg(&spec.0)
+            .output()
+            .expect("the program");
+        assert!(done.status.success(), "{format}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+}

@@ -137,3 +137,21 @@ fn header_checksums_count() {
     assert_eq!(gunzip(&with(sum), 100).expect("sound"), b"1\n");
     assert!(gunzip(&with(sum ^ 1), 100).is_err());
 }
+
+#[test]
+fn xz_takes_no_more_memory_than_its_highest_level() {
+    // The header of the first block: its size in fours of bytes, flags, filter LZMA2, one byte about
+    // it: the size of its dictionary, 2^(n/2 + 12) bytes. Then zeros and a checksum.
+    let with_dictionary = |n: u8| {
+        let mut packed = packed("xz", b"1\n");
+        assert_eq!(packed[12..16], [2, 0, 0x21, 1]);
+        packed[16] = n;
+        let sum = crc32fast::hash(&packed[12..20]);
+        packed[20..24].copy_from_slice(&sum.to_le_bytes());
+        packed
+    };
+    let read = |data: &[u8]| native(data, "CSV", &[("a", "UInt8")], json!({"compression": "xz"}));
+    assert!(read(&with_dictionary(28)).is_ok(), "64 MiB, as of xz -9");
+    let wrong = read(&with_dictionary(36)).expect_err("1 GiB");
+    assert_eq!(wrong["error"], "io");
+}

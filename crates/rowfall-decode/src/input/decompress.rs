@@ -3,9 +3,15 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
+use liblzma::stream::{CONCATENATED, Stream};
+
 use crate::spec::Compression;
 
 const BUFFER_BYTES: usize = 128 << 10;
+/// Largest window of zstd, as a power of two: 128 MiB, what the programs of zstd take by default.
+const ZSTD_WINDOW: u32 = 27;
+/// Memory for a stream of xz. `xz -9` writes for 65 MiB; a header of a few bytes may ask for 4 GiB.
+const XZ_MEMORY: u64 = 256 << 20;
 
 type Bytes = Box<dyn Read + Send>;
 
@@ -16,13 +22,15 @@ pub fn reader(raw: Bytes, compression: Compression) -> io::Result<Bytes> {
         Compression::None | Compression::Gzip => raw,
         Compression::Zstd => {
             let mut decoder = zstd::Decoder::new(raw)?;
-            decoder.window_log_max(27)?;
+            decoder.window_log_max(ZSTD_WINDOW)?;
             Box::new(decoder)
         }
         Compression::Lz4 => Box::new(Lz4Reader::new(raw)),
-        Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(
-            BufReader::with_capacity(BUFFER_BYTES, raw),
-        )),
+        Compression::Xz => {
+            let stream = Stream::new_auto_decoder(XZ_MEMORY, CONCATENATED)?;
+            let raw = BufReader::with_capacity(BUFFER_BYTES, raw);
+            Box::new(liblzma::bufread::XzDecoder::new_stream(raw, stream))
+        }
         Compression::Bz2 => Box::new(bzip2::bufread::MultiBzDecoder::new(
             BufReader::with_capacity(BUFFER_BYTES, raw),
         )),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::input::decompress;
 use crate::input::inflate::Gzip;
 use crate::input::queue::InputReader;
+use crate::simd::Simd;
 use crate::spec::Compression;
 
 enum Reader {
@@ -36,11 +37,12 @@ pub struct TextSource {
 }
 
 impl TextSource {
-    /// Decompress what a reader gives.
-    pub fn new(raw: InputReader, compression: Compression) -> io::Result<TextSource> {
+    /// Decompress what a reader gives, with these instructions.
+    pub fn new(raw: InputReader, compression: Compression, simd: Simd) -> io::Result<TextSource> {
         let bytes = Arc::new(AtomicU64::new(0));
         if compression == Compression::Gzip {
-            return Ok(TextSource { source: Reader::Gzip(Box::new(Gzip::new(raw))), bytes });
+            let source = Reader::Gzip(Box::new(Gzip::new(raw, simd)));
+            return Ok(TextSource { source, bytes });
         }
         let counted = Counted { reader: raw, bytes: bytes.clone() };
         let reader = decompress::reader(Box::new(counted), compression)?;

@@ -86,6 +86,16 @@ impl Type {
         }
     }
 
+    /// Bytes that a value takes at least, with its NULL mark and the offset of what varies.
+    pub fn row_bytes(&self) -> usize {
+        let own = match &self.base {
+            BaseType::Tuple(elements, _) => elements.iter().map(Type::row_bytes).sum(),
+            BaseType::String | BaseType::Array(_) | BaseType::Map(_) => 8,
+            _ => self.width(),
+        };
+        own + usize::from(self.nullable)
+    }
+
     /// How many fields of CSV a value takes where the elements of tuples have fields of their own.
     pub fn fields(&self) -> usize {
         match &self.base {

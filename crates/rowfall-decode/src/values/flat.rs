@@ -111,7 +111,7 @@ fn decode_all<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
     let width = size_of::<P::Out>();
     column.data.reserve(rows * width);
     column.nulls.reserve(rows);
-    let values = column.data.as_mut_ptr_range().start;
+    let values = column.data.as_mut_ptr();
     // SAFETY: `len` bytes are in use, and `rows * width` more were reserved behind them.
     let values = unsafe { values.add(column.data.len()) };
     // SAFETY: the same for one byte a row.

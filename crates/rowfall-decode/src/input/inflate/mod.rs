@@ -12,6 +12,7 @@ use std::io::{self, Read};
 use crate::input::inflate::bits::Bits;
 use crate::input::inflate::block::Codes;
 pub use crate::input::inflate::block::{HISTORY, SLACK};
+use crate::simd::Simd;
 
 enum State {
     Member,
@@ -24,6 +25,7 @@ enum State {
 
 /// A reader of one or more gzip members.
 pub struct Gzip<R> {
+    simd: Simd,
     bits: Bits<R>,
     codes: Box<Codes>,
     state: State,
@@ -43,9 +45,10 @@ fn truncated() -> io::Error {
 }
 
 impl<R: Read> Gzip<R> {
-    /// Decompress what `reader` gives.
-    pub fn new(reader: R) -> Self {
+    /// Decompress what `reader` gives, with these instructions.
+    pub fn new(reader: R, simd: Simd) -> Self {
         Gzip {
+            simd,
             bits: Bits::new(reader),
             codes: Box::new(Codes::new()),
             state: State::Member,
@@ -196,7 +199,8 @@ impl<R: Read> Gzip<R> {
     fn coded(&mut self, out: &mut [u8], from: usize, limit: usize) -> io::Result<usize> {
         self.bits.fetch()?;
         let floor = from - self.member.min(from.min(HISTORY) as u64) as usize;
-        let found = block::decode(&self.codes, &mut self.bits, out, (floor, from, limit));
+        let found =
+            block::decode(self.simd, &self.codes, &mut self.bits, out, (floor, from, limit));
         if self.bits.overrun() {
             return Err(truncated());
         }

@@ -19,6 +19,7 @@ use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
 use crate::input::queue::InputReader;
 use crate::input::rewrite::records::{Records, Step};
 use crate::input::source::TextSource;
+use crate::simd::Simd;
 use crate::spec::{Compression, Format, Input};
 
 /// Bytes of decompressed text that are taken at a time; they stay in the cache.
@@ -212,7 +213,9 @@ pub fn run(text: &str) -> Result<Option<Value>, Fail> {
     }
     let input = Input::file(&spec.path);
     let io = |error: io::Error| Fail::io(&spec.path, &error);
-    let source = InputReader::file(&input).and_then(|raw| TextSource::new(raw, spec.compression));
+    let simd = Simd::choose("auto").expect("all have portable code");
+    let open = |raw| TextSource::new(raw, spec.compression, simd);
+    let source = InputReader::file(&input).and_then(open);
     let (csv, names) = (spec.format.is_csv(), spec.format.has_names());
     let mut reader = source
         .and_then(|source| Rewriter::new(source, &spec.dialect, csv, names, Arc::default()))

@@ -28,6 +28,10 @@ pub struct ObjectReader {
 /// a sixteenth of a line.
 const ONE_BY_ONE: u32 = 32;
 
+/// Values of as many rows as are found at once: lines of `{}` with 1,000 columns, all of them left
+/// out, would take 4,000 times the memory of their text. 16 MiB, more than a chunk of usual text has.
+const MAX_SPANS: usize = (16 << 20) / size_of::<Span>();
+
 /// The values of all columns of some rows.
 #[derive(Default)]
 pub struct ObjectRows {
@@ -50,8 +54,8 @@ impl ObjectReader {
         }
     }
 
-    /// Find the values of whole lines of `text[from..to]`, up to the first line that is declined.
-    /// 64 bytes follow `to`, and the byte before it is a line end.
+    /// Find the values of whole lines of `text[from..to]`, up to the first line that is declined,
+    /// or as many as are found at once. 64 bytes follow `to`, and the byte before it is a line end.
     pub fn read_rows(
         &mut self,
         simd: Simd,
@@ -94,7 +98,7 @@ impl ObjectReader {
         let width = self.nullable.len();
         out.spans.clear();
         (out.count, out.end, out.escapes) = (0, from, false);
-        while out.end < to {
+        while out.end < to && out.spans.len() < MAX_SPANS {
             let first = out.count * width;
             if self.one_by_one == 0 {
                 out.spans.resize(first + 2 * width, (0, 0));
