@@ -142,6 +142,73 @@ def test_every_type_arrives_as_it_is(shell: Shell, tables: Tables) -> None:
     )
 
 
+_EXTREMES = {
+    "TINYINT": (-128, 127), "TINYINT UNSIGNED": (0, 255), "SMALLINT": (-32768, 32767),
+    "SMALLINT UNSIGNED": (0, 65535), "MEDIUMINT": (-8388608, 8388607), "INT": (-(2**31), 2**31 - 1),
+    "INT UNSIGNED": (0, 2**32 - 1), "INT(9) ZEROFILL": (0, 42), "BIGINT": (-(2**63), 2**63 - 1),
+    "BIGINT UNSIGNED": (0, 2**64 - 1), "DECIMAL(9,2)": ("-9999999.99", "0.01"),
+    "DECIMAL(18,0)": ("-1", "999999999999999999"), "DECIMAL(38,38)": ("-0.1", "0." + "9" * 38),
+    "DECIMAL(65,30)": ("-" + "9" * 35, "0." + "0" * 29 + "1"), "DECIMAL(8,3) ZEROFILL": (0, "1.5"),
+    "FLOAT": (-3.4028234e38, 1.17549435e-38), "FLOAT(7,4)": (0.1, -999.9999),
+    "DOUBLE": (-1.7976931348623157e308, 5e-324), "DOUBLE(12,2)": (1.1, -1234567890.12),
+    "BIT(1)": (0, 1), "BIT(64)": (0, 2**64 - 1), "DATE": ("1900-01-01", "2299-12-31"),
+    "DATETIME": ("1900-01-01 00:00:00", "2299-12-31 23:59:59"),
+    "DATETIME(3)": ("1970-01-01 00:00:00.001", "2299-12-31 23:59:59.999"),
+    "DATETIME(6)": ("1969-12-31 23:59:59", "2261-12-31 23:59:59.999999"),
+    "TIMESTAMP": ("1970-01-01 00:00:01", "2038-01-19 03:14:07"),
+    "TIMESTAMP(6)": ("1970-01-01 00:00:01.000001", "2038-01-19 03:14:07.999999"),
+    "TIME(6)": ("-838:59:59.999999", "00:00:00.000001"), "YEAR": (0, 2155),
+    "CHAR(9)": (" a ", "\u00fc\u0000"), "VARCHAR(300)": ("x" * 251, "\\N"),
+    "VARCHAR(99) CHARACTER SET latin1": ("\u00e9\u20ac", "\t\n\\"),
+    "VARCHAR(99) CHARACTER SET utf16": ("\U0001f600", ""), "TINYTEXT": ("", "\r"),
+    "TEXT CHARACTER SET utf8mb3": ("\u20ac" * 999, "a"), "LONGTEXT": ("y" * 70_000, "\"q\""),
+    "ENUM('a','b''c','\u20ac')": ("b'c", "\u20ac"), "SET('x','y','z')": ("x,z", ""),
+    "JSON": ('{"a": [1, "\\\\n"]}', "[]"), "UUID": ("0" * 31 + "1", "f" * 32),
+    "INET4": ("0.0.0.1", "255.255.255.255"), "INET6": ("::", "ff::1"),
+}  # fmt: skip
+_RAW = {
+    "BINARY(3)": (b"\0\xff\n", b"a"),
+    "VARBINARY(300)": (b"\xfb\xfc\xfd\xfe\xff", b"\\N"),
+    "BLOB": (b"\0" * 300, b""),
+    "LONGBLOB": (bytes(range(256)) * 300, b"\t\r\n\\"),
+}
+
+
+@pytest.mark.parametrize("more", [{}, _RAW], ids=["texts", "bytes"])
+def test_rows_in_binary_are_those_of_text(
+    shell: Shell, tables: Tables, more: dict[str, Any]
+) -> None:
+    """Of extreme values, NULLs and zero dates; also where other types are asked for."""
+    types = _EXTREMES | more
+    columns = ", ".join(f"c{n} {kind} NULL" for n, kind in enumerate(types))
+    tables.run("SET sql_mode = ''", "SET time_zone = '+00:00'",
+               f"CREATE TABLE v (id INT PRIMARY KEY, {columns}) CHARACTER SET utf8mb4")  # fmt: skip
+    low, high = ([pair[end] for pair in types.values()] for end in (0, 1))
+    # Each value beside neighbours that are NULL, so that each bit of the bitmap counts.
+    mixed = [[v if (n + k) % 3 else None for n, v in enumerate(low)] for k in range(3)]
+    dates = [n for n, kind in enumerate(types) if kind.startswith("DATE")]
+    zeros = [["0000-00-00", "2020-00-10"][n % 2] if n in dates else None for n in range(len(types))]
+    with tables.server.connect(tables.name) as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_mode = '', time_zone = '+00:00'")
+        marks = ", ".join(["%s"] * (len(types) + 1))
+        for number, row in enumerate([low, high, [None] * len(types), *mixed, zeros]):
+            cursor.execute(f"INSERT INTO v VALUES ({marks})", [number, *row])
+    names = ["id", *(f"c{n}" for n in range(len(types)))]
+    shown = "SELECT " + ", ".join(f"'=' || hex(toString({name}))" for name in names) + " FROM"
+    wider = [f"c{n} Nullable(String)" for n, k in enumerate(types) if k.startswith(("DATE", "BIG"))]
+    wider += [f"c{list(types).index('INT')} Nullable(Decimal(12, 2))"]
+    asked = [part for one in wider for part in ("--type", one)]
+    for number, (given, name) in enumerate([((), "as"), (asked, "other")]):
+        before = shell.ok("load", tables.uri("v"), "--table", f"t{number}", *given,
+                          "--decoder", "never")  # fmt: skip
+        found = shell.rows(f"{shown} t{number} ORDER BY id")
+        done = shell.ok("load", tables.uri("v"), "--table", f"b{number}", *given,
+                        "--decoder", "always")  # fmt: skip
+        assert "the engine reads it instead" not in done.talk, (name, before.talk)
+        assert shell.rows(f"{shown} b{number} ORDER BY id") == found, name
+        assert len(found) == 7, name
+
+
 def test_a_query_is_loaded(shell: Shell, tables: Tables) -> None:
     tables.fill()
     query = (

@@ -4,6 +4,7 @@
 use crate::column::reorder::{RowSelection, gather, gather_fixed, gather_strings};
 use crate::column::{Column, ColumnEnd, Values};
 use crate::columnar::Batch;
+use crate::packets::{LocatedRows, Wire};
 use crate::sort::counting::can_scatter;
 use crate::sort::{SortOrder, Sorter};
 use crate::text::fields::{DelimitedFields, Fields, ReadOptions, RowBatch};
@@ -12,7 +13,7 @@ use crate::text::json::objects;
 use crate::text::layout::Layout;
 use crate::text::scan::Scan;
 use crate::types::BaseType;
-use crate::values;
+use crate::values::{self, PacketFields};
 
 /// A value that is declined, and where it stands in the text, quotes included.
 pub struct BadValue {
@@ -163,6 +164,31 @@ pub fn decode_objects(
     };
     let spans = &rows.spans[first * width..(first + count) * width];
     decode(columns, &mut ObjectFields { batch, spans, column: 0 }, sorting)
+}
+
+/// Append `count` rows of packets, from row `first` on, to the columns, or return the first value
+/// that is declined.
+pub fn decode_packets(
+    columns: &mut [Column],
+    located: &LocatedRows,
+    wires: &[Wire],
+    field_numbers: &[usize],
+    (text, options): (&[u8], &ReadOptions),
+    (first, count): (usize, usize),
+    sorting: &mut Sorting,
+) -> Result<(), BadValue> {
+    let batch = RowBatch {
+        text,
+        rows: count,
+        width: wires.len(),
+        order: &[],
+        escapes: false,
+        has_line_breaks: false,
+        options,
+    };
+    let (spans, rows, field_number) = (&located.spans[..], located.count, 0);
+    let mut fields = PacketFields { batch, spans, rows, first, wires, field_numbers, field_number };
+    decode(columns, &mut fields, sorting)
 }
 
 /// Append the rows `from..to` of a batch to all columns; the error is the number of a column, and

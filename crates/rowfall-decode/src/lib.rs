@@ -12,6 +12,7 @@
 //! | `output` | writes blocks: Native to pipes and files, or as parts of a table |
 //! | `sort` | puts the rows of a block into the order of the table's key |
 //! | `values` | turns the fields of a column into its values, one loop for each type |
+//! | `packets` | takes rows of a database's protocol apart: where their fields are |
 //! | `text` | finds the fields: delimiters, headers, JSON keys, escapes |
 //! | `columnar` | reads what holds columns already: Native, Arrow, Parquet |
 //! | `input` | opens files and HTTP objects, decompresses them into a buffer of text |
@@ -36,6 +37,7 @@ pub mod error;
 pub mod input;
 pub mod native_string;
 mod output;
+mod packets;
 pub mod run;
 pub mod simd;
 mod sort;

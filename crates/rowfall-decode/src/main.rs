@@ -43,7 +43,8 @@ fn main() {
 }
 
 fn formats() -> Vec<&'static str> {
-    let mut formats = vec!["CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow", "Native"];
+    let mut formats =
+        vec!["CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow", "Native", "MySQL"];
     if cfg!(feature = "arrow") {
         formats.extend(["ArrowStream", "Parquet"]);
     }

@@ -14,7 +14,7 @@ use crate::error::Fail;
 use crate::input::queue::InputQueue;
 use crate::output::Output;
 use crate::simd::Simd;
-use crate::spec::{Input, Spec};
+use crate::spec::{Format, Input, Spec};
 use crate::worker::{InputSummary, Progress, Worker};
 
 /// The state that all workers share.
@@ -182,7 +182,12 @@ impl Shared<'_> {
     fn decode(&self, worker: &mut Worker<'_>) -> bool {
         while !self.stop.load(Ordering::Relaxed) {
             let Some((input, raw)) = self.inputs.take() else { break };
-            match worker.read(&self.spec.inputs[input], raw) {
+            let spec = &self.spec.inputs[input];
+            let read = match self.spec.format {
+                Format::MySql => worker.read_packets(spec, raw),
+                _ => worker.read(spec, raw),
+            };
+            match read {
                 Ok(done) => self.done.lock().expect("no worker panics")[input] = Some(done),
                 Err(fail) => {
                     self.fail(input, fail);

@@ -262,6 +262,9 @@ pub enum Format {
     ArrowStream,
     /// Parquet.
     Parquet,
+    /// What MySQL answers to COM_STMT_EXECUTE: packets with rows in binary.
+    #[serde(rename = "MySQL")]
+    MySql,
 }
 
 impl Format {
@@ -395,7 +398,7 @@ impl Spec {
             "this program was built without Arrow and Parquet",
         );
         need(
-            !self.format.is_columnar()
+            !(self.format.is_columnar() || self.format == Format::MySql)
                 || (self.compression == Compression::None && self.dialect.is_none()),
             "columns are read as they are: without compression or dialect",
         );
@@ -415,6 +418,7 @@ impl Spec {
             "an object in a store is named by its url, signed where it has to be",
         );
         let columnar = self.format.is_columnar();
+        let whole = columnar || self.format == Format::MySql;
         let named = self.format.has_names() || self.format == Format::Json || columnar;
         need(
             (named && !self.skip_header) || self.columns.iter().all(|c| c.position.is_some()),
@@ -446,7 +450,7 @@ impl Spec {
                 Ok(data_type) if self.parts && !data_type.children().is_empty() => {
                     "parts are made of flat columns only".to_owned()
                 }
-                Ok(data_type) if columnar && !data_type.children().is_empty() => {
+                Ok(data_type) if whole && !data_type.children().is_empty() => {
                     "only flat columns are copied".to_owned()
                 }
                 Ok(data_type) if self.parts && data_type.nullable && keys.contains(&number) => {

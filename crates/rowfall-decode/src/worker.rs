@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::block::{
-    BadValue, ScannedText, Sorting, append_batch, decode_delimited, decode_objects,
+    BadValue, ScannedText, Sorting, append_batch, decode_delimited, decode_objects, decode_packets,
 };
 use crate::column::Column;
 use crate::columnar::{BatchError, BatchReader};
@@ -16,6 +16,7 @@ use crate::input::read_ahead::read_ahead;
 use crate::input::rewrite::rewrite;
 use crate::input::source::TextSource;
 use crate::output::Output;
+use crate::packets::{Broken, LocatedRows, Wire, mysql};
 use crate::simd::Simd;
 use crate::spec::{Compression, Format, Input, Spec, UnknownColumns};
 use crate::text::delimited::{self, BadRow};
@@ -267,6 +268,112 @@ impl<'a> Worker<'a> {
         })
     }
 
+    /// Decode the rows of a database's answer, up to the packet that ends them: whoever sends them
+    /// does not close the pipe before it is closed here.
+    pub fn read_packets(
+        &mut self,
+        input: &Input,
+        raw: std::io::Result<InputReader>,
+    ) -> Result<InputSummary, Fail> {
+        let io = |error: &std::io::Error| Fail::io(input.name(), error);
+        let odd = |what: &str| io(&std::io::Error::other(what));
+        let mut raw = raw.map_err(|e| io(&e))?;
+        self.buffer.reset(input.start);
+        let (mut answer, mut located) = (mysql::Answer::default(), LocatedRows::default());
+        let columns = self.spec.columns.iter();
+        let field_numbers: Vec<usize> = columns.filter_map(|c| c.position).collect();
+        let mut summary = InputSummary::default();
+        let broken = |broken| match broken {
+            Broken::Said(what) => odd(&what),
+            Broken::Odd(what) => odd(what),
+            Broken::Declined(what) => self::declined(input, &what),
+        };
+        while !answer.ended {
+            let before = self.buffer.end - self.buffer.start;
+            if !self.buffer.read_some(&mut raw, self.spec.chunk_bytes).map_err(|e| io(&e))? {
+                return Err(odd("the answer ends before its last packet"));
+            }
+            let bytes = (self.buffer.end - self.buffer.start - before) as u64;
+            summary.bytes_read += bytes;
+            self.add_bytes(bytes, None)?;
+            loop {
+                let (start, end, knew) = (self.buffer.start, self.buffer.end, answer.has_columns());
+                let next = answer.read(self.buffer.text_mut(), start, end).map_err(broken)?;
+                if !knew && answer.has_columns() {
+                    self.check_wires(input, &answer, &field_numbers)?;
+                }
+                answer.locate(self.buffer.text(), &mut located).map_err(broken)?;
+                self.decode_located(input, summary.rows, &answer, &located, &field_numbers)?;
+                summary.rows += located.count as u64;
+                self.buffer.start = next;
+                if knew == answer.has_columns() {
+                    break;
+                }
+            }
+            if self.buffer.end - self.buffer.start > MAX_RECORD_BYTES {
+                return Err(self::declined(input, "a record of more than 48 MiB"));
+            }
+        }
+        summary.bytes_raw = summary.bytes_read;
+        Ok(summary)
+    }
+
+    /// Check that an answer has the columns that are wanted.
+    fn check_wires(
+        &self,
+        input: &Input,
+        answer: &mysql::Answer,
+        field_numbers: &[usize],
+    ) -> Result<(), Fail> {
+        let count = answer.wires.len();
+        let wanted = self.spec.file_columns.unwrap_or(count);
+        if count != wanted || field_numbers.iter().any(|number| *number >= count) {
+            let what = format!("an answer of {count} columns where {wanted} are expected");
+            return Err(declined(input, &what));
+        }
+        Ok(())
+    }
+
+    /// Append the rows of packets that were found; `before` them the input had so many.
+    fn decode_located(
+        &mut self,
+        input: &Input,
+        before: u64,
+        answer: &mysql::Answer,
+        located: &LocatedRows,
+        field_numbers: &[usize],
+    ) -> Result<(), Fail> {
+        let mut taken = 0;
+        while taken < located.count {
+            let count = (located.count - taken).min(self.block_limits.0 - self.rows);
+            let text = (self.buffer.text(), &self.options);
+            let (columns, sorting, rows) = (&mut self.columns, &mut self.sorting, (taken, count));
+            let decoded =
+                decode_packets(columns, located, &answer.wires, field_numbers, text, rows, sorting);
+            if let Err(BadValue { row, column, start, end }) = decoded {
+                let spec = column.map(|n| &self.spec.columns[n]);
+                let type_name = spec.map_or(String::new(), |c| c.type_name.clone());
+                let text = column.is_some_and(|n| answer.wires[field_numbers[n]] == Wire::Text);
+                return Err(Fail::Value(Box::new(Decline {
+                    uri: input.name().to_owned(),
+                    line: before + (taken + row) as u64 + 1,
+                    offset: 0,
+                    column: spec.map_or(String::new(), |c| c.name.clone()),
+                    value: if text {
+                        shorten(&self.buffer.text()[start..end])
+                    } else {
+                        String::new()
+                    },
+                    message: format!("a value that may not fit {type_name}"),
+                    expected: type_name,
+                })));
+            }
+            taken += count;
+            self.add_rows(count)?;
+        }
+        Ok(())
+    }
+
     /// Decline bytes that are not UTF-8, which the engine would store as they are. What is wrong in
     /// a record before them is told first, however much text is read at a time.
     fn check_utf8(&mut self, position: &mut InputPosition<'_>) -> Result<(), Fail> {
@@ -506,6 +613,19 @@ impl<'a> Worker<'a> {
             expected: type_name,
         }))
     }
+}
+
+/// The failure about an input as a whole.
+fn declined(input: &Input, what: &str) -> Fail {
+    Fail::Value(Box::new(Decline {
+        uri: input.name().to_owned(),
+        line: 0,
+        offset: 0,
+        column: String::new(),
+        value: String::new(),
+        expected: String::new(),
+        message: what.to_owned(),
+    }))
 }
 
 fn newlines(text: &[u8]) -> u64 {

@@ -18,6 +18,7 @@ const LAYERS: &[&str] = &[
     "input",
     "columnar",
     "text",
+    "packets",
     "values",
     "sort",
     "output",

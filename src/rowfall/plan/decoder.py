@@ -28,6 +28,8 @@ from rowfall.sources.rewriting import PROGRAM
 _SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https", "hdfs"})
 _FORMATS = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
 _COLUMNAR = frozenset({"Parquet", "ArrowStream"})
+_ROWS = frozenset({"MySQL"})
+"""Formats of rows in binary, of flat columns."""
 _PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
 _UTC = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT"})
 # Other zones that the decoder reads: those of crates/rowfall-decode/src/types/zone.rs.
@@ -69,7 +71,7 @@ def refusal(
         return "the rows are made by the engine"
     columnar = copies(encoding)
     packed = _PACKED if not columnar else ("none",)
-    if not (columnar or encoding.format in _FORMATS) or encoding.compression not in packed:
+    if not (columnar or encoding.format in _FORMATS | _ROWS) or encoding.compression not in packed:
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
     if not len(listing) or not (streamed or uri.scheme_of(listing.uri(0)) in _SCHEMES):
         return f"{PROGRAM} reads files, object stores and HTTP only"
@@ -83,6 +85,8 @@ def refusal(
         return f"{PROGRAM} reads whole files of {encoding.format}"
     for column in schema.reads:
         nested = parse_type(column.type).base in NESTED
+        if encoding.format in _ROWS and nested:
+            return f"only the engine reads {column.type} (column {column.name})"
         if columnar and (nested or column.optional or not _is_copied(column)):
             return f"only the engine reads {column.type} (column {column.name})"
         if column.shape is None and not nested and not columnar:

@@ -135,6 +135,8 @@ class Streamed(Protocol):
     def stream(self, split: Split) -> Iterator[bytes]:
         """Give the bytes of a split in pieces of any size; 64 KiB and more cost least.
 
+        An empty piece asks whether they are read any more; if not, the stream is left.
+
         Runs in a thread of its own, and may be left before its end.
 
         Raises:
@@ -150,10 +152,13 @@ class Streamed(Protocol):
 
 @runtime_checkable
 class Stored(Protocol):
-    """A source of tables, whose rows lie in files of a format of their own."""
+    """A source whose rows rowfall-decode reads in another encoding than an engine does.
+
+    Tables whose rows lie in files, and databases with a binary protocol.
+    """
 
     def stored(self) -> Encoding | None:
-        """Return the encoding of the files; None where some do not give the rows by themselves."""
+        """Return that encoding; None where it is the same, or does not give the rows by itself."""
 
 
 @runtime_checkable

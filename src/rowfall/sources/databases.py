@@ -298,6 +298,8 @@ class SourceColumn:
         type: of ClickHouse. ``reason``: the type that it has in the database, and what that means.
         select: SQL whose text is what a reader of TSV takes for ``type``.
         bytes_each: of a value in memory, about.
+        binary: SQL whose value in the database's binary protocol rowfall-decode takes for ``type``;
+            "" where it has no such form.
     """
 
     name: str
@@ -305,6 +307,7 @@ class SourceColumn:
     reason: str
     select: str
     bytes_each: float = 8.0
+    binary: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +342,7 @@ def digest(query: str) -> str:
 
 # Servers send 8 or 16 KiB at a time. Taken one by one they cost the reader of a row of 410 bytes
 # 1.1 us, and 0.75 us where a millisecond's worth is taken at once. Sockets hold more than that.
-_FEW, _PAUSE_SECONDS = 128 << 10, 0.001
+FEW, PAUSE_SECONDS = 128 << 10, 0.001
 # As often as a server that starts answers in seconds.
 _RETRY_SECONDS = 0.5
 _Connection = TypeVar("_Connection")
@@ -360,9 +363,9 @@ class Gathered:
     def read1(self, size: int, /) -> bytes:
         """Return at most so many bytes; none at the end."""
         if self._few:
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(PAUSE_SECONDS)
         found = self._read(size)
-        self._few = len(found) < _FEW
+        self._few = len(found) < FEW
         return found
 
 

@@ -1,7 +1,8 @@
 """Tables and queries of MySQL, MariaDB and SingleStore: ``mysql://user@host/database/table``.
 
-The server makes lines of TSV of its rows (:mod:`rowfall.sources.mysql_types`), and this process
-passes them on (:mod:`rowfall.sources.mysql_rows`). All sessions write times in UTC.
+rowfall-decode reads rows in binary (:mod:`rowfall.sources.mysql_packets`). For an engine the server
+makes lines of TSV of them (:mod:`rowfall.sources.mysql_types`), and this process passes them on
+(:mod:`rowfall.sources.mysql_rows`). All sessions write times in UTC.
 
 **Ranges.** Nobody counts or samples the table: InnoDB estimates in 0.2 ms how many rows of an index
 lie between two values, so ranges are halved until each holds few by that.
@@ -12,22 +13,23 @@ snapshots are milliseconds apart; the protocol has no way to share one without a
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import redact
-from rowfall.core.model import Encoding
+from rowfall.core.model import Encoding, Kind
 from rowfall.core.mysql import name, quote
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
-from rowfall.sources import mysql_rows
+from rowfall.sources import mysql_packets, mysql_rows
 from rowfall.sources.databases import (
     END,
     WHOLE,
@@ -35,6 +37,7 @@ from rowfall.sources.databases import (
     Described,
     Key,
     KeyKind,
+    SourceColumn,
     count_ranges,
     no_table,
     parse,
@@ -115,6 +118,14 @@ def halve(
     return [(low, high) for low, high, _ in found]
 
 
+@dataclass(slots=True)
+class _Reading:
+    """A connection that is read from; ``ended``: up to the last packet, so that it is good yet."""
+
+    connection: Any
+    ended: bool = False
+
+
 class MySQL(Database):
     """One table, or the result of ``--query``."""
 
@@ -132,17 +143,29 @@ class MySQL(Database):
         self._opened = False
         self._index = ""
         self._marks = TSV
+        self._binary = False
 
     # --- catalogue ----------------------------------------------------------------------------
 
     def describe(self) -> Described:
         connection = self._connect()
         try:
-            return self._query(connection) if self.query else self._table(connection)
+            found = self._query(connection) if self.query else self._table(connection)
+            self._binary = self._can_prepare(connection, found)
+            return found
         except self._driver().err.MySQLError as error:
             raise self._explained(error) from None
         finally:
             connection.close()
+
+    def _can_prepare(self, connection: Any, found: Described) -> bool:
+        """Tell whether rows can come in binary; else they come as text, whoever reads them."""
+        statement = self._statement(found.columns, "", binary=True)
+        try:
+            _, columns = mysql_packets.prepare(connection, statement)
+        except self._driver().err.MySQLError:  # a statement that only text can carry
+            return False
+        return columns == len(found.columns)
 
     def _query(self, connection: Any) -> Described:
         """Describe the result of ``--query``, by a statement that gives no rows."""
@@ -350,15 +373,57 @@ class MySQL(Database):
         """Return TSV whose strings may be bytes: the server checks those that are text."""
         return replace(super().encoding(listing), binary=True)
 
+    def stored(self) -> Encoding | None:
+        """Return the encoding in which rowfall-decode reads rows; None where that is text."""
+        names = tuple(column.name for column in self.described.columns)
+        if not self._binary:
+            return None
+        return Encoding("MySQL", "none", Kind.TYPED, header=names, names=names, fields=len(names))
+
+    def pipes(self, splits: Sequence[Split]) -> list[str]:
+        """Return the path of a fresh named pipe for each split, for rowfall-decode."""
+        if not self._binary:
+            return super().pipes(splits)
+        return self._streams.open(
+            [(split.name, functools.partial(self.packets, split)) for split in splits]
+        )
+
     def stream(self, split: Split) -> Iterator[bytes]:
         """Give the rows of a range as lines, in the snapshot of one connection."""
-        connection, ended = self._take(), False
-        err = self._driver().err
-        try:
-            reader = mysql_rows.begin(connection, self._select(split))
+        with self._reading() as reading:
+            statement = self._statement(self.described.columns, self.condition(split))
+            reader = mysql_rows.begin(reading.connection, statement)
             yield self.header()
             yield from mysql_rows.lines(reader, self._marks)
-            ended = True
+            reading.ended = True
+
+    def packets(self, split: Split) -> Iterator[bytes]:
+        """Give the rows of a range in binary, in the snapshot of one connection, and then b""."""
+        with self._reading() as reading:
+            connection, columns = reading.connection, self.described.columns
+            statement = self._statement(columns, self.condition(split), binary=True)
+            number, count = mysql_packets.prepare(connection, statement)
+            if count != len(columns):
+                raise mysql_rows.BrokenRowsError("the table has other columns now")
+            packets = mysql_packets.Packets(connection, number)
+            try:
+                yield from packets.pieces()
+            except GeneratorExit:  # who reads them has gone
+                reading.ended = packets.check()
+            if reading.ended:
+                mysql_packets.close(connection, number)
+
+    @contextmanager
+    def _reading(self) -> Iterator[_Reading]:
+        """Lend a connection with a snapshot; what goes wrong becomes an error of ours.
+
+        Raises:
+            SourceError: transient where another try may help.
+        """
+        reading = _Reading(self._take())
+        err = self._driver().err
+        try:
+            yield reading
         except (err.MySQLError, mysql_rows.ServerSaidError) as error:
             raise self._explained(error) from None
         except (OSError, mysql_rows.BrokenRowsError) as error:
@@ -366,14 +431,18 @@ class MySQL(Database):
                 f"cannot read {self.text}: {error}", hint=_AGAIN, transient=True
             ) from None
         finally:
-            self._give_back(connection, good=ended)
+            self._give_back(reading.connection, good=reading.ended)
 
-    def _select(self, split: Split) -> str:
-        """Return the statement that gives the lines of a split."""
-        text = self._marks.line(column.select for column in self.described.columns)
+    def _statement(
+        self, columns: Sequence[SourceColumn], condition: str, *, binary: bool = False
+    ) -> str:
+        """Return the statement that gives rows: as lines, or as columns in binary."""
+        if binary:
+            text = ", ".join(column.binary for column in columns)
+        else:
+            text = self._marks.line(column.select for column in columns)
         if self.query:
             return f"SELECT {text} FROM ({self.query}\n) AS rowfall"
-        condition = self.condition(split)
         # Half a table that is not in memory would otherwise be found by reading all of it.
         index = f" FORCE INDEX ({name(self._index)})" if condition else ""
         return f"SELECT {text} FROM {self._name}{index}" + (

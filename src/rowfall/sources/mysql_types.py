@@ -150,7 +150,19 @@ def column_of(column: Declared, marks: Marks) -> SourceColumn | None:
             else f"IFNULL({text}, {marks.null})"
         )
         type_ = f"Nullable({type_})"
-    return SourceColumn(column.name, type_, f"{column.whole}: {reason}", text, _width(column))
+    whole = f"{column.whole}: {reason}"
+    return SourceColumn(column.name, type_, whole, text, _width(column), _binary(column))
+
+
+def _binary(column: Declared) -> str:
+    """Return SQL whose value comes in binary, or as plain text where that has no use.
+
+    The server writes texts in the connection's UTF-8, and zeros for dates that are zero.
+    """
+    kind, x = column.kind, name(column.name)
+    if kind == "bit" or (kind in ("decimal", "numeric") and "zerofill" in column.whole):
+        return f"{x} + 0"
+    return f"CAST({x} AS CHAR)" if kind in ("time", "uuid", "inet4", "inet6") else x
 
 
 def _width(column: Declared) -> float:
@@ -231,9 +243,9 @@ def _time(column: Declared) -> tuple[str, str, str] | None:
     if kind == "year":
         return "UInt16", x, "a number"
     if kind == "uuid":
-        return "UUID", f"CAST({x} AS CHAR)", "the same"
+        return "UUID", f"CAST(CAST({x} AS CHAR) AS BINARY)", "the same"
     if kind in ("inet4", "inet6"):
-        return f"IPv{kind[-1]}", f"CAST({x} AS CHAR)", "the same"
+        return f"IPv{kind[-1]}", f"CAST(CAST({x} AS CHAR) AS BINARY)", "the same"
     return None
 
 

@@ -21,6 +21,7 @@ import contextlib
 import fcntl
 import os
 import re
+import select
 import shutil
 import tempfile
 import threading
@@ -54,6 +55,8 @@ _STALE = 60.0  # seconds after which a pipe asked for again is one that nobody w
 # Pipes are tried every 2 ms while the engine opens some, every 20 ms when it does not: the 64 that
 # are next in line, and 64 of the others in turn. A try costs 3 us.
 _SHORT, _LONG, _NEAR = 0.002, 0.02, 64
+# A thread whose pipe nobody reads sees it when it writes; one that waits for a store may not.
+_LAST_SECONDS = 1.0
 _AFFINITY = getattr(os, "sched_getaffinity", None)
 _CORES = threading.BoundedSemaphore(len(_AFFINITY(0)) if _AFFINITY else os.cpu_count() or 1)
 
@@ -92,6 +95,7 @@ class Pipes:
         self._running = False
         self._closed = False
         self._broken: dict[str, Exception] = {}
+        self._filled: list[str] = []
         self._samples: dict[str, str] = {}
         weakref.finalize(owner, self.close)
 
@@ -132,6 +136,8 @@ class Pipes:
         """Return what went wrong the last time this object was sent; see :meth:`broken`."""
         with self._wake:
             self._remove(lambda pipe: pipe.uri == name)
+            # Whoever reads it may have met what is wrong sooner than whoever sends it.
+            self._wake.wait_for(lambda: name not in self._filled, _LAST_SECONDS)
             return self._broken.get(name)
 
     def broken(self, uri: str) -> str | None:
@@ -244,6 +250,7 @@ class Pipes:
                 opened = [(pipe, sink) for pipe in near if (sink := _open(pipe.path)) is not None]
                 for pipe, sink in opened:
                     self._waiting.remove(pipe)
+                    self._filled.append(pipe.uri)
                     _unlink(pipe.path)  # both ends are open: the name is needed no more
                     threading.Thread(
                         target=self._fill, args=(pipe, sink), daemon=True, name="pipe"
@@ -257,6 +264,7 @@ class Pipes:
             self._write(pipe, sink)
         finally:
             with self._wake:
+                self._filled.remove(pipe.uri)
                 self._wake.notify_all()  # the engine opens its next pipe at once
 
     def _write(self, pipe: _NamedPipe, sink: int) -> None:
@@ -271,7 +279,7 @@ class Pipes:
                     return
                 stream = pipe.open()
                 for piece in unpack_bz2(stream) if pipe.packed else stream:
-                    if not write(file.fileno(), piece):
+                    if not (write(file.fileno(), piece) if piece else _is_read(file.fileno())):
                         break  # a LIMIT is reached, or the statement failed: no error of ours
                 if isinstance(stream, Generator):
                     stream.close()  # what it holds (a connection) is free before the pipe ends
@@ -484,6 +492,13 @@ def write(sink: int, data: bytes) -> bool:
     except BrokenPipeError:
         return False
     return True
+
+
+def _is_read(sink: int) -> bool:
+    """Tell whether the reading end of a pipe is open."""
+    ask = select.poll()
+    ask.register(sink, 0)
+    return not ask.poll(0)
 
 
 def _unlink(path: str) -> None:

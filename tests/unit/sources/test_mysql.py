@@ -14,6 +14,7 @@ from rowfall.core.errors import SourceError
 from rowfall.core.mysql import quote
 from rowfall.sources.databases import END
 from rowfall.sources.mysql import halve
+from rowfall.sources.mysql_packets import ends
 from rowfall.sources.mysql_rows import BrokenRowsError, ServerSaidError, lines
 from rowfall.sources.mysql_types import BYTES, TSV, Declared, column_of, columns_of
 
@@ -55,6 +56,16 @@ def read(data: bytes, step: int) -> bytes:
 
 
 _VALUES = st.lists(st.binary(max_size=300).map(lambda text: text.replace(b"\n", b"\r") + b"\n"))
+
+
+def test_the_last_packet_in_binary_tells_how_rows_end() -> None:
+    assert ends(b"\x00" * 50 + END_OF_ROWS)
+    assert not ends(END_OF_ROWS + b"\x02\x00\x00\x07\x00\x00")
+    assert not any(map(ends, (b"", b"\xff", END_OF_ROWS[:-1])))
+    error = b"\xff\x25\x05#70100Query execution was interrupted"
+    packed = len(error).to_bytes(3, "little") + b"\x09" + error
+    with pytest.raises(ServerSaidError, match=r"interrupted \(error 1317\)"):
+        ends(b"\x00\x05" * 20 + packed)
 
 
 @given(_VALUES, st.integers(1, 700))

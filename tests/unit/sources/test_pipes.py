@@ -313,6 +313,34 @@ def test_a_stream_that_is_left_lets_go() -> None:
     assert source.changed([numbered(0, 10_000_000)]) == []
 
 
+def test_an_empty_piece_asks_whether_the_stream_is_read() -> None:
+    """A stream that does not know its end is left when its reader goes; it may say why then."""
+
+    class Endless(Streams):
+        said: Exception | None = None
+
+        def stream(self, split: Split) -> Iterator[bytes]:
+            try:
+                yield b"all"
+                while True:
+                    yield b""
+            except GeneratorExit:
+                if self.said is not None:
+                    raise self.said from None
+
+    source, split = Endless(), numbered(0, 3)
+    (path,) = source.pipes([split])
+    with open(path, "rb") as reader:
+        assert reader.read(3) == b"all"
+    assert source.changed([split]) == []
+    source.said = SourceError("the server broke off")
+    (path,) = source.pipes([split])
+    with open(path, "rb") as reader:
+        assert reader.read(3) == b"all"
+    with pytest.raises(SourceError, match="broke off"):
+        source.changed([split])
+
+
 def test_what_broke_a_stream_is_told_for_its_own_range_only() -> None:
     gone = SourceError("the server went away", transient=True)
     source = Numbers(gone)

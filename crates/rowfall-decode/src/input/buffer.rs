@@ -1,7 +1,7 @@
 //! Holds the text that is being decoded: a buffer that slides over the decompressed input, 256 KiB
 //! at a time, so that the text stays in the cache.
 
-use std::io;
+use std::io::{self, Read};
 
 use crate::input::inflate::{HISTORY, SLACK};
 use crate::input::source::TextSource;
@@ -71,6 +71,36 @@ impl TextBuffer {
         self.ended = end < limit;
         self.end = end;
         Ok(())
+    }
+
+    /// Slide past the text before `start` and read once, at most `room` bytes; returns whether there
+    /// were any. For text that nobody inflates here.
+    pub fn read_some(&mut self, reader: &mut impl Read, room: usize) -> io::Result<bool> {
+        if self.start > FRONT {
+            self.bytes.copy_within(self.start..self.end, FRONT);
+            self.base += (self.start - FRONT) as u64;
+            self.end -= self.start - FRONT;
+            self.start = FRONT;
+        }
+        let limit = self.end + room;
+        if self.bytes.len() < limit + PAD {
+            self.bytes.resize(limit + PAD, 0);
+        }
+        loop {
+            match reader.read(&mut self.bytes[self.end..limit]) {
+                Ok(count) => {
+                    self.end += count;
+                    return Ok(count > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The whole buffer, for who changes text that has not been decoded.
+    pub fn text_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
     }
 
     /// Check the text that was read last. The error is the position of the first byte that is not

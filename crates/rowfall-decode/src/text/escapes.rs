@@ -10,6 +10,10 @@ pub fn unescape(style: Syntax, content: &[u8], out: &mut Vec<u8>) -> Option<()> 
         Syntax::Tsv => unescape_slashes(content, false, out),
         Syntax::Json => unescape_json(content, out),
         Syntax::Quoted => unescape_slashes(content, true, out),
+        Syntax::Packet => {
+            out.extend_from_slice(content); // there are none
+            Some(())
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! of CSV and TSV. Fields of JSON are in `json/fields.rs`, elements of arrays in
 //! `values/nested.rs`. Parsing the values is left to `values`.
 
+use crate::column::Column;
 use crate::simd::Simd;
 
 /// How surely a field means NULL in a Nullable column.
@@ -22,6 +23,8 @@ pub enum Syntax {
     Json,
     /// An element of an array in CSV or TSV: strings in single quotes, numbers without.
     Quoted,
+    /// A field of a packet of a database, as it is; NULL stands at 0.
+    Packet,
 }
 
 /// Start and end of a value in the text, in bytes, quotes included; `(0, 0)` where the key is
@@ -79,6 +82,11 @@ pub trait Fields<'a> {
     }
     /// An upper bound for the bytes of all fields of the column together.
     fn text_bytes(&self) -> usize;
+    /// Append the values of all fields where they are not text; None where they are. The error is
+    /// the row of the first field that is declined.
+    fn decode_binary(&self, _: &mut Column) -> Option<Result<(), usize>> {
+        None
+    }
 }
 
 /// The options of the spec that decide how fields are read.

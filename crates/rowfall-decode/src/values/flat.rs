@@ -11,6 +11,9 @@ use crate::values::{bool_uuid_ip, decimal, float, integer, string, time, wide_in
 /// Append the values of all fields to a column. The error is the row of the first field that is
 /// declined.
 pub fn decode<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), usize> {
+    if let Some(decoded) = fields.decode_binary(column) {
+        return decoded;
+    }
     let data_type = column.data_type.clone();
     match &data_type.base {
         BaseType::Int(1, true) => decode_fixed(column, fields, integer::Signed::<i8>::default()),
@@ -72,7 +75,7 @@ pub fn decode<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), 
     }
 }
 
-fn decode_fixed<'a, C: Fields<'a>, P: FixedWidth>(
+pub fn decode_fixed<'a, C: Fields<'a>, P: FixedWidth>(
     column: &mut Column,
     fields: &C,
     parser: P,
@@ -127,7 +130,7 @@ fn decode_all<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
         }
     };
     match P::MAX_SHORT {
-        Some(most) if C::SYNTAX != Syntax::Quoted => {
+        Some(most) if !matches!(C::SYNTAX, Syntax::Quoted | Syntax::Packet) => {
             let (mut usual, mut numbers) = (true, [0; GROUP]);
             for first in (0..rows).step_by(GROUP) {
                 let count = GROUP.min(rows - first);
@@ -172,10 +175,13 @@ fn decode_one<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
     row: usize,
 ) -> Option<(P::Out, u8)> {
     let (from, to) = fields.bounds(row);
+    if C::SYNTAX == Syntax::Packet && from == 0 {
+        return NULLS.then_some((P::ZERO, 1));
+    }
     let (start, end) = fields.unquoted(from, to);
     let bare = start == from;
     let fine = match C::SYNTAX {
-        Syntax::Csv | Syntax::Tsv => true,
+        Syntax::Csv | Syntax::Tsv | Syntax::Packet => true,
         Syntax::Json => {
             if bare {
                 P::UNQUOTED

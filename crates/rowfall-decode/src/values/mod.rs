@@ -1,5 +1,6 @@
 //! Parses the fields of a column into values: [`decode`] appends them to the column.
 
+mod binary;
 mod bool_uuid_ip;
 mod decimal;
 mod fixed_width;
@@ -12,4 +13,5 @@ mod string;
 mod time;
 mod wide_integer;
 
+pub use crate::values::binary::PacketFields;
 pub use crate::values::nested::decode;

@@ -51,6 +51,12 @@ fn read_field<'a, 't, C: Fields<'t>>(
     let (from, to) = fields.bounds(row);
     let (start, end) = fields.unquoted(from, to);
     let quoted = start != from;
+    if C::SYNTAX == Syntax::Packet {
+        return match from {
+            0 => nullable.then_some(StringField::Null),
+            _ => Some(StringField::Plain(start, end)),
+        };
+    }
     if C::SYNTAX == Syntax::Json && !quoted {
         let null = from == 0 || &text[from..to] == b"null";
         if !null && raw && is_plain_value(&text[from..to]) {

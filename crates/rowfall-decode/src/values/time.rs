@@ -85,8 +85,9 @@ impl FixedWidth for Date {
 pub struct Date32(DateCache);
 
 /// 1900-01-01 and 2299-12-31, the ends of Date32 and DateTime64.
-const FIRST: i32 = -25_567;
-const LAST: i32 = 120_529;
+pub const FIRST: i32 = -25_567;
+/// The last day.
+pub const LAST: i32 = 120_529;
 
 impl FixedWidth for Date32 {
     type Out = i32;
