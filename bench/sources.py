@@ -112,9 +112,9 @@ source.listing()
 def read(low, high):
     connection, condition = source._connect(), f"trip_id >= {low} AND trip_id < {high}"
     statement = source._statement(source.described.columns, condition, binary=True)
-    packets = mysql_packets.Packets(connection, mysql_packets.prepare(connection, statement)[0])
-    for piece in packets.pieces():
-        if not piece and packets.check():
+    relay = mysql_packets.execute(connection, mysql_packets.prepare(connection, statement)[0])
+    for piece in relay.pieces():
+        if not piece and relay.is_complete():
             break
 rows = int(sys.argv[2])
 threads = [threading.Thread(target=read, args=(rows * n // 2, rows * (n + 1) // 2)) for n in (0, 1)]

@@ -43,8 +43,16 @@ fn main() {
 }
 
 fn formats() -> Vec<&'static str> {
-    let mut formats =
-        vec!["CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow", "Native", "MySQL"];
+    let mut formats = vec![
+        "CSV",
+        "CSVWithNames",
+        "TSV",
+        "TSVWithNames",
+        "JSONEachRow",
+        "Native",
+        "MySQL",
+        "PostgreSQL",
+    ];
     if cfg!(feature = "arrow") {
         formats.extend(["ArrowStream", "Parquet"]);
     }

@@ -265,6 +265,8 @@ pub enum Format {
     /// What MySQL answers to COM_STMT_EXECUTE: packets with rows in binary.
     #[serde(rename = "MySQL")]
     MySql,
+    /// What PostgreSQL answers to COPY: messages with a line of TSV each.
+    PostgreSQL,
 }
 
 impl Format {
@@ -338,7 +340,7 @@ impl Spec {
     pub fn parse(text: &str) -> Result<Spec, Fail> {
         let mut spec: Spec =
             serde_json::from_str(text).map_err(|e| Fail::spec(format!("the spec: {e}")))?;
-        if matches!(spec.format, Format::Tsv | Format::TsvWithNames) {
+        if matches!(spec.format, Format::Tsv | Format::TsvWithNames | Format::PostgreSQL) {
             spec.delimiter = "\t".into();
         }
         let reasons = spec.reasons();
@@ -375,6 +377,8 @@ impl Spec {
             }
         };
         let delimiter = self.delimiter.as_bytes();
+        let columnar = self.format.is_columnar();
+        let whole = columnar || self.format == Format::MySql;
         need(self.version == 1, "only version 1 of the spec is known");
         need(
             delimiter.len() == 1 && !b"\r\n\"\\ ".contains(&delimiter[0]),
@@ -398,7 +402,7 @@ impl Spec {
             "this program was built without Arrow and Parquet",
         );
         need(
-            !(self.format.is_columnar() || self.format == Format::MySql)
+            !(whole || self.format == Format::PostgreSQL)
                 || (self.compression == Compression::None && self.dialect.is_none()),
             "columns are read as they are: without compression or dialect",
         );
@@ -417,8 +421,6 @@ impl Spec {
             self.inputs.iter().all(|i| i.url().is_some() || !i.path.contains("://")),
             "an object in a store is named by its url, signed where it has to be",
         );
-        let columnar = self.format.is_columnar();
-        let whole = columnar || self.format == Format::MySql;
         let named = self.format.has_names() || self.format == Format::Json || columnar;
         need(
             (named && !self.skip_header) || self.columns.iter().all(|c| c.position.is_some()),

@@ -1,6 +1,7 @@
 //! Reads inputs one after the other and writes their rows to one output as blocks: the loop of one
 //! thread. Turns positions in the text into lines and offsets of error messages.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::block::{
@@ -11,6 +12,7 @@ use crate::columnar::{BatchError, BatchReader};
 use crate::cpu_time;
 use crate::error::{Decline, Fail, shorten};
 use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
+use crate::input::copy_messages::CopyMessages;
 use crate::input::queue::InputReader;
 use crate::input::read_ahead::read_ahead;
 use crate::input::rewrite::rewrite;
@@ -206,9 +208,17 @@ impl<'a> Worker<'a> {
         raw: std::io::Result<InputReader>,
     ) -> Result<InputSummary, Fail> {
         let io = |error: &std::io::Error| Fail::io(input.name(), error);
-        let opened = raw.and_then(|raw| TextSource::new(raw, self.spec.compression, self.simd));
-        let packed = self.spec.compression != Compression::None;
         let format = self.spec.format;
+        let opened = raw.and_then(|raw| match format {
+            Format::PostgreSQL => {
+                let count = Arc::default();
+                let lines = CopyMessages::new(raw, Arc::clone(&count));
+                Ok(TextSource::from_reader(Box::new(lines), count))
+            }
+            _ => TextSource::new(raw, self.spec.compression, self.simd),
+        });
+
+        let packed = self.spec.compression != Compression::None;
         let opened = match &self.spec.dialect {
             None => opened,
             Some(dialect) => opened

@@ -1,4 +1,5 @@
-//! Answers of MySQL to prepared statements: their rows come out, and damaged ones end in an error.
+//! Answers of MySQL to prepared statements and of PostgreSQL to COPY: their rows come out, and damaged ones
+//! end in an error.
 
 #[path = "common/blocks.rs"]
 mod blocks;
@@ -277,4 +278,89 @@ fn other_columns_and_more_behind_the_end_are_refused() {
     let more = [two, packets(&[END.to_vec()])].concat();
     assert!(native(&more, "MySQL", &[("a", "Int32")], json!({})).is_err());
     assert!(one_column("String", (11, 0, 0), &[]).is_err());
+}
+
+// --- PostgreSQL -----------------------------------------------------------------------------------
+
+const LINES: [(&str, &str); 2] = [("n", "Int32"), ("s", "Nullable(String)")];
+
+/// A message of PostgreSQL.
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&[kind][..], &(body.len() as u32 + 4).to_be_bytes(), body].concat()
+}
+
+/// The answer to a COPY of some lines, and what comes out of them.
+fn copied(rows: &[(i32, Option<String>)]) -> (Vec<u8>, Vec<u8>) {
+    let mut data = message(b'H', &[0, 0, 2, 0, 0, 0, 0]);
+    let mut texts: Vec<u8> = rows.iter().map(|row| u8::from(row.1.is_none())).collect();
+    for (n, s) in rows {
+        let line = format!("{n}\t{}\n", s.as_deref().unwrap_or("\\N"));
+        data.extend(message(b'd', line.as_bytes()));
+        string(&mut texts, s.as_deref().unwrap_or("").as_bytes());
+    }
+    data.extend(message(b'N', b"SNOTICE\0Ma notice\0\0"));
+    data.extend(message(b'c', b""));
+    data.extend(message(b'C', format!("COPY {}\0", rows.len()).as_bytes()));
+    data.extend(message(b'Z', b"T"));
+    let numbers = rows.iter().flat_map(|row| row.0.to_le_bytes()).collect();
+    (data, block(rows.len(), &[("n", "Int32", numbers), ("s", "Nullable(String)", texts)]))
+}
+
+fn lines() -> impl Strategy<Value = Vec<(i32, Option<String>)>> {
+    proptest::collection::vec((any::<i32>(), proptest::option::of("[a-zé€ ]{0,300}")), 0..30)
+}
+
+proptest! {
+    #[test]
+    fn lines_come_out_of_messages(all in lines(), chunk in 1..700usize) {
+        let (data, wanted) = copied(&all);
+        let found = native(&data, "PostgreSQL", &LINES, json!({"chunk_bytes": chunk}));
+        prop_assert_eq!(found, Ok(wanted));
+    }
+
+    #[test]
+    fn damaged_messages_end_in_an_error_or_in_rows(
+        all in lines(),
+        damages in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let (mut data, _) = copied(&all);
+        let cut = native(&data[..cut.index(data.len())], "PostgreSQL", &LINES, json!({}));
+        prop_assert!(cut.is_err());
+        for (at, byte) in damages {
+            let at = at.index(data.len());
+            data[at] = byte;
+        }
+        let _ = native(&data, "PostgreSQL", &LINES, json!({}));
+    }
+
+    #[test]
+    fn noise_is_no_copy(data in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let found = native(&data, "PostgreSQL", &LINES, json!({}));
+        prop_assert!(found.is_err());
+    }
+}
+
+#[test]
+fn a_copy_that_breaks_off_is_an_error() {
+    let said = |data: &[u8]| {
+        let fail = native(data, "PostgreSQL", &LINES, json!({})).expect_err("no whole answer");
+        fail["message"].as_str().expect("a text").to_owned()
+    };
+    let rows = [(1, None), (2, Some("two".to_owned()))];
+    let (whole, _) = copied(&rows);
+    let error = message(b'E', b"SERROR\0C57014\0Mcanceling statement\0\0");
+    let row = message(b'd', b"1\t\\N\n");
+    let open = message(b'H', &[0, 0, 2, 0, 0, 0, 0]);
+    assert_eq!(said(&[open.clone(), row.clone(), error].concat()), "canceling statement");
+    let few = [open.clone(), row, message(b'C', b"COPY 2\0"), message(b'Z', b"T")].concat();
+    assert_eq!(said(&few), "the server sent 2 rows, of which 1 came");
+    assert_eq!(
+        said(&[open, message(b'Z', b"T")].concat()),
+        "the server sent no rows, of which 0 came"
+    );
+    let more = [whole, message(b'Z', b"T")].concat();
+    assert_eq!(said(&more), "there is more behind the end of the rows");
+    assert_eq!(said(b"d\0\0\0\x03"), "a message without a length");
+    assert_eq!(said(b"N\x7f\0\0\0"), "the server sent something that is no row");
 }

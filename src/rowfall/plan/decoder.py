@@ -30,6 +30,8 @@ _FORMATS = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow
 _COLUMNAR = frozenset({"Parquet", "ArrowStream"})
 _ROWS = frozenset({"MySQL"})
 """Formats of rows in binary, of flat columns."""
+_LINES = frozenset({"PostgreSQL"})
+"""Formats of lines of TSV in messages."""
 _PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
 _UTC = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT"})
 # Other zones that the decoder reads: those of crates/rowfall-decode/src/types/zone.rs.
@@ -71,7 +73,10 @@ def refusal(
         return "the rows are made by the engine"
     columnar = copies(encoding)
     packed = _PACKED if not columnar else ("none",)
-    if not (columnar or encoding.format in _FORMATS | _ROWS) or encoding.compression not in packed:
+    if (
+        not (columnar or encoding.format in _FORMATS | _ROWS | _LINES)
+        or encoding.compression not in packed
+    ):
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
     if not len(listing) or not (streamed or uri.scheme_of(listing.uri(0)) in _SCHEMES):
         return f"{PROGRAM} reads files, object stores and HTTP only"

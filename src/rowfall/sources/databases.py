@@ -16,12 +16,13 @@ later run goes on behind it. All other tables are loaded up to :data:`END`, once
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -340,33 +341,9 @@ def digest(query: str) -> str:
 
 # --- connections ----------------------------------------------------------------------------------
 
-# Servers send 8 or 16 KiB at a time. Taken one by one they cost the reader of a row of 410 bytes
-# 1.1 us, and 0.75 us where a millisecond's worth is taken at once. Sockets hold more than that.
-FEW, PAUSE_SECONDS = 128 << 10, 0.001
 # As often as a server that starts answers in seconds.
 _RETRY_SECONDS = 0.5
 _Connection = TypeVar("_Connection")
-
-
-class Gathered:
-    """The end of a connection, of which much is read at a time.
-
-    Args:
-        read: gives at most so many bytes, as soon as there is one. Not for TLS, which gives no more
-            than 16 KiB.
-    """
-
-    def __init__(self, read: Callable[[int], bytes]) -> None:
-        self._read = read
-        self._few = False
-
-    def read1(self, size: int, /) -> bytes:
-        """Return at most so many bytes; none at the end."""
-        if self._few:
-            time.sleep(PAUSE_SECONDS)
-        found = self._read(size)
-        self._few = len(found) < FEW
-        return found
 
 
 # --- the source -----------------------------------------------------------------------------------
@@ -480,6 +457,20 @@ class Database(Streams, ABC):
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
         """Return no split: the catalogue tells the types."""
         return []
+
+    def stored(self) -> Encoding | None:
+        """Return the encoding of :meth:`packets`; None where they are as the streams are."""
+        return None
+
+    def packets(self, split: Split) -> Iterator[bytes]:
+        """Give the rows of a split as rowfall-decode takes them, see :meth:`stored`."""
+        raise NotImplementedError
+
+    def pipes(self, splits: Sequence[Split]) -> list[str]:
+        """Return the path of a fresh named pipe for each split, for rowfall-decode."""
+        if self.stored() is None:
+            return super().pipes(splits)
+        return self._streams.open([(s.name, functools.partial(self.packets, s)) for s in splits])
 
     def condition(self, split: Split) -> str:
         """Return the condition on the rows of a split; "" for all rows."""

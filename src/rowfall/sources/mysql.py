@@ -13,7 +13,6 @@ snapshots are milliseconds apart; the protocol has no way to share one without a
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import threading
@@ -380,14 +379,6 @@ class MySQL(Database):
             return None
         return Encoding("MySQL", "none", Kind.TYPED, header=names, names=names, fields=len(names))
 
-    def pipes(self, splits: Sequence[Split]) -> list[str]:
-        """Return the path of a fresh named pipe for each split, for rowfall-decode."""
-        if not self._binary:
-            return super().pipes(splits)
-        return self._streams.open(
-            [(split.name, functools.partial(self.packets, split)) for split in splits]
-        )
-
     def stream(self, split: Split) -> Iterator[bytes]:
         """Give the rows of a range as lines, in the snapshot of one connection."""
         with self._reading() as reading:
@@ -405,11 +396,11 @@ class MySQL(Database):
             number, count = mysql_packets.prepare(connection, statement)
             if count != len(columns):
                 raise mysql_rows.BrokenRowsError("the table has other columns now")
-            packets = mysql_packets.Packets(connection, number)
+            relay = mysql_packets.execute(connection, number)
             try:
-                yield from packets.pieces()
+                yield from relay.pieces()
             except GeneratorExit:  # who reads them has gone
-                reading.ended = packets.check()
+                reading.ended = relay.is_complete()
             if reading.ended:
                 mysql_packets.close(connection, number)
 

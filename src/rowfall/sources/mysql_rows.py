@@ -14,8 +14,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from rowfall.sources.databases import Gathered
 from rowfall.sources.mysql_types import Marks
+from rowfall.sources.relay import Gathered
 
 # Header, length of the value in one, three or four bytes, line. What is none takes all the rest: a
 # row that is not all there, NULL (0xfb), the end (0xfe), an error (0xff), and a row of 16 MiB and

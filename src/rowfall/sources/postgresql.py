@@ -3,7 +3,7 @@
 Rows come by ``COPY (SELECT ...) TO STDOUT`` as text, over as many connections as the load reads
 ranges at a time, all in one snapshot that the first connection has exported and keeps open. The
 SELECT writes what a reader of TSV takes (:mod:`rowfall.sources.postgresql_types`), and this process
-passes the lines on (:mod:`rowfall.sources.postgresql_rows`).
+passes on the lines, or for rowfall-decode the messages (:mod:`rowfall.sources.postgresql_rows`).
 
 A range that has to be read again after the server restarted is read in a new snapshot. See
 :mod:`rowfall.sources.databases` for what makes that safe.
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import redact
+from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.sources import postgresql_rows
 from rowfall.sources.databases import (
@@ -66,6 +67,7 @@ class Postgresql(Database):
         self._first: Connection[Any] | None = None
         self._snapshot = ""
         self._idle: list[_Reader] = []
+        self._plain: bool | None = None
 
     def close(self) -> None:
         """End the transaction of the snapshot, and the connections that nobody reads from.
@@ -123,6 +125,37 @@ class Postgresql(Database):
         Raises:
             SourceError: it cannot be read; transient where the connection was lost.
         """
+        with self._reading(split) as reading:
+            yield self.header()
+            connection, plain = reading.reader.connection, reading.reader.plain
+            yield from postgresql_rows.copy(connection, self._select(split), plain=plain)
+            reading.ended = True
+
+    def stored(self) -> Encoding | None:
+        """Return the encoding of messages, which rowfall-decode takes apart.
+
+        None where the connections are encrypted: then the driver reads them.
+        """
+        if self._plain is None:
+            _ = self.described
+            with self._said(), self._guard:
+                self._plain = self._first is not None and postgresql_rows.is_plain(self._first)
+        return replace(self.encoding(Listing()), format="PostgreSQL") if self._plain else None
+
+    def packets(self, split: Split) -> Iterator[bytes]:
+        """Give the messages of the answer to COPY, in the snapshot of the load, and then b""."""
+        with self._reading(split) as reading:
+            if not reading.reader.plain:
+                raise postgresql_rows.BrokenRowsError("the server encrypts some connections only")
+            connection = reading.reader.connection
+            with postgresql_rows.relayed(connection, self._select(split)) as relay:
+                try:
+                    yield from relay.pieces()
+                except GeneratorExit:  # who reads them has gone
+                    reading.ended = relay.is_complete()
+
+    def _select(self, split: Split) -> str:
+        """Return the statement that gives the rows of a split."""
         described = self.described
         columns = ", ".join(
             c.select if c.select == identifier(c.name) else f"{c.select} AS {identifier(c.name)}"
@@ -130,20 +163,25 @@ class Postgresql(Database):
         )
         source = f"({self.query}\n) AS q" if self.query else _quoted(described.name)
         where = self.condition(split)
-        text = f"SELECT {columns} FROM {source}" + (f" WHERE {where}" if where else "")
+        return f"SELECT {columns} FROM {source}" + (f" WHERE {where}" if where else "")
+
+    @contextlib.contextmanager
+    def _reading(self, split: Split) -> Iterator[_Reading]:
+        """Lend a connection in the snapshot of the load.
+
+        Raises:
+            SourceError: it cannot be read; transient where the connection was lost.
+        """
         with self._said(split.name):
-            reader = self._reader()
-            done = False
+            reading = _Reading(self._reader())
             try:
-                yield self.header()
-                yield from postgresql_rows.copy(reader.connection, text, plain=reader.plain)
-                done = True
+                yield reading
             finally:
-                if done:
+                if reading.ended:
                     with self._guard:
-                        self._idle.append(reader)
+                        self._idle.append(reading.reader)
                 else:
-                    reader.connection.close()
+                    reading.reader.connection.close()
 
     def _reader(self) -> _Reader:
         """Return a connection that reads in the snapshot of the load."""
@@ -294,6 +332,14 @@ class _Reader:
     snapshot: str
     connection: Connection[Any]
     plain: bool
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A connection that is read from; ``ended``: up to the end of the answer."""
+
+    reader: _Reader
+    ended: bool = False
 
 
 def _quoted(name: str) -> str:

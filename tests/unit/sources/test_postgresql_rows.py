@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.sources.postgresql_rows import BrokenRowsError, ServerSaidError, rows
+from rowfall.sources.postgresql_rows import BrokenRowsError, ServerSaidError, ends, rows
 
 _LINES = st.lists(st.binary(max_size=300).map(lambda b: b.replace(b"\n", b"\\n") + b"\n"))
 BEGIN = b"H\x00\x00\x00\x09\x00\x00\x01\x00\x00"
@@ -74,3 +74,17 @@ def test_other_messages_are_no_rows() -> None:
 def test_what_is_no_whole_answer(odd: bytes) -> None:
     with pytest.raises(BrokenRowsError, match=r"sent 1 rows, of which 0 came|no row"):
         read(BEGIN + odd + end(0), 100)
+
+
+def test_the_last_messages_tell_how_an_answer_ends() -> None:
+    assert ends(end(3))
+    assert ends(answer([b"one\n"]))
+    assert not any(map(ends, (b"", b"Z", answer([b"one\n"])[:-1], END_OF_MANY)))
+    error = message(b"E", b"SERROR\0C57014\0Mcanceled\0DWhy.\0\0")
+    for last in (error, error + READY[:-1] + b"E"):  # it ends the connection, or the statement
+        with pytest.raises(ServerSaidError, match=r"canceled \(Why.\)") as said:
+            ends(message(b"d", b"1\n") * 9 + last)
+        assert said.value.sqlstate == "57014"
+
+
+END_OF_MANY = message(b"d", READY) + message(b"d", b"more\n")

@@ -1,6 +1,7 @@
 //! Reads files, stdin and HTTP objects, and decompresses them into a buffer of text.
 
 pub(crate) mod buffer;
+pub(crate) mod copy_messages;
 mod decompress;
 pub(crate) mod http;
 pub(crate) mod http_request;
