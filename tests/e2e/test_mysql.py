@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import secrets
+import tempfile
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.mariadb import MariaDB
 from lab.scripted_mysql import Rows, ScriptedMySQL
+from lab.tls import certificate
 
 pytestmark = pytest.mark.xdist_group("mysql")
 _ROWS = 20_000
@@ -354,6 +357,22 @@ def test_dates_that_clickhouse_has_not(shell: Shell, tables: Tables) -> None:
     assert wrong.code in (1, 4)
     assert "day" in wrong.talk
     assert "0000-00-00" in wrong.talk
+
+
+@pytest.mark.long
+def test_an_encrypted_connection(shell: Shell) -> None:
+    """Rows in binary come through TLS, too, which keeps some of what has come to itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        made, key = certificate(Path(folder))
+        for path in (Path(folder), made, key):  # the server is another user
+            path.chmod(0o755)
+        with MariaDB(ssl_cert=str(made), ssl_key=str(key)) as server:
+            server.query("CREATE DATABASE d", "USE d", *(text.format("t") for text in _FILL))
+            # Only to a server that has this certificate.
+            done = shell.ok("load", server.uri(f"d/t?ssl_ca={made}"), "--decoder", "always")
+            assert "the engine reads it instead" not in done.talk
+    look = "SELECT count(), sum(id), uniqExact(name) FROM t"
+    assert shell.row(look) == [_ROWS, _ROWS * (_ROWS + 1) // 2, 26]
 
 
 # --- SingleStore ----------------------------------------------------------------------------------
