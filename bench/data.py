@@ -17,8 +17,8 @@ from rowfall.core.sql import literal, structure
 from rowfall.sources import open_source
 
 ROWFALL = Path(sys.executable).parent / "rowfall"
-ROWS = {"trips": 50_000_000, "taxi": 2_000_000}
-FILES = {"trips": 20, "taxi": 4}
+ROWS = {"trips": 50_000_000, "taxi": 2_000_000, "hits": 1_000_000}
+FILES = {"trips": 20, "taxi": 4, "hits": 4}
 BUCKET = "rowfall-bench"
 SMALL = "small"
 
@@ -54,6 +54,8 @@ _ALL = (
         "trips-partitioned", "trips, csv.gz on disk, into 56 partitions", "trips", "csv.gz", "CSV",
         partition_by="duration_seconds",
     ),
+    Case("hits-tsv", "hits (105 columns), tsv.gz on disk", "hits", "tsv.gz", "TSVWithNames"),
+    Case("hits-parquet", "hits (105 columns), Parquet on disk", "hits", "parquet", "Parquet"),
 )  # fmt: skip
 CASES = {case.name: case for case in _ALL}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from rowfall.sources.generate import taxi, trips
+from rowfall.sources.recipes import taxi, trips
 
 
 def spec(table: str, files: list[str], outputs: list[str], **more: object) -> dict[str, object]:

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import measure
-from rowfall.sources.generate import taxi
+from rowfall.sources.recipes import taxi
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import measure
 from bench.sources import _MYSQL, _POSTGRESQL, Side, cpu_of, rowfall
-from rowfall.sources.generate import taxi
+from rowfall.sources.recipes import taxi
 
 
 @dataclass(frozen=True, slots=True)

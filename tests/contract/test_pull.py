@@ -241,7 +241,7 @@ def test_as_many_long_keys_as_one_attempt_holds(
     assert found == total(embedded, source, splits, encoding)
 
 
-@pytest.mark.parametrize("table", ["trips", "taxi", "random"])
+@pytest.mark.parametrize("table", ["trips", "taxi", "hits", "random"])
 def test_generated_rows(embedded: Embedded, pulling: Server, table: str) -> None:
     source = open_source([f"generate://{table}?rows=50k&seed=3"], Options(files=3))
     listing = source.listing()

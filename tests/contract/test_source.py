@@ -492,7 +492,7 @@ def test_two_runs_of_stdin_are_two_loads(tmp_path: Path, monkeypatch: pytest.Mon
 
 # --- generators --------------------------------------------------------------------------------
 
-TABLES = ["trips", "taxi", "random"]
+TABLES = ["trips", "taxi", "hits", "random"]
 
 
 def _checksum(engine: Embedded, source: Source, splits: list[Split]) -> list[list[str]]:
@@ -548,10 +548,22 @@ def test_trips_are_those_of_the_article(engine: Embedded) -> None:
     assert run(engine, question, relation) == [["1000000", "0", "10", "10", "56"]]
 
 
-def test_taxi_has_51_columns() -> None:
-    made = open_source(["generate://taxi?rows=1"], Options()).made
+@pytest.mark.parametrize(("table", "columns"), [("taxi", 51), ("hits", 105)])
+def test_generated_tables_have_the_columns_of_the_published_ones(table: str, columns: int) -> None:
+    made = open_source([f"generate://{table}?rows=1"], Options()).made
     assert made is not None
-    assert len(made.columns) == 51
+    assert len(made.columns) == columns
+
+
+def test_hits_are_visits_of_users_to_pages_that_come_back(engine: Embedded) -> None:
+    source = open_source(["generate://hits?rows=40k"], Options())
+    relation = source.relation(list(source.listing().splits("t")), None, "")
+    question = (
+        "SELECT count(), uniqExact(WatchID), uniqExact(UserID) <= 5000, uniqExact(URL) < 38000, "
+        "avg(length(Title)) BETWEEN 30 AND 120, countIf(SearchPhrase != '') BETWEEN 400 AND 4000, "
+        "countIf(toDate(EventTime, 'UTC') != EventDate) FROM "
+    )
+    assert run(engine, question, relation) == [["40000", "40000", *"11110"]]
 
 
 @pytest.mark.parametrize("size", [1, 7, 512, 1000])

@@ -92,14 +92,14 @@ def test_stdin(shell: Shell, how: str) -> None:
     assert shell.row("SELECT count(), sum(id) FROM u") == [2, 3]
 
 
-@pytest.mark.parametrize("name", ["trips", "taxi", "random"])
+@pytest.mark.parametrize("name", ["trips", "taxi", "hits", "random"])
 def test_generators(shell: Shell, name: str) -> None:
     shell.ok("load", f"generate://{name}?rows=5_000", "--verify")
     shell.ok("load", f"generate://{name}?rows=5e3&seed=2", "--table", "other")
     columns, count = shell.row(
         f"SELECT (SELECT count() FROM system.columns WHERE table = '{name}'), count() FROM {name}"
     )
-    assert (columns, count) == ({"trips": 3, "taxi": 51, "random": 2}[name], 5_000)
+    assert (columns, count) == ({"trips": 3, "taxi": 51, "hits": 105, "random": 2}[name], 5_000)
     check = "sum(sipHash64(toString(tuple(*))))"
     one, other = shell.row(f"SELECT {check}, (SELECT {check} FROM other) FROM {name}")
     assert one != other, "another seed makes other rows"
