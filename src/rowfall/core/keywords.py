@@ -236,7 +236,20 @@ class PlanKeywords(ReadKeywords, total=False):
     """Export only: number of files to write."""
 
     to_format: str | None
-    """Export only: format of the files, e.g. CSVWithNames. Default: by extension."""
+    """Format of exported files, e.g. CSVWithNames, by default by their extension; or of messages:
+    JSONEachRow (the default), CSV or TSV.
+    """
+
+    key: str | None
+    """Kafka: column whose text becomes the key of each message. Default: no key."""
+
+    transactional: bool
+    """Kafka: send the rows of each file and the record that it is loaded in one transaction, so
+    that each row is there exactly once.
+    """
+
+    partitions: int | None
+    """Kafka: make the topic with so many partitions where it is missing. Default: an error."""
 
     threads: int | None
     """Threads of the engine. Default: the cores that this process may use."""

@@ -503,7 +503,30 @@ class Options:
         None,
         "--to-format",
         "NAME",
-        "Export only: format of the files, e.g. CSVWithNames. Default: by extension.",
+        "Format of exported files, e.g. CSVWithNames, by default by their extension; or of "
+        "messages: JSONEachRow (the default), CSV or TSV.",
+        "Target",
+    )
+    key: str | None = _opt(
+        None,
+        "--key",
+        "COLUMN",
+        "Kafka: column whose text becomes the key of each message. Default: no key.",
+        "Target",
+    )
+    transactional: bool = _opt(
+        False,
+        "--transactional",
+        "",
+        "Kafka: send the rows of each file and the record that it is loaded in one transaction, so "
+        "that each row is there exactly once.",
+        "Target",
+    )
+    partitions: int | None = _opt(
+        None,
+        "--partitions",
+        "N",
+        "Kafka: make the topic with so many partitions where it is missing. Default: an error.",
         "Target",
     )
     threads: int | None = _opt(

@@ -22,6 +22,7 @@ REGISTRY = {"clickhouse": "server:Server"}
 DATABASES = {
     "postgresql": "postgresql:Postgresql",
     **dict.fromkeys(("mysql", "mariadb", "singlestore"), "mysql:MySQL"),
+    "kafka": "kafka:Kafka",
 }
 """Kind of database -> module in this package and class, which takes host, port, user, password,
 parameters of the URI, database or schema, table, and options."""

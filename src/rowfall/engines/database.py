@@ -42,9 +42,11 @@ class RefusedRowError(DataError):
     Attributes:
         condition: SQL of the engine over a value of the column, ``{}``, that is true of what is
             refused; "" to look for the value itself.
+        row: number of the row in what was sent, from 1, where it is known.
     """
 
     condition: str = ""
+    row: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

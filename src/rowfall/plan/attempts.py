@@ -193,6 +193,8 @@ def connections(facts: LoadFacts, options: Options) -> int:
     Each is a process or thread of the server that parses text and writes rows: the cores there
     are not known, so those here stand for them.
     """
+    if options.transactional:
+        return 1  # a topic has one open transaction, so that another rowfall can fence it
     return options.streams or max(_LEAST_CONNECTIONS, min(_MOST_CONNECTIONS, facts.cores_here))
 
 

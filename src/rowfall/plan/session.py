@@ -88,8 +88,8 @@ class Session:
 
     @property
     def table_text(self) -> str:
-        """Return ``database.table`` for people, "" where there is no table."""
-        return f"{self.target.database}.{self.target.table}" if self.target.table else ""
+        """Return ``database.table`` or the topic for people, "" where there is none."""
+        return ".".join(filter(None, (self.target.database, self.target.table)))
 
     @property
     def remote(self) -> bool:

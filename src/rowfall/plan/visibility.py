@@ -26,6 +26,8 @@ _FILES = {
 
 def visibility(facts: LoadFacts, transport: Transport, options: Options) -> str:
     """Return what readers see while rows are published, one clause; "" where there are none."""
+    if facts.target.caps.topic and not options.transactional:
+        return "each row as soon as its message is written"
     if facts.target.caps.publish is not Publish.ATTACH:
         return _FILES[facts.target.caps.publish]
     if options.replace:

@@ -289,7 +289,8 @@ def _next(report: Report, width: int) -> list[str]:
         lines.append(wrap(text, indent="  ", width=width))
     elif report.outcome == "running":
         lines.append("  look again: rowfall status")
-    if report.table and (report.rows or report.splits_skipped):
+    asks = report.table and not report.target.startswith("kafka://")
+    if asks and (report.rows or report.splits_skipped):
         lines.append(f"  look at it: {query_command(report.table, report.target)}")
     return lines
 

@@ -106,9 +106,10 @@ def open_session(
         )
     named = default_table(texts) if table is None else table
     target = open_target(to, named, options, password)
-    if table is not None and target.caps.one_file_per_group:
+    if table is not None and (target.caps.one_file_per_group or target.caps.topic):
+        what = "a topic" if target.caps.topic else "a file to write"
         raise UsageError(
-            f"--table {table} names a table, and {target.text} is a file to write",
+            f"--table {table} names a table, and {target.text} is {what}",
             hint="Leave out --table, or name a folder or a server with --to.",
         )
     _check_target(target, options)
@@ -358,6 +359,13 @@ def _check_target(target: Target, options: Options) -> None:
                     f"{target.text} is not one",
                     hint="Leave it out, or give one with --to postgresql://user@host/database.",
                 )
+    if not target.caps.topic:
+        for name in ("key", "transactional", "partitions"):
+            if getattr(options, name):
+                raise UsageError(
+                    f"--{name} is for topics, and {target.text} is not one",
+                    hint="Leave it out, or name a topic with --to kafka://host:9092/topic.",
+                )
     takes: tuple[str, ...] = ()
     if isinstance(target, TransactionalTable):
         takes = ("streams", "push", *target.takes)  # rows are pushed in any case
@@ -395,7 +403,7 @@ def _check_target(target: Target, options: Options) -> None:
                     hint="Leave it out: rowfall plan says what readers then see.",
                 )
     for name in ("files", "to_format") if not target.caps.one_file_per_group else ():
-        if getattr(options, name):
+        if getattr(options, name) and name not in takes:
             raise UsageError(
                 f"--{name.replace('_', '-')} is for files to write, and {target.text} is not one",
                 hint="Write files with --to 'part_{n}.csv.gz'.",

@@ -308,6 +308,10 @@ class BadRows:
         encoding, column = self._plan.encoding, error.column
         by_name = {c.name: c for c in self._plan.schema.columns}
         where, wanted = split.name, error.condition.replace("{}", "v")
+        if error.row is not None:
+            error.line = error.row if encoding is None else self._line(split, encoding, error.row)
+            text = encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON)
+            where += f" {'line' if text else 'row'} {error.line}"
         if error.value is not None:
             wanted = wanted or f"toString(v) = {quote(error.value)}"
         if encoding is not None and column in by_name and wanted:

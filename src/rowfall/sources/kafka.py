@@ -10,7 +10,6 @@ tombstone) or of no bytes brings no row.
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import time
@@ -20,10 +19,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
-from urllib.parse import parse_qsl, unquote
 
 from rowfall.core import formats, sql, uri
 from rowfall.core.errors import DataError, RowfallError, SourceError, SourceGoneError, UsageError
+from rowfall.core.kafka import parse
 from rowfall.core.listing import Listing, Split, joined
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding, Schema
@@ -36,11 +35,6 @@ from rowfall.sources.messages import BrokenMessageError, Framing
 from rowfall.sources.pipes import Streams, describe
 from rowfall.sources.protobuf_messages import ProtobufMessages
 
-_URI = re.compile(r"kafka://(?:(?P<user>[^/?#]*)@)?(?P<hosts>[^/?#@]+)/(?P<topic>[^/?#]+)"
-                  r"(?:\?(?P<query>.*))?", re.I)  # fmt: skip
-_HINT = "Write kafka://host:9092/topic, or kafka://a:9092,b:9092/topic."
-_PASSWORD = "KAFKA_SASL_PASSWORD"  # noqa: S105 - the name of a variable
-_REGISTRY = "schema.registry."
 EARLIEST, LATEST, COMMITTED = "earliest", "latest", "committed"
 # A piece is read by one thread. Of fewer messages a connection (20 ms) would be felt; more keep
 # other cores waiting at the end. Eight pieces of small topics keep eight cores busy.
@@ -84,7 +78,7 @@ class Kafka(Streams):
         self.text = uri.mask(texts[0])
         self.secrets = uri.secret_values(texts[0])
         self._options = options
-        self._topic, self._config, registry = _parse(texts[0])
+        self._topic, self._config, registry = parse(texts[0])
         self.secrets += tuple(v for v in self._config.values() if isinstance(v, Secret))
         self._since, self._until = (
             _Bound.of(options.start_at, "--from"),
@@ -600,31 +594,3 @@ def _partition(split: Split) -> int:
 
 def _offsets_text(partition: int, start: int, stop: int) -> str:
     return f"offsets {start:,} to {stop - 1:,} of partition {partition}"
-
-
-def _parse(text: str) -> tuple[str, dict[str, Any], dict[str, str]]:
-    """Return the topic, the properties of librdkafka, and those of the schema registry.
-
-    Raises:
-        UsageError: no topic, or no host.
-    """
-    found = _URI.fullmatch(text)
-    if found is None:
-        raise UsageError(f"{uri.mask(text)!r} names no brokers and topic", hint=_HINT)
-    topic = unquote(found["topic"])
-    given = dict(parse_qsl(found["query"] or "", keep_blank_values=True))
-    registry = {k.removeprefix(_REGISTRY): v for k, v in given.items() if k.startswith(_REGISTRY)}
-    config: dict[str, Any] = {k: v for k, v in given.items() if not k.startswith(_REGISTRY)}
-    config["bootstrap.servers"] = found["hosts"]
-    user, colon, password = (found["user"] or "").partition(":")
-    if user:
-        config.setdefault("sasl.username", unquote(user))
-        config.setdefault("security.protocol", "SASL_SSL")
-        config.setdefault("sasl.mechanism", "PLAIN")
-    secret = unquote(password) if colon else os.environ.get(_PASSWORD)
-    if secret and "sasl.username" in config:
-        config.setdefault("sasl.password", Secret(secret))
-    for name in config:
-        if isinstance(config[name], str) and ("password" in name or "secret" in name):
-            config[name] = Secret(config[name])
-    return topic, config, registry

@@ -26,6 +26,7 @@ REGISTRY = {
     "mysql": "mysql:MySQLTable",
     "mariadb": "mysql:MariaDBTable",
     "singlestore": "mysql:SingleStoreTable",
+    "kafka": "kafka:KafkaTopic",
     "file": "export:open_export",
     "s3": "export:open_export",
     "null": "null:open_null",

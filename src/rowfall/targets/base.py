@@ -55,6 +55,7 @@ class Caps:
         promise: what is guaranteed after a crash, one sentence for the plan.
         one_file_per_group: an attempt is an output file, so groups are cut by ``--files``.
         remembers: landed splits are skipped on the next run.
+        topic: rows become messages: there is no table, and nothing to compare or to ask later.
         journal: other processes may load into it at the same time, so a journal beside the table
             guards what is loaded. Where there is none, the ledger does.
     """
@@ -64,6 +65,7 @@ class Caps:
     one_file_per_group: bool = False
     remembers: bool = True
     journal: bool = False
+    topic: bool = False
 
     @property
     def tables(self) -> bool:

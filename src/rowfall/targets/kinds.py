@@ -53,8 +53,9 @@ def kind_of(text: str, options: Options, kinds: tuple[str, ...]) -> str:
         raise UsageError(
             f"{scheme}:// is not a target",
             hint=f"{guess}Targets are a folder (embedded ClickHouse), "
-            "clickhouse://host:8123/database, postgresql://host/database, null:, or files to "
-            "write: a path or s3:// URL that ends in a format such as part_{n}.csv.gz.",
+            "clickhouse://host:8123/database, postgresql://host/database, kafka://host:9092/topic, "
+            "null:, or files to write: a path or s3:// URL that ends in a format such as "
+            "part_{n}.csv.gz.",
         )
     return scheme
 

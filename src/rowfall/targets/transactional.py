@@ -49,7 +49,7 @@ class TransactionalTable:
     port: ClassVar[int]
     password_variable: ClassVar[str]
     settings: ClassVar[tuple[str, ...]] = ()
-    format: ClassVar[str] = "TSV"
+    format: str = "TSV"
     takes: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(

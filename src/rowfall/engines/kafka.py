@@ -1,0 +1,531 @@
+"""Topics of Kafka as targets: one message for a row, and the record of what is loaded.
+
+The record is a compacted topic, :data:`RECORD`: one message for each split that is loaded, its key
+the id of the target topic and that of the split. With ``--transactional`` it is in the transaction
+of the split's rows, under one transactional id for each topic: whoever begins to load into it
+fences those who loaded before, so what the record says after that stays true. Without, it follows
+its rows, and a crash in between sends them again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from rowfall.core.errors import RowfallError, TargetError, UsageError
+from rowfall.core.listing import MARK
+from rowfall.core.masked import Secret, redact
+from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText
+from rowfall.core.units import parse_duration
+from rowfall.engines.base import ExistingTable
+from rowfall.engines.codes import NETWORK_ERROR
+from rowfall.engines.database import (
+    LEASE_SECONDS,
+    RECORD,
+    BusyError,
+    Record,
+    RefusedRowError,
+    Result,
+    RolledBackError,
+    Transactions,
+    UnknownEndError,
+)
+from rowfall.engines.kafka_producer import (
+    AbortedError,
+    NoAnswerError,
+    Producer,
+    TooLarge,
+    messages,
+)
+from rowfall.engines.kafka_rows import keyed, lines
+
+if TYPE_CHECKING:
+    from rowfall.engines.kafka_rows import Batch
+
+# Questions to brokers; one that starts needs some seconds to know its leader.
+_ASK_SECONDS = 15.0
+_RECORDS_AT_ONCE = 10_000
+_MOST_NAME = 500
+# What brokers take where the topic does not say; librdkafka adds its own head to a batch.
+_MOST_MESSAGE = "max.message.bytes"
+_HEAD = 512
+_SHOWN = 60
+
+
+class Kafka(Transactions):
+    """One topic; see :class:`rowfall.engines.database.Database`."""
+
+    kind = "Kafka"
+
+    def __init__(
+        self, host: str, port: int, user: str, password: Secret | None,
+        settings: Mapping[str, str], schema: str, table: str, options: Options,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.topic, self.options = table, options
+        self._config = dict(settings)
+        self.format = self._config.pop("rowfall.format")
+        self._hidden = tuple(
+            Secret(v) for k, v in settings.items() if "password" in k or "secret" in k
+        )
+        self.patience = parse_duration(options.patience)
+        self._said = ""
+        self._guard = threading.RLock()
+        self._id = ""
+        self._limit = 0
+        self._idle: list[Producer] = []
+        self._single: Producer | None = None
+        self.turn = threading.Lock()
+        """Held by the open transaction: there is one at a time under one id."""
+        self._known: dict[str, dict[str, Any]] = {}
+        self._read_to = 0
+        self._client: Any = None
+
+    # --- clients ----------------------------------------------------------------------------------
+
+    def redacted(self, text: str) -> str:
+        """Return foreign text without secrets."""
+        return redact(text, *self._hidden)
+
+    def _admin(self) -> Any:
+        if self._client is None:
+            try:
+                from confluent_kafka.admin import AdminClient
+            except ImportError:
+                raise UsageError(
+                    "kafka:// needs the client of Kafka", hint="pip install 'rowfall[kafka]'"
+                ) from None
+            self._client = self._made(AdminClient, {})
+        return self._client
+
+    def _made(self, client: Callable[..., Any], more: Mapping[str, object]) -> Any:
+        from confluent_kafka import KafkaException
+
+        def said(error: Any) -> None:
+            self._said = self.redacted(error.str())
+
+        own = {k: v for k, v in self._config.items() if k not in _OF_PRODUCERS}
+        try:
+            return client({**own, **more, "log_level": 0, "error_cb": said})
+        except KafkaException as error:
+            raise UsageError(
+                f"librdkafka refuses a property: {self.redacted(error.args[0].str())}",
+                hint="Properties: https://github.com/confluentinc/librdkafka/blob/master/"
+                "CONFIGURATION.md",
+            ) from None
+
+    @contextmanager
+    def _explained(self, what: str = "ask") -> Iterator[None]:
+        """Enter a block that asks brokers: what they answer becomes an error of ours."""
+        from concurrent.futures import TimeoutError as FutureTimeoutError
+
+        from confluent_kafka import KafkaException
+
+        try:
+            yield
+        except (KafkaException, FutureTimeoutError) as error:
+            known = isinstance(error, KafkaException)
+            text = error.args[0].str() if known else "no answer"
+            if known and "AUTHORIZATION" in error.args[0].name():
+                raise TargetError(
+                    f"cannot {what} {self._config['bootstrap.servers']}: this user may not",
+                    hint=f"It needs DESCRIBE and WRITE of {self.topic} and {RECORD}, READ of the "
+                    "latter, and CREATE where one of them is missing.",
+                ) from None
+            self._admin().poll(0)  # gives what it has to say: a wrong password
+            why = f" ({self._said})" if self._said else ""
+            raise TargetError(
+                f"cannot {what} {self._config['bootstrap.servers']}: "
+                f"{self.redacted(text).lower()}{why}",
+                hint="Check hosts, ports, and security.protocol (PLAINTEXT, SSL, SASL_SSL).",
+                transient=True,
+            ) from None
+
+    # --- topics -----------------------------------------------------------------------------------
+
+    def _described(self, topic: str) -> str | None:
+        """Return the id of a topic; None where there is none."""
+        admin = self._admin()
+        from confluent_kafka import TopicCollection
+
+        with self._explained():
+            known = admin.list_topics(topic, timeout=_ASK_SECONDS).topics[topic]
+            if known.error is not None:
+                name = known.error.name()
+                if name == "TOPIC_AUTHORIZATION_FAILED":
+                    raise TargetError(
+                        f"cannot write to the topic {topic}: this user may not",
+                        hint=f"It needs DESCRIBE and WRITE of it, and READ of {RECORD}.",
+                    )
+                if name == "UNKNOWN_TOPIC_OR_PART":
+                    return None
+                raise TargetError(
+                    f"cannot write to the topic {topic}: {known.error.str().lower()}",
+                    hint="Names are letters, digits, '.', '_' and '-'.",
+                    transient=known.error.retriable(),
+                )
+            asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_ASK_SECONDS)
+            return str(asked[topic].result(_ASK_SECONDS).topic_id)
+
+    def _make(self, topic: str, partitions: int, **config: str) -> None:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+        # -1: as many replicas as the brokers have by default.
+        made = NewTopic(topic, partitions, -1, config={k.replace("_", "."): v
+                                                       for k, v in config.items()})  # fmt: skip
+        with self._explained(f"make the topic {topic} at"):
+            asked = self._admin().create_topics([made], request_timeout=_ASK_SECONDS)
+            try:
+                asked[topic].result(_ASK_SECONDS)
+            except KafkaException as error:
+                if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                    raise
+        until = time.monotonic() + _ASK_SECONDS
+        while self._described(topic) is None:  # brokers hear of it a little later
+            if time.monotonic() > until:
+                raise TargetError(f"the brokers do not show the new topic {topic}", transient=True)
+            time.sleep(0.05)
+
+    def check(self, *, dry: bool) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        found = self._described(self.topic)
+        if found is None and not self.options.partitions:
+            raise TargetError(
+                f"the brokers have no topic {self.topic}",
+                hint="Make it as you want it, or let this load make it with --partitions 4.",
+            )
+        self._id = found or ""
+
+    def existing_table(self) -> ExistingTable | None:
+        """Return None: a topic has no columns."""
+        return None
+
+    def table_id(self) -> str:
+        """See :class:`rowfall.engines.database.Database`."""
+        return self._id
+
+    def promise(self) -> str:
+        """Return "": the target says it."""
+        return ""
+
+    def prepare(self, statements: Sequence[SqlText]) -> None:
+        """Make topic and record where they are missing."""
+        if not self._id:
+            self._make(self.topic, self.options.partitions or 1)
+            self._id = self._described(self.topic) or ""
+        if self._described(RECORD) is None:
+            self._make(RECORD, 1, cleanup_policy="compact")
+
+    def limit(self) -> int:
+        """Return the bytes of the largest message that the topic takes."""
+        with self._guard:
+            if not self._limit:
+                from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+
+                resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
+                self._limit = 1_000_000
+                with suppress(TargetError), self._explained():  # not all users may ask
+                    asked = self._admin().describe_configs([resource], request_timeout=_ASK_SECONDS)
+                    entry = asked[resource].result(_ASK_SECONDS)[_MOST_MESSAGE]
+                    self._limit = int(entry.value)
+            return self._limit
+
+    # --- the record -------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Read what has come to the record since the last time."""
+        with self._guard:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        from confluent_kafka import Consumer, TopicPartition
+
+        if self._described(RECORD) is None:
+            return
+        reader = self._made(Consumer, {
+            "group.id": "rowfall", "enable.auto.commit": False, "enable.partition.eof": True,
+            "isolation.level": "read_committed", "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest", "fetch.wait.max.ms": 20,
+        })  # fmt: skip
+        try:
+            reader.assign([TopicPartition(RECORD, 0, self._read_to)])
+            heard = time.monotonic()
+            while True:
+                found = reader.consume(_RECORDS_AT_ONCE, 0.1)
+                for message in found:
+                    error = message.error()
+                    if error is None:
+                        self._learn(message.key(), message.value())
+                        self._read_to = message.offset() + 1
+                    elif error.name() == "_PARTITION_EOF":
+                        return
+                    elif error.name() == "TOPIC_AUTHORIZATION_FAILED":
+                        raise TargetError(
+                            f"cannot read the topic {RECORD}: this user may not",
+                            hint="It needs READ of it: it says what is loaded.",
+                        )
+                    else:
+                        self._said = self.redacted(error.str())
+                if found:
+                    heard = time.monotonic()
+                if time.monotonic() - heard > self.patience:
+                    why = f" ({self._said})" if self._said else ""
+                    raise TargetError(
+                        f"cannot read {RECORD}: the brokers do not answer{why}",
+                        hint="Run the same command again when they are back.",
+                        transient=True,
+                    )
+        finally:
+            reader.close()
+
+    def _learn(self, key: bytes | None, value: bytes | None) -> None:
+        topic, _, split = (key or b"").decode().rpartition("/")
+        if topic != self._id:
+            return
+        if value is None:
+            self._known.pop(split, None)
+        else:
+            self._known[split] = json.loads(value)
+
+    def landed(self) -> set[str]:
+        """See :class:`rowfall.engines.database.Database`."""
+        if not self._id:
+            return set()
+        self.refresh()
+        marks = {f"{MARK}{found['whole']}" for found in self._known.values() if found["whole"]}
+        return set(self._known) | marks
+
+    def known(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the record as it was read last: split -> what it says."""
+        return self._known
+
+    def settled(self, attempt: str) -> bool:
+        """See :class:`rowfall.engines.database.Database`."""
+        if not self._id:
+            return False
+        if self.options.transactional and self._described(RECORD) is not None:
+            with self._guard:
+                self._renew()  # ends what is left of it, one way or the other
+        self.refresh()
+        return any(found["attempt"] == attempt for found in self._known.values())
+
+    def forget(self, load_id: str) -> int:
+        """See :class:`rowfall.engines.database.Database`."""
+        self.check(dry=True)
+        self.landed()
+        gone = [split for split, found in self._known.items() if found["load"] == load_id]
+        if gone:
+            producer = self.take()
+            producer.send_few(RECORD, [(f"{self._id}/{split}", None) for split in gone])
+            producer.flush()
+            self.leave(producer, clean=True)
+        return len(gone)
+
+    def count(self) -> int:
+        """Return the rows that the record knows."""
+        self.refresh()
+        attempts = {found["attempt"]: int(found["rows"]) for found in self._known.values()}
+        return sum(attempts.values())
+
+    def result(self, query: str, *, write: bool) -> Result | None:
+        """Refuse: a topic has no tables."""
+        servers = self._config["bootstrap.servers"]
+        raise UsageError(
+            f"the topic {self.topic} has no tables to query",
+            hint=f"Read it into one: rowfall load 'kafka://{servers}/{self.topic}' --table t",
+        )
+
+    # --- producers --------------------------------------------------------------------------------
+
+    def take(self) -> Producer:
+        """Return a producer without transactions."""
+        with self._guard:
+            if self._idle:
+                return self._idle.pop()
+        return self._producer("")
+
+    def _producer(self, transactional: str) -> Producer:
+        largest = {"message.max.bytes": str(max(1000, self.limit()))}
+        return Producer({**largest, **self._config}, self.patience, self.redacted, transactional)
+
+    def leave(self, producer: Producer, *, clean: bool) -> None:
+        """Give a producer back; one that has failed is ended."""
+        if not clean:
+            producer.close()
+            return
+        with self._guard:
+            self._idle.append(producer)
+
+    def single(self) -> Producer:
+        """Return the producer of transactions; the first time it fences all others of the topic."""
+        with self._guard:
+            return self._single or self._renew()
+
+    def _renew(self) -> Producer:
+        self.drop()
+        made = self._producer(f"rowfall-{self._id}")
+        try:
+            made.fence()
+        except RowfallError:
+            made.close()
+            raise
+        self._single = made
+        # Nobody adds to it from here on without fencing this one.
+        self._refresh()
+        return made
+
+    def drop(self) -> None:
+        """End the producer of transactions."""
+        with self._guard:
+            found, self._single = self._single, None
+        if found is not None:
+            found.close()
+
+    def _begin(self) -> Sending:
+        return Sending(self)
+
+    def close(self) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        self.drop()
+        with self._guard:
+            idle, self._idle = self._idle, []
+        for producer in idle:
+            producer.close()
+
+    def record(
+        self, records: Sequence[Record], attempt: str, load: str, rows: int
+    ) -> list[tuple[str, str | None]]:
+        """Return the messages that say that splits are loaded."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        return [
+            (f"{self._id}/{one.id}", json.dumps({
+                "topic": self.topic, "attempt": attempt, "load": load,
+                "name": one.name[:_MOST_NAME], "whole": one.whole, "rows": rows, "at": now,
+            }))
+            for one in records
+        ]  # fmt: skip
+
+
+# Properties that only producers know; librdkafka would warn of them elsewhere.
+_OF_PRODUCERS = frozenset((
+    "partitioner", "linger.ms", "batch.size", "batch.num.messages", "compression.type",
+    "compression.codec", "compression.level", "acks", "request.required.acks",
+    "message.timeout.ms", "queue.buffering.max.messages", "queue.buffering.max.kbytes",
+    "message.max.bytes", "sticky.partitioning.linger.ms",
+))  # fmt: skip
+
+
+class Sending:
+    """The rows of one attempt; see :class:`rowfall.engines.database.Transaction`."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._producer: Producer | None = None
+        self._transactional = bool(kafka.options.transactional)
+        self._records: Sequence[Record] = ()
+        self._attempt, self._load = "", ""
+        self._turn = self._open = False
+
+    def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
+        """See :meth:`rowfall.engines.database.Transaction.lease`."""
+        kafka = self._kafka
+        self._attempt, self._load, self._records = attempt, load, records
+        if not self._transactional:
+            self._producer = self._producer or kafka.take()
+            return frozenset()
+        if not self._turn:
+            self._turn = kafka.turn.acquire(timeout=LEASE_SECONDS)
+            if not self._turn:
+                raise BusyError("another attempt has its transaction open", transient=True)
+        self._producer = kafka.single()
+        known = kafka.known()
+        found = frozenset(one.id for one in records if one.id in known)
+        if not found:
+            self._producer.begin()
+            self._open = True
+        return found
+
+    def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
+        """See :meth:`rowfall.engines.database.Transaction.write`."""
+        kafka, producer = self._kafka, self._sender()
+        quoted = kafka.format == "CSV"
+        batches = keyed(rows) if kafka.options.key else lines(rows, quoted=quoted)
+        sent = 0
+        for batch in batches:
+            data, starts, sizes, keys = batch
+            large = producer.send(kafka.topic, messages(data, starts, sizes, keys))
+            if large is not None:
+                raise self._too_large(large, batch, sent)
+            sent += len(starts)
+        producer.flush()
+        return sent
+
+    def _too_large(self, large: TooLarge, batch: Batch, before: int) -> RefusedRowError:
+        data, starts, _, _ = batch
+        start = int(starts[large.row])
+        shown = bytes(data[start : start + _SHOWN]).decode(errors="replace")
+        error = RefusedRowError(
+            f"{self._kafka.topic} takes no message of {large.size:,} bytes "
+            f"({_MOST_MESSAGE} is {self._kafka.limit():,}): {shown}...",
+            uri="",
+            hint=f"Raise {_MOST_MESSAGE} of the topic, or leave the row out with --where.",
+        )
+        error.row = before + large.row + 1
+        return error
+
+    def finish(self, rows: int) -> int:
+        """Send the record of the splits, behind all rows."""
+        kafka, producer = self._kafka, self._sender()
+        producer.send_few(RECORD, kafka.record(self._records, self._attempt, self._load, rows))
+        producer.flush()
+        return rows
+
+    def commit(self) -> None:
+        """See :meth:`rowfall.engines.database.Transaction.commit`."""
+        kafka, producer = self._kafka, self._sender()
+        if not self._transactional:
+            self._producer = None
+            kafka.leave(producer, clean=True)
+            return
+        try:
+            producer.commit()
+        except NoAnswerError as error:
+            self._open = False
+            kafka.drop()
+            raise UnknownEndError(error.message, transient=True, code=NETWORK_ERROR) from None
+        except AbortedError as error:
+            raise RolledBackError(error.message, transient=True) from None
+        self._open = False
+        self.release()
+
+    def release(self) -> None:
+        """See :meth:`rowfall.engines.database.Transaction.release`."""
+        producer, self._producer = self._producer, None
+        if producer is not None and not self._transactional:
+            self._kafka.leave(producer, clean=False)
+        if self._open and producer is not None:
+            self._open = False
+            producer.stopped = False
+            try:
+                producer.abort()
+            except RowfallError:
+                self._kafka.drop()  # the next one ends it by taking over its id
+        if self._turn:
+            self._turn = False
+            self._kafka.turn.release()
+
+    def cancel(self) -> None:
+        """See :meth:`rowfall.engines.database.Transaction.cancel`."""
+        if self._producer is not None:
+            self._producer.stopped = True
+
+    def _sender(self) -> Producer:
+        assert self._producer is not None  # noqa: S101 - the lease comes first
+        return self._producer

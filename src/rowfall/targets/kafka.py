@@ -1,0 +1,167 @@
+"""A topic of Kafka: ``kafka://host:9092/topic``; each row becomes one message.
+
+The engine writes the rows as text, as it would write a file, and the text is cut into messages.
+Where each message has a key, the engine makes both of each row by an expression, and writes blocks
+that have their sizes in front.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+from rowfall.core import formats, sql, uri
+from rowfall.core.errors import UsageError
+from rowfall.core.kafka import parse
+from rowfall.core.masked import Secret
+from rowfall.core.model import Column, Projection, Schema
+from rowfall.core.nearest import did_you_mean
+from rowfall.core.options import ERROR, Options
+from rowfall.core.sqltext import SqlText, quote
+from rowfall.targets.base import Caps, Publish, ServerAt, state_folder
+from rowfall.targets.transactional import TransactionalTable
+
+FORMATS = ("JSONEachRow", "CSV", "TSV")
+ONCE = (
+    "exactly once for readers with isolation.level=read_committed: the messages of a file and the "
+    "record of it are in one transaction, so a re-run after a crash sends only what is missing"
+)
+AT_LEAST_ONCE = (
+    "at least once: after a crash or an error a re-run sends the files again that were under way "
+    "(--transactional sends each row exactly once)"
+)
+# Options of tables, which a topic has none of.
+_OF_TABLES = (
+    "engine", "order_by", "partition_by", "shard_key", "unlogged", "replace", "atomic", "direct",
+    "widen", "wait", "verify",
+)  # fmt: skip
+# What a message is made of, as :func:`rowfall.engines.kafka_rows.keyed` reads it.
+_KEY_SIZE, _KEY, _SIZE, _VALUE = (f"_rowfall_{name}" for name in ("ks", "k", "vs", "v"))
+_PARTS = (
+    Column(_KEY_SIZE, "Int32", source=_KEY_SIZE), Column(_KEY, "String", source=_KEY),
+    Column(_SIZE, "UInt32", source=_SIZE), Column(_VALUE, "String", source=_VALUE),
+)  # fmt: skip
+
+
+class KafkaTopic(TransactionalTable):
+    """Rows go to one topic.
+
+    Raises:
+        UsageError: no topic, a format that is no text, or an option of tables.
+    """
+
+    scheme: ClassVar[str] = "kafka"
+    takes: ClassVar[frozenset[str]] = frozenset({"to_format"})
+
+    def __init__(
+        self, text: str, table: str, options: Options, password: Secret | None = None
+    ) -> None:
+        self.options = options
+        topic, config, registry = parse(text)
+        for name in _OF_TABLES:
+            if getattr(options, name):
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is for tables, and {uri.mask(text)} is a topic",
+                    hint="Leave it out.",
+                )
+        if options.on_conflict != ERROR or options.prefill:
+            name = "--prefill" if options.prefill else "--on-conflict"
+            raise UsageError(
+                f"{name} is for tables, and {uri.mask(text)} is a topic", hint="Leave it out."
+            )
+        if registry:
+            raise UsageError(
+                "a schema registry is for messages of Avro, which are not written",
+                hint=f"Leave it out; messages are {_listed()}.",
+            )
+        if options.partitions is not None and options.partitions < 1:
+            raise UsageError(f"--partitions {options.partitions} is not a number of partitions")
+        self.format = FORMATS[0]
+        if options.to_format:
+            self.format = formats.find(options.to_format).name
+        if self.format not in FORMATS:
+            raise UsageError(
+                f"messages cannot be written as {self.format}",
+                hint=f"Messages are {_listed()}: --to-format CSV",
+            )
+        if password is not None:
+            config["sasl.password"] = password
+        secrets = tuple(v for v in config.values() if isinstance(v, Secret))
+        plain = {k: v.reveal() if isinstance(v, Secret) else str(v) for k, v in config.items()}
+        servers = plain["bootstrap.servers"]
+        host, _, port = servers.partition(",")[0].rpartition(":")
+        self.address: ServerAt | None = ServerAt(
+            host or port, int(port) if host and port.isdigit() else 9092, False,
+            plain.get("sasl.username", ""), None, {**plain, "rowfall.format": self.format},
+            kind=self.scheme,
+        )  # fmt: skip
+        self.server: ServerAt | None = None
+        self.folder: Path | None = None
+        self.database, self.table = "", topic
+        self.text = uri.mask(text)
+        digest = hashlib.blake2b(f"{servers}/{topic}".encode(), digest_size=4).hexdigest()
+        name = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{servers}-{topic}")
+        self.ledger_path = state_folder() / f"{name[:100]}-{digest}.ledger"
+        self.secrets: tuple[Secret, ...] = (*secrets, *uri.secret_values(text))
+        promise = ONCE if options.transactional else AT_LEAST_ONCE
+        self.caps = Caps(Publish.TRANSACTION, promise, topic=True)
+
+    def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
+        """Return (): whoever asks the brokers makes the topic."""
+        self._check_key(schema.columns)
+        return ()
+
+    def command(self, schema: Schema) -> str:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
+        self._check_key(schema.columns)
+        key = f" with the key {self.options.key}" if self.options.key else ""
+        return f"produce to {self.table}, one message of {self.format} for each row{key}"
+
+    def sent(self, schema: Schema) -> Schema:
+        """Return the schema of what is written: key and value of each row where there is a key."""
+        if not self.options.key:
+            return schema
+        made = self.select_written(schema.columns)
+        if schema.projection is not None:
+            # In one SELECT with the columns, whose names it may use.
+            projection = replace(schema.projection, select=f"{schema.projection.select}, {made}")
+        else:
+            projection = Projection(schema.columns, made)
+        return replace(schema, columns=_PARTS, projection=projection)
+
+    def select_written(self, columns: Sequence[Column]) -> str:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
+        self._check_key(columns)
+        key = sql.name(self.options.key or "")
+        text = f"ifNull(toString({key}), '')"
+        names = ", ".join(sql.name(column.name) for column in columns)
+        value = f"formatRowNoNewline({quote(self.format)}, {names})"
+        return (
+            f"toInt32(if(isNull({key}), -1, length({text}))) AS {_KEY_SIZE}, {text} AS {_KEY}, "
+            f"{value} AS {_VALUE}, toUInt32(length({_VALUE})) AS {_SIZE}"
+        )
+
+    def into(self, staging: str, schema: Schema) -> SqlText:
+        """Return the pipe ``staging`` as a file that the engine writes."""
+        structure = sql.structure((c.name, c.type) for c in schema.columns)
+        format_ = "Native" if self.options.key else self.format
+        return SqlText.of(
+            f"FUNCTION file({quote(staging)}, {quote(format_)}, {quote(structure)}, 'none')"
+        )
+
+    def _check_key(self, columns: Sequence[Column]) -> None:
+        names = [column.name for column in columns]
+        key = self.options.key
+        if key and key not in names:
+            raise UsageError(
+                f"--key {key} names no column of the rows",
+                hint=f"{did_you_mean(key, names)}Columns: {', '.join(names[:20])}.",
+            )
+
+
+def _listed() -> str:
+    return f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"

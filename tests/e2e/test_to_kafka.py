@@ -1,0 +1,138 @@
+"""Topics of a real Kafka as targets: formats, keys, what is skipped, refusals."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from e2e.tools import Shell, csv
+from lab.kafka import Kafka
+
+pytestmark = pytest.mark.xdist_group("kafka")
+
+_SECONDS = 30.0
+
+
+def committed(kafka: Kafka, topic: str, partitions: int = 1) -> list[tuple[Any, bytes]]:
+    """Return key and value of the messages that readers of committed ones see."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    config: dict[str, Any] = {
+        "bootstrap.servers": kafka.servers, "group.id": "test", "enable.partition.eof": True,
+        "isolation.level": "read_committed", "auto.offset.reset": "earliest",
+    }  # fmt: skip
+    reader = Consumer(config)
+    reader.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+    found, ended, until = [], 0, time.monotonic() + _SECONDS
+    while ended < partitions:
+        assert time.monotonic() < until
+        for message in reader.consume(10_000, 0.2):
+            if message.error() is None:
+                found.append((message.key(), message.value()))
+            else:
+                ended += 1
+    reader.close()
+    return found
+
+
+@pytest.mark.parametrize("more", [(), ("--transactional",)])
+def test_files_are_loaded_once(shell: Shell, kafka: Kafka, more: tuple[str, ...]) -> None:
+    for number in range(3):
+        rows = [(i, f"n{i}") for i in range(number * 1000, (number + 1) * 1000)]
+        shell.write(f"in/{number}.csv", csv(rows, "id", "name"))
+    topic = kafka.create(partitions=2)
+    to = ("in/*.csv", "--to", f"kafka://{kafka.servers}/{topic}", *more)
+    plan = " ".join(shell.ends(0, "plan", *to).out.split())
+    assert ("exactly once" if more else "at least once") in plan
+    assert not committed(kafka, topic, 2)
+    report = shell.ends(0, "load", *to, "--json").document
+    assert (report["rows"], report["splits_landed"]) == (3000, 3)
+    found = [json.loads(value) for _, value in committed(kafka, topic, 2)]
+    assert sorted(row["id"] for row in found) == list(range(3000))
+    # Another machine knows nothing but what the topic of the record tells it.
+    for ledger in shell.cli.home.rglob("*.ledger*"):
+        ledger.unlink()
+    shell.write("in/3.csv", csv([(9000, "n9000")], "id", "name"))
+    again = shell.ends(0, "load", *to, "--json").document
+    assert (again["rows"], again["splits_skipped"]) == (1, 3)
+    shell.ends(0, "forget", again["load_id"], "--yes", *to[1:3])
+    assert shell.ends(0, "load", *to, "--json").document["rows"] == 1
+    assert len(committed(kafka, topic, 2)) == 3002
+
+
+@pytest.mark.parametrize(
+    ("format_", "wanted"),
+    [
+        ("CSV", [(b"a", b'1,"a","x, ""y""\nz"'), (None, b'2,\\N,"w"')]),
+        ("TSV", [(b"a", b'1\ta\tx, "y"\\nz'), (None, b"2\t\\N\tw")]),
+        ("JSONEachRow", [
+            (b"a", b'{"id":1,"k":"a","t":"x, \\"y\\"\\nz"}'), (None, b'{"id":2,"k":null,"t":"w"}')
+        ]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("keyed", [True, False])
+def test_formats_and_keys(
+    shell: Shell, kafka: Kafka, format_: str, wanted: list[Any], keyed: bool
+) -> None:
+    shell.write("a.jsonl", '{"id":1,"k":"a","t":"x, \\"y\\"\\nz"}\n{"id":2,"k":null,"t":"w"}\n')
+    topic = kafka.create()
+    key = ("--key", "k") if keyed else ()
+    shell.ends(
+        0, "load", "a.jsonl", "--to", f"kafka://{kafka.servers}/{topic}", "--to-format", format_,
+        "--type", "k Nullable(String)", *key,
+    )  # fmt: skip
+    found = committed(kafka, topic)
+    assert found == [(key if keyed else None, value) for key, value in wanted]
+
+
+def test_selected_columns_have_keys(shell: Shell, kafka: Kafka) -> None:
+    shell.write("a.csv", csv([(i, f"n{i}") for i in range(10)], "id", "name"))
+    topic = kafka.create()
+    shell.ends(
+        0, "load", "a.csv", "--to", f"kafka://{kafka.servers}/{topic}", "--select",
+        "id % 3 AS third, upper(name) AS big", "--where", "id > 7", "--key", "third",
+    )  # fmt: skip
+    assert committed(kafka, topic) == [
+        (b"2", b'{"third":2,"big":"N8"}'), (b"0", b'{"third":0,"big":"N9"}')
+    ]  # fmt: skip
+
+
+def test_refusals(shell: Shell, kafka: Kafka) -> None:
+    shell.write("a.csv", csv([(1, "x")], "id", "name"))
+    topic = kafka.create()
+    to = f"kafka://{kafka.servers}/{topic}"
+    missing = shell.ends(5, "load", "a.csv", "--to", f"{to}-none").err
+    assert "no topic" in missing
+    assert "--partitions" in missing
+    unknown = shell.ends(2, "load", "a.csv", "--to", to, "--key", "nam").err
+    assert "--key nam" in unknown
+    assert "name" in unknown
+    assert "Avro" in shell.ends(2, "load", "a.csv", "--to", to, "--to-format", "avro").err
+    assert "topic" in shell.ends(2, "load", "a.csv", "--to", to, "--replace").err
+    assert "topic" in shell.ends(2, "load", "a.csv", "--to", to, "--table", "t").err
+    assert "for topics" in shell.ends(2, "load", "a.csv", "--to", "here", "--transactional").err
+    asked = shell.ends(2, "query", "SELECT 1", "--to", to).err
+    assert f"rowfall load 'kafka://{kafka.servers}/{topic}'" in asked
+    away = shell.ends(5, "load", "a.csv", "--to", "kafka://127.0.0.1:9/t").err
+    assert "127.0.0.1:9" in away
+    property_ = shell.ends(2, "load", "a.csv", "--to", f"{to}?partitioner=none").err
+    assert "partitioner" in property_
+
+
+@pytest.mark.parametrize("more", [(), ("--transactional",)])
+def test_message_too_large_names_its_line(
+    shell: Shell, kafka: Kafka, more: tuple[str, ...]
+) -> None:
+    rows = [(i, "x" * (5000 if i == 7 else 5)) for i in range(20)]
+    shell.write("a.csv", csv(rows, "id", "name"))
+    topic = kafka.create(max_message_bytes=3000)
+    done = shell.ends(1, "load", "a.csv", "--to", f"kafka://{kafka.servers}/{topic}", *more)
+    said = " ".join((done.out + done.err).split())
+    assert "line 9" in said
+    assert "max.message.bytes" in said
+    assert "3,000" in said
+    if more:
+        assert not committed(kafka, topic)
