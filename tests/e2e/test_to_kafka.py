@@ -38,7 +38,7 @@ def committed(kafka: Kafka, topic: str, partitions: int = 1) -> list[tuple[Any, 
     return found
 
 
-@pytest.mark.parametrize("more", [(), ("--transactional",)])
+@pytest.mark.parametrize("more", [pytest.param((), marks=pytest.mark.long), ("--transactional",)])
 def test_files_are_loaded_once(shell: Shell, kafka: Kafka, more: tuple[str, ...]) -> None:
     for number in range(3):
         rows = [(i, f"n{i}") for i in range(number * 1000, (number + 1) * 1000)]
@@ -67,10 +67,12 @@ def test_files_are_loaded_once(shell: Shell, kafka: Kafka, more: tuple[str, ...]
     ("format_", "wanted"),
     [
         ("CSV", [(b"a", b'1,"a","x, ""y""\nz"'), (None, b'2,\\N,"w"')]),
-        ("TSV", [(b"a", b'1\ta\tx, "y"\\nz'), (None, b"2\t\\N\tw")]),
-        ("JSONEachRow", [
+        pytest.param(
+            "TSV", [(b"a", b'1\ta\tx, "y"\\nz'), (None, b"2\t\\N\tw")], marks=pytest.mark.long
+        ),
+        pytest.param("JSONEachRow", [
             (b"a", b'{"id":1,"k":"a","t":"x, \\"y\\"\\nz"}'), (None, b'{"id":2,"k":null,"t":"w"}')
-        ]),
+        ], marks=pytest.mark.long),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("keyed", [True, False])
@@ -114,15 +116,24 @@ def test_refusals(shell: Shell, kafka: Kafka) -> None:
     assert "topic" in shell.ends(2, "load", "a.csv", "--to", to, "--replace").err
     assert "topic" in shell.ends(2, "load", "a.csv", "--to", to, "--table", "t").err
     assert "for topics" in shell.ends(2, "load", "a.csv", "--to", "here", "--transactional").err
-    asked = shell.ends(2, "query", "SELECT 1", "--to", to).err
-    assert f"rowfall load 'kafka://{kafka.servers}/{topic}'" in asked
     away = shell.ends(5, "load", "a.csv", "--to", "kafka://127.0.0.1:9/t").err
     assert "127.0.0.1:9" in away
     property_ = shell.ends(2, "load", "a.csv", "--to", f"{to}?partitioner=none").err
     assert "partitioner" in property_
 
 
-@pytest.mark.parametrize("more", [(), ("--transactional",)])
+def test_a_topic_is_read_to_be_asked(shell: Shell, kafka: Kafka) -> None:
+    shell.write("a.csv", csv([(1, "x"), (2, "y")], "id", "name"))
+    to = f"kafka://{kafka.servers}/{kafka.create()}"
+    load = shell.ends(0, "load", "a.csv", "--to", to, "--json").document["load_id"]
+    hint = f"rowfall load '{to}' --table t"
+    assert hint in " ".join(shell.ends(2, "query", "SELECT 1", "--to", to).err.split())
+    assert hint in " ".join(shell.ends(2, "verify", load, "--to", to).err.split())
+    shell.ends(0, "load", to, "--table", "t")
+    assert shell.row("SELECT count(), sum(id) FROM t") == [2, 3]
+
+
+@pytest.mark.parametrize("more", [pytest.param((), marks=pytest.mark.long), ("--transactional",)])
 def test_message_too_large_names_its_line(
     shell: Shell, kafka: Kafka, more: tuple[str, ...]
 ) -> None:

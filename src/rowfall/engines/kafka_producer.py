@@ -136,7 +136,7 @@ def _library() -> ctypes.CDLL:
         if function is None:
             raise UsageError(
                 "this build of confluent-kafka hides librdkafka, which sends the rows",
-                hint="Install its wheel: pip install --only-binary :all: confluent-kafka",
+                hint="Install confluent-kafka from its wheel, which brings the library.",
             )
         function.restype, function.argtypes = result, arguments
     return library

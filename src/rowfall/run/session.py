@@ -106,7 +106,9 @@ def open_session(
         )
     named = default_table(texts) if table is None else table
     target = open_target(to, named, options, password)
-    if table is not None and (target.caps.one_file_per_group or target.caps.topic):
+    # What is remembered of a load names the topic as its table.
+    foreign = target.caps.topic and table != target.table
+    if table is not None and (target.caps.one_file_per_group or foreign):
         what = "a topic" if target.caps.topic else "a file to write"
         raise UsageError(
             f"--table {table} names a table, and {target.text} is {what}",

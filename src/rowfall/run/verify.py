@@ -54,8 +54,7 @@ def verify_table(session: Session, load_id: str) -> Verification:
     if session.target.caps.topic:
         raise UsageError(
             f"load {load_id} went into a topic, whose messages are not compared",
-            hint=f"Read them into a table and compare that: rowfall load '{session.target.text}' "
-            "--table t",
+            hint=f"Read and count them: rowfall load '{session.target.text}' --table t",
         )
     if ledger is not None and session.database is not None:
         return _verify_database(session, ledger, load_id, session.database)

@@ -8,6 +8,8 @@ cases of ``e2e/test_hint_commands.py``.
 from __future__ import annotations
 
 RUN_BY = {
+    "Read it into one: rowfall load 'kafka://{}/{}' --table t": "e2e/test_to_kafka.py::test_a_topic_is_read_to_be_asked",
+    "Read and count them: rowfall load '{}' --table t": "e2e/test_to_kafka.py::test_a_topic_is_read_to_be_asked",
     "'rowfall lab status' shows it, 'rowfall lab down' ends it.": "e2e/test_lab.py::test_a_running_lab_is_not_started_again",
     "'rowfall lab up' makes one; --folder says where it is.": "e2e/test_lab.py::test_from_up_to_down",
     "--skip {}": "e2e/test_lakes.py::test_every_type_arrives_unchanged",
