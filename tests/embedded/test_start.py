@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +14,8 @@ from rowfall.core.errors import EngineError
 from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.engines import prestart
-from rowfall.engines.embedded import Embedded
+from rowfall.engines._chdb_child import STATUS
+from rowfall.engines.embedded import Embedded, FolderInUseError
 
 ONE = Statement(SqlText.of("SELECT 1"), format="TSV")
 
@@ -44,6 +47,36 @@ def test_a_folder_that_cannot_be_opened_is_said_by_every_statement(tmp_path: Pat
                 engine.run(ONE)
     finally:
         engine.close()
+
+
+def test_an_engine_that_is_about_to_let_go_is_waited_for(tmp_path: Path) -> None:
+    with held(tmp_path) as status:
+        threading.Timer(0.3, fcntl.flock, (status, fcntl.LOCK_UN)).start()
+        engine = Embedded(tmp_path, memory=1 << 30)
+        try:
+            assert engine.run(ONE).data == b"1\n"
+        finally:
+            engine.close()
+
+
+def test_a_folder_that_another_engine_keeps_is_said_to_be_in_use(tmp_path: Path) -> None:
+    with held(tmp_path):
+        engine = Embedded(tmp_path, memory=1 << 30)
+        try:
+            with pytest.raises(FolderInUseError, match=r"by another engine \(pid 4242\)"):
+                engine.run(ONE)
+        finally:
+            engine.close()
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[int]:
+    """Lock a folder as an engine does that has it open."""
+    with (folder / STATUS).open("w+") as status:
+        status.write("PID: 4242\n")
+        status.flush()
+        fcntl.flock(status, fcntl.LOCK_EX)
+        yield status.fileno()
 
 
 @pytest.mark.parametrize(

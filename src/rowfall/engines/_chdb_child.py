@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     Request = dict[str, Any]
 
 
+STATUS = "status"
+"""File that each engine locks in its folder; it holds the engine's process id."""
+FREE_SECONDS = 5.0
+"""How long a folder may still be held by an engine that has ended: moments, on a busy machine."""
+
+
 class Lane(threading.Thread):
     """One thread with its own connection: a connection shared by threads would serialise them."""
 
@@ -205,6 +211,32 @@ def connect(path: str) -> Any:
     return connection
 
 
+def wait_until_free(path: str) -> str | None:
+    """Wait until no engine has a folder open; return the holder's own words where one keeps it.
+
+    The kernel gives the engine's lock back some moments after the one that rowfall's child holds,
+    because record locks go when a process closes its files and the others when that is done. chDB
+    does not wait for it, and says nothing but "Error initializing EmbeddedServer".
+    """
+    try:
+        status = os.open(os.path.join(path, STATUS), os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return None  # a new folder, or one that the engine has to refuse
+    deadline = time.monotonic() + FREE_SECONDS
+    try:
+        while True:
+            try:
+                fcntl.flock(status, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if time.monotonic() > deadline:
+                    return os.pread(status, 256, 0).decode(errors="replace")
+                time.sleep(0.005)
+            else:
+                return None
+    finally:
+        os.close(status)
+
+
 def value_of(connection: Any, sql: str) -> str:
     """Return the only row of a statement."""
     return bytes(connection.query(sql, "TabSeparatedRaw").bytes()).decode().strip()
@@ -262,6 +294,10 @@ def main() -> None:
         if path:
             # Held until this process ends: see embedded.take_folder.
             fcntl.lockf(os.open(os.path.join(path, lock), os.O_RDWR | os.O_NOFOLLOW), fcntl.LOCK_EX)
+            held = wait_until_free(path)
+            if held is not None:
+                answers.send({"id": 0, "error": "another program has it open", "held": held})
+                os._exit(1)
         first = connect(path)
         version, timezone = value_of(first, "SELECT version(), timezone()").split("\t")
         # The temporary folder of a database in memory.

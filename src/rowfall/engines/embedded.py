@@ -12,6 +12,7 @@ import json
 import math
 import os
 import queue
+import re
 import stat
 import subprocess
 import threading
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from rowfall.core import disk
-from rowfall.core.errors import EngineError, TargetError, UsageError
+from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sql import settings_clause
@@ -140,12 +141,20 @@ class Embedded(Asking):
             if "ok" not in answer:
                 self._pending[0].put(answer)  # for the next caller
                 self.close()
-                raise self._start_error(answer.get("error", ""))
+                raise self._start_error(answer)
             self._timezone = answer["ok"]["timezone"]
             self._version = answer["ok"]["version"]
             return child
 
-    def _start_error(self, text: str) -> EngineError:
+    def _start_error(self, answer: Mapping[str, Any]) -> RowfallError:
+        if "held" in answer:
+            holder = re.search(r"PID: (\d+)", answer["held"])
+            return FolderInUseError(
+                f"the target folder {self.folder} is in use by another engine"
+                + (f" (pid {holder[1]})" if holder else ""),
+                hint="Close it there (chDB or clickhouse-local), or load into another folder.",
+            )
+        text = answer.get("error", "")
         first = text.strip().splitlines()[0] if text.strip() else "its process ended at once"
         return EngineError(
             f"cannot open the data folder {self.folder}: {first[:300]}",
