@@ -107,7 +107,7 @@ def test_all_at_once(shell: Shell, option: str) -> None:
     ("options", "why"),
     [
         (["--partition-by", "kind"], "it has a partition key"),
-        (["--engine", "ReplacingMergeTree"], "its engine is ReplacingMergeTree"),
+        (["--engine", "Memory"], "its engine is Memory"),
         (["--decoder", "never"], "rowfall-decode does not parse: --decoder never"),
         (["--presort", "off"], "blocks are not sorted by its key (id)"),
         (["--order-by", "id % 7"], "blocks are not sorted by its key (id % 7)"),
@@ -129,23 +129,125 @@ def test_a_table_that_asks_for_more_is_the_engines(shell: Shell) -> None:
     rows(shell, "a", 0, 1000)
     shell.ok("load", "in/*.csv.gz", "--table", "other")  # a folder to make tables in
     asks = [
-        ("CODEC(ZSTD)", "ORDER BY id"),
-        ("DEFAULT 1", "ORDER BY id"),
-        (", INDEX i price TYPE minmax", "ORDER BY id"),
-        (", CONSTRAINT c CHECK id >= 0", "ORDER BY id"),
-        (", PROJECTION p (SELECT kind, count() GROUP BY kind)", "ORDER BY id"),
-        ("", "ORDER BY (id, kind) PRIMARY KEY id"),
-        ("", "ORDER BY id SETTINGS index_granularity = 1024"),
-        ("", "ORDER BY id TTL toDateTime(id) + INTERVAL 100 YEAR"),
-    ]
+        ("CODEC(ZSTD)", "ORDER BY id", "only the engine writes CODEC(ZSTD(1)) (column price)"),
+        (", x UInt8 EPHEMERAL", "ORDER BY id", "the column x is EPHEMERAL"),
+        ("", "ORDER BY (id, kind) PRIMARY KEY id", "it has a primary key of its own"),
+        ("", "ORDER BY id SAMPLE BY id", "it has a sampling key"),
+        (
+            "", "ORDER BY id SETTINGS min_bytes_for_wide_part = 1000000000",
+            "min_bytes_for_wide_part = 1000000000 asks for compact parts",
+        ),
+        (
+            "", "ORDER BY id SETTINGS add_minmax_index_for_numeric_columns = 1",
+            "its setting add_minmax_index_for_numeric_columns = 1 is the engine's",
+        ),
+    ]  # fmt: skip
     columns = "id UInt32, kind String, note String, maybe Nullable(UInt32), price Float64"
-    for number, (column, tail) in enumerate(asks):
+    for number, (column, tail, why) in enumerate(asks):
         table = f"t{number}"
         definition = f"({columns} {column}) ENGINE = MergeTree {tail}"
         shell.ok("query", f"CREATE TABLE {table} {definition}", "--write")
         done = shell.run("plan", "in/*.csv.gz", "--table", table, "--build", "on")
         assert done.code == 2, definition
-        assert "parts cannot be built: its definition says more than columns" in done.talk
+        assert f"parts cannot be built: {why}" in done.talk
+
+
+# More than columns and a key, and what the engine makes of the parts after they are attached.
+TABLES = {
+    "defaults": (
+        "(made UInt64 DEFAULT id * 2, maybe Nullable(UInt32), price Float64, plain Array(String), "
+        "id UInt32, after UInt64 DEFAULT made + twice, kind LowCardinality(String), "
+        "big String MATERIALIZED upper(note), twice UInt64 ALIAS made * 2, note String, "
+        "fixed DateTime DEFAULT toDateTime(100000)) ENGINE = MergeTree ORDER BY (kind, id)"
+    ),
+    "indices": (
+        "(id UInt32, kind String, note String, price Float64, maybe Nullable(UInt32), "
+        "l UInt8 DEFAULT length(note), INDEX i note TYPE bloom_filter GRANULARITY 2, "
+        "INDEX j l TYPE minmax, PROJECTION p (SELECT kind, count(), sum(price) GROUP BY kind), "
+        "PROJECTION q (SELECT id, note ORDER BY note)) ENGINE = MergeTree ORDER BY id"
+    ),
+    "expiry": (
+        "(id UInt32, kind String, note String TTL toDateTime('2000-01-01') + toIntervalSecond(id), "
+        "price Float64, maybe Nullable(UInt32)) ENGINE = MergeTree ORDER BY id "
+        "TTL toDateTime('2020-01-01 00:00:00') + toIntervalDay(id)"
+    ),
+    "constraints": (
+        "(id UInt32, kind String, note String, price Float64, maybe Nullable(UInt32), "
+        "CONSTRAINT c CHECK id < 2000000, CONSTRAINT d CHECK note != '') "
+        "ENGINE = MergeTree ORDER BY (id, kind)"
+    ),
+    "replacing": (
+        "(id UInt32, kind String, note String, price Float64, maybe Nullable(UInt32)) "
+        "ENGINE = ReplacingMergeTree(id) ORDER BY kind"
+    ),
+    "summing": (
+        "(id UInt32, kind String, note String, price Float64, maybe Nullable(UInt32)) "
+        "ENGINE = SummingMergeTree ORDER BY (kind, note) SETTINGS min_bytes_for_wide_part = 0"
+    ),
+    "aggregating": (
+        "(id UInt32, kind String, note String, price Float64, maybe Nullable(UInt32)) "
+        "ENGINE = AggregatingMergeTree ORDER BY (kind, id)"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [*(pytest.param(k, marks=pytest.mark.long) for k in TABLES if k != "indices"), "indices"],
+)
+def test_tables_that_ask_for_more(kind: str, shell: Shell) -> None:
+    """Parts are completed: all of the table is as if the engine had inserted the rows."""
+    rows(shell, "a", 0, 20_000)
+    rows(shell, "b", 20_000, 12_000)
+    whole = (
+        "SELECT count(), sum(cityHash64(*)) FROM t "
+        "SETTINGS asterisk_include_materialized_columns = 1"
+    )
+    options = ("--table", "t", "--on-missing-column", "default")
+    found = {}
+    for build in ("on", "off"):
+        to = ("--to", build)
+        shell.ok("load", "in/a.csv.gz", "--table", "other", *to)  # makes the folder
+        shell.ok("query", f"CREATE TABLE t {TABLES[kind]}", "--write", *to)
+        shell.ok("query", "SYSTEM STOP MERGES t", "--write", *to)
+        if build == "on":
+            assert delivery(shell, "--build", "on", *options, *to) == ("build", "")
+        load = ("load", "in/*.csv.gz", *options, "--build", build, "--json", *to)
+        assert "the engine reads" not in str(shell.ok(*load).document["notes"])
+        assert shell.ok(*load).document["splits_skipped"] == 2
+        found[build] = [
+            shell.ok("query", text, *to).out
+            for text in (
+                whole,
+                "SELECT sum(rows), min(delete_ttl_info_min), max(delete_ttl_info_max) "
+                "FROM system.parts WHERE table = 't' AND active",
+                "SELECT name, min(rows) > 0 FROM system.projection_parts WHERE table = 't' "
+                "AND active GROUP BY name ORDER BY name",
+                "SELECT name, data_uncompressed_bytes > 0 FROM system.data_skipping_indices "
+                "WHERE table = 't' ORDER BY name",
+            )
+        ]
+        check = "CHECK TABLE t SETTINGS check_query_single_value_result = 1"
+        assert shell.ok("query", check, *to, "--format", "TSV").out == "1\n"
+        shell.ok("query", "OPTIMIZE TABLE t FINAL", "--write", *to)
+        found[build].append(shell.ok("query", whole, *to).out)
+        if kind == "indices":
+            query = "SELECT kind, count() FROM t GROUP BY kind ORDER BY kind"
+            forced = f"{query} SETTINGS force_optimize_projection = 1"
+            assert shell.ok("query", forced, *to).out == shell.ok("query", query, *to).out
+    assert found["on"] == found["off"]
+
+
+def test_a_constraint_that_a_row_breaks(shell: Shell) -> None:
+    rows(shell, "a", 0, 1000)
+    shell.ok("load", "in/*.csv.gz", "--table", "other")
+    definition = TABLES["constraints"].replace("id < 2000000", "id < 900000")
+    shell.ok("query", f"CREATE TABLE t {definition}", "--write")
+    for build in ("off", "on"):
+        failed = shell.run("load", "in/*.csv.gz", "--table", "t", "--build", build)
+        assert failed.code == 6
+        assert "Expression: (id < 900000)" in failed.talk
+    assert shell.ok("query", "SELECT count() FROM t", "--format", "TSV").out == "0\n"
 
 
 @pytest.mark.parametrize("key", ["id", "(kind, id)", "tuple()"])

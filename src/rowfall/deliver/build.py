@@ -1,4 +1,4 @@
-"""Builds: rowfall-decode writes finished parts of staging, which are only attached.
+"""Builds: rowfall-decode writes finished parts of staging, which are only attached and completed.
 
 It reads the source itself, or a pipe of Native blocks that the engine writes of whatever it reads.
 """
@@ -18,11 +18,13 @@ from rowfall.core.errors import EngineError, TargetError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.deliver.decode import Child, Decode, let_go, release
+from rowfall.deliver.decode import Child, DeclinedError, Decode, DecoderInput, let_go, release
 from rowfall.deliver.delivery import Order
 from rowfall.deliver.streams import into_file
-from rowfall.engines.base import Tick
-from rowfall.plan import decoder, statements
+from rowfall.engines.base import Engine, Tick
+from rowfall.engines.codes import MEMORY_LIMIT, QUERY_WAS_CANCELLED
+from rowfall.plan import decoder, statements, table_definition
+from rowfall.plan.table_definition import Definition
 from rowfall.sources import rewriting
 
 # As often as the decoder reports its progress.
@@ -36,8 +38,67 @@ class Build(Decode):
     columns in csv.gz take a third less CPU than through pipes.
     """
 
-    def _prepare(self, outputs: list[str]) -> Mapping[str, Any]:
-        return {"parts": True}
+    def _prepare(
+        self, order: Order, outputs: list[str], asked: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        table = self._definition(order)
+        names = [column["name"] for column in asked["columns"]]
+        stored = [names.index(c.name) for c in table.columns if c.name in names]
+        return {
+            "parts": True,
+            "columns": [asked["columns"][n] for n in stored],
+            "sort_by": [stored.index(n) for n in asked["sort_by"] or ()] or None,
+        }
+
+    def _definition(self, order: Order) -> Definition:
+        """Return the definition of the staging table, by which its parts are made.
+
+        Raises:
+            DeclinedError: they cannot be made; somebody has altered the table since the plan.
+        """
+        ((text,),) = self._engine.ask(
+            "SELECT create_table_query FROM system.tables WHERE "
+            f"database = {quote(self._input.target.database)} AND name = {quote(order.staging)}",
+        )
+        found = table_definition.parse(text)
+        why = "its definition is not understood"
+        if found is not None:
+            why = table_definition.refusal(found, {c.name for c in order.schema.columns}) or ""
+        if found is None or why:
+            raise DeclinedError(f"parts of the table cannot be built: {why}", None)
+        self._tables[order.attempt] = found
+        return found
+
+    def _complete(self, order: Order, lane: int) -> float:
+        """Let the engine make what attached parts lack; returns its CPU seconds.
+
+        Raises:
+            DeclinedError: it cannot, or rows break a constraint; it may say so itself.
+        """
+        table = self._tables.pop(order.attempt)
+        at = sql.qualified(self._input.target.database, order.staging)
+        cpu = 0.0
+        try:
+            asked = table_definition.violations(table, at)
+            if asked is not None and int(self._engine.ask(asked, lane=lane)[0][0]):
+                raise DeclinedError("rows break a constraint of the table", None)
+            for commands in table_definition.completions(
+                table, {c.name for c in order.schema.columns}
+            ):
+                statement = Statement(
+                    SqlText.of(f"ALTER TABLE {at} {commands}"), {"mutations_sync": 1},
+                    query_id=order.attempt,
+                )  # fmt: skip
+                cpu += self._engine.run(statement, lane=lane).cpu_seconds
+        except EngineError as error:
+            if error.transient or error.code in (MEMORY_LIMIT, QUERY_WAS_CANCELLED):
+                raise
+            raise DeclinedError(f"parts cannot be completed: {error.message}", None) from None
+        return cpu
+
+    def __init__(self, program: str, engine: Engine, input_: DecoderInput) -> None:
+        super().__init__(program, engine, input_)
+        self._tables: dict[str, Definition] = {}
 
     def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
         began = time.monotonic()
@@ -62,6 +123,7 @@ class Build(Decode):
                 query_id=order.attempt,
             )
             cpu = self._engine.run(statement, lane=lane).cpu_seconds
+            cpu += self._complete(order, lane)
         rows = int(report["rows"])
         return Outcome(
             rows_read=rows,
@@ -107,7 +169,8 @@ class HandOver(Build):
         asked = decoder.spec(
             [Split("", pipe, "", None)], NATIVE, sent, order.settings, outputs, self._input.sort_by
         )
-        child = Child(self._program, {**asked, "parts": True})
+        asked |= self._prepare(order, outputs, asked)
+        child = Child(self._program, asked)
         self._running[order.attempt] = child
         done = threading.Event()
         threading.Thread(target=release, args=(child, [pipe], done), daemon=True).start()
@@ -116,6 +179,9 @@ class HandOver(Build):
             self._input.source, order.schema, self._input.read, order.splits, order.select,
             self._input.headers,
         )  # fmt: skip
+        names = [column["name"] for column in asked["columns"]]
+        if names != [column.name for column in columns]:
+            query = SqlText.of(f"SELECT {', '.join(map(sql.name, names))} FROM (", query, ")")
         try:
             statement = Statement(
                 into_file(query, pipe), self._engine.facts.known(settings), query_id=order.attempt

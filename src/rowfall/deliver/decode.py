@@ -206,7 +206,7 @@ class Decode:
         )  # fmt: skip
         # Fewer files than cores: unpacking gets one of its own.
         asked["ahead"] = pipes < self._pipes(order)
-        asked |= self._prepare(outputs)
+        asked |= self._prepare(order, outputs, asked)
         child = Child(self._program, asked)
         child.inputs = found.splits
         self._running[order.attempt] = child
@@ -249,7 +249,9 @@ class Decode:
             waited_seconds=float(report.get("waited_seconds", 0.0)),
         )
 
-    def _prepare(self, outputs: list[str]) -> Mapping[str, Any]:
+    def _prepare(
+        self, order: Order, outputs: list[str], asked: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         """Make what the decoder writes into; returns what its spec says about that."""
         for pipe in outputs:
             os.mkfifo(pipe, 0o600)

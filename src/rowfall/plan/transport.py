@@ -34,7 +34,7 @@ from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
-from rowfall.plan import attempts, decoder
+from rowfall.plan import attempts, decoder, table_definition
 from rowfall.plan.facts import LoadFacts, Reach, ShardingFacts
 from rowfall.plan.statements import insert_raw, is_json
 from rowfall.schema import strict_reading
@@ -406,7 +406,6 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 _PART_SETTINGS = frozenset(
     {"max_insert_threads", "min_insert_block_size_rows", "min_insert_block_size_bytes"}
 )
-_PLAIN = "SETTINGS index_granularity = 8192"
 
 
 def _choose_parts(
@@ -414,9 +413,9 @@ def _choose_parts(
 ) -> Choice:
     """Decide whether rowfall-decode writes the parts of the table, so that they are only attached.
 
-    The parts are what the embedded engine would write for the same blocks: wide, sorted, in LZ4.
-    Only tables that ask for nothing else are built; whatever the engine would do besides writing
-    columns (indices, projections, codecs, constraints, expiry, views) is left to it.
+    The parts are what the embedded engine would write for the same blocks: wide and sorted. What it
+    would make besides the columns of the load it makes in staging
+    (:mod:`rowfall.plan.table_definition`); tables that ask for anything else are left to it.
 
     Raises:
         UsageError: ``--build on``, and it cannot.
@@ -458,6 +457,8 @@ def _not_built(
             return f"{PROGRAM} does not parse: {parser.reason}"
         if not facts.source.replayable:
             return f"what {PROGRAM} declines could not be read again"
+    if facts.engine.release[:2] != table_definition.LAYOUT:
+        return f"the parts of version {facts.engine.version} are not known to {PROGRAM}"
     if options.direct:
         return "rows go straight into the table"
     if schema.projection is not None and parser.value != ENGINE:
@@ -474,7 +475,7 @@ def _not_built(
         name = text.partition("=")[0]
         if name not in _PART_SETTINGS:
             return f"--set {name} is the engine's"
-    why = _not_plain(schema, facts.table.existing) if schema.exists else _not_simple(schema)
+    why = _not_known(schema, facts.table.existing) if schema.exists else _not_simple(schema)
     if why is not None:
         return why
     if not sorted_by and (key := sorting_key(facts)):
@@ -487,28 +488,26 @@ def _not_built(
 
 def _not_simple(schema: Schema) -> str | None:
     """Return what a new table asks for besides columns and ORDER BY."""
-    if schema.engine != "MergeTree":
-        return f"its engine is {schema.engine}"
+    engine = schema.engine.partition("(")[0].strip()
+    if engine not in table_definition.ENGINES:
+        return f"its engine is {engine}"
     if schema.clauses:
         return "it has settings or a primary key of its own"
     return "it has a partition key" if schema.partition_by else None
 
 
-def _not_plain(schema: Schema, table: ExistingTable | None) -> str | None:
-    """Return what an existing table asks for besides columns and ORDER BY."""
+def _not_known(schema: Schema, table: ExistingTable | None) -> str | None:
+    """Return what an existing table asks for that neither rowfall-decode nor mutations make."""
     if table is None:
         return "the table is not there"
-    if [(c.name, c.type) for c in schema.columns] != [(n, t) for n, t, _ in table.columns]:
-        return "the load does not fill all columns of the table in their order"
-    # Codecs, defaults, indices, constraints and whatever else would stand among the columns.
-    listed = ", ".join(f"`{c.name}` {c.type}" for c in schema.columns)
-    key = table.sorting_key
-    orders = (f"({key})", key) if key else ("tuple()",)
-    if table.create_query.endswith(f" ({listed}) ENGINE = {table.engine}") and table.engine in (
-        f"MergeTree ORDER BY {order} {_PLAIN}" for order in orders
-    ):
-        return None
-    return "its definition says more than columns and ORDER BY"
+    if schema.changes:
+        return "the load changes the table's columns first"
+    if table.partition_key:
+        return "it has a partition key"
+    definition = table_definition.parse(table.create_query)
+    if definition is None:
+        return "its definition is not understood"
+    return table_definition.refusal(definition, {c.name for c in schema.columns})
 
 
 # --- compression of blocks -----------------------------------------------------------------------

@@ -34,6 +34,8 @@ _KEEP: Mapping[str, int] = {
     # Merges of old parts and of expired rows know no such limit in every version.
     "min_age_to_force_merge_seconds": 0,
     "max_number_of_merges_with_ttl_in_pool": 0,
+    # Of parts that are built the engine computes when their rows expire, and drops none of them.
+    "materialize_ttl_recalculate_only": 1,
     # Equal blocks of one attempt are rows like any others.
     "non_replicated_deduplication_window": 0,
     # Rows of a queue would come in after the statement has ended.

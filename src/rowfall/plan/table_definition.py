@@ -1,0 +1,297 @@
+"""Reads the definition of a MergeTree table, and says what its parts need besides columns. Pure.
+
+rowfall-decode writes the columns that a load fills. What else the engine would make for an INSERT
+(defaults of other columns, indices, projections, the times at which rows expire) it makes in the
+staging table, by mutations that read only the columns they need and link all other files
+(:func:`completions`). A constraint is asked of the staged rows. Whatever is neither written nor
+made is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rowfall.core import sql
+from rowfall.core.sql import closing, identifier, items, tokens
+from rowfall.core.sqltext import quote
+
+_COLUMN_WORDS = frozenset({
+    "DEFAULT", "MATERIALIZED", "ALIAS", "EPHEMERAL", "COMMENT", "CODEC", "STATISTICS", "TTL",
+    "COLLATE", "SETTINGS", "PRIMARY",
+})  # fmt: skip
+_TABLE_WORDS = frozenset({"PARTITION", "PRIMARY", "ORDER", "SAMPLE", "TTL", "SETTINGS", "COMMENT"})
+ENGINES = frozenset({
+    "MergeTree", "ReplacingMergeTree", "SummingMergeTree", "AggregatingMergeTree",
+    "CollapsingMergeTree", "VersionedCollapsingMergeTree", "CoalescingMergeTree",
+})  # fmt: skip
+"""Engines whose parts are alike: they differ in what a merge does, and rows are counted before."""
+# Settings of a table that say nothing about the files of a part: about merges, limits, reading,
+# cleaning up, and rowfall's own of staging tables.
+_NOT_OF_PARTS = re.compile(
+    r"(max|min)_bytes_to_merge_\w+|\w*merge_(selecting|selector|max|with|tree|policy)\w*|"
+    r"\w*_(parts|merges|mutations)_\w*pool\w*|number_of_\w+|max_number_of_\w+|"
+    r"min_age_to_force_merge_\w+|parts_to_(delay|throw)_insert|inactive_parts_to_\w+|"
+    r"max_parts_(in_total|to_merge_at_once)|(max|min)_delay_to_\w+|old_parts_lifetime|"
+    r"\w*deduplication_window\w*|async_insert|max_suspicious_\w+|ttl_only_drop_parts|"
+    r"materialize_ttl_recalculate_only|assign_part_uuids|\w*vertical_merge\w*|"
+    r"ratio_of_defaults_for_sparse_serialization|allow_\w+|min_bytes_to_rebalance_\w+|"
+    r"(temporary_directories|cleanup)_\w+|max_avg_part_size_for_too_many_parts|"
+    r"max_(partitions|concurrent_queries|cleanup)\w*|use_\w*columns_cache|"
+    r"prewarm_\w+|columns_and_secondary_indices_sizes_lazy_calculation|"
+    r"force_read_through_cache_for_merges|lightweight_mutation_projection_mode|"
+    r"deduplicate_merge_projection_mode|min_free_disk_\w+"
+)
+_BYTES = re.compile(r"\d+\Z")
+# Parts that are made here are wide; who wants smaller ones compact says so by more than this.
+_WIDE_BYTES = 10 << 20
+LAYOUT = (26, 9)
+"""The release of the engine whose parts rowfall-decode writes; their files change from one to
+another (26.x has put sizes of strings into files of their own and counts defaults)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedColumn:
+    """One column of a definition.
+
+    Attributes:
+        kind: DEFAULT, MATERIALIZED, ALIAS, EPHEMERAL, or "" with the type's own default.
+        more: what else stands there, by its first word.
+    """
+
+    name: str
+    type: str
+    kind: str = ""
+    expression: str = ""
+    more: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def stored(self) -> bool:
+        return self.kind not in ("ALIAS", "EPHEMERAL")
+
+    @property
+    def codec(self) -> str:
+        """Return ``Delta(4), LZ4``; "" for the table's default."""
+        found = dict(self.more).get("CODEC", "")
+        return found[1:-1].strip() if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A table as its CREATE statement describes it.
+
+    Attributes:
+        engine: its name, without arguments.
+        constraints: conditions that rows have to meet.
+        clauses: what follows the engine, by the first word.
+    """
+
+    columns: tuple[DefinedColumn, ...]
+    engine: str
+    indices: tuple[str, ...] = ()
+    projections: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    clauses: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def expires(self) -> bool:
+        """True where rows or values have a time to live."""
+        return "TTL" in self.clauses or any("TTL" in dict(c.more) for c in self.columns)
+
+    def number(self, setting: str, otherwise: int) -> int:
+        return int(self.settings.get(setting, otherwise))
+
+
+def parse(create_query: str) -> Definition | None:
+    """Return what a CREATE TABLE statement of the engine says; None where it says it otherwise."""
+    words = tokens(create_query)
+    try:
+        start = words.index("(")
+        end = closing(words, start)
+        return _parsed(items(words[start + 1 : end]), words[end + 1 :])
+    except (ValueError, IndexError):
+        return None
+
+
+def _parsed(listed: Sequence[str], rest: Sequence[str]) -> Definition | None:
+    columns: list[DefinedColumn] = []
+    named: dict[str, list[str]] = {"INDEX": [], "PROJECTION": [], "CHECK": []}
+    unknown: list[str] = []
+    for item in listed:
+        words = [w for w in tokens(item) if not w.isspace()]
+        if words[0][:1] == "`":
+            columns.append(_column(item))
+        elif words[0] in ("INDEX", "PROJECTION"):
+            named[words[0]].append(identifier(words[1]) or "")
+        elif words[0] == "CONSTRAINT" and words[2] == "CHECK":
+            named["CHECK"].append(_behind(item, "CHECK"))
+        elif words[0] != "CONSTRAINT" or words[2] != "ASSUME":
+            unknown.append(item)
+    pieces = _pieces(rest, _TABLE_WORDS)
+    head = [w for w in tokens(pieces.pop("")) if not w.isspace()]
+    if head[:2] != ["ENGINE", "="]:
+        return None
+    settings = {}
+    for item in items(tokens(pieces.pop("SETTINGS", ""))):
+        name, _, value = item.partition("=")
+        settings[name.strip()] = value.strip().strip("'")
+    return Definition(
+        tuple(columns), head[2], tuple(named["INDEX"]), tuple(named["PROJECTION"]),
+        tuple(named["CHECK"]), pieces, settings, tuple(unknown),
+    )  # fmt: skip
+
+
+def _column(item: str) -> DefinedColumn:
+    words = tokens(item)
+    pieces = _pieces(words[1:], _COLUMN_WORDS)
+    type_ = pieces.pop("")
+    kind = next((w for w in ("DEFAULT", "MATERIALIZED", "ALIAS", "EPHEMERAL") if w in pieces), "")
+    expression = pieces.pop(kind, "")
+    return DefinedColumn(
+        identifier(words[0]) or "", type_, kind, expression, tuple(pieces.items())
+    )  # fmt: skip
+
+
+def _behind(item: str, word: str) -> str:
+    return _pieces(tokens(item), frozenset({word}))[word]
+
+
+def _pieces(words: Sequence[str], heads: Collection[str]) -> dict[str, str]:
+    """Return what stands behind each of some words outside of brackets, and at first, by ""."""
+    found: dict[str, list[str]] = {"": []}
+    depth, head = 0, ""
+    for word in words:
+        depth += word in ("(", "[", "{")
+        depth -= word in (")", "]", "}")
+        if not depth and word in heads and word not in found:
+            head = word
+            found[head] = []
+        else:
+            found[head].append(word)
+    return {name: "".join(text).strip() for name, text in found.items()}
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+def refusal(table: Definition, filled: Collection[str]) -> str | None:
+    """Return why parts of a table cannot be made here, as half a sentence; None if they can.
+
+    Args:
+        filled: the columns that the load fills.
+    """
+    if table.engine not in ENGINES:
+        return f"its engine is {table.engine}"
+    if table.unknown:
+        return f"its definition has {table.unknown[0][:80]}"
+    for column in table.columns:
+        if column.kind == "EPHEMERAL":
+            return f"the column {column.name} is EPHEMERAL"
+        for word, text in column.more:
+            if word in ("STATISTICS", "COLLATE", "SETTINGS", "PRIMARY"):
+                return f"the column {column.name} has {word} {text}"
+        if column.codec and column.name in filled and (why := _codec_refusal(column.codec)):
+            return f"only the engine writes {why} (column {column.name})"
+    for word, text in (*table.clauses.items(), *((c.name, _ttl(c)) for c in table.columns)):
+        if word == "SAMPLE":
+            return "it has a sampling key"
+        if re.search(r"\bTO (DISK|VOLUME)\b", text):
+            return "its TTL moves rows to other disks"
+    primary, order = table.clauses.get("PRIMARY"), table.clauses.get("ORDER", "")
+    if primary is not None and primary != f"KEY {order.removeprefix('BY ')}":
+        return "it has a primary key of its own"
+    return _settings_refusal(table)
+
+
+def _ttl(column: DefinedColumn) -> str:
+    return dict(column.more).get("TTL", "")
+
+
+def _codec_refusal(codec: str) -> str | None:
+    return f"CODEC({codec})"
+
+
+def _settings_refusal(table: Definition) -> str | None:
+    for name, value in table.settings.items():
+        text = f"its setting {name} = {value} is the engine's"
+        if name in ("min_bytes_for_wide_part", "min_rows_for_wide_part"):
+            most = _WIDE_BYTES if "bytes" in name else 0
+            if not _BYTES.match(value) or int(value) > most:
+                return f"{name} = {value} asks for compact parts"
+        elif name == "storage_policy":
+            if value != "default":
+                return text
+        elif name == "index_granularity":
+            if value != "8192":
+                return text
+        elif not _NOT_OF_PARTS.fullmatch(name):
+            return text
+    return None
+
+
+# --- what the engine makes -----------------------------------------------------------------------
+
+
+def completions(table: Definition, filled: Collection[str]) -> list[str]:
+    """Return what the engine has to make of parts with some columns: texts of ALTER TABLE.
+
+    Each of them is one mutation, in this order: a default that is computed from another one comes
+    after it, so that both see the same value of ``rand()``. Times to live come last and alone:
+    beside other commands the engine would write all columns again.
+    """
+    made: list[list[str]] = []
+    left = [c for c in table.columns if c.stored and c.name not in filled]
+    while left:
+        names = {c.name for c in left}
+        now = [c for c in left if not names & _needs(table, c)] or left
+        made.append([_filling(column) for column in now])
+        left = [c for c in left if c not in now]
+    more = [f"MATERIALIZE INDEX {sql.name(name)}" for name in table.indices]
+    more += [f"MATERIALIZE PROJECTION {sql.name(name)}" for name in table.projections]
+    if made:
+        made[-1] += more
+    elif more:
+        made.append(more)
+    if table.expires:
+        made.append(["MATERIALIZE TTL"])
+    return [", ".join(commands) for commands in made]
+
+
+def _needs(table: Definition, column: DefinedColumn) -> set[str]:
+    """Return the columns that a default is computed from, also by way of ALIAS columns."""
+    found: set[str] = set()
+    fresh = _names(column.expression)
+    by_name = {c.name: c for c in table.columns}
+    while fresh:
+        found |= fresh
+        alias = [by_name[n] for n in fresh if n in by_name and by_name[n].kind == "ALIAS"]
+        fresh = {n for c in alias for n in _names(c.expression)} - found
+    return found - {column.name}
+
+
+def _filling(column: DefinedColumn) -> str:
+    if column.kind:
+        return f"MATERIALIZE COLUMN {sql.name(column.name)}"
+    # The type's own default would be read, too, but only until the column is given another one.
+    value = f"defaultValueOfTypeName({quote(column.type)})"
+    return f"UPDATE {sql.name(column.name)} = {value} WHERE 1"
+
+
+def _names(expression: str) -> set[str]:
+    return {found for word in tokens(expression) if (found := identifier(word)) is not None}
+
+
+def violations(table: Definition, at: str) -> str | None:
+    """Return the question how many rows of a staging table break a constraint; None without one.
+
+    Args:
+        at: qualified name of the table.
+    """
+    if not table.constraints:
+        return None
+    # NULL breaks a constraint, too.
+    fine = " AND ".join(f"ifNull(({condition}), 0)" for condition in table.constraints)
+    return f"SELECT count() FROM {at} WHERE NOT ({fine})"
