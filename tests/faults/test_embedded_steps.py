@@ -26,6 +26,7 @@ KINDS = {
     "--replace": ("--replace",),
     "build": ("--build", "on"),
     "build --atomic": ("--build", "on", "--atomic"),
+    "--upsert": ("--upsert", "id"),
 }
 KILLS = ("kill -9 rowfall", "kill -9 engine child")
 OTHERS = ("kill -9 both", "Ctrl-C")
@@ -49,13 +50,16 @@ class Folder:
         self._steps = rowfall.cwd / "steps"
         for number in range(2):
             self._write(f"in/{number}.csv", range(number * ROWS // 2, (number + 1) * ROWS // 2))
-        self._write("old.csv", range(10**6, 10**6 + 10))
+        self._replaces = "--replace" in options or "--upsert" in options
+        if "--upsert" in options:
+            (rowfall.cwd / "old.csv").write_text("id,name\n3,old\n1500,old\n")
+        else:
+            self._write("old.csv", range(10**6, 10**6 + 10))
         self._data = rowfall.cwd / "rowfall-data"
         self._old = rowfall.cwd / "old-data"
         done = rowfall("load", "old.csv", "--table", "t")
         assert done.returncode == 0, done.stderr
         self._data.rename(self._old)
-        self._replaces = "--replace" in options
 
     def _write(self, name: str, ids: range) -> None:
         path = self._rowfall.cwd / name

@@ -40,6 +40,12 @@ def with_old_rows(server: ClickHouse, database: str) -> None:
                  "FROM numbers(1000)")  # fmt: skip
 
 
+def with_rows_to_replace(server: ClickHouse, database: str) -> None:
+    create_target(server, database)
+    server.query(f"INSERT INTO {database}.t (id, day, name) SELECT number, '2024-02-05', 'old' "
+                 "FROM numbers(100)")  # fmt: skip
+
+
 with_views = partial(create_target, views=True)
 
 
@@ -58,6 +64,7 @@ def kinds(place: Make, few: Rows, few_in_s3: Seaweed) -> Mapping[str, Callable[[
         "plain": partial(place, *small, of=few),
         "--atomic": partial(place, *small, "--atomic", of=few),
         "--replace": partial(place, *small, *REPLACE, of=few, create=with_old_rows),
+        "--upsert": partial(place, *small, "--upsert", "id", of=few, create=with_rows_to_replace),
         "--pull": partial(place, *small, "--pull", of=few, s3=few_in_s3),
         "views": partial(place, *small, of=few, create=with_views),
         "views --atomic": partial(place, *small, "--atomic", of=few, create=with_views),
@@ -122,7 +129,7 @@ def no_reader() -> Iterator[set[tuple[int, int]]]:
     yield set()
 
 
-KINDS = ("plain", "--atomic", "--replace", "--pull", "views", "views --atomic")
+KINDS = ("plain", "--atomic", "--replace", "--upsert", "--pull", "views", "views --atomic")
 # In the first three ways whatever was known is lost.
 KILLS = ("kill -9 rowfall", "kill -9 server", "kill -9 both")
 OTHERS = tuple(set(HURTS) - set(KILLS))
@@ -149,7 +156,7 @@ def test_hurt_at_every_step(
     chance.shuffle(cases)
     # A kill at every step; what rowfall outlives or answers itself at every third, drawn.
     cases = cases[: rounds(len(cases) if hurt in KILLS else len(cases) // 3)]
-    met, wrong = at_each(here, hurt, cases, whole=kind in ("--atomic", "--replace"))
+    met, wrong = at_each(here, hurt, cases, whole=kind in ("--atomic", "--replace", "--upsert"))
     for _ in range(met):
         survived(f"server, {kind}: {hurt}")
     assert not wrong, f"{len(wrong)} of {len(cases)} steps:\n" + "\n---\n".join(wrong)

@@ -16,8 +16,13 @@ from dataclasses import dataclass
 import pytest
 
 from conftest import Cli
+from lab.kafka import Kafka
 from lab.mariadb import MariaDB
+from lab.process import wait_until
 from lab.proxy import Proxy
+from rowfall.core.masked import Secret
+from rowfall.core.options import Options
+from rowfall.engines.mysql import MySQL
 
 pytestmark = pytest.mark.xdist_group("mysql")
 _FILES, _EACH = 3, 2_000
@@ -62,6 +67,10 @@ class Place:
         """Check the table, after one more run that has nothing left to do."""
         again = self.rowfall(*self.command)
         assert again.returncode == 0, again.stderr
+        self.check_rows()
+
+    def check_rows(self) -> None:
+        """Check that each row is there once, and that no transaction is open."""
         look = "SELECT COUNT(*), SUM(id), COUNT(DISTINCT id) FROM t"
         assert self.server.query(look, database=self.name) == [
             (_ROWS, _ROWS * (_ROWS - 1) // 2, _ROWS)
@@ -218,3 +227,49 @@ def test_a_deadlock_is_tried_again(here: Place) -> None:
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     here.check()
+
+
+def opened(server: MariaDB, port: int, database: str) -> MySQL:
+    return MySQL(
+        "127.0.0.1", port, server.user, Secret(server.password), {}, database, "t",
+        Options(patience="10s"),
+    )  # fmt: skip
+
+
+def test_a_stream_belongs_to_one_process(here: Place) -> None:
+    """Of two that load a topic into one table one stops; other tables are another matter."""
+    port = here.proxy.port
+    one, two = (opened(here.server, port, here.name) for _ in range(2))
+    other = MySQL(
+        "127.0.0.1", port, here.server.user, Secret(here.server.password), {}, here.name, "u",
+        Options(),
+    )  # fmt: skip
+    try:
+        assert one.hold(["s", "q"])
+        assert one.hold(["s"])
+        assert not two.hold(["s"])
+        assert other.hold(["s"])
+        assert two.hold(["free"])
+        # With its connection it is lost: whoever is first has it then.
+        here.proxy.cut()
+        wait_until(lambda: two.hold(["s"]), 10, "the stream to be free")
+        assert not one.hold(["s"])
+        two.close()
+        wait_until(lambda: one.hold(["s"]), 10, "the stream to be free")
+    finally:
+        for database in (one, two, other):
+            database.close()
+
+
+@pytest.mark.long  # the start of a broker
+def test_two_loads_of_one_topic_do_not_double_it(here: Place, kafka: Kafka) -> None:
+    topic = kafka.create(partitions=2)
+    kafka.send(topic, [f'{{"id": {i}}}'.encode() for i in range(_ROWS)])
+    command = [*here.command, "--format", "JSONEachRow"]
+    command[1] = f"kafka://{kafka.servers}/{topic}"
+    for _ in range(3):
+        both = [here.rowfall.start(*command) for _ in range(2)]
+        for process in both:
+            _, err = process.communicate(timeout=120)
+            assert process.returncode == 0 or "another rowfall loads" in err, err
+    here.check_rows()

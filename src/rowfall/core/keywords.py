@@ -172,6 +172,11 @@ class PlanKeywords(ReadKeywords, total=False):
     atomic: bool
     """Make the whole load visible at once at its end, or nothing of it."""
 
+    upsert: str | None
+    """Rows of the table whose key occurs in the load are replaced by the loaded ones, in one moment
+    at its end. COLUMNS are those of the key, with commas between them.
+    """
+
     on_conflict: Literal["error", "skip", "replace"]
     """Tables of other databases: what becomes of rows whose key is in the table already: skip
     leaves them out, replace takes the new ones. Default: error.

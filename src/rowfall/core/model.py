@@ -566,6 +566,7 @@ class Plan:
         views: materialized views that read the rows of the load, ``database.name``.
         promise: what the target guarantees after a crash, one sentence.
         visibility: what readers see while rows become visible; "" where nobody reads them.
+        upsert: what it costs to replace rows by their key; "" where that is not asked for.
         encoding: format and compression, None for generators.
         ddl: CREATE TABLE as it will run, or "" when the table exists or there is none.
         groups: one per attempt, in the order they run.
@@ -597,3 +598,4 @@ class Plan:
     landed: int = 0
     views: tuple[str, ...] = ()
     visibility: str = ""
+    upsert: str = ""

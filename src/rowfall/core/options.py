@@ -392,6 +392,14 @@ class Options:
         "Make the whole load visible at once at its end, or nothing of it.",
         "Table",
     )
+    upsert: str | None = _opt(
+        None,
+        "--upsert",
+        "COLUMNS",
+        "Rows of the table whose key occurs in the load are replaced by the loaded ones, in one "
+        "moment at its end. COLUMNS are those of the key, with commas between them.",
+        "Table",
+    )
     on_conflict: str = _opt(
         ERROR,
         "--on-conflict",
@@ -688,6 +696,11 @@ class Options:
     price: str | None = _opt(
         None, "--price", "N", "Price of one node for an hour.", "Scale", (SCALE,)
     )
+
+    @property
+    def gathers(self) -> bool:
+        """Return True where rows gather until the end of the load, beside a table that stays."""
+        return self.atomic or self.upsert is not None
 
 
 def from_keywords(command: str, base: Options | None, values: dict[str, Any]) -> Options:

@@ -5,6 +5,7 @@ What a session sets for the load ends with its connection.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -74,6 +75,9 @@ class MySQL(Transactions):
         self._patience = parse_duration(options.patience)
         self._guard = threading.Lock()
         self._idle: list[Any] = []
+        self._holding = threading.Lock()
+        self._holder: Any = None
+        self._held: set[str] = set()
         super().__init__()
         self._settings: dict[str, Any] | None = None
         self._columns: list[tuple[Any, ...]] | None = None
@@ -278,6 +282,49 @@ class MySQL(Transactions):
         finally:
             self.leave(connection)
 
+    def hold(self, streams: Sequence[str]) -> bool:
+        """See :class:`rowfall.engines.database.Holding`.
+
+        SingleStore has no locks of sessions: two rowfalls that load one topic there double it.
+        """
+        if self.distributed:
+            return True
+        with self._holding:
+            for tries in range(2):
+                try:
+                    return self._take_locks(streams)
+                except (self.driver.err.MySQLError, OSError) as error:
+                    lost = number_of(error) in LOST or isinstance(error, OSError)
+                    self._let_go()
+                    if not lost or tries:
+                        raise self.explained(error, "take the lock of a stream") from None
+        return False
+
+    def _take_locks(self, streams: Sequence[str]) -> bool:
+        """Take the locks of streams on one session, whose end lets them go."""
+        if self._holder is None:
+            self._holder = self._connect()
+            self._held.clear()
+        with self._holder.cursor() as cursor:
+            cursor.execute("SELECT 1")  # it is still there, and the locks with it
+            for stream in streams:
+                if stream in self._held:
+                    continue
+                # Names of locks are of the whole server and have 64 characters at most.
+                text = f"{self.target}\0{stream}".encode()
+                lock = f"rowfall_{hashlib.blake2b(text, digest_size=16).hexdigest()}"
+                cursor.execute(f"SELECT GET_LOCK({quote(lock)}, 0)")
+                if cursor.fetchone() != (1,):
+                    return False
+                self._held.add(stream)
+        return True
+
+    def _let_go(self) -> None:
+        holder, self._holder = self._holder, None
+        self._held.clear()
+        if holder is not None:
+            self.end(holder)
+
     def forget(self, load_id: str) -> int:
         """See :meth:`rowfall.engines.database.Database.forget`."""
         if not self.ask(self._catalogue(RECORD)):
@@ -455,6 +502,8 @@ class MySQL(Transactions):
     def close(self) -> None:
         """End every session; safe to call twice."""
         self.cancel_all()
+        with self._holding:
+            self._let_go()
         with self._guard:
             idle, self._idle = self._idle, []
         for connection in idle:

@@ -39,6 +39,8 @@ _DURABLE = "fsync_after_insert = 1, fsync_part_directory = 1"
 QUIT = "quit"
 # In the names of attempts that only say what a table holds.
 KEPT = "kept"
+# In the detail of a line: UUIDs of tables whose rows are in this one.
+_FOLLOWS = "follows"
 # An event, and the field of an entry that holds its block.
 _EVENTS = {
     "claim": "claimed",
@@ -128,6 +130,21 @@ class Entry:
         # have written since, or will lose an attempt.
         silent = abs(self.idle) > LEASE_SECONDS
         return self.quit or here or leases.has_ended(self.owner) or silent
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A table whose place another one has taken, with its rows.
+
+    Attributes:
+        before: its UUID. ``name``: that it has since. ``done``: it is dropped.
+        lives: the process that has exchanged the two still runs.
+    """
+
+    before: str
+    name: str
+    done: bool
+    lives: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +404,51 @@ class Journal:
             self._append("claim", attempt, splits=ids[start : start + SPLITS_PER_LINE])
         self._append("commit", attempt, rows=rows, detail="[]")
         self._append("landed", attempt)
+
+    def follows(self, before: str, name: str) -> None:
+        """Record that this table takes the place of another one, whose rows it holds.
+
+        A line that tells of life may hold more: older versions do not look at it.
+
+        Args:
+            before: UUID of the other one. ``name``: that it has afterwards.
+        """
+        older = Journal(self._engine, self._database, before).predecessors()
+        detail = json.dumps({_FOLLOWS: [before, *sorted(older)], "name": name})
+        self._append("alive", "", detail=detail)
+
+    def follows_no_more(self, name: str) -> None:
+        """Record that the table before this one is dropped, with all that was to be done."""
+        self._append("alive", "", detail=json.dumps({"done": name}))
+
+    def predecessors(self) -> set[str]:
+        """Return the UUIDs of tables whose rows this one holds."""
+        return {uuid for line, _ in self._details() for uuid in line.get(_FOLLOWS, ())}
+
+    def followed(self) -> list[Followed]:
+        """Return the tables that this one has taken the place of, oldest first."""
+        lines = self._details()
+        done = {line["done"] for line, _ in lines if "done" in line}
+        return [
+            Followed(line[_FOLLOWS][0], line["name"], line["name"] in done, lives)
+            for line, lives in lines if _FOLLOWS in line
+        ]  # fmt: skip
+
+    def _details(self) -> list[tuple[dict[str, Any], bool]]:
+        """Return what lines of life hold besides, each with whether its owner lives."""
+        into = f"into = toUUID({quote(self._target_uuid)})"
+        rows = self._ask(
+            f"SELECT detail, owner, countIf(event = '{QUIT}') OVER w, dateDiff('millisecond', "
+            "argMax(at, _block_number) OVER w, now64(3)) / 1000, event "
+            f"FROM {self._name} WHERE {into} AND owner IN (SELECT owner FROM {self._name} WHERE "
+            f"{into} AND event = 'alive' AND detail != '') WINDOW w AS (PARTITION BY owner) "
+            "ORDER BY _block_number"
+        )
+        return [
+            (json.loads(detail), not Entry("", str(owner), idle=idle, quit=bool(quits)).dead)
+            for detail, owner, quits, idle, event in rows
+            if event == "alive" and detail
+        ]
 
     def forget_names(self, names: Collection[tuple[str, str]] | None) -> None:
         """Make what has landed in this table count as not landed.

@@ -395,6 +395,30 @@ class Ledger:
             db.execute("DELETE FROM target_table WHERE into_table = ?", (shadow,))
             db.execute("INSERT OR REPLACE INTO target_table VALUES (?, ?)", (key, uuid))
 
+    def upserted(self, load_id: str, shadow: str, key: str, uuid: str) -> None:
+        """Record that the target has another table, with what a load has gathered in its shadow.
+
+        Args:
+            shadow: the shadow's key. ``key``: of the target. ``uuid``: of its table.
+        """
+        with self._store.change() as db:
+            _forget_stopped(db, key)
+            gathered = "id IN (SELECT id FROM landed WHERE into_table = ?)"
+            db.execute(
+                "UPDATE attempt SET state = 'published' WHERE id IN (SELECT attempt_id FROM split "
+                f"WHERE load_id = ? AND {gathered})",
+                (load_id, shadow),
+            )
+            db.execute(
+                "INSERT OR REPLACE INTO landed SELECT ?, id, attempt_id FROM split WHERE "
+                f"load_id = ? AND {gathered}",
+                (key, load_id, shadow),
+            )
+            db.execute("DELETE FROM landed WHERE into_table = ?", (shadow,))
+            # A shadow that outlives a crash is only dropped.
+            db.execute("UPDATE target_table SET uuid = '' WHERE into_table = ?", (shadow,))
+            db.execute("INSERT OR REPLACE INTO target_table VALUES (?, ?)", (key, uuid))
+
     def forget(self, load_id: str) -> int:
         """Record that what this load landed counts as not landed; return the number of splits."""
         with self._store.change() as db:

@@ -92,6 +92,21 @@ class FilledTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Stored:
+    """What the table of a load with ``--upsert`` holds.
+
+    Attributes:
+        bytes: on disk. ``partition_columns``: those that its partition key is made of.
+    """
+
+    rows: int
+    bytes: int
+    parts: int
+    partitions: int
+    partition_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TargetFacts:
     """Target of the rows on each writer.
 
@@ -103,6 +118,7 @@ class TargetFacts:
         filled: the target's own table, then those behind its views; () where there is no table.
         replicas: on a cluster, shards have further replicas of it.
         promise: what holds instead of the target's promise; "" where that holds.
+        stored: what is in it, where rows of it are to be replaced by their key.
     """
 
     name: str = ""
@@ -112,6 +128,7 @@ class TargetFacts:
     filled: tuple[FilledTable, ...] = ()
     replicas: bool = False
     promise: str = ""
+    stored: Stored | None = None
 
 
 @dataclass(frozen=True, slots=True)

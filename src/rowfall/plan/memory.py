@@ -98,6 +98,8 @@ def remembered(session: Session) -> Memory:
         return Memory(uuid, known, own, None)
     landed = journal.landed_ids()
     forgotten = journal.forgotten_ids(landed)
+    if known and known != uuid and known in journal.predecessors():
+        known = uuid  # a load with --upsert has exchanged it
     return Memory(uuid, known, own, frozenset(landed), frozenset(forgotten))
 
 

@@ -22,7 +22,7 @@ from rowfall.core.model import (
     Transport,
 )
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
-from rowfall.plan import attempts, balance, pipelines, statements
+from rowfall.plan import attempts, balance, pipelines, statements, upserts
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.pipelines import create_pipeline, pipeline_name, pulls
 from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings, not_allowed
@@ -55,6 +55,7 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
             its user does not allow what the load needs.
     """
     check_atomic(facts, options)
+    upserts.check_upsert(facts, options)
     transport = choose_transport(facts, options)
     _check_profiles(facts, transport)
     facts = replace(facts, schema=_schema_as_read(facts, options))
@@ -92,6 +93,7 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
         landed=len(facts.landed),
         views=facts.table.views,
         visibility=visibility(facts, transport, options),
+        upsert=upserts.said(facts, options, attempts.rows(facts, facts.todo)),
     )
 
 

@@ -202,6 +202,12 @@ def with_space(
         free = writer.disk_free
         if need is None or free is None:
             continue
+        twice = facts.table.stored.bytes if facts.table.stored is not None else 0
+        if twice and need + twice > free:
+            tight.append(
+                f"--upsert needs up to {units.size(twice)} more while old and new parts are there, "
+                f"and {units.size(free)} are free."
+            )
         said = (
             f"the rows take about {units.size(need)} on disk, and "
             f"{f'{writer.node} has' if writer.node else 'there are'} {units.size(free)} free"

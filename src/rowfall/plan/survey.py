@@ -47,6 +47,7 @@ from rowfall.plan.rewritten_files import landed_in_other_files
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.space import ask_space
 from rowfall.plan.statements import FLOAT_PROBE
+from rowfall.plan.upserts import ask_stored
 from rowfall.schema import data_errors, inference
 from rowfall.schema.density import FILES, rows_per_byte
 from rowfall.schema.table_changes import TableQuestions
@@ -118,6 +119,7 @@ def survey(
             _filled(session, listed, schema, found),
             session.shards is not None and session.shards.cluster.replicated,
             session.database.promise() if session.database is not None else "",
+            ask_stored(session),
         ),
         reach=reached,
         sharding=_ask_sharding(session, schema),

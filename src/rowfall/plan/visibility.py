@@ -53,6 +53,8 @@ def _moments(tables: Sequence[FilledTable], options: Options) -> str:
             "the rows of a statement partition by partition, because Keeper commits one after the "
             "other; a crash may leave it so until the next run"
         )
+    if options.upsert is not None:
+        return "the old rows or the new ones: the table is exchanged at the end of the load"
     if options.atomic:
         return "nothing until the end of the load, then all rows in one moment"
     return "all rows of a statement in one moment, one statement after the other"

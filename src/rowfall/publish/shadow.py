@@ -64,7 +64,7 @@ class Shadow:
             AlteredTableError: what has been gathered cannot follow its table.
         """
         if table_uuid(self._engine, self._database, self.name):
-            self._follow(tables)
+            self.follow(tables)
             return
         self.drop()
         # The target's own comes last: where it is, the others are.
@@ -74,7 +74,7 @@ class Shadow:
         ):
             self._engine.run(Statement(statement, settings))
 
-    def _follow(self, tables: StagingTables) -> None:
+    def follow(self, tables: StagingTables) -> None:
         """Alter what has been gathered like its tables, if somebody has altered these."""
         try:
             for pair in tables.gathered():
@@ -101,7 +101,7 @@ class Shadow:
         pairs = at.staging.gathered()
         leases.counting(attempt)
         try:
-            self._follow(at.staging)
+            self.follow(at.staging)
         except AlteredTableError as error:
             leases.release(attempt)
             self._ledger.attempt_ended(attempt, "failed", error.message)

@@ -48,6 +48,7 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         "placement": plan.placement,
         "promise": plan.promise,
         "visibility": plan.visibility,
+        "upsert": plan.upsert,
         "encoding": None if plan.encoding is None else asdict(plan.encoding),
         "schema": asdict(plan.schema),
         "ddl": plan.ddl,
@@ -209,6 +210,7 @@ def _target(plan: Plan) -> RenderableType:
             *([("columns", plan.schema.difference)] if plan.schema.difference else []),
             ("promise", plan.promise),
             ("visible", plan.visibility),
+            *([("upsert", plan.upsert)] if plan.upsert else []),
         ]
     )
 

@@ -27,6 +27,7 @@ from rowfall.publish.recover import (
     give_up_alone,
     staging_of,
 )
+from rowfall.publish.upsert import PREFIX as REBUILT
 from rowfall.run.session import connect, open_database, shards_of
 from rowfall.run.settle import drop_order, is_own_and_empty, made_tables
 from rowfall.targets import staging
@@ -90,6 +91,8 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
             if left.load_id not in loads.alive
             and (not opened.journal or left.load_id in loads.known)
         ]
+        waiting = _exchanged(engine, journals)
+        found = [left for left in found if not left.name.startswith(waiting)]
         if dry:
             return [*found, *_empty_tables(opened, loads.alive)]
         opened.check_writes()
@@ -255,6 +258,17 @@ def _journals(engine: Engine) -> list[tuple[str, str, str]]:
     return found
 
 
+def _exchanged(engine: Engine, journals: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:
+    """Return the names of tables that were exchanged, and may hold rows to be carried over.
+
+    The next load into the table does that.
+    """
+    return tuple(
+        followed.name for database, uuid, table in journals if table
+        for followed in Journal(engine, database, uuid).followed() if not followed.done
+    )  # fmt: skip
+
+
 def _found(engine: Engine, node: str) -> Iterator[Leftover]:
     rows = engine.ask(
         "SELECT database, name, ifNull(total_rows, 0), ifNull(total_bytes, 0) FROM system.tables "
@@ -262,7 +276,7 @@ def _found(engine: Engine, node: str) -> Iterator[Leftover]:
         "ORDER BY engine LIKE '%View' DESC, database, name"
     )
     for database, name, count, size in rows:
-        load_id = str(name).removeprefix(STAGING_PREFIX).split("_")[0]
+        load_id = str(name).removeprefix(REBUILT).removeprefix(STAGING_PREFIX).split("_")[0]
         yield Leftover(str(database), str(name), load_id, int(count), int(size), False, node)
 
 

@@ -14,14 +14,17 @@ from rowfall.core.errors import LedgerError, RowfallError, VerifyError
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Split
 from rowfall.core.model import Plan
+from rowfall.ledger.journal import Journal
 from rowfall.ledger.leases import Lease
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session
+from rowfall.plan.upserts import key_of
 from rowfall.publish.leftovers import end_dead_loads
 from rowfall.publish.merges import Merges, Waited
 from rowfall.publish.receiver import Notes, first_line
 from rowfall.publish.shadow import Shadow
 from rowfall.publish.tables import CommittedParts
+from rowfall.publish.upsert import Upsert
 from rowfall.run.attempts import Done, cause, receiving
 from rowfall.run.prepare import Prepared
 from rowfall.run.settle import LoadRun, Settled
@@ -102,6 +105,13 @@ def _show_gathered(
         return
     (at,) = prepared.writers
     at.own.check()
+    if session.options.upsert is not None:
+        whole = prepared.whole if isinstance(prepared.whole, Journal) else None
+        Upsert(
+            session, load.ledger, shadow, at, key_of(session.options), load.id, load.salt, whole,
+            prepared.whole_recovery,
+        ).run(attempt, splits)  # fmt: skip
+        return
     given = receiving(session, load, plan, prepared, at.writer, notes)
     committed = CommittedParts(given, prepared.whole, prepared.whole_recovery)
     staged = shadow.publish(attempt, at, committed)

@@ -179,7 +179,7 @@ def _table_writer(
         facts = session.engine.facts
         settings = staging.allowances(name for name in facts.settings if facts.allows(name, 1))
     staged = _staging_tables(settled, tables, writer)
-    if session.options.atomic and load.shadow is not None:
+    if session.options.gathers and load.shadow is not None:
         staged = replace(staged, shadow=load.shadow.name)
         load.shadow.create(staged, settings)
     # Nobody else is slowed down by the parts of a table that only this process uses.
@@ -221,7 +221,7 @@ def _announce(load: LoadRun, tables: TargetTables) -> Leases:
     Its shadow outlives its attempts: others can tell by the journal whether it is still used.
     """
     session = tables.session
-    if not (session.options.atomic and session.target.caps.journal):
+    if not (session.options.gathers and session.target.caps.journal):
         return NoLeases()
     journal = open_journal(session, tables.first, load.id, load.salt)
     journal.create()

@@ -317,6 +317,7 @@ def _check_choices(options: Options) -> None:
     """
     for one, other in (
         ("pull", "push"), ("atomic", "replace"), ("direct", "atomic"), ("direct", "replace"),
+        ("upsert", "replace"), ("upsert", "atomic"), ("upsert", "direct"),
         ("direct", "widen"),
     ):  # fmt: skip
         if getattr(options, one) and getattr(options, other):
@@ -398,7 +399,7 @@ def _check_target(target: Target, options: Options) -> None:
                 "--where needs a single table: on a cluster all rows of a file are counted",
                 hint="Load all rows, or load into the table of one server.",
             )
-        for name in ("atomic", "replace"):
+        for name in ("atomic", "replace", "upsert"):
             if getattr(options, name):
                 raise UsageError(
                     f"--{name} needs a single table, and each shard of a cluster has its own",
@@ -411,7 +412,7 @@ def _check_target(target: Target, options: Options) -> None:
                 hint="Write files with --to 'part_{n}.csv.gz'.",
             )
     if not target.caps.tables:
-        for name in ("atomic", "direct", "wait", "widen"):
+        for name in ("atomic", "direct", "wait", "widen", "upsert"):
             if getattr(options, name):
                 raise UsageError(
                     f"--{name} needs a table of ClickHouse, and {target.text} has none"

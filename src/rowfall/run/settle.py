@@ -43,6 +43,7 @@ from rowfall.publish.recover import (
 from rowfall.publish.shadow import Shadow, shadow_name
 from rowfall.publish.target_tables import OwnTable, TargetTables
 from rowfall.publish.transaction import end_open_transactions, landed_in
+from rowfall.publish.upsert import settle_upserts
 from rowfall.run.doubts import resolve
 from rowfall.targets import staging, views
 
@@ -105,7 +106,7 @@ def open_load(session: Session) -> Iterator[LoadRun]:
     begun = datetime.now(UTC).isoformat(timespec="seconds")
     options, target = session.options, session.target
     key, shadow = session.target_key, None
-    if target.table and (options.atomic or options.replace):
+    if target.table and (options.gathers or options.replace):
         key = target_key(session.target_key, load_id)
         shadow = Shadow(
             session.engine, ledger, target.database, target.table, load_id, session.target_key, key
@@ -130,6 +131,9 @@ def settle(session: Session, load: LoadRun) -> Settled:
         return _settle_database(session, load, session.database)
     ledger, shadow = load.ledger, load.shadow
     answer = Answer(session.options.loaded)
+    if session.first_target.table and session.shards is None:
+        # Before anything else looks at the tables: they may have been exchanged.
+        settle_upserts(session, ledger, load.id)
     if not session.target.caps.journal:
         kept = end_open_attempts(session.engine, ledger, session.target, session.emit, answer)
         _refuse_kept(session, ledger, kept)
@@ -150,7 +154,7 @@ def settle(session: Session, load: LoadRun) -> Settled:
         session, load, session.target_key, session.first_target.table, answer
     )
     if shadow is not None:
-        if replaced_target and session.options.atomic:
+        if replaced_target and session.options.gathers:
             shadow.drop()  # made like a table that is gone
         # Only now: the target's journal may say that the shadow's rows are there.
         shadow.drop_foreign()
@@ -231,6 +235,9 @@ def _settle_table(session: Session, load: LoadRun, key: str, name: str, answer: 
     if uuid and journaled:
         journal = open_journal(session, uuid, load.id, load.salt)
         if journal.there():
+            before = ledger.table_uuid(key)
+            if before and before != uuid and before in journal.predecessors():
+                ledger.set_table(key, uuid, keep=True)
             first = session.writers[0]
             # The journal's UUID is that of the first node's table.
             own = OwnTable(first.engine, first.target.database, name, uuid, tables.text(first))
@@ -276,7 +283,7 @@ def _refuse_kept(session: Session, ledger: Ledger, kept: Mapping[str, AlteredTab
 
 def _drop_superseded(session: Session, load: LoadRun, shadow: Shadow) -> None:
     """Drop a shadow that may never become visible: others have loaded some of its files."""
-    if not session.options.atomic or session.options.force:
+    if not session.options.gathers or session.options.force:
         return
     gathered = load.ledger.landed(load.key)
     if gathered and (taken := overlap(gathered, landed_ids(session))):
@@ -387,7 +394,7 @@ def _is_ahead(session: Session, ledger: Ledger, load_id: str) -> bool:
 
 
 # What decides how bytes become rows, or where they gather: half a load in each way is no load.
-_BINDING = ("format", "compression", "delimiter", "atomic", "replace")
+_BINDING = ("format", "compression", "delimiter", "atomic", "replace", "upsert")
 
 
 def _same_options(old: LoadRow, given: Mapping[str, Any], ledger: Ledger) -> None:

@@ -37,7 +37,7 @@ AT_LEAST_ONCE = (
 # Options of tables, which a topic has none of.
 _OF_TABLES = (
     "engine", "order_by", "partition_by", "shard_key", "unlogged", "replace", "atomic", "direct",
-    "widen", "wait", "verify",
+    "upsert", "widen", "wait", "verify",
 )  # fmt: skip
 # What a message is made of, as :func:`rowfall.engines.kafka_rows.keyed` reads it.
 _KEY_SIZE, _KEY, _SIZE, _VALUE = (f"_rowfall_{name}" for name in ("ks", "k", "vs", "v"))

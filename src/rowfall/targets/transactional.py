@@ -31,7 +31,7 @@ PROMISE = (
 # Options of a table that is made, or of how rows become visible there.
 _OF_TABLES = (
     "engine", "order_by", "partition_by", "shard_key", "unlogged", "replace", "atomic", "direct",
-    "widen", "wait",
+    "upsert", "widen", "wait",
 )  # fmt: skip
 
 
