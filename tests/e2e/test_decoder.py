@@ -27,6 +27,7 @@ from lab.http import SilentServer, Web
 from lab.seaweed import Seaweed
 from rowfall.deliver.decode import PIPES
 from rowfall.deliver.ranges import LEAST
+from rowfall.plan import decoder
 from rowfall.sources import rewriting
 
 CHECK = "SELECT count(), sum(cityHash64(*)), uniqExact(id) FROM t"
@@ -142,6 +143,40 @@ def test_presort_says_why_it_cannot(shell: Shell, options: list[str], why: str) 
     assert done.code == 2
     assert f"blocks cannot be sorted: {why}" in done.talk
     assert shell.run("load", "in/*.csv.gz", "--presort", "never").code == 2
+
+
+def test_one_packed_file_is_read_by_several_threads(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pieces end outside quotes; the first bad line is told by its number in the file."""
+    monkeypatch.setattr("rowfall.deliver.decode.SHARED_LEAST", 1 << 16)
+    make, threads = decoder.spec, list[int]()
+
+    def spec(*args: Any) -> dict[str, Any]:
+        threads.append(len(args[4]))
+        return make(*args)
+
+    monkeypatch.setattr(decoder, "spec", spec)
+    lines = [f'{n},"n\n{"x" * (n % 40)}""",{n % 90}.5' for n in range(60_000)]
+
+    def write(name: str) -> None:
+        text = "id,name,price\n" + "\n".join(lines) + "\n"
+        (shell.folder / name).write_bytes(gzip.compress(text.encode(), 1))
+
+    write("big.csv.gz")
+    load = ("load", "big.csv.gz", "--table", "t", "--threads", "3", "--order-by", "id")
+    for name in ("always", "never"):
+        shell.ok(*load, "--decoder", name, "--to", name)
+    found = shell.ok("query", CHECK, "--to", "always").out
+    assert found == shell.ok("query", CHECK, "--to", "never").out
+    assert "\n60000\t" in found
+    assert threads == [3]
+    lines[50_000] = '50000,"n\n",x'
+    lines[50_500] = '50500,"n\n",y'
+    write("bad.csv.gz")
+    bad = shell.run("load", "bad.csv.gz", "--table", "u", "--threads", "3", "--decoder", "always")
+    assert bad.code != 0
+    assert "100002" in bad.talk, bad.talk
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 //! Runs a spec: one worker, with a thread and an output of its own, takes inputs from the shared
 //! queue until none is left; and sums up.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -11,10 +12,13 @@ use serde_json::{Value, json};
 use crate::columnar::queue::PieceQueue;
 use crate::cpu_time;
 use crate::error::Fail;
+use crate::input::buffer::TextBuffer;
 use crate::input::queue::InputQueue;
+use crate::input::read_ahead::ReadAhead;
 use crate::output::Output;
 use crate::simd::Simd;
 use crate::spec::{Format, Input, Spec};
+use crate::text::layout::Layout;
 use crate::worker::{InputSummary, Progress, Worker};
 
 /// The state that all workers share.
@@ -28,8 +32,30 @@ struct Shared<'a> {
     stop: AtomicBool,
     progress: Progress,
     done: Mutex<Vec<Option<InputSummary>>>,
-    /// The failure of the first input that failed, in the order of the spec, and its number.
-    failed: Mutex<Option<(usize, Fail)>>,
+    /// The inputs that are decompressed in threads of their own, and read by all workers.
+    shared_inputs: Mutex<Vec<Arc<SharedInput>>>,
+    /// The failure of the first input that failed, in the order of the spec, its number, and that
+    /// of the piece of it.
+    failed: Mutex<Option<((usize, usize), Fail)>>,
+}
+
+/// An input of which each worker takes the next piece.
+struct SharedInput {
+    /// Its number in the spec.
+    number: usize,
+    pieces: Mutex<Pieces>,
+    spent: Sender<TextBuffer>,
+    /// Lines of the pieces that were decoded.
+    lines: Mutex<Vec<u64>>,
+}
+
+struct Pieces {
+    ahead: ReadAhead,
+    taken: usize,
+    /// Stored bytes of the pieces so far.
+    stored_bytes: u64,
+    layout: Option<Layout>,
+    ended: bool,
 }
 
 /// Do what the spec asks for. Returns the summary that is printed, as JSON.
@@ -46,6 +72,7 @@ pub fn run(spec: &Spec) -> Result<Value, Fail> {
         stop: AtomicBool::new(false),
         progress: Progress::default(),
         done: Mutex::new(vec![None; spec.inputs.len()]),
+        shared_inputs: Mutex::default(),
         failed: Mutex::new(None),
     };
     let over = AtomicBool::new(false);
@@ -60,7 +87,16 @@ pub fn run(spec: &Spec) -> Result<Value, Fail> {
         over.store(true, Ordering::Relaxed); // the unpark below orders it
         reporter.thread().unpark();
     });
-    if let Some((_, fail)) = shared.failed.into_inner().expect("no worker panics") {
+    if let Some(((input, piece), mut fail)) = shared.failed.into_inner().expect("no worker panics")
+    {
+        let inputs = shared.shared_inputs.into_inner().expect("no worker panics");
+        if let (Fail::Value(decline), Some(found)) =
+            (&mut fail, inputs.iter().find(|found| found.number == input))
+        {
+            // All pieces before it have been decoded: they were taken before.
+            let lines = found.lines.lock().expect("no worker panics");
+            decline.line += lines[..piece.min(lines.len())].iter().sum::<u64>();
+        }
         return Err(fail);
     }
     let done = shared.done.into_inner().expect("no worker panics");
@@ -101,6 +137,11 @@ fn summary(spec: &Spec, done: &[InputSummary], progress: &Progress) -> Value {
 
 impl Shared<'_> {
     fn fail(&self, input: usize, fail: Fail) {
+        self.fail_piece((input, 0), fail);
+    }
+
+    /// Keep the failure of a piece of an input, unless an earlier one has failed.
+    fn fail_piece(&self, input: (usize, usize), fail: Fail) {
         self.stop.store(true, Ordering::Relaxed);
         let mut failed = self.failed.lock().expect("no worker panics");
         if failed.as_ref().is_none_or(|(first, _)| input < *first) {
@@ -180,6 +221,9 @@ impl Shared<'_> {
 
     /// Decode input after input of text; false where one failed.
     fn decode(&self, worker: &mut Worker<'_>) -> bool {
+        if self.spec.ahead && self.spec.format != Format::MySql {
+            return self.decode_shared(worker);
+        }
         while !self.stop.load(Ordering::Relaxed) {
             let Some((input, raw)) = self.inputs.take() else { break };
             let spec = &self.spec.inputs[input];
@@ -196,5 +240,106 @@ impl Shared<'_> {
             }
         }
         true
+    }
+
+    /// Take inputs, and pieces of those that others have taken where there are no more; false where
+    /// one failed.
+    fn decode_shared(&self, worker: &mut Worker<'_>) -> bool {
+        while let Some(input) = self.next_shared(worker) {
+            let Some(input) = input else { return false };
+            loop {
+                if self.stop.load(Ordering::Relaxed) {
+                    return true;
+                }
+                match self.decode_piece(worker, &input) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err((piece, fail)) => {
+                        self.fail_piece((input.number, piece), fail);
+                        return false;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// The next input, opened here, or one that has pieces left; None where there are none, and
+    /// Some(None) for one that cannot be opened.
+    fn next_shared(&self, worker: &Worker<'_>) -> Option<Option<Arc<SharedInput>>> {
+        // One takes an input and starts it while the others wait: they may have to help with it.
+        let mut open = self.shared_inputs.lock().expect("no worker panics");
+        if let Some((number, raw)) = self.inputs.take() {
+            let (spec, workers) = (self.spec, self.spec.outputs.len());
+            let input = &spec.inputs[number];
+            let ahead = match worker.open(raw) {
+                Ok(source) => {
+                    let (csv, bytes) = (spec.format.is_csv(), spec.chunk_bytes);
+                    ReadAhead::start(source, input.start, csv, bytes, workers)
+                }
+                Err(error) => {
+                    self.fail(number, Fail::io(input.name(), &error));
+                    return Some(None);
+                }
+            };
+            let spent = ahead.spent.clone();
+            let pieces =
+                Mutex::new(Pieces { ahead, taken: 0, stored_bytes: 0, layout: None, ended: false });
+            self.done.lock().expect("no worker panics")[number] = Some(InputSummary::default());
+            let lines = Mutex::default();
+            open.push(Arc::new(SharedInput { number, pieces, spent, lines }));
+            return open.last().cloned().map(Some);
+        }
+        let left =
+            |input: &&Arc<SharedInput>| !input.pieces.lock().expect("no worker panics").ended;
+        // Each has one reference here, and one of each worker that reads it.
+        open.iter().filter(left).min_by_key(|input| Arc::strong_count(input)).cloned().map(Some)
+    }
+
+    /// Decode the next piece of an input; false where there was none left. The error is about a
+    /// piece, by its number.
+    fn decode_piece(
+        &self,
+        worker: &mut Worker<'_>,
+        shared: &SharedInput,
+    ) -> Result<bool, (usize, Fail)> {
+        let input = &self.spec.inputs[shared.number];
+        let mut pieces = shared.pieces.lock().expect("no worker panics");
+        let Some(piece) = pieces.ahead.next() else {
+            pieces.ended = true;
+            return Ok(false);
+        };
+        let number = pieces.taken;
+        pieces.taken += 1;
+        let mut piece = piece.map_err(|error| (number, Fail::io(input.name(), &error)))?;
+        pieces.stored_bytes += piece.stored_bytes;
+        let stored_bytes = piece.stored_bytes;
+        let workers = self.spec.outputs.len() as u64;
+        let left = input.bytes().map(|all| all.saturating_sub(pieces.stored_bytes) / workers);
+        let mut layout = pieces.layout.clone();
+        let counts = if layout.is_none() && self.spec.format.has_names() {
+            // The others wait for the header.
+            let counts = worker.read_records(input, &mut piece, left, &mut layout);
+            pieces.layout = layout;
+            drop(pieces);
+            counts
+        } else {
+            drop(pieces);
+            worker.read_records(input, &mut piece, left, &mut layout)
+        };
+        let counts = counts.map_err(|fail| (number, fail))?;
+        let mut lines = shared.lines.lock().expect("no worker panics");
+        if lines.len() <= number {
+            lines.resize(number + 1, 0);
+        }
+        lines[number] = counts.lines;
+        let mut done = self.done.lock().expect("no worker panics");
+        let summary = done[shared.number].get_or_insert_default();
+        summary.rows += counts.rows;
+        summary.bytes_read += stored_bytes;
+        summary.bytes_raw += counts.bytes;
+        // Nobody takes it once the last piece was sent.
+        let _ = shared.spent.send(piece.text);
+        Ok(true)
     }
 }

@@ -76,7 +76,8 @@ pub struct Spec {
     /// Milliseconds between lines about the progress on stderr; 0 for none.
     #[serde(default)]
     pub progress_ms: u64,
-    /// Decompress in threads of their own: there are fewer inputs than cores.
+    /// Decompress text in threads of their own, and let all workers decode pieces of the same input:
+    /// there are fewer inputs than cores. Rows come in no order where there are several outputs.
     #[serde(default)]
     pub ahead: bool,
     /// The compression of Native blocks.

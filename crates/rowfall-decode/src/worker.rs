@@ -14,13 +14,13 @@ use crate::error::{Decline, Fail, shorten};
 use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
 use crate::input::copy_messages::CopyMessages;
 use crate::input::queue::InputReader;
-use crate::input::read_ahead::read_ahead;
+use crate::input::read_ahead::Piece;
 use crate::input::rewrite::rewrite;
 use crate::input::source::TextSource;
 use crate::output::Output;
 use crate::packets::{Broken, LocatedRows, Wire, mysql};
 use crate::simd::Simd;
-use crate::spec::{Compression, Format, Input, Spec, UnknownColumns};
+use crate::spec::{Format, Input, Spec, UnknownColumns};
 use crate::text::delimited::{self, BadRow};
 use crate::text::fields::{ReadOptions, Syntax};
 use crate::text::json::objects::{ObjectReader, ObjectRows};
@@ -90,6 +90,20 @@ struct InputPosition<'a> {
     lines: u64,
     rows: u64,
     layout: Option<Layout>,
+}
+
+impl InputPosition<'_> {
+    fn new(input: &Input, layout: Option<Layout>) -> InputPosition<'_> {
+        InputPosition { input, lines: 0, rows: 0, layout }
+    }
+}
+
+/// The size of some records that were decoded.
+pub struct RecordCounts {
+    pub rows: u64,
+    pub lines: u64,
+    /// Bytes of their text.
+    pub bytes: u64,
 }
 
 impl<'a> Worker<'a> {
@@ -202,12 +216,8 @@ impl<'a> Worker<'a> {
         }))
     }
 
-    pub fn read(
-        &mut self,
-        input: &Input,
-        raw: std::io::Result<InputReader>,
-    ) -> Result<InputSummary, Fail> {
-        let io = |error: &std::io::Error| Fail::io(input.name(), error);
+    /// Open the text of an input.
+    pub fn open(&self, raw: std::io::Result<InputReader>) -> std::io::Result<TextSource> {
         let format = self.spec.format;
         let opened = raw.and_then(|raw| match format {
             Format::PostgreSQL => {
@@ -217,58 +227,40 @@ impl<'a> Worker<'a> {
             }
             _ => TextSource::new(raw, self.spec.compression, self.simd),
         });
-
-        let packed = self.spec.compression != Compression::None;
-        let opened = match &self.spec.dialect {
+        match &self.spec.dialect {
             None => opened,
             Some(dialect) => opened
                 .and_then(|found| rewrite(found, dialect, format.is_csv(), format.has_names())),
-        };
-        let packed = packed || self.spec.dialect.is_some();
-        let opened = if self.spec.ahead && packed { opened.map(read_ahead) } else { opened };
-        let mut source = opened.map_err(|e| io(&e))?;
+        }
+    }
+
+    /// Decode a whole input.
+    pub fn read(
+        &mut self,
+        input: &Input,
+        raw: std::io::Result<InputReader>,
+    ) -> Result<InputSummary, Fail> {
+        let io = |error: &std::io::Error| Fail::io(input.name(), error);
+        let mut source = self.open(raw).map_err(|e| io(&e))?;
         self.buffer.reset(input.start);
-        let mut position =
-            InputPosition { input, lines: 0, rows: 0, layout: layout::from_positions(self.spec) };
+        let mut position = InputPosition::new(input, layout::from_positions(self.spec));
         let mut chunk = self.spec.chunk_bytes;
-        // Of a thread that reads ahead the count goes on while records are decoded.
         let mut counted = 0;
         loop {
             self.buffer.advance(&mut source, chunk).map_err(|e| io(&e))?;
             let read = source.bytes_read();
-            let bytes = read - counted;
+            let left = input.bytes().map(|bytes| bytes.saturating_sub(read));
+            self.add_bytes(read - counted, left)?;
             counted = read;
-            self.unwritten_bytes += bytes;
-            self.progress.read_bytes.fetch_add(bytes, Ordering::Relaxed);
-            let left = input.bytes().map(|bytes| bytes.saturating_sub(source.bytes_read()));
-            self.set_block_limits(left)?;
-            if !self.spec.binary && self.spec.dialect.is_none() {
-                self.check_utf8(&mut position)?;
-            }
-            if self.buffer.ended {
-                let (start, end) = (self.buffer.start, self.buffer.end);
-                let open = start < end && self.buffer.text()[end - 1] != b'\n';
-                if open && input.is_cut() {
-                    let what = "a range that ends in the middle of a line";
-                    return Err(self.decline(&position, (end, end), None, what));
-                }
-                self.buffer.end_last_line(open);
-            }
             let before = self.buffer.start;
-            self.decode_records(&mut position)?;
+            self.decode_buffer(&mut position)?;
             if self.buffer.ended {
                 break;
             }
             // A record longer than the chunk: look at more of it.
             chunk = if self.buffer.start > before { self.spec.chunk_bytes } else { chunk * 2 };
             if self.buffer.end - self.buffer.start > MAX_RECORD_BYTES {
-                let at = self.buffer.start;
-                return Err(self.decline(
-                    &position,
-                    (at, at),
-                    None,
-                    "a record of more than 48 MiB",
-                ));
+                return Err(self.decline_long(&position));
             }
         }
         Ok(InputSummary {
@@ -276,6 +268,52 @@ impl<'a> Worker<'a> {
             bytes_read: source.bytes_read(),
             bytes_raw: self.buffer.offset(self.buffer.end) - input.start,
         })
+    }
+
+    /// Decode some records of an input, of which each worker has still `left` stored bytes to read,
+    /// if that is known. Those without a `layout` begin with a header, which gives it. Lines of a
+    /// failure count from the first one of the piece.
+    pub fn read_records(
+        &mut self,
+        input: &Input,
+        piece: &mut Piece,
+        left: Option<u64>,
+        layout: &mut Option<Layout>,
+    ) -> Result<RecordCounts, Fail> {
+        std::mem::swap(&mut self.buffer, &mut piece.text);
+        let known = layout.take().or_else(|| layout::from_positions(self.spec));
+        let mut position = InputPosition::new(input, known);
+        let bytes = (self.buffer.end - self.buffer.start) as u64;
+        self.add_bytes(piece.stored_bytes, left)?;
+        self.decode_buffer(&mut position)?;
+        if self.buffer.start < self.buffer.end {
+            return Err(self.decline_long(&position));
+        }
+        std::mem::swap(&mut self.buffer, &mut piece.text);
+        *layout = position.layout;
+        Ok(RecordCounts { rows: position.rows, lines: position.lines, bytes })
+    }
+
+    fn decline_long(&self, position: &InputPosition<'_>) -> Fail {
+        let at = self.buffer.start;
+        self.decline(position, (at, at), None, "a record of more than 48 MiB")
+    }
+
+    /// Check and decode the whole records of the buffer.
+    fn decode_buffer(&mut self, position: &mut InputPosition<'_>) -> Result<(), Fail> {
+        if !self.spec.binary && self.spec.dialect.is_none() {
+            self.check_utf8(position)?;
+        }
+        if self.buffer.ended {
+            let (start, end) = (self.buffer.start, self.buffer.end);
+            let open = start < end && self.buffer.text()[end - 1] != b'\n';
+            if open && position.input.is_cut() {
+                let what = "a range that ends in the middle of a line";
+                return Err(self.decline(position, (end, end), None, what));
+            }
+            self.buffer.end_last_line(open);
+        }
+        self.decode_records(position)
     }
 
     /// Decode the rows of a database's answer, up to the packet that ends them: whoever sends them

@@ -28,7 +28,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Outcome, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.delivery import QUIET_SECONDS, Delivery, Order
-from rowfall.deliver.ranges import Ranges, cut_files, join_ranges, length
+from rowfall.deliver.ranges import LEAST, Ranges, cut_files, join_ranges, length
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.engines.codes import CHILD_FAILED, CHILD_GONE, DATA_CODES
 from rowfall.plan import balance, decoder
@@ -41,6 +41,9 @@ from rowfall.targets.base import Target
 # How the program ends: it declined, it could not read, or nobody took what it wrote any more.
 DECLINED, BROKEN, LEFT = 3, 4, 5
 PIPES = "rowfall.pipes"
+# Stored bytes of a file from which on several threads read it, as of ranges of plain text: of less,
+# each thread would leave a part of little.
+SHARED_LEAST = LEAST
 # A reader that comes after the decoder has gone would wait for a writer for ever.
 POLL_SECONDS = 0.1
 # A pipe holds 64 KiB unless it is asked for more; reads give what is there.
@@ -196,7 +199,9 @@ class Decode:
         input_ = self._input
         found = input_.ranges(order, self._pipes(order))
         pipes = self._pipes(order)
-        if not decoder.copies(input_.encoding):  # of which all threads read the same input
+        # Fewer files than cores: threads of their own unpack them for all others.
+        few = len(found.splits) < pipes
+        if not decoder.copies(input_.encoding) and not (few and is_shared(found)):
             pipes = min(pipes, len(found.splits))
         outputs = [str(folder / str(n)) for n in range(pipes)]
         found = input_.piped(found)
@@ -204,8 +209,7 @@ class Decode:
             found.splits, found.encoding, order.schema, order.settings, outputs, input_.sort_by,
             input_.addresses(found.splits), found.names,
         )  # fmt: skip
-        # Fewer files than cores: unpacking gets one of its own.
-        asked["ahead"] = pipes < self._pipes(order)
+        asked["ahead"] = few
         asked |= self._prepare(order, outputs, asked)
         child = Child(self._program, asked)
         child.inputs = found.splits
@@ -510,6 +514,14 @@ def _make_anew(folder: Path) -> None:
             f"the folder {folder} cannot be made anew: {what}",
             hint="rowfall needs that name for itself: remove what has it.",
         ) from None
+
+
+def is_shared(found: Ranges) -> bool:
+    """Tell whether several threads are worth it for each file: each leaves a part."""
+    sizes = [length(s) if s.size is not None or s.stop is not None else None for s in found.splits]
+    return found.encoding.format in decoder.CUT and (
+        None in sizes or max(filter(None, sizes), default=0) >= SHARED_LEAST
+    )
 
 
 def release(child: Child, pipes: Sequence[str], done: threading.Event) -> None:

@@ -32,6 +32,8 @@ _ROWS = frozenset({"MySQL"})
 """Formats of rows in binary, of flat columns."""
 _LINES = frozenset({"PostgreSQL"})
 """Formats of lines of TSV in messages."""
+CUT = _FORMATS | _LINES
+"""Formats whose records the decoder finds before it parses them: several threads read one file."""
 _PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
 _UTC = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT"})
 # Other zones that the decoder reads: those of crates/rowfall-decode/src/types/zone.rs.

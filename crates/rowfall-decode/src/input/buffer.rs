@@ -73,6 +73,22 @@ impl TextBuffer {
         Ok(())
     }
 
+    /// Cut the text off at a position: it ends there, and what is returned, in the memory of `spent`,
+    /// goes on with it, behind the 32 KiB before it that gzip refers to.
+    pub fn split_off(&mut self, at: usize, mut spent: TextBuffer) -> TextBuffer {
+        let keep = at.min(self.end.saturating_sub(HISTORY)).max(FRONT);
+        let size = FRONT + self.end - keep;
+        if spent.bytes.len() < size {
+            spent.bytes.resize(size, 0);
+        }
+        spent.bytes[FRONT..size].copy_from_slice(&self.bytes[keep..self.end]);
+        spent.base = self.base + (keep - FRONT) as u64;
+        (spent.start, spent.end) = (FRONT + at - keep, size);
+        (spent.checked, spent.ended) = (spent.start, false);
+        self.end = at;
+        spent
+    }
+
     /// Slide past the text before `start` and read once, at most `room` bytes; returns whether there
     /// were any. For text that nobody inflates here.
     pub fn read_some(&mut self, reader: &mut impl Read, room: usize) -> io::Result<bool> {

@@ -97,6 +97,17 @@ pub fn text(format: &str, data: &[u8]) {
         let found = found.map(|blocks| if kind.contains("Low") { Vec::new() } else { blocks });
         let any_chunk = any_chunk.get_or_insert_with(|| found.clone());
         assert_eq!(*any_chunk, found, "chunks of {chunk}: {format} {kind}");
+        // In pieces that a thread of its own cuts.
+        let more = json!({
+            "ahead": true, "chunk_bytes": chunk, "null": absent, "columns": columns,
+            "breaks": options & 4 == 4, "trim": options & 8 == 8,
+            "sort_by": sorted.then_some([1]),
+            "tuples": if options & 32 == 32 { "whole" } else { "apart" },
+        });
+        let pieces = native(text, format, &[], more);
+        let pieces = pieces.map_err(|said| (said["line"].clone(), said["offset"].clone()));
+        let pieces = pieces.map(|blocks| if kind.contains("Low") { Vec::new() } else { blocks });
+        assert_eq!(pieces, found, "pieces of {chunk}: {format} {kind}");
     }
 }
 
