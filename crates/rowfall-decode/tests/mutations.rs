@@ -152,3 +152,50 @@ fn damaged_gzip() {
         trial::gzip(&data);
     }
 }
+
+#[test]
+fn damaged_parts() {
+    let mut random = Random(7);
+    // Files in folders: they take twenty times as long as text.
+    for _ in 0..count() / 20 {
+        let mut data = sound(&mut random, |value, other| format!("{value}\t{other}\n"));
+        for _ in 0..random.below(3) {
+            random.mutate(&mut data, 2);
+        }
+        trial::part("TSV", &data);
+    }
+}
+
+#[test]
+fn damaged_streams() {
+    let mut random = Random(8);
+    let text = "some text,7\n".repeat(2000);
+    let mut zstd = zstd::bulk::compress(text.as_bytes(), 3).expect("memory");
+    zstd.extend(zstd.clone());
+    let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
+    lz4.write_all(text.as_bytes()).expect("memory");
+    let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
+    xz.write_all(text.as_bytes()).expect("memory");
+    let mut bz2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    bz2.write_all(text.as_bytes()).expect("memory");
+    let sound = [
+        ("zstd", zstd),
+        ("lz4", lz4.finish().expect("memory")),
+        ("xz", xz.finish().expect("memory")),
+        ("bz2", bz2.finish().expect("memory")),
+    ];
+    for (kind, packed) in sound {
+        for _ in 0..count() / 4 {
+            let mut data = packed.clone();
+            for _ in 0..=random.below(3) {
+                random.mutate(&mut data, 0);
+            }
+            // Any rows or a failure that is told; never a crash.
+            let columns = [("a", "String"), ("b", "UInt8")];
+            let more = serde_json::json!({"compression": kind, "binary": true});
+            if let Err(said) = common::native(&data, "CSV", &columns, more) {
+                assert!(said["error"] == "io" || said["error"] == "value", "{kind}: {said}");
+            }
+        }
+    }
+}

@@ -2,6 +2,8 @@
 
 #[path = "gunzip.rs"]
 mod gunzip;
+#[path = "parts.rs"]
+mod parts;
 
 use std::io::Read;
 
@@ -46,6 +48,9 @@ const TYPES: [&str; 34] = [
     "Tuple(a Int8, b Array(String), c Nullable(UInt64))",
     "Map(UInt8, Tuple(Decimal(38, 10), FixedString(3)))",
 ];
+
+/// The first of them, which parts have.
+const FLAT_TYPES: usize = 28;
 
 /// Bytes that a gzip file unpacks to at most here.
 const MOST: usize = 4 << 20;
@@ -109,6 +114,21 @@ pub fn text(format: &str, data: &[u8]) {
         let pieces = pieces.map(|blocks| if kind.contains("Low") { Vec::new() } else { blocks });
         assert_eq!(pieces, found, "pieces of {chunk}: {format} {kind}");
     }
+}
+
+/// Write a file of two columns as parts: two bytes choose the type and options, the rest is its text.
+///
+/// # Panics
+/// Where they do not hold what the Native blocks hold.
+pub fn part(format: &str, data: &[u8]) {
+    let [kind, options, text @ ..] = data else { return };
+    let kind = TYPES[usize::from(*kind) % FLAT_TYPES];
+    let block_rows = [1, 7, 50, 1000][usize::from(options >> 1 & 3)];
+    let more = json!({
+        "sort_by": (options & 1 == 1).then_some([1]), "block_rows": block_rows,
+        "breaks": options & 8 == 8, "simd": if options & 16 == 16 { "scalar" } else { "auto" },
+    });
+    parts::compare(text, format, &[("v", kind), ("k", "String")], &more);
 }
 
 /// Unpack a gzip file.

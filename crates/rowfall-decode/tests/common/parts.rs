@@ -1,0 +1,210 @@
+//! Parts of a table, read back the plain way and compared with Native blocks of the same rows.
+
+use std::path::{Path, PathBuf};
+
+use rowfall_decode::run::run;
+use rowfall_decode::spec::Spec;
+use rowfall_decode::types::{BaseType, Type};
+use serde_json::{Value, json};
+
+use crate::common::{Temporary, native, spec};
+
+/// The values of a column, None for NULL.
+type Values = Vec<Option<Vec<u8>>>;
+
+/// A folder that is removed in the end.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Write the rows of a text as Native blocks and as parts, which hold the same or are declined alike.
+/// Returns how many parts there are.
+///
+/// # Panics
+/// Where they differ, or a part's files do not agree with each other.
+pub fn compare(text: &[u8], format: &str, columns: &[(&str, &str)], more: &Value) -> usize {
+    let blocks = native(text, format, columns, more.clone());
+    let (input, name) = (Temporary::new(text), Temporary::new(b""));
+    let folder = Folder(name.0.with_extension("parts"));
+    let mut spec = spec(&input, &name, format, columns, more);
+    (spec["parts"], spec["outputs"]) = (json!(true), json!([folder.0]));
+    let done = Spec::parse(&spec.to_string()).and_then(|spec| run(&spec));
+    let mut rest = match (&blocks, done) {
+        (Ok(blocks), Ok(_)) => &blocks[..],
+        (Err(said), Err(fail)) => {
+            assert_eq!(said["line"], fail.json().expect("a line")["line"]);
+            return 0;
+        }
+        (_, done) => panic!("Native blocks: {:?}, parts: {done:?}", blocks.is_ok()),
+    };
+    let types: Vec<Type> = columns
+        .iter()
+        .map(|(_, kind)| Type::parse(kind, "", Some("UTC")).expect("a type"))
+        .collect();
+    let mut parts = 0;
+    while !rest.is_empty() {
+        let part = folder.0.join(parts.to_string());
+        parts += 1;
+        assert_eq!(number(&mut rest), columns.len());
+        let rows = number(&mut rest);
+        let count = std::fs::read_to_string(part.join("count.txt")).expect("count.txt");
+        assert_eq!(count, rows.to_string());
+        for ((name, kind), data_type) in columns.iter().zip(&types) {
+            assert_eq!((string(&mut rest), string(&mut rest)), (name.as_bytes(), kind.as_bytes()));
+            let wanted = native_values(&mut rest, data_type, rows);
+            assert_eq!(part_values(&part, name, data_type, rows), wanted, "{name} {kind}");
+        }
+    }
+    assert!(!folder.0.join(parts.to_string()).exists(), "more parts than blocks");
+    parts
+}
+
+fn take<'a>(rest: &mut &'a [u8], count: usize) -> &'a [u8] {
+    let (taken, more) = rest.split_at(count);
+    *rest = more;
+    taken
+}
+
+fn word(rest: &mut &[u8]) -> usize {
+    u64::from_le_bytes(take(rest, 8).try_into().expect("8 bytes")) as usize
+}
+
+fn number(rest: &mut &[u8]) -> usize {
+    let (mut value, mut shift) = (0, 0);
+    loop {
+        let byte = take(rest, 1)[0];
+        value |= usize::from(byte & 127) << shift;
+        shift += 7;
+        if byte < 128 {
+            return value;
+        }
+    }
+}
+
+fn string<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
+    let size = number(rest);
+    take(rest, size)
+}
+
+/// Keys of a dictionary.
+fn keys(rest: &mut &[u8]) -> Vec<Vec<u8>> {
+    let count = word(rest);
+    (0..count).map(|_| string(rest).to_vec()).collect()
+}
+
+/// The values that indexes of a dictionary stand for.
+fn looked_up(
+    rest: &mut &[u8],
+    flags: usize,
+    rows: usize,
+    keys: &[Vec<u8>],
+    nullable: bool,
+) -> Values {
+    let width = 1 << (flags & 0xff);
+    let index = |bytes: &[u8]| bytes.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b));
+    let found = take(rest, rows * width).chunks(width).map(index);
+    found.map(|n| (!nullable || n > 0).then(|| keys[n].clone())).collect()
+}
+
+fn native_values(rest: &mut &[u8], data_type: &Type, rows: usize) -> Values {
+    if data_type.low_cardinality {
+        assert_eq!(word(rest), 1, "version");
+        let flags = word(rest);
+        let keys = keys(rest);
+        assert_eq!(word(rest), rows);
+        return looked_up(rest, flags, rows, &keys, data_type.nullable);
+    }
+    let nulls = take(rest, if data_type.nullable { rows } else { 0 });
+    (0..rows)
+        .map(|row| {
+            let value = match data_type.base {
+                BaseType::String => string(rest),
+                _ => take(rest, data_type.width()),
+            };
+            (nulls.get(row) != Some(&1)).then(|| value.to_vec())
+        })
+        .collect()
+}
+
+fn part_values(part: &Path, name: &str, data_type: &Type, rows: usize) -> Values {
+    let (data, granules) = stream(part, name, rows);
+    let mut data = &data[..];
+    if data_type.low_cardinality {
+        let (dictionary, _) = stream(part, &format!("{name}.dict"), rows);
+        let mut dictionary = &dictionary[..];
+        assert_eq!(word(&mut dictionary), 1, "version");
+        let shared = if dictionary.is_empty() { Vec::new() } else { keys(&mut dictionary) };
+        let mut values = Vec::new();
+        for granule in granules {
+            let flags = word(&mut data);
+            let own = if flags & 0x200 == 0 { None } else { Some(keys(&mut data)) };
+            let keys = own.as_ref().unwrap_or(&shared);
+            assert_eq!(word(&mut data), granule);
+            values.extend(looked_up(&mut data, flags, granule, keys, data_type.nullable));
+        }
+        assert!(data.is_empty() && dictionary.is_empty());
+        return values;
+    }
+    let nulls = match data_type.nullable {
+        true => stream(part, &format!("{name}.null"), rows).0,
+        false => Vec::new(),
+    };
+    let sizes = match data_type.base {
+        BaseType::String => stream(part, &format!("{name}.size"), rows).0,
+        _ => (data_type.width() as u64).to_le_bytes().repeat(rows),
+    };
+    let mut sizes = &sizes[..];
+    let values = (0..rows).map(|row| {
+        let value = take(&mut data, word(&mut sizes)).to_vec();
+        (nulls.get(row) != Some(&1)).then_some(value)
+    });
+    let values = values.collect();
+    assert!(data.is_empty() && sizes.is_empty());
+    values
+}
+
+/// The bytes of a stream, and the rows of its granules.
+fn stream(part: &Path, name: &str, rows: usize) -> (Vec<u8>, Vec<usize>) {
+    let read = |name: String| std::fs::read(part.join(&name)).unwrap_or_else(|_| panic!("{name}"));
+    let (data, starts) = unpacked(&read(format!("{name}.bin")));
+    let (marks, _) = unpacked(&read(format!("{name}.cmrk2")));
+    let (mut marks, mut granules) = (&marks[..], Vec::new());
+    let mut last = 0;
+    while !marks.is_empty() {
+        let (packed, plain) = (word(&mut marks), word(&mut marks));
+        granules.push(word(&mut marks));
+        let before = starts.iter().find(|start| start.0 == packed).expect("a frame starts there");
+        let at = before.1 + plain;
+        assert!(last <= at && at <= data.len(), "marks rise");
+        last = at;
+    }
+    assert_eq!((granules.pop(), last), (Some(0), data.len()), "the mark behind all granules");
+    assert_eq!(granules.iter().sum::<usize>(), rows);
+    (data, granules)
+}
+
+/// The bytes of a file of frames, and where each frame starts, packed and unpacked; also the end.
+fn unpacked(file: &[u8]) -> (Vec<u8>, Vec<(usize, usize)>) {
+    let (mut all, mut starts, mut rest) = (Vec::new(), vec![(0, 0)], file);
+    while !rest.is_empty() {
+        let sum = take(&mut rest, 16);
+        let size = u32::from_le_bytes(rest[1..5].try_into().expect("4 bytes")) as usize;
+        let plain = u32::from_le_bytes(rest[5..9].try_into().expect("4 bytes")) as usize;
+        let frame = take(&mut rest, size);
+        let hash = cityhash_rs::cityhash_102_128(frame).rotate_right(64);
+        assert_eq!(sum, hash.to_le_bytes(), "the checksum of a frame");
+        let found = match frame[0] {
+            0x82 => lz4_flex::block::decompress(&frame[9..], plain).expect("LZ4"),
+            0x90 => zstd::bulk::decompress(&frame[9..], plain).expect("zstd"),
+            other => panic!("codec {other:#x}"),
+        };
+        assert_eq!(found.len(), plain);
+        all.extend(found);
+        starts.push((file.len() - rest.len(), all.len()));
+    }
+    (all, starts)
+}
