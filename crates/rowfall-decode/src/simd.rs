@@ -2,9 +2,13 @@
 
 /// A set of instructions. All give the same result. Others get those beyond the portable ones from
 /// [`Simd::choose`] alone, which asks the CPU: code is compiled for them.
+///
+/// ```compile_fail
+/// rowfall_decode::simd::Simd::Avx512; // nobody has asked the CPU
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Simd {
-    /// Portable code; SSE2 on x86-64, which every such CPU has.
+    /// Portable code; SSE2 on x86-64 and NEON on aarch64, which every such CPU has.
     Scalar,
     /// AVX2 with PCLMULQDQ, BMI1, BMI2, LZCNT and POPCNT.
     #[cfg(target_arch = "x86_64")]

@@ -59,8 +59,11 @@ trait Kernel {
     unsafe fn emit(mask: u64, base: u32, to: *mut u32) -> *mut u32;
 }
 
+/// Eight bytes at a time, for other CPUs and to compare with in tests.
+#[cfg(any(test, not(target_arch = "aarch64")))]
 struct Scalar;
 
+#[cfg(any(test, not(target_arch = "aarch64")))]
 impl Kernel for Scalar {
     #[inline(always)]
     unsafe fn masks(at: *const u8, bytes: [u8; 4]) -> [u64; 4] {
@@ -98,6 +101,64 @@ impl Kernel for Scalar {
             mask &= mask - 1;
         }
         to
+    }
+}
+
+/// The kernel that every CPU of the architecture has.
+#[cfg(target_arch = "aarch64")]
+type Baseline = neon::Neon;
+#[cfg(not(target_arch = "aarch64"))]
+type Baseline = Scalar;
+
+#[cfg(target_arch = "aarch64")]
+mod neon {
+    use super::Kernel;
+    use std::arch::aarch64::*;
+
+    pub struct Neon;
+
+    impl Kernel for Neon {
+        #[inline(always)]
+        unsafe fn masks(at: *const u8, bytes: [u8; 4]) -> [u64; 4] {
+            const PLACES: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
+            // SAFETY: the caller's promise, and NEON is part of aarch64.
+            unsafe {
+                let places = vld1q_u8(PLACES.as_ptr());
+                let text = vld1q_u8_x4(at);
+                bytes.map(|byte| {
+                    let wanted = vdupq_n_u8(byte);
+                    let bits = |part| vandq_u8(vceqq_u8(part, wanted), places);
+                    let low = vpaddq_u8(bits(text.0), bits(text.1));
+                    let all = vpaddq_u8(low, vpaddq_u8(bits(text.2), bits(text.3)));
+                    vgetq_lane_u64::<0>(vreinterpretq_u64_u8(vpaddq_u8(all, all)))
+                })
+            }
+        }
+
+        // A carry-less product is no part of every such CPU.
+        #[inline(always)]
+        unsafe fn parity(mut mask: u64) -> u64 {
+            for shift in [1, 2, 4, 8, 16, 32] {
+                mask ^= mask << shift;
+            }
+            mask
+        }
+
+        #[inline(always)]
+        unsafe fn emit(mut mask: u64, base: u32, mut to: *mut u32) -> *mut u32 {
+            // SAFETY: writes go at most 8 slots beyond the bits.
+            unsafe {
+                let end = to.add(mask.count_ones() as usize);
+                while to < end {
+                    for slot in 0..8 {
+                        *to.add(slot) = base + mask.trailing_zeros();
+                        mask &= mask.wrapping_sub(1);
+                    }
+                    to = to.add(8);
+                }
+                end
+            }
+        }
     }
 }
 
@@ -227,8 +288,8 @@ pub fn scan(
     // SAFETY: asserted and reserved above; `choose` found the instructions.
     unsafe {
         match (simd, csv) {
-            (Simd::Scalar, true) => run::<Scalar, true>(delimiter, text, range, out),
-            (Simd::Scalar, false) => run::<Scalar, false>(delimiter, text, range, out),
+            (Simd::Scalar, true) => run::<Baseline, true>(delimiter, text, range, out),
+            (Simd::Scalar, false) => run::<Baseline, false>(delimiter, text, range, out),
             #[cfg(target_arch = "x86_64")]
             (Simd::Avx2, csv) => run_avx2(csv, delimiter, text, range, out),
             #[cfg(target_arch = "x86_64")]
@@ -348,4 +409,48 @@ unsafe fn step<K: Kernel, const CSV: bool>(masks: [u64; 4], carry: &mut Carry) -
     carry.cr = bare_crs >> 63;
     carry.lines += (newlines & !inside).count_ones();
     structural
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The masks of 64 bytes, the parity of one, and the positions in it.
+    fn seen<K: Kernel>(text: &[u8; 64], bytes: [u8; 4]) -> ([u64; 4], u64, Vec<u32>) {
+        let mut index = Vec::with_capacity(128);
+        // SAFETY: 64 bytes, room for as many positions and 64 more; the instructions are looked for.
+        unsafe {
+            let masks = K::masks(text.as_ptr(), bytes);
+            let end = K::emit(masks[0], 7, index.as_mut_ptr());
+            index.set_len(end.offset_from(index.as_ptr()) as usize);
+            (masks, K::parity(masks[3]), index)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn all_kernels_see_the_same(
+            text in prop::collection::vec(prop::sample::select(&b",\n\r\"a\x00\xac\x8a"[..]), 64),
+        ) {
+            let text: [u8; 64] = text.try_into().expect("64 bytes");
+            let bytes = *b",\n\r\"";
+            let wanted = seen::<Scalar>(&text, bytes);
+            for (mask, byte) in wanted.0.into_iter().zip(bytes) {
+                let plain = text.iter().enumerate();
+                prop_assert_eq!(mask, plain.map(|(n, b)| u64::from(*b == byte) << n).sum::<u64>());
+            }
+            prop_assert_eq!(wanted.2.len(), wanted.0[0].count_ones() as usize);
+            prop_assert_eq!(&seen::<Baseline>(&text, bytes), &wanted);
+            #[cfg(target_arch = "x86_64")]
+            {
+                if Simd::choose("avx2").is_some() {
+                    prop_assert_eq!(&seen::<x86::Avx2>(&text, bytes), &wanted);
+                }
+                if Simd::choose("avx512").is_some() {
+                    prop_assert_eq!(&seen::<x86::Avx512>(&text, bytes), &wanted);
+                }
+            }
+        }
+    }
 }

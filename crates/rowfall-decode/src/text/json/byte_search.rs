@@ -66,10 +66,10 @@ pub unsafe fn find_non_word<S: ByteSearch>(text: &[u8], mut at: usize) -> usize 
 }
 
 /// One byte at a time, for other CPUs and to compare with in tests.
-#[cfg(any(test, not(target_arch = "x86_64")))]
+#[cfg(any(test, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub struct Portable;
 
-#[cfg(any(test, not(target_arch = "x86_64")))]
+#[cfg(any(test, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 impl Portable {
     #[inline(always)]
     fn mask(is: impl Fn(usize) -> bool) -> u32 {
@@ -77,7 +77,7 @@ impl Portable {
     }
 }
 
-#[cfg(any(test, not(target_arch = "x86_64")))]
+#[cfg(any(test, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 impl ByteSearch for Portable {
     unsafe fn equal(a: *const u8, b: *const u8) -> u32 {
         // SAFETY: the caller's promise.
@@ -99,8 +99,68 @@ impl ByteSearch for Portable {
 /// The instructions that every CPU of the architecture has.
 #[cfg(target_arch = "x86_64")]
 pub type Baseline = x86::Sse2;
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+pub type Baseline = neon::Neon;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub type Baseline = Portable;
+
+#[cfg(target_arch = "aarch64")]
+mod neon {
+    use super::ByteSearch;
+    use std::arch::aarch64::*;
+
+    /// NEON, 16 bytes twice.
+    pub struct Neon;
+
+    /// A bit for each byte of two vectors, of which each is 0 or 255.
+    #[inline(always)]
+    fn bits(masks: impl Fn(usize) -> uint8x16_t) -> u32 {
+        const PLACES: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
+        // SAFETY: NEON is part of aarch64, and 16 places are read.
+        unsafe {
+            let places = vld1q_u8(PLACES.as_ptr());
+            let (low, high) = (vandq_u8(masks(0), places), vandq_u8(masks(16), places));
+            let pairs = vpaddq_u8(low, high);
+            let fours = vpaddq_u8(pairs, pairs);
+            vgetq_lane_u32::<0>(vreinterpretq_u32_u8(vpaddq_u8(fours, fours)))
+        }
+    }
+
+    impl ByteSearch for Neon {
+        #[inline(always)]
+        unsafe fn equal(a: *const u8, b: *const u8) -> u32 {
+            // SAFETY: the caller's promise.
+            bits(|n| unsafe { vceqq_u8(vld1q_u8(a.add(n)), vld1q_u8(b.add(n))) })
+        }
+
+        #[inline(always)]
+        unsafe fn special(at: *const u8) -> u32 {
+            // SAFETY: the caller's promise.
+            bits(|n| unsafe {
+                let bytes = vld1q_u8(at.add(n));
+                let quote = vceqq_u8(bytes, vdupq_n_u8(b'"'));
+                let slash = vceqq_u8(bytes, vdupq_n_u8(b'\\'));
+                vorrq_u8(vorrq_u8(quote, slash), vcltq_u8(bytes, vdupq_n_u8(0x20)))
+            })
+        }
+
+        #[inline(always)]
+        unsafe fn non_word(at: *const u8) -> u32 {
+            // SAFETY: the caller's promise.
+            !bits(|n| unsafe {
+                let bytes = vld1q_u8(at.add(n));
+                let is = |byte: u8| vceqq_u8(bytes, vdupq_n_u8(byte));
+                let range = |first: u8, more: u8| {
+                    vcleq_u8(vsubq_u8(bytes, vdupq_n_u8(first)), vdupq_n_u8(more))
+                };
+                // From + to . there is the comma, too.
+                let marks = vbicq_u8(range(b'+', 3), is(b','));
+                let words = vorrq_u8(range(b'a', 25), is(b'E'));
+                vorrq_u8(vorrq_u8(range(b'0', 9), marks), words)
+            })
+        }
+    }
+}
 
 #[cfg(target_arch = "x86_64")]
 pub mod x86 {
