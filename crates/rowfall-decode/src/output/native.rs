@@ -159,13 +159,13 @@ impl Output {
 
 /// A larger pipe means fewer switches between its two ends. No harm if it is no pipe.
 fn enlarge_pipe(file: &File) {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     {
         use std::os::fd::AsRawFd;
         // SAFETY: the descriptor is open, and the call takes a plain number.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETPIPE_SZ, 1 << 20) };
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", not(miri))))]
     let _ = file;
 }
 
