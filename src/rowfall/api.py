@@ -305,12 +305,15 @@ def forget(load_id: str, *, to: Where | None = None, password: Secret | str | No
     asked = history.request(known.load_id, _text(to))
     from rowfall.run.clean import forget_attempt, forget_load
 
+    given = restored(asked["options"])  # its store of objects
+    options = Options(s3_endpoint=given.s3_endpoint, s3_region=given.s3_region,
+                      s3_profile=given.s3_profile)  # fmt: skip
     target = open_target(
         _text(to) or asked["to"], asked["table"] or "any", Options(), _secret(password)
     )
     if number:
         return forget_attempt(target, f"{known.load_id}_{number}")
-    return forget_load(target, known.load_id)
+    return forget_load(target, known.load_id, options)
 
 
 def leftovers(*, to: Where | None = None, password: Secret | str | None = None) -> list[Leftover]:

@@ -180,6 +180,7 @@ class Projection:
         constants: source names among ``columns`` whose value is the same in a whole file: the key
             of a folder ``key=value``, or ``_path`` and ``_file``.
         keep_all: the reader has to read every column, because it refuses what it is not asked for.
+        order_by: keys over the columns that ``select`` gives, by which the rows are sorted.
     """
 
     columns: tuple[Column, ...]
@@ -187,6 +188,7 @@ class Projection:
     where: str = ""
     constants: tuple[str, ...] = ()
     keep_all: bool = True
+    order_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,7 +515,7 @@ class Choice:
     reason: str
 
 
-PULL, PUSH, BUILD, SEND = "pull", "push", "build", "send"
+PULL, PUSH, BUILD, SEND, WRITE = "pull", "push", "build", "send", "write"
 """Values of :attr:`Transport.delivery`."""
 
 ENGINE, HERE, INSIDE = "engine", "here", "inside"

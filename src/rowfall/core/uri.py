@@ -89,6 +89,11 @@ def lake_address(text: str) -> str:
     return _LAKE.sub("", text, count=1)
 
 
+def lake_name(table: str) -> str:
+    """Return the name of a lake table in SQL: the last part of its folder, or of its full name."""
+    return table.rpartition("/")[2] if "/" in table else table.rpartition(".")[2]
+
+
 def parse(text: str) -> Uri:
     """Parse a URI into its parts.
 

@@ -16,14 +16,17 @@ from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.deliver.build import NATIVE, Build, HandOver
 from rowfall.deliver.decode import Decode, DecodeInside, DecodePush, DecoderInput
 from rowfall.deliver.delivery import Delivery, Order, Pull
+from rowfall.deliver.files import WriteFiles
 from rowfall.deliver.rows import Prefill, SendRows
 from rowfall.engines.base import Tick, on_all
 from rowfall.engines.codes import NETWORK_ERROR
+from rowfall.engines.database import Committing
 from rowfall.plan.decoder import read_encoding
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import LZ4
 from rowfall.schema.headers import Headers
+from rowfall.targets.iceberg import IcebergTable
 from rowfall.targets.table import Table
 from rowfall.targets.transactional import TransactionalTable
 
@@ -39,6 +42,10 @@ def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer
         busy = sum(1 for group in plan.groups if group.indexes)
         prefill = Prefill(min(plan.lanes, busy)) if session.options.prefill and busy else None
         return SendRows(inside, writer.target, session.database, prefill)
+    if isinstance(session.database, Committing) and isinstance(writer.target, IcebergTable):
+        layout = session.database.layout()
+        laid_out = replace(writer, target=writer.target.laid_out(layout.partition_by))
+        return WriteFiles(_open(session, facts, plan, laid_out), layout.order_by)
     sharding = plan.transport.sharding.value
     if facts.sharding is not None and sharding == DISTRIBUTED:
         one = _open(session, facts, plan, sending(writer, facts.sharding.key))

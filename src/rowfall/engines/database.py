@@ -10,9 +10,11 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from rowfall.core.errors import DataError, EngineError, TargetError
+from rowfall.core.model import Column
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import ExistingTable
 
@@ -47,6 +49,18 @@ class RefusedRowError(DataError):
 
     condition: str = ""
     row: int | None = None
+
+
+class TakenError(TargetError):
+    """Another load has committed some of the same splits meanwhile.
+
+    Attributes:
+        taken: their ids, as they were to be recorded.
+    """
+
+    def __init__(self, taken: frozenset[str]) -> None:
+        super().__init__(f"another rowfall has loaded {len(taken):,} of these files meanwhile")
+        self.taken = taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +211,80 @@ class Database(Protocol):
 
     def close(self) -> None:
         """End every connection; safe to call twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A data file of an attempt.
+
+    Attributes:
+        name: at its place in the table. ``local``: in the folder that it is written in.
+        size: in bytes.
+    """
+
+    name: str
+    local: str
+    size: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the rows of a table are written; SQL of the engine, "" for none.
+
+    Attributes:
+        order_by: what the rows of a file are sorted by.
+        partition_by: expressions that are the same for all rows of a file.
+    """
+
+    order_by: str = ""
+    partition_by: str = ""
+
+
+@runtime_checkable
+class Committing(Protocol):
+    """A table of files: they are written one by one, and one commit makes those of a load visible.
+
+    The commit carries the ids of the splits, so the table itself says what is loaded.
+    """
+
+    def make(self, columns: Sequence[Column]) -> None:
+        """Make the table; harmless where it is there.
+
+        Raises:
+            UsageError: it cannot be sorted or partitioned as the options say.
+        """
+
+    def layout(self) -> Layout:
+        """Return how rows have to be written."""
+
+    def written(self, attempt: str, staging: Path) -> list[NewFile]:
+        """Finish the files with rows that an attempt has written into a folder; return them."""
+
+    def add(self, staging: Path, files: Sequence[NewFile]) -> int:
+        """Bring files to their places, where nobody reads them yet; return their bytes."""
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove data files that no commit has; harmless where there are none."""
+
+    def relation(self) -> SqlText:
+        """Return the table as it is now as a relation that an engine here reads."""
+
+    def landed_by(self, load: str) -> set[str]:
+        """Return the ids of the splits that a load has committed."""
+
+    def commit(
+        self, attempt: str, load: str, ids: Sequence[str], files: Sequence[NewFile], *,
+        replace: bool,
+    ) -> None:  # fmt: skip
+        """Make files visible, with the record of the splits; harmless where that was done.
+
+        Args:
+            replace: in place of all that is there.
+
+        Raises:
+            TakenError: some splits were loaded meanwhile. UnknownEndError: nobody has answered.
+        """
 
 
 @runtime_checkable

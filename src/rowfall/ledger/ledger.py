@@ -603,6 +603,37 @@ class Ledger:
             found.setdefault(str(attempt), (int(str(count)), []))[1].append(str(split))
         return list(found.values())
 
+    def gathered(self, key: str) -> dict[str, list[str]]:
+        """Return the ids of the splits that have landed by a key, by their attempts."""
+        found: dict[str, list[str]] = {}
+        rows = self._store.rows(
+            "SELECT attempt_id, id FROM landed WHERE into_table = ? ORDER BY attempt_id, id", key
+        )
+        for attempt, split in rows:
+            found.setdefault(str(attempt), []).append(str(split))
+        return found
+
+    def attempts_gathered(self, key: str) -> list[tuple[str, str, list[str]]]:
+        """Return (load, attempt, ids of landed splits) of what loads have published beside a target.
+
+        Args:
+            key: of the target; attempts of a forgotten load have no ids any more.
+        """
+        rows = self._store.rows(
+            "SELECT a.load_id, a.id, a.into_table FROM attempt a WHERE a.state = 'published' "
+            "ORDER BY a.rowid"
+        )
+        landed: dict[str, dict[str, list[str]]] = {}
+        found = []
+        for load_id, attempt, into in rows:
+            own = target_key(key, str(load_id))
+            if into == own:
+                if own not in landed:
+                    landed[own] = self.gathered(own)
+                known = landed[own]
+                found.append((str(load_id), str(attempt), known.get(str(attempt), [])))
+        return found
+
     def close(self) -> None:
         self._store.close()
 

@@ -49,6 +49,13 @@ _RATIO = 4.0
 _LEAST_CONNECTIONS, _MOST_CONNECTIONS = 2, 8
 # Attempts for each of them, and their least bytes: a commit and what is around it take 20 ms.
 _EACH, _LEAST_ATTEMPT = 4, 4e6
+# Bytes of a data file of a table that is made of them: what Iceberg's other writers aim at
+# (write.target-file-size-bytes), and what stored bytes of a source become of it.
+_DATA_FILE = 512 << 20
+_OF_SOURCE = {(Kind.TEXT, False): 0.25, (Kind.JSON, False): 0.15}
+# A file of that size is encoded by several threads; while one is brought to its store, the next
+# is written.
+_CORES_EACH, _LEAST_FILES, _MOST_FILES = 4, 2, 8
 # More parts than this in one partition and MergeTree delays inserts (parts_to_delay_insert).
 DELAY_PARTS = 1_000
 
@@ -126,6 +133,8 @@ def cut(facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]) -> 
             # Connections that begin together end together; each attempt costs 20 ms.
             count = _EACH * connections(facts, options)
             most = max(_LEAST_ATTEMPT, min(most, sum(weights) / count))
+        if facts.target.caps.publish is Publish.COMMIT and not options.attempt_bytes:
+            most = _DATA_FILE / _part_of_source(facts.encoding)
         parts = balance.cut(weights, most, MOST_SPLITS)
         groups += [_group(facts.listing, [some[n] for n in part]) for part in parts]
     return tuple(groups)
@@ -138,6 +147,13 @@ def attempt_bytes(rate: float, cores: int, mean: float) -> float:
         rate: bytes per second of one core. ``mean``: bytes of a file.
     """
     return max(ATTEMPT_SECONDS * rate, ATTEMPT_ROUNDS * mean) * cores
+
+
+def _part_of_source(encoding: Encoding | None) -> float:
+    """Return the bytes of Parquet that about one byte of a source becomes."""
+    if encoding is None:
+        return 0.5
+    return _OF_SOURCE.get((encoding.kind, encoding.compression not in ("none", "auto")), 1.0)
 
 
 def _group(listing: Listing, indexes: Sequence[int]) -> Group:
@@ -182,6 +198,8 @@ def lanes(facts: LoadFacts, options: Options, cores: int, groups: Sequence[Group
     busy = sum(1 for g in groups if g.indexes)
     if facts.target.caps.publish is Publish.TRANSACTION:
         return max(1, min(connections(facts, options), busy))
+    if facts.target.caps.publish is Publish.COMMIT:
+        return max(1, min(max(_LEAST_FILES, min(_MOST_FILES, cores // _CORES_EACH)), busy))
     if not facts.target.caps.one_file_per_group:
         return 1
     return max(1, min(cores, busy))

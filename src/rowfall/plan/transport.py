@@ -24,6 +24,7 @@ from rowfall.core.model import (
     PULL,
     PUSH,
     SEND,
+    WRITE,
     Choice,
     Encoding,
     Kind,
@@ -103,6 +104,8 @@ def choose_transport(facts: LoadFacts, options: Options) -> Transport:
         )
     if facts.target.caps.publish is Publish.TRANSACTION:
         delivery = Choice(SEND, "the database takes text, which an engine here writes")
+    if facts.target.caps.publish is Publish.COMMIT:
+        delivery = Choice(WRITE, "the table is made of Parquet files")
     return Transport(
         delivery, parser, fallback, sort, parts, compression, sharding, sorted_by, streams,
         facts.ranges,

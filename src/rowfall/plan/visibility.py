@@ -20,6 +20,7 @@ _FILES = {
     Publish.RENAME: "each file as soon as it is complete",
     Publish.AT_ONCE: "each object as soon as it is complete",
     Publish.TRANSACTION: "all rows of a transaction in one moment, one after the other",
+    Publish.COMMIT: "nothing until the end of the load, then all rows in one moment",
     Publish.NONE: "",
 }
 

@@ -241,6 +241,7 @@ class Receiving:
 
 def open_receiver(given: Receiving) -> Receiver:
     """Return the receiver for the kind of target; each kind is one line here."""
+    from rowfall.publish.commit import CommitReceiver
     from rowfall.publish.files import FileReceiver, ObjectReceiver
     from rowfall.publish.tables import TableReceiver
     from rowfall.publish.transaction import TransactionReceiver
@@ -250,6 +251,7 @@ def open_receiver(given: Receiving) -> Receiver:
         Publish.RENAME: FileReceiver,
         Publish.AT_ONCE: ObjectReceiver,
         Publish.TRANSACTION: TransactionReceiver,
+        Publish.COMMIT: CommitReceiver,
         Publish.NONE: ObjectReceiver,
     }
     return kinds[given.target.caps.publish](given)

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from rowfall.core import sql, units
+from rowfall.core import sql, units, uri
 from rowfall.core.results import Leftover, Report, Verification, VerifiedSplit
 from rowfall.report.layout import WIDTH, bar, facts, grid, render, wrap
 
@@ -297,6 +297,8 @@ def _next(report: Report, width: int) -> list[str]:
 
 def query_command(into: str, target: str) -> str:
     """Return the command that queries a table, ready to paste into a shell."""
+    if target.startswith("iceberg"):
+        into = uri.lake_name(into)
     names = into.split(".", 1)
     shown = into if _PLAIN_NAME.match(into) else ".".join(map(sql.name, names))
     # As a person here would type it.

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rowfall.core import engine_formats, formats, units
 from rowfall.core.listing import Listing
-from rowfall.core.model import ENGINE, SEND, Forecast, Kind, Plan, Setting, Transport
+from rowfall.core.model import ENGINE, SEND, WRITE, Forecast, Kind, Plan, Setting, Transport
 from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.report.layout import WIDTH, facts, grid, render, wrap, wrap_sql
 
@@ -21,6 +21,7 @@ DECODER = "rowfall-decode"
 _DELIVERIES = {
     "pull": "the engine that stores the rows reads the source itself",
     "push": "this machine reads the source and sends the rows to the target",
+    "write": "an engine here reads the source and writes the data files",
     "send": "an engine here reads the source and writes text, which the target takes",
     "build": "this machine writes finished parts, and the engine attaches them",
 }
@@ -245,7 +246,7 @@ def _parser(plan: Plan) -> list[tuple[str, str]]:
         return lines
     names = ", ".join(transport.sorted_by)
     lines = [("parser", DECODER + (f", blocks sorted by {names}" if names else ""))]
-    stores = plan.placement == "embedded" and transport.delivery.value != SEND
+    stores = plan.placement == "embedded" and transport.delivery.value not in (SEND, WRITE)
     if stores and plan.table and transport.parts.value == ENGINE:
         lines.append(("parts", f"the engine's: {transport.parts.reason}"))
     return lines

@@ -15,10 +15,12 @@ from rowfall.core.options import Options
 from rowfall.core.results import Leftover
 from rowfall.core.sqltext import quote
 from rowfall.engines.base import Engine, table_uuid
+from rowfall.engines.database import Committing
 from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger, leases, target_key
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal
+from rowfall.publish.commit import drop_gathered, end_open_commits
 from rowfall.publish.recover import (
     NodeRecovery,
     Recovery,
@@ -31,7 +33,7 @@ from rowfall.publish.upsert import PREFIX as REBUILT
 from rowfall.run.session import connect, open_database, shards_of
 from rowfall.run.settle import drop_order, is_own_and_empty, made_tables
 from rowfall.targets import staging
-from rowfall.targets.base import STAGING_PREFIX, ServerAt, Target
+from rowfall.targets.base import STAGING_PREFIX, Publish, ServerAt, Target
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
@@ -76,6 +78,8 @@ class _Loads:
 
 def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
     """Drop what dead loads left in a target; see :func:`rowfall.api.clean`."""
+    if target.address is not None and target.caps.publish is Publish.COMMIT:
+        return _clean_files(target, target.address, dry=dry, emit=emit)
     if target.address is not None:
         return []  # what is not committed ends with its connection
     with _opened(target) as opened:
@@ -122,6 +126,41 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
         return [*found, *empty]
 
 
+def _clean_files(target: Target, at: ServerAt, *, dry: bool, emit: Listener) -> list[Leftover]:
+    """Remove data files that dead loads have written into a table and not committed."""
+    if not target.ledger_path.exists():
+        return []
+    database, ledger = open_database(at, target, Options()), Ledger(target.ledger_path)
+    try:
+        assert isinstance(database, Committing)  # noqa: S101 - by its kind of target
+        key = target_key(target.database, target.table)
+        alive = _loads_alive(ledger)
+        if not dry:
+            end_open_commits(database, ledger, key, alive, emit)
+        found = []
+        for load_id, attempt, ids in ledger.attempts_gathered(key):
+            files = [move for move in ledger.moves(attempt) if move.state == "pending"]
+            if load_id in alive or not files:
+                continue
+            found += [
+                Leftover("", file.staging, load_id, file.rows, file.highest_block, False)
+                for file in files
+            ]
+            if not dry:
+                drop_gathered(database, ledger, attempt, target_key(key, load_id), ids)
+        return found
+    finally:
+        ledger.close()
+        database.close()
+
+
+def _loads_alive(ledger: Ledger) -> frozenset[str]:
+    """Return the ids of loads whose process runs."""
+    return frozenset(
+        row.id for row in ledger.loads("WHERE state = 'running'") if not leases.has_ended(row.owner)
+    )
+
+
 def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
     """Return what ledger and journals know of loads."""
     alive: set[str] = set()
@@ -150,10 +189,10 @@ def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
     return _Loads(frozenset(alive), frozenset(known), frozenset(committed))
 
 
-def forget_load(target: Target, load_id: str) -> int:
+def forget_load(target: Target, load_id: str, options: Options) -> int:
     """Forget what a load has loaded; see :func:`rowfall.api.forget`."""
     if target.address is not None:
-        return _forget_in_database(target, target.address, load_id)
+        return _forget_in_database(target, target.address, load_id, options)
     with _opened(target) as opened:
         opened.check_writes()
         if opened.journal:
@@ -172,8 +211,8 @@ def forget_load(target: Target, load_id: str) -> int:
         return opened.ledger.forget(load_id)
 
 
-def _forget_in_database(target: Target, at: ServerAt, load_id: str) -> int:
-    database = open_database(at, target, Options())
+def _forget_in_database(target: Target, at: ServerAt, load_id: str, options: Options) -> int:
+    database = open_database(at, target, options)
     ledger = Ledger(target.ledger_path)
     try:
         return max(database.forget(load_id), ledger.forget(load_id))

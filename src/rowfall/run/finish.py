@@ -14,11 +14,13 @@ from rowfall.core.errors import LedgerError, RowfallError, VerifyError
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Split
 from rowfall.core.model import Plan
+from rowfall.engines.database import Committing
 from rowfall.ledger.journal import Journal
 from rowfall.ledger.leases import Lease
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session
 from rowfall.plan.upserts import key_of
+from rowfall.publish.commit import commit_gathered
 from rowfall.publish.leftovers import end_dead_loads
 from rowfall.publish.merges import Merges, Waited
 from rowfall.publish.receiver import Notes, first_line
@@ -59,7 +61,9 @@ def finish(settled: Settled, load: LoadRun, plan: Plan, prepared: Prepared, done
     session, notes = settled.session, Notes(settled.session.emit)
     waited = problem = None
     try:
-        if load.shadow is not None:
+        if isinstance(session.database, Committing):
+            _commit(session, load, plan, done, notes)
+        elif load.shadow is not None:
             if done.total.failures:
                 what = f"nothing is visible in {session.table_text}: some files failed"
                 notes.add("warning", what)
@@ -73,6 +77,22 @@ def finish(settled: Settled, load: LoadRun, plan: Plan, prepared: Prepared, done
     except RowfallError as error:
         problem = cause(error, prepared)
     return Finished(tuple(notes.texts), waited, problem)
+
+
+def _commit(session: Session, load: LoadRun, plan: Plan, done: Done, notes: Notes) -> None:
+    """Commit what was gathered; with ``--replace`` only where no file has failed."""
+    database, replaces = session.database, session.options.replace
+    assert database is not None  # noqa: S101 - whoever calls has asked
+    if replaces and done.total.failures:
+        notes.add("warning", f"nothing is replaced in {session.table_text}: some files failed")
+        return
+    if replaces and plan.landed and not load.ledger.gathered(load.key):
+        return  # a stopped run has brought it to its end, but for the report
+    commit_gathered(
+        database, load.ledger, load.id, session.target_key,
+        list(plan.listing.splits(session.target_key)), notes,
+        loaded=done.total.rows, salt=load.salt, replace=replaces,
+    )  # fmt: skip
 
 
 def _end_dead_loads(session: Session, load: LoadRun, prepared: Prepared) -> None:

@@ -188,7 +188,8 @@ def _limit(
     encoding = plan.encoding
     own = counts.waited_seconds + cpu_wait(session.engine) if not server else 0.0
     kinds = {
-        Publish.ATTACH: "table", Publish.TRANSACTION: "database", Publish.NONE: "nothing"
+        Publish.ATTACH: "table", Publish.TRANSACTION: "database", Publish.COMMIT: "files",
+        Publish.NONE: "nothing"
     }  # fmt: skip
     return limited_by(Effort(
         seconds, costs.cpu, sum(writer.engine.facts.cores for writer in session.writers),

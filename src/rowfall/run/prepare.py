@@ -14,7 +14,7 @@ from rowfall.core.events import Note
 from rowfall.core.model import Plan, Statement
 from rowfall.engines.base import table_uuid
 from rowfall.engines.codes import ACCESS_DENIED, READONLY
-from rowfall.engines.database import Database
+from rowfall.engines.database import Committing, Database
 from rowfall.ledger.journal import Journal
 from rowfall.ledger.leases import Leases, NoLeases
 from rowfall.plan.facts import LoadFacts
@@ -106,12 +106,18 @@ def _prepare_database(
     statements = () if plan.schema.exists else session.target.create(plan.schema)
     if statements:
         session.emit(_created(session, plan))
-    database.prepare(statements)
+    if isinstance(database, Committing):
+        if statements:
+            database.make(plan.schema.columns)
+    else:
+        database.prepare(statements)
     ledger.set_table(session.target_key, database.table_id())
     todo = [i for g in plan.groups for i in g.indexes]
     # Before anything is read: the other one may take hours.
     hold_streams(database, plan.listing.splits(session.target_key, todo))
     ledger.add_splits(load.id, plan.listing.splits(session.target_key, todo))
+    if isinstance(database, Committing):
+        return Prepared(TargetTables(session, ledger))  # the commit says what others have loaded
     leases = TransactionLeases(database, load.id, load.salt)
     return Prepared(TargetTables(session, ledger), leases=leases)
 

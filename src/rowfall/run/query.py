@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rowfall.core import sql
-from rowfall.core.errors import Interrupted, RowfallError, UsageError
+from rowfall.core import sql, uri
+from rowfall.core.errors import Interrupted, RowfallError, TargetError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind, Statement
 from rowfall.core.nearest import nearest
@@ -18,14 +19,14 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import UNKNOWN_TABLE
-from rowfall.engines.database import Result
+from rowfall.engines.database import Committing, Result
 from rowfall.engines.embedded import Embedded, FolderInUseError
 from rowfall.engines.snapshot import snapshot
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import has_ended
 from rowfall.run.session import connect, open_database, terminable
 from rowfall.sources.pipes import Streams
-from rowfall.targets.base import STAGING_PREFIX, ServerAt, Target
+from rowfall.targets.base import STAGING_PREFIX, Publish, ServerAt, Target
 
 # Compared with what was typed: 20 ms of difflib.
 MOST_TABLES = 2_000
@@ -93,6 +94,10 @@ def run_query(
         BrokenPipeError: nobody reads ``out_fd`` any more.
     """
     statement = SqlText.of(text.strip().rstrip(";"))
+    if target.address is not None and target.caps.publish is Publish.COMMIT:
+        _query_files(target, target.address, statement, format, write=write, out_fd=out_fd,
+                     convert=convert)  # fmt: skip
+        return
     if target.address is not None:
         _query_database(target, target.address, text, format, write=write, out_fd=out_fd)
         return
@@ -165,6 +170,48 @@ def _query_database(
     finally:
         os.close(out)
         database.close()
+
+
+def _query_files(
+    target: Target, at: ServerAt, statement: SqlText, format: str, *, write: bool, out_fd: int,
+    convert: bool,
+) -> None:  # fmt: skip
+    """Run a statement over a table of files, which an engine here reads under its own name.
+
+    Raises:
+        UsageError: it is to change something. TargetError: there is no such table.
+    """
+    if write:
+        raise UsageError(
+            f"{target.text} is only read here",
+            hint="Load into it, or change it with its own tools.",
+        )
+    database = open_database(at, target, Options())
+    out = os.dup(out_fd)
+    try:
+        assert isinstance(database, Committing)  # noqa: S101 - by its kind of target
+        if not database.table_id():
+            raise TargetError(f"there is no table {target.table}", hint=_load_first(target))
+        name = sql.name(uri.lake_name(target.table))
+        engine = Embedded(None, fds=(out,), work="/")
+        try:
+            engine.run(Statement(
+                SqlText.of(f"CREATE VIEW {name} AS SELECT * FROM ", database.relation())
+            ), lane=1)  # fmt: skip
+            engine.run(Statement(SqlText.of("SET readonly = 2")), lane=1)
+            if convert:
+                statement = _for_arrow(engine, statement)
+        except BaseException:
+            engine.close()
+            raise
+        _stream(engine, Statement(statement, query_id="query", format=format), out)
+    finally:
+        os.close(out)
+        database.close()
+
+
+def _load_first(target: Target) -> str:
+    return f"Load something into it first: rowfall load FILE --to {shlex.quote(target.text)}"
 
 
 def _in_use(ledger: Ledger, error: FolderInUseError) -> FolderInUseError:

@@ -47,7 +47,7 @@ from rowfall.plan.transport import COMPRESSIONS
 from rowfall.sources import check_options, open_source
 from rowfall.sources.base import Folders, Queried, Streamed
 from rowfall.targets import default_table, open_target, staging, views
-from rowfall.targets.base import ServerAt, Target
+from rowfall.targets.base import Publish, ServerAt, Target
 from rowfall.targets.table import Table
 from rowfall.targets.transactional import TransactionalTable
 
@@ -107,9 +107,12 @@ def open_session(
     named = default_table(texts) if table is None else table
     target = open_target(to, named, options, password)
     # What is remembered of a load names the topic as its table.
-    foreign = target.caps.topic and table != target.table
+    fixed = target.caps.topic or target.caps.publish is Publish.COMMIT
+    foreign = fixed and table != target.table
     if table is not None and (target.caps.one_file_per_group or foreign):
         what = "a topic" if target.caps.topic else "a file to write"
+        if target.caps.publish is Publish.COMMIT:
+            what = "a table already"
         raise UsageError(
             f"--table {table} names a table, and {target.text} is {what}",
             hint="Leave out --table, or name a folder or a server with --to.",

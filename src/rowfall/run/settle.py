@@ -25,13 +25,14 @@ from rowfall.core.listing import overlap, without_salt
 from rowfall.core.model import Statement
 from rowfall.core.options import changed
 from rowfall.engines.base import Engine, table_uuid
-from rowfall.engines.database import Database
+from rowfall.engines.database import Committing, Database
 from rowfall.ledger import Ledger, LoadRow, target_key, target_key_parts
 from rowfall.ledger.journal import Journal
 from rowfall.plan.memory import check_identity
 from rowfall.plan.session import Session
 from rowfall.plan.survey import landed_ids
 from rowfall.publish.altered import AlteredTableError
+from rowfall.publish.commit import drop_gathered, end_open_commits
 from rowfall.publish.evidence import Answer
 from rowfall.publish.recover import (
     end_open_attempts,
@@ -46,6 +47,7 @@ from rowfall.publish.transaction import end_open_transactions, landed_in
 from rowfall.publish.upsert import settle_upserts
 from rowfall.run.doubts import resolve
 from rowfall.targets import staging, views
+from rowfall.targets.base import Publish
 
 # After the name of a file of which a part was loaded.
 _RANGE = re.compile(r"\[-?\d+:-?\d+\]\Z")
@@ -106,7 +108,9 @@ def open_load(session: Session) -> Iterator[LoadRun]:
     begun = datetime.now(UTC).isoformat(timespec="seconds")
     options, target = session.options, session.target
     key, shadow = session.target_key, None
-    if target.table and (options.gathers or options.replace):
+    if target.caps.publish is Publish.COMMIT:
+        key = target_key(session.target_key, load_id)
+    elif target.table and (options.gathers or options.replace):
         key = target_key(session.target_key, load_id)
         shadow = Shadow(
             session.engine, ledger, target.database, target.table, load_id, session.target_key, key
@@ -186,13 +190,22 @@ def go_on(session: Session, load: LoadRun, known: frozenset[str]) -> Settled | N
 def _settle_database(session: Session, load: LoadRun, database: Database) -> Settled:
     """End what crashes left open in a database, which itself knows what is loaded."""
     ledger, key = load.ledger, session.target_key
-    end_open_transactions(database, ledger, key, _ACTIVE - {load.id}, session.emit)
+    gathers = isinstance(database, Committing)
+    end_open = end_open_commits if gathers else end_open_transactions
+    end_open(database, ledger, key, _ACTIVE - {load.id}, session.emit)
     known, there = ledger.table_uuid(key), database.table_id()
     if known and known != there:
         forgotten = ledger.set_table(key, there)
         if forgotten:
             session.emit(_dropped(session, forgotten))
+        if isinstance(database, Committing):
+            for attempt, ids in ledger.gathered(load.key).items():  # of the table that is gone
+                drop_gathered(database, ledger, attempt, load.key, ids)
     landed = landed_in(database, load.id, force=session.options.force)
+    if isinstance(database, Committing):
+        if session.options.replace:
+            landed = frozenset(map(without_salt, database.landed_by(load.id)))
+        landed |= ledger.landed(load.key)
     return Settled(session, session.target.table, landed, replaced=False)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +20,8 @@ from rowfall.core.model import PUSH, Plan, Schema
 from rowfall.core.results import Verification, VerifiedSplit
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
-from rowfall.engines.database import Database
+from rowfall.engines.database import Committing, Database
+from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger
 from rowfall.plan import attempts
 from rowfall.plan.facts import LoadFacts
@@ -56,6 +58,8 @@ def verify_table(session: Session, load_id: str) -> Verification:
             f"load {load_id} went into a topic, whose messages are not compared",
             hint=f"Read and count them: rowfall load '{session.target.text}' --table t",
         )
+    if ledger is not None and isinstance(session.database, Committing):
+        return _verify_files(session, ledger, load_id, session.database)
     if ledger is not None and session.database is not None:
         return _verify_database(session, ledger, load_id, session.database)
     if ledger is None or not session.target.caps.tables:
@@ -71,6 +75,14 @@ def verify_table(session: Session, load_id: str) -> Verification:
     obstacle = _obstacle(session, ledger, len(landed))
     if obstacle is not None:
         return _counted(session, ledger, load_id, splits, source, obstacle, start)
+    return _compared(comparison, load_id, splits, source, start)
+
+
+def _compared(
+    comparison: Comparison, load_id: str, splits: Sequence[Split],
+    source: Sequence[tuple[int, int]], start: float,
+) -> Verification:  # fmt: skip
+    """Compare all rows of the table with those of the source."""
     rows, total = comparison.target()
     landed_rows: list[int | None] = [rows for rows, _ in source]
     foreign, scope = 0, "the whole table"
@@ -81,6 +93,29 @@ def verify_table(session: Session, load_id: str) -> Verification:
         if difference.share < 1:
             scope += f"; where it differs by looking at {difference.share:.0%} of the rows"
     return _verdict(load_id, splits, source, (rows, total), landed_rows, foreign, scope, start)
+
+
+def _verify_files(
+    session: Session, ledger: Ledger, load_id: str, table: Committing
+) -> Verification:
+    """Compare all rows of a table of files, read by an engine here, with those of the source."""
+    start = time.monotonic()
+    facts = survey(session)
+    plan = make_plan(facts, session.options)
+    splits = _splits(session, plan, facts.landed)
+    others = len(session.database.landed() if session.database else ()) - len(facts.landed)
+    with closing(Embedded(None, work="/")) as engine:
+        columns = ", ".join(
+            f"CAST({sql.name(c.name)}, {quote(c.type)}) AS {sql.name(c.name)}"
+            for c in plan.schema.columns
+        )
+        relation = SqlText.of(f"(SELECT {columns} FROM ", table.relation(), ")")
+        comparison = Comparison(session, facts, plan, relation, engine)
+        source = comparison.source(splits)
+        if others > 0:
+            why = f"the table also holds {others:,} files of other loads or older versions"
+            return _counted(session, ledger, load_id, splits, source, why, start)
+        return _compared(comparison, load_id, splits, source, start)
 
 
 def _verify_database(
@@ -244,9 +279,14 @@ class Comparison:
 
     Args:
         plan: how rows are read, and by whom.
+        table: relation of the target, and ``engine`` that reads it, where they are not those of
+            the session.
     """
 
-    def __init__(self, session: Session, facts: LoadFacts, plan: Plan) -> None:
+    def __init__(
+        self, session: Session, facts: LoadFacts, plan: Plan, table: SqlText | None = None,
+        engine: Engine | None = None,
+    ) -> None:  # fmt: skip
         self._session, self._encoding = session, plan.encoding
         self._columns = plan.schema.columns
         self._schema = replace(plan.schema, ends_known=True)
@@ -263,7 +303,8 @@ class Comparison:
         self._settings = {
             s.name: s.value for s in plan.settings if pulled or not s.name.startswith("max_memory")
         }
-        self._table = session.all_rows
+        self._table = SqlText.of(session.all_rows) if table is None else table
+        self._there = session.engine if engine is None else engine
 
     def source(self, splits: Sequence[Split]) -> list[tuple[int, int]]:
         """Return (rows, sum of their hashes) of each split."""
@@ -275,8 +316,8 @@ class Comparison:
 
     def target(self) -> tuple[int, int]:
         """Return (rows, sum of their hashes) of the table."""
-        question = f"SELECT {sql.checksum(self._columns)} FROM {self._table}"
-        ((rows, total),) = self._session.engine.ask(question)
+        question = SqlText.of(f"SELECT {sql.checksum(self._columns)} FROM ", self._table)
+        ((rows, total),) = self._there.ask(question)
         return rows, total or 0
 
     def difference(self, splits: Sequence[Split]) -> Difference:
@@ -305,10 +346,10 @@ class Comparison:
             return found
         value = sql.row_hash(self._columns)
         only = f"bitAnd(h, {BUCKETS - 1}) IN ({', '.join(map(str, buckets))})"
-        rows = self._session.engine.ask(
-            f"SELECT h, count() FROM (SELECT {value} AS h FROM {self._table}) WHERE {only} "
-            "GROUP BY h"
-        )
+        rows = self._there.ask(SqlText.of(
+            f"SELECT h, count() FROM (SELECT {value} AS h FROM ", self._table,
+            f") WHERE {only} GROUP BY h",
+        ))  # fmt: skip
         there = Counter(dict(map(tuple, rows)))
         held: dict[int, dict[int, int]] = defaultdict(dict)
         for group in self._grouped(splits, f"{value} AS h"):
@@ -328,8 +369,7 @@ class Comparison:
         return found
 
     def _target_buckets(self) -> dict[int, tuple[int, int]]:
-        relation = SqlText.of(self._table)
-        rows = self._session.engine.ask(str(_by_bucket(relation, sql.row_hash(self._columns))))
+        rows = self._there.ask(_by_bucket(self._table, sql.row_hash(self._columns)))
         return {bucket: (rows, total) for bucket, rows, total in rows}
 
     # --- reading the source --------------------------------------------------------------------

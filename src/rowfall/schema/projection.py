@@ -130,7 +130,8 @@ def of_typed(schema: Schema, relation: SqlText) -> SqlText:
         names = ", ".join(sql.name(c.name) for c in projection.columns)
         tests.append(f"NOT ignore({names})")
     where = f" WHERE {' AND '.join(tests)}" if tests else ""
-    return SqlText.of(f"(SELECT {projection.select} FROM ", relation, f"{where})")
+    order = f" ORDER BY {projection.order_by}" if projection.order_by else ""
+    return SqlText.of(f"(SELECT {projection.select} FROM ", relation, f"{where}{order})")
 
 
 # --- what the names of files say -----------------------------------------------------------------

@@ -17,11 +17,11 @@ from urllib.parse import unquote
 
 from rowfall.core import sql
 from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.iceberg_types import UNREADABLE
 from rowfall.core.options import Options
 from rowfall.sources.base import File, Rewrite
 from rowfall.sources.lakes import (
     PLAIN,
-    UNREADABLE,
     DataFile,
     LakeColumn,
     LakeSnapshot,

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, ClassVar
 
-from rowfall.core import sql, uri
+from rowfall.core import uri
 from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.iceberg_types import readable
 from rowfall.core.options import Options
 from rowfall.sources import iceberg_metadata as metadata
 from rowfall.sources.base import File, Rewrite
 from rowfall.sources.iceberg_metadata import Entry, Manifest, Schema, Snapshot, Table
 from rowfall.sources.lakes import (
     PLAIN,
-    UNREADABLE,
     DataFile,
     LakeColumn,
     LakeSnapshot,
@@ -216,7 +216,7 @@ def _opened(found: _Found, text: str, options: Options) -> Iceberg:
     if options.snapshot and chosen.schema_id is not None:
         schema = next(s for s in table.schemas if s.id == chosen.schema_id)
     columns = tuple(
-        LakeColumn(f.name, _type(f.type, required=f.required), metadata.words(f.type))
+        LakeColumn(f.name, readable(f.type, required=f.required), metadata.words(f.type))
         for f in schema.fields
     )
     check_columns(columns, options, text)
@@ -526,39 +526,6 @@ def _text(value: Any, type_: metadata.Type) -> str | None:
 
 
 # --- columns -------------------------------------------------------------------------------------
-
-_TYPES = {
-    "boolean": "Bool", "int": "Int32", "long": "Int64", "float": "Float32", "double": "Float64",
-    "date": "Date32", "timestamp": "DateTime64(6, 'UTC')", "timestamptz": "DateTime64(6, 'UTC')",
-    "timestamp_ns": "DateTime64(9, 'UTC')", "timestamptz_ns": "DateTime64(9, 'UTC')",
-    "string": "String", "uuid": "UUID", "binary": "String",
-}  # fmt: skip
-
-
-_WITH_SIZE = re.compile(r"(decimal|fixed)[(\[]([\d, ]+)[)\]]")
-
-
-def _type(type_: metadata.Type, *, required: bool) -> str:
-    """Return the type of ClickHouse for one of Iceberg; UNREADABLE where there is none."""
-    if isinstance(type_, str):
-        found = _TYPES.get(type_, UNREADABLE)
-        if sized := _WITH_SIZE.fullmatch(type_):
-            sizes = ", ".join(sized[2].replace(" ", "").split(","))
-            found = f"{'Decimal' if sized[1] == 'decimal' else 'FixedString'}({sizes})"
-        return found if required or not found else f"Nullable({found})"
-    if type_["type"] == "struct":
-        inner = [(f.name, _type(f.type, required=f.required)) for f in metadata.fields_of(type_)]
-        if not all(t for _, t in inner):
-            return UNREADABLE
-        return f"Tuple({', '.join(f'{sql.name(n)} {t}' for n, t in inner)})"
-    if type_["type"] == "list":
-        element = _type(type_["element"], required=bool(type_["element-required"]))
-        return element and f"Array({element})"
-    if type_["type"] == "map":
-        key = _type(type_["key"], required=True)
-        value = _type(type_["value"], required=bool(type_["value-required"]))
-        return f"Map({key}, {value})" if key and value else UNREADABLE
-    return UNREADABLE
 
 
 def _names_moved(table: Table, schema: Schema) -> str:

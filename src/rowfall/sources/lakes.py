@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, cast
 
 from rowfall.core import sql, uri
 from rowfall.core.errors import SourceError, SourceGoneError, UsageError
+from rowfall.core.iceberg_types import UNREADABLE
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind, Schema
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from rowfall.sources.s3 import S3
 
 _PARQUET = Encoding(from_clause.PARQUET, "none", Kind.TYPED)
-UNREADABLE = ""
-"""Type of a column that no type of ClickHouse holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ REGISTRY = {
     "mariadb": "mysql:MariaDBTable",
     "singlestore": "mysql:SingleStoreTable",
     "kafka": "kafka:KafkaTopic",
+    "iceberg": "iceberg:IcebergTable",
     "file": "export:open_export",
     "s3": "export:open_export",
     "null": "null:open_null",

@@ -43,6 +43,7 @@ class Publish(StrEnum):
     RENAME = "rename"  # one local file per attempt, renamed when complete
     AT_ONCE = "at once"  # the object store shows an object only when it is complete
     TRANSACTION = "transaction"  # rows and the record of their splits are committed together
+    COMMIT = "commit"  # files of all attempts, by one commit at the end of the load
     NONE = "none"  # nothing is kept
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 
+from rowfall.core import uri
 from rowfall.core.errors import UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
@@ -45,7 +46,9 @@ def kind_of(text: str, options: Options, kinds: tuple[str, ...]) -> str:
     """
     if text == "null:":
         return "null"
-    scheme = text.split("://", 1)[0].lower() if "://" in text else "file"
+    scheme = uri.scheme_of(text)
+    if scheme == "stdin" or (scheme == "null" and text != "null:"):
+        scheme = "file"
     if scheme == "file":
         return _kind_of_path(text, options)
     if scheme not in kinds or scheme in ("folder", "null"):
@@ -54,8 +57,8 @@ def kind_of(text: str, options: Options, kinds: tuple[str, ...]) -> str:
             f"{scheme}:// is not a target",
             hint=f"{guess}Targets are a folder (embedded ClickHouse), "
             "clickhouse://host:8123/database, postgresql://host/database, kafka://host:9092/topic, "
-            "null:, or files to write: a path or s3:// URL that ends in a format such as "
-            "part_{n}.csv.gz.",
+            "iceberg+s3://bucket/path/table, null:, or files to write: a path or s3:// URL that "
+            "ends in a format such as part_{n}.csv.gz.",
         )
     return scheme
 

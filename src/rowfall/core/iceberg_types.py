@@ -1,0 +1,145 @@
+"""Types of Iceberg and of ClickHouse, each as the other has them. Pure.
+
+Types of Iceberg are as its metadata writes them: a word (``long``, ``decimal(9, 2)``), or a mapping
+with the key ``type`` (``struct``, ``list``, ``map``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rowfall.core import sql
+from rowfall.core.type_names import Type, arguments, parse_type
+
+IcebergType = str | Mapping[str, Any]
+
+UNREADABLE = ""
+"""Type of a column that no type of ClickHouse holds."""
+
+_READ = {
+    "boolean": "Bool", "int": "Int32", "long": "Int64", "float": "Float32", "double": "Float64",
+    "date": "Date32", "timestamp": "DateTime64(6, 'UTC')", "timestamptz": "DateTime64(6, 'UTC')",
+    "timestamp_ns": "DateTime64(9, 'UTC')", "timestamptz_ns": "DateTime64(9, 'UTC')",
+    "string": "String", "uuid": "UUID", "binary": "String",
+}  # fmt: skip
+_WITH_SIZE = re.compile(r"(decimal|fixed)[(\[]([\d, ]+)[)\]]")
+_MICROSECONDS = 6
+_MOST_DIGITS = 38
+# What holds every value of the other: Iceberg has no unsigned integers and none below 32 bits.
+_WRITTEN: dict[str, tuple[str, str]] = {
+    "Bool": ("boolean", "Bool"),
+    **dict.fromkeys(("Int8", "Int16", "Int32", "UInt8", "UInt16"), ("int", "Int32")),
+    **dict.fromkeys(("UInt32", "Int64"), ("long", "Int64")),
+    "UInt64": ("decimal(20, 0)", "Decimal(20, 0)"),
+    **dict.fromkeys(("Float32", "BFloat16"), ("float", "Float32")),
+    "Float64": ("double", "Float64"),
+    "UUID": ("uuid", "UUID"),
+    **dict.fromkeys(("Date", "Date32"), ("date", "Date32")),
+    **dict.fromkeys(("DateTime", "DateTime32"), ("timestamptz", "DateTime64(6, 'UTC')")),
+    **dict.fromkeys(
+        ("String", "Enum", "Enum8", "Enum16", "IPv4", "IPv6", "JSON"), ("string", "String")
+    ),
+}
+_FIELD = re.compile(r"(`(?:[^`\\]|\\.)*`|\w+)\s+(.+)", re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A type of ClickHouse as a table of Iceberg has it.
+
+    Attributes:
+        type: of Iceberg, with ids of 0. ``written``: of ClickHouse, as the Parquet file has it.
+    """
+
+    type: IcebergType
+    written: str
+    required: bool
+
+
+def stored(type_: str) -> Stored:
+    """Return the type of Iceberg that holds every value of one of ClickHouse.
+
+    Raises:
+        ValueError: there is none; the text says why.
+    """
+    known = parse_type(type_)
+    if known.base in ("Array", "Map", "Tuple", "Nested"):
+        return _nested(known)
+    found = _WRITTEN.get(known.base) or _sized(known)
+    return _optional(*found, nullable=known.nullable)
+
+
+def _optional(type_: IcebergType, written: str, *, nullable: bool) -> Stored:
+    return Stored(type_, f"Nullable({written})" if nullable else written, not nullable)
+
+
+def _sized(known: Type) -> tuple[str, str]:
+    """Return the types of what has a size: decimals, times, strings of a fixed length."""
+    numbers = [int(n) for n in re.findall(r"\A\d+|(?<=, )\d+", known.args)]
+    if known.base == "Decimal":
+        digits, scale = (*numbers, 0)[:2]
+        if digits <= _MOST_DIGITS:
+            return f"decimal({digits}, {scale})", f"Decimal({digits}, {scale})"
+        raise ValueError(f"decimals have {_MOST_DIGITS} digits there at most")
+    if known.base == "DateTime64":
+        if not numbers or numbers[0] <= _MICROSECONDS:
+            return "timestamptz", "DateTime64(6, 'UTC')"
+        raise ValueError("times have microseconds there, and no finer parts of a second")
+    if known.base == "FixedString" and numbers:
+        return f"fixed[{numbers[0]}]", f"FixedString({numbers[0]})"
+    raise ValueError("Iceberg has no type that holds all its values")
+
+
+def _nested(known: Type) -> Stored:
+    parts = arguments(known.args)
+    if known.base == "Array":
+        one = stored(known.args)
+        element = {"type": "list", "element-id": 0, "element": one.type,
+                   "element-required": one.required}  # fmt: skip
+        return Stored(element, f"Array({one.written})", True)
+    if known.base == "Map":
+        key, value = (stored(part) for part in parts)
+        pair = {"type": "map", "key-id": 0, "key": key.type, "value-id": 0, "value": value.type,
+                "value-required": value.required}  # fmt: skip
+        return Stored(pair, f"Map({key.written}, {value.written})", True)
+    if known.base == "Nested":
+        return stored(f"Array(Tuple({known.args}))")
+    fields, texts = [], []
+    for part in parts:
+        found = _FIELD.fullmatch(part)
+        if found is None or (name := sql.identifier(found[1])) is None:
+            raise ValueError("the elements of a tuple need names there")
+        one = stored(found[2])
+        fields.append({"id": 0, "name": name, "required": one.required, "type": one.type})
+        texts.append(f"{sql.name(name)} {one.written}")
+    struct = {"type": "struct", "fields": fields}
+    return _optional(struct, f"Tuple({', '.join(texts)})", nullable=known.nullable)
+
+
+def readable(type_: IcebergType, *, required: bool) -> str:
+    """Return the type of ClickHouse for one of Iceberg; UNREADABLE where there is none."""
+    if isinstance(type_, str):
+        found = _READ.get(type_, UNREADABLE)
+        if sized := _WITH_SIZE.fullmatch(type_):
+            sizes = ", ".join(sized[2].replace(" ", "").split(","))
+            found = f"{'Decimal' if sized[1] == 'decimal' else 'FixedString'}({sizes})"
+        return found if required or not found else f"Nullable({found})"
+    if type_["type"] == "struct":
+        inner = [
+            (str(f["name"]), readable(f["type"], required=bool(f["required"])))
+            for f in type_["fields"]
+        ]
+        if not all(t for _, t in inner):
+            return UNREADABLE
+        return f"Tuple({', '.join(f'{sql.name(n)} {t}' for n, t in inner)})"
+    if type_["type"] == "list":
+        element = readable(type_["element"], required=bool(type_["element-required"]))
+        return element and f"Array({element})"
+    if type_["type"] == "map":
+        key = readable(type_["key"], required=True)
+        value = readable(type_["value"], required=bool(type_["value-required"]))
+        return f"Map({key}, {value})" if key and value else UNREADABLE
+    return UNREADABLE
