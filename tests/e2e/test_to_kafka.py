@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from e2e.tools import Shell, csv
-from lab.kafka import Kafka
+from lab.kafka import Kafka, Registry
 
 pytestmark = pytest.mark.xdist_group("kafka")
 
@@ -112,7 +113,7 @@ def test_refusals(shell: Shell, kafka: Kafka) -> None:
     unknown = shell.ends(2, "load", "a.csv", "--to", to, "--key", "nam").err
     assert "--key nam" in unknown
     assert "name" in unknown
-    assert "Avro" in shell.ends(2, "load", "a.csv", "--to", to, "--to-format", "avro").err
+    assert "registry" in shell.ends(2, "load", "a.csv", "--to", to, "--to-format", "avro").talk
     assert "topic" in shell.ends(2, "load", "a.csv", "--to", to, "--replace").err
     assert "topic" in shell.ends(2, "load", "a.csv", "--to", to, "--table", "t").err
     assert "for topics" in shell.ends(2, "load", "a.csv", "--to", "here", "--transactional").err
@@ -147,3 +148,57 @@ def test_message_too_large_names_its_line(
     assert "3,000" in said
     if more:
         assert not committed(kafka, topic)
+
+
+def test_avro_with_a_schema_registry(shell: Shell, kafka: Kafka) -> None:
+    """Rows come back through the real wire format, by a reader of its own; twice sends nothing."""
+    import fastavro
+
+    registry = Registry("me", "open:sesame@")
+    shell.write("a.csv", "k,x,t,id\na,0.5,2024-01-02 03:04:05,5\n,1.5,2024-01-02 03:04:06,7\n")
+    topic = kafka.create()
+    more = f"schema.registry.url={registry.url}&schema.registry.user=me"
+    to = f"kafka://{kafka.servers}/{topic}?{more}&schema.registry.password=open:sesame@"
+    args = ("load", "a.csv", "--to", to, "--to-format", "Avro", "--key", "k", "--transactional")
+    report = shell.ends(0, *args, "--json")
+    assert report.document["rows"] == 2
+    assert "sesame" not in report.out + report.err
+    schema = fastavro.parse_schema(json.loads(str(registry._subjects[f"{topic}-value"]["schema"])))
+    found = []
+    for key, value in committed(kafka, topic):
+        assert value[:5] == b"\0\0\0\0\1"
+        found.append((key, fastavro.schemaless_reader(io.BytesIO(value[5:]), schema)))
+    # 5 is written as the byte 10, which a reader of lines would take for an end.
+    assert [(key, row["id"], row["k"], row["x"]) for key, row in found] == [
+        (b"a", 5, "a", 0.5), (b"", 7, "", 1.5)
+    ]  # fmt: skip
+    assert shell.ends(0, *args, "--json").document["rows"] == 0
+    assert len(registry._schemas) == 1
+    shell.ends(0, "load", to, "--format", "Avro", "--table", "back")
+    assert shell.row("SELECT count(), sum(id) FROM back") == [2, 12]
+
+
+def test_avro_that_cannot_be_written(shell: Shell, kafka: Kafka) -> None:
+    topic = kafka.create()
+    to = f"kafka://{kafka.servers}/{topic}"
+    registry = Registry()
+    avro = ("--to", f"{to}?schema.registry.url={registry.url}", "--to-format", "Avro")
+    shell.write("a.csv", "id\n18446744073709551615\n")
+    done = shell.ends(2, "load", "a.csv", "--to", to, "--to-format", "Avro")
+    assert "?schema.registry.url=http://host:8081" in done.talk
+    done = shell.ends(2, "load", "a.csv", *avro[:2])
+    assert "--to-format Avro" in done.talk
+    done = shell.ends(1, "load", "a.csv", *avro, "--type", "id UInt64")
+    assert "63 bits" in done.talk
+    shell.write("b.csv", "the id\n1\n")
+    done = shell.ends(2, "load", "b.csv", *avro)
+    assert "--rename 'the id=name'" in done.talk
+    shell.write("c.csv", "id\n1\n")
+    registry.refuses = True
+    done = shell.run("load", "c.csv", *avro)
+    assert done.code in (1, 5, 6), done.err
+    assert "incompatible" in done.talk
+    assert not committed(kafka, topic)
+    registry.refuses = False
+    shell.ends(0, "load", "c.csv", *avro)
+    assert len(committed(kafka, topic)) == 1

@@ -1,7 +1,8 @@
 """Runs ``rowfall``, and does something to it at one of its steps.
 
 A step is a statement of the embedded engine or of a server that changes something, a transaction
-of the ledger, or what a transaction of another database does.
+of the ledger, what a transaction of another database does, or a file that a table of Iceberg gets
+or loses.
 Every step is written to a file with its number, so that a run without a fault lists them.
 
     python stepper.py STEPS NUMBER before|after KIND load ...
@@ -105,6 +106,12 @@ def patch(steps: Steps) -> None:
     for transaction in TRANSACTIONS:
         for name in ("lease", "write", "finish", "commit"):
             setattr(transaction, name, calling(name, getattr(transaction, name)))
+    if any("iceberg+" in argument for argument in sys.argv):
+        from rowfall.engines.iceberg_folder import S3, Disk  # pyiceberg takes half a second
+
+        for store in (Disk, S3):
+            for name in ("create", "write", "put", "remove"):
+                setattr(store, name, calling(name, getattr(store, name)))
 
 
 if __name__ == "__main__":

@@ -251,7 +251,8 @@ def _jars(version: str) -> Path:
 
 
 class Registry:
-    """A stand-in for a schema registry: serves schemas by their id, as Confluent's does.
+    """A stand-in for a schema registry: serves schemas by their id, as Confluent's does, and
+    registers those that it is sent; ``refuses``: it finds them incompatible.
 
     Attributes:
         url: of it. ``asked``: paths of the requests so far.
@@ -261,6 +262,7 @@ class Registry:
         self._schemas: dict[str, dict[str, object]] = {}
         self._subjects: dict[str, dict[str, object]] = {}
         self.asked: list[str] = []
+        self.refuses = False
         registry = self
         login = base64.b64encode(f"{user}:{password}".encode()).decode()
 
@@ -277,6 +279,19 @@ class Registry:
                     self._send(404, {"error_code": 40403, "message": "Schema not found"})
                     return
                 self._send(200, known)
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                registry.asked.append(self.path)
+                if user and self.headers.get("Authorization") != f"Basic {login}":
+                    self._send(401, {"error_code": 401, "message": "Unauthorized"})
+                elif registry.refuses:
+                    self._send(409, {"error_code": 409, "message": "Schema is incompatible"})
+                else:
+                    schema, subject = json.loads(body)["schema"], self.path.split("/")[2]
+                    known = [int(i) for i, one in registry._schemas.items()
+                             if one["schema"] == schema]  # fmt: skip
+                    self._send(200, {"id": (known or [registry.add(schema, "AVRO", subject)])[0]})
 
             def _send(self, status: int, document: object) -> None:
                 body = json.dumps(document).encode()

@@ -207,3 +207,26 @@ def by_engine(engine: str, folder: Path, *statements: str) -> None:
     ]
     command = [sys.executable, "-c", _BY_ENGINE, json.dumps([*begin, *statements])]
     subprocess.run(command, check=True, timeout=60)
+
+
+def engine_rows(place: str, columns: str, store: Any = None) -> list[list[Any]]:
+    """Rows of ``SELECT columns`` of an Iceberg table, as the engine's own reader gives them.
+
+    Args:
+        place: a path or ``s3://...``. ``store``: the service that has it.
+    """
+    table = f"icebergLocal('{place}')"
+    if store is not None:
+        url = f"{store.endpoint}/{place.removeprefix('s3://')}/"
+        table = f"icebergS3('{url}', '{store.access_key}', '{store.secret_key}')"
+    script = (
+        "import sys, chdb\n"
+        f"sys.stdout.write(str(chdb.query({f'SELECT {columns} FROM {table}'!r}, "
+        "'JSONCompactEachRow')))"
+    )
+    # A process of its own, at the root: the engine reads tables below its current folder only.
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                          check=False, cwd="/")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return [[int(x) if isinstance(x, str) and x.isdigit() else x for x in row] for row in rows]

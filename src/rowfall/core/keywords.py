@@ -103,11 +103,11 @@ class ReadKeywords(TypedDict, total=False):
 
     order_by: str | None
     """Sorting key of a new table. Default: proposed from names and cardinalities. MySQL: its
-    primary key; SingleStore: its SORT KEY.
+    primary key; SingleStore: its SORT KEY; Iceberg: columns.
     """
 
     partition_by: str | None
-    """Partition key of a new table. Default: none."""
+    """Partition key of a new table; of Iceberg, transforms as in day(t). Default: none."""
 
     attempt_bytes: str | int | None
     """Source bytes that one attempt loads: what a crash loads again. Default: computed."""
@@ -242,7 +242,7 @@ class PlanKeywords(ReadKeywords, total=False):
 
     to_format: str | None
     """Format of exported files, e.g. CSVWithNames, by default by their extension; or of messages:
-    JSONEachRow (the default), CSV or TSV.
+    JSONEachRow (the default), CSV, TSV or Avro.
     """
 
     key: str | None

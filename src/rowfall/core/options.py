@@ -363,7 +363,7 @@ class Options:
         "--order-by",
         "EXPR",
         "Sorting key of a new table. Default: proposed from names and cardinalities. MySQL: its "
-        "primary key; SingleStore: its SORT KEY.",
+        "primary key; SingleStore: its SORT KEY; Iceberg: columns.",
         "Table",
         _READS,
     )
@@ -371,7 +371,7 @@ class Options:
         None,
         "--partition-by",
         "EXPR",
-        "Partition key of a new table. Default: none.",
+        "Partition key of a new table; of Iceberg, transforms as in day(t). Default: none.",
         "Table",
         _READS,
     )
@@ -512,7 +512,7 @@ class Options:
         "--to-format",
         "NAME",
         "Format of exported files, e.g. CSVWithNames, by default by their extension; or of "
-        "messages: JSONEachRow (the default), CSV or TSV.",
+        "messages: JSONEachRow (the default), CSV, TSV or Avro.",
         "Target",
     )
     key: str | None = _opt(

@@ -93,7 +93,15 @@ class SendRows:
             sending = _Sending(self._database, self._inside, order, path, self.prefill)
             try:
                 outcome = self._inside.insert(
-                    replace(order, schema=schema, select=select, staging=path), lane, on_tick
+                    replace(
+                        order,
+                        schema=schema,
+                        select=select,
+                        staging=path,
+                        settings={**order.settings, **self._target.engine_settings},
+                    ),
+                    lane,
+                    on_tick,
                 )
             except BaseException as error:
                 sending.stop()

@@ -456,7 +456,8 @@ class Sending:
         """See :meth:`rowfall.engines.database.Transaction.write`."""
         kafka, producer = self._kafka, self._sender()
         quoted = kafka.format == "CSV"
-        batches = keyed(rows) if kafka.options.key else lines(rows, quoted=quoted)
+        by_rows = kafka.options.key or kafka.format == "Avro"
+        batches = keyed(rows) if by_rows else lines(rows, quoted=quoted)
         sent = 0
         for batch in batches:
             data, starts, sizes, keys = batch

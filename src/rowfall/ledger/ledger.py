@@ -614,7 +614,7 @@ class Ledger:
         return found
 
     def attempts_gathered(self, key: str) -> list[tuple[str, str, list[str]]]:
-        """Return (load, attempt, ids of landed splits) of what loads have published beside a target.
+        """Return (load, attempt, ids of landed splits) of what was gathered beside a target.
 
         Args:
             key: of the target; attempts of a forgotten load have no ids any more.

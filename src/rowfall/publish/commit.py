@@ -17,11 +17,11 @@ from rowfall.core.errors import LedgerError, TargetError
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Split, without_salt
 from rowfall.engines.database import Committing, Database, NewFile, TakenError, UnknownEndError
-from rowfall.ledger import Ledger, target_key, target_key_parts
+from rowfall.ledger import Ledger, leases, target_key, target_key_parts
 from rowfall.ledger.leases import Move
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.receiver import Counted, CountError, Delivered, Notes, Receiving
-from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX
+from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX, Target
 
 
 class CommitReceiver:
@@ -191,8 +191,9 @@ def drop_gathered(
 
 
 def end_open_commits(
-    database: Database, ledger: Ledger, key: str, running: Collection[str], emit: Listener
-) -> None:
+    database: Database, ledger: Ledger, target: Target, key: str, running: Collection[str],
+    emit: Listener,
+) -> None:  # fmt: skip
     """End what dead processes have left open in the ledger; the table says how commits ended.
 
     Args:
@@ -217,3 +218,12 @@ def end_open_commits(
             database.remove([move.staging for move in ledger.moves(attempt.id)])
             shutil.rmtree(attempt.staging, ignore_errors=True)
             ledger.attempt_ended(attempt.id, "lost", "rowfall was stopped")
+    # Of an attempt that is recorded, the folder may be there still.
+    pattern = Path(target.staging_name("*_*", 0, None))
+    for folder in pattern.parent.glob(pattern.name):
+        attempt_id = folder.name.removeprefix(pattern.name.removesuffix("*_*"))
+        load_id = attempt_id.partition("_")[0]
+        owners = [load.owner for load in ledger.loads("WHERE id = ?", load_id)]
+        lives = load_id in running or not all(map(leases.has_ended, owners))
+        if ledger.attempt_state(attempt_id) in ("published", "failed", "lost") and not lives:
+            shutil.rmtree(folder, ignore_errors=True)

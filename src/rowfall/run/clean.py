@@ -136,7 +136,7 @@ def _clean_files(target: Target, at: ServerAt, *, dry: bool, emit: Listener) -> 
         key = target_key(target.database, target.table)
         alive = _loads_alive(ledger)
         if not dry:
-            end_open_commits(database, ledger, key, alive, emit)
+            end_open_commits(database, ledger, target, key, alive, emit)
         found = []
         for load_id, attempt, ids in ledger.attempts_gathered(key):
             files = [move for move in ledger.moves(attempt) if move.state == "pending"]

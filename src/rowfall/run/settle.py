@@ -190,9 +190,11 @@ def go_on(session: Session, load: LoadRun, known: frozenset[str]) -> Settled | N
 def _settle_database(session: Session, load: LoadRun, database: Database) -> Settled:
     """End what crashes left open in a database, which itself knows what is loaded."""
     ledger, key = load.ledger, session.target_key
-    gathers = isinstance(database, Committing)
-    end_open = end_open_commits if gathers else end_open_transactions
-    end_open(database, ledger, key, _ACTIVE - {load.id}, session.emit)
+    others = _ACTIVE - {load.id}
+    if isinstance(database, Committing):
+        end_open_commits(database, ledger, session.target, key, others, session.emit)
+    else:
+        end_open_transactions(database, ledger, key, others, session.emit)
     known, there = ledger.table_uuid(key), database.table_id()
     if known and known != there:
         forgotten = ledger.set_table(key, there)

@@ -1,15 +1,16 @@
 """A topic of Kafka: ``kafka://host:9092/topic``; each row becomes one message.
 
 The engine writes the rows as text, as it would write a file, and the text is cut into messages.
-Where each message has a key, the engine makes both of each row by an expression, and writes blocks
-that have their sizes in front.
+Where each message has a key, or is of Avro, the engine makes both of each row by an expression, and
+writes blocks that have their sizes in front. It registers the schema of Avro by itself.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -22,10 +23,15 @@ from rowfall.core.model import Column, Projection, Schema
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import ERROR, Options
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.type_names import parse_type
 from rowfall.targets.base import Caps, Publish, ServerAt, state_folder
 from rowfall.targets.transactional import TransactionalTable
 
-FORMATS = ("JSONEachRow", "CSV", "TSV")
+FORMATS = ("JSONEachRow", "CSV", "TSV", "Avro")
+AVRO = "Avro"
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TAG = "rowfall: "  # of errors about a value, see rowfall.schema.strict_reading
+_MOST_LONG = (1 << 63) - 1  # of Avro's largest integer
 ONCE = (
     "exactly once for readers with isolation.level=read_committed: the messages of a file and the "
     "record of it are in one transaction, so a re-run after a crash sends only what is missing"
@@ -73,11 +79,6 @@ class KafkaTopic(TransactionalTable):
             raise UsageError(
                 f"{name} is for tables, and {uri.mask(text)} is a topic", hint="Leave it out."
             )
-        if registry:
-            raise UsageError(
-                "a schema registry is for messages of Avro, which are not written",
-                hint=f"Leave it out; messages are {_listed()}.",
-            )
         if options.partitions is not None and options.partitions < 1:
             raise UsageError(f"--partitions {options.partitions} is not a number of partitions")
         self.format = FORMATS[0]
@@ -88,6 +89,7 @@ class KafkaTopic(TransactionalTable):
                 f"messages cannot be written as {self.format}",
                 hint=f"Messages are {_listed()}: --to-format CSV",
             )
+        self.engine_settings = _registry_settings(registry, topic, uri.mask(text), self.format)
         if password is not None:
             config["sasl.password"] = password
         secrets = tuple(v for v in config.values() if isinstance(v, Secret))
@@ -107,6 +109,8 @@ class KafkaTopic(TransactionalTable):
         name = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{servers}-{topic}")
         self.ledger_path = state_folder() / f"{name[:100]}-{digest}.ledger"
         self.secrets: tuple[Secret, ...] = (*secrets, *uri.secret_values(text))
+        if "password" in registry:
+            self.secrets += (Secret(registry["password"]),)
         promise = ONCE if options.transactional else AT_LEAST_ONCE
         self.caps = Caps(Publish.TRANSACTION, promise, topic=True)
 
@@ -122,8 +126,8 @@ class KafkaTopic(TransactionalTable):
         return f"produce to {self.table}, one message of {self.format} for each row{key}"
 
     def sent(self, schema: Schema) -> Schema:
-        """Return the schema of what is written: key and value of each row where there is a key."""
-        if not self.options.key:
+        """Return the schema of what is written: key and value of each row, where not its text."""
+        if not self._by_rows:
             return schema
         made = self.select_written(schema.columns)
         if schema.projection is not None:
@@ -133,22 +137,34 @@ class KafkaTopic(TransactionalTable):
             projection = Projection(schema.columns, made)
         return replace(schema, columns=_PARTS, projection=projection)
 
+    @property
+    def _by_rows(self) -> bool:
+        """Tell whether the engine makes the messages one by one."""
+        return bool(self.options.key) or self.format == AVRO
+
     def select_written(self, columns: Sequence[Column]) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         self._check_key(columns)
-        key = sql.name(self.options.key or "")
-        text = f"ifNull(toString({key}), '')"
+        size, text = "toInt32(-1)", "''"
+        if self.options.key:
+            key = sql.name(self.options.key)
+            text = f"ifNull(toString({key}), '')"
+            size = f"toInt32(if(isNull({key}), -1, length({text})))"
         names = ", ".join(sql.name(column.name) for column in columns)
         value = f"formatRowNoNewline({quote(self.format)}, {names})"
+        if self.format == AVRO:
+            # Without "NoNewline", which would take a last byte of 10 away.
+            value = f"formatRow('AvroConfluent', {names})"
+            size += "".join(f" + {_too_large(c)}" for c in columns if _unsigned(c))
         return (
-            f"toInt32(if(isNull({key}), -1, length({text}))) AS {_KEY_SIZE}, {text} AS {_KEY}, "
-            f"{value} AS {_VALUE}, toUInt32(length({_VALUE})) AS {_SIZE}"
+            f"toInt32({size}) AS {_KEY_SIZE}, {text} AS {_KEY}, {value} AS {_VALUE}, "
+            f"toUInt32(length({_VALUE})) AS {_SIZE}"
         )
 
     def into(self, staging: str, schema: Schema) -> SqlText:
         """Return the pipe ``staging`` as a file that the engine writes."""
         structure = sql.structure((c.name, c.type) for c in schema.columns)
-        format_ = "Native" if self.options.key else self.format
+        format_ = "Native" if self._by_rows else self.format
         return SqlText.of(
             f"FUNCTION file({quote(staging)}, {quote(format_)}, {quote(structure)}, 'none')"
         )
@@ -161,6 +177,55 @@ class KafkaTopic(TransactionalTable):
                 f"--key {key} names no column of the rows",
                 hint=f"{did_you_mean(key, names)}Columns: {', '.join(names[:20])}.",
             )
+        odd = [name for name in names if not _AVRO_NAME.fullmatch(name)]
+        if self.format == AVRO and odd:
+            raise UsageError(
+                f"the column {odd[0]!r} has no name that Avro takes: letters, digits and _",
+                hint=f"Name it anew: --rename {shlex.quote(f'{odd[0]}=name')}",
+            )
+
+
+def _unsigned(column: Column) -> bool:
+    return parse_type(column.type).base == "UInt64"
+
+
+def _too_large(column: Column) -> str:
+    """Return SQL that is 0, or raises at a value that a long of Avro would wrap."""
+    message = f"{_TAG}a value does not fit {column.name}: a long of Avro holds 63 bits"
+    return f"throwIf(ifNull({sql.name(column.name)} > {_MOST_LONG}, 0), {quote(message)})"
+
+
+def _registry_settings(
+    registry: Mapping[str, str], topic: str, text: str, format_: str
+) -> Mapping[str, str]:
+    """Return the settings with which the engine writes messages of Avro; {} for other formats.
+
+    Raises:
+        UsageError: there is a registry and no Avro, or the other way round.
+    """
+    if format_ != AVRO:
+        if registry:
+            raise UsageError(
+                "a schema registry is for messages of Avro", hint="Add --to-format Avro."
+            )
+        return {}
+    if not registry.get("url"):
+        raise UsageError(
+            "messages of Avro need a schema registry",
+            hint=f"Name it: --to {shlex.quote(f'{text}?schema.registry.url=http://host:8081')}",
+        )
+    scheme, _, rest = registry["url"].rstrip("/").partition("://")
+    login = ""
+    if registry.get("user"):
+        login = (
+            f"{uri.encode(registry['user'], '')}:{uri.encode(registry.get('password', ''), '')}@"
+        )
+    return {
+        "format_avro_schema_registry_url": f"{scheme}://{login}{rest}",
+        # As serializers name the schema of a topic's values by default.
+        "output_format_avro_confluent_subject": f"{topic}-value",
+        "output_format_avro_string_column_pattern": ".*",
+    }
 
 
 def _listed() -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -43,6 +43,7 @@ class TransactionalTable:
         settings: parameters of the URI that go to the driver.
         format: of the text that the engine writes.
         takes: options of tables that the dialect knows.
+        engine_settings: with which the engine writes.
     """
 
     scheme: ClassVar[str]
@@ -51,6 +52,7 @@ class TransactionalTable:
     settings: ClassVar[tuple[str, ...]] = ()
     format: str = "TSV"
     takes: ClassVar[frozenset[str]] = frozenset()
+    engine_settings: Mapping[str, str] = {}
 
     def __init__(
         self, text: str, table: str, options: Options, password: Secret | None = None

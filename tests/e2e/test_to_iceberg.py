@@ -1,0 +1,373 @@
+"""Tables of Iceberg as targets: read back by the engine and by pyiceberg, refusals, commands."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table import StaticTable, Table
+from pyiceberg.types import LongType, NestedField, StringType, TimestampType
+
+from e2e.tools import Shell, csv, made
+from lab.lake_tables import engine_rows, iceberg
+from lab.seaweed import Seaweed
+from rowfall.engines.iceberg_folder import Disk, FolderCatalog
+
+
+class Into:
+    """A table, and the commands that load into it."""
+
+    def __init__(self, shell: Shell, place: str, store: Seaweed | None = None) -> None:
+        self.shell, self.place, self.store = shell, place, store
+        self.to = f"iceberg+{place}"
+        if store is not None:
+            shell.env |= {**store.environment(), "AWS_ENDPOINT_URL": store.endpoint}
+
+    def load(self, *args: str) -> dict[str, Any]:
+        return self.shell.ends(0, "load", *args, "--to", self.to, "--json").document
+
+    def table(self) -> Table:
+        """The table as pyiceberg opens it, by its folder alone."""
+        store = self.store
+        io = {} if store is None else {
+            "s3.endpoint": store.endpoint, "s3.access-key-id": store.access_key,
+            "s3.secret-access-key": store.secret_key, "s3.region": store.region,
+        }  # fmt: skip
+        return StaticTable.from_metadata(self.place, io)
+
+    def rows(self, columns: str) -> list[list[Any]]:
+        return engine_rows(self.place, columns, self.store)
+
+
+@pytest.fixture
+def into(shell: Shell) -> Into:
+    return Into(shell, f"{shell.folder}/lake/t")
+
+
+@pytest.fixture(params=["local", "s3"])
+def anywhere(request: pytest.FixtureRequest, shell: Shell) -> Into:
+    if request.param == "local":
+        return Into(shell, f"{shell.folder}/lake/t")
+    bucket = request.getfixturevalue("bucket")
+    return Into(shell, f"s3://{bucket}/lake/t", request.getfixturevalue("s3"))
+
+
+def test_files_are_loaded_once(anywhere: Into) -> None:
+    into, shell = anywhere, anywhere.shell
+    for number in range(3):
+        rows = [(i, f"n{i}") for i in range(number * 1000, (number + 1) * 1000)]
+        shell.write(f"in/{number}.csv", csv(rows, "id", "name"))
+    plan = " ".join(shell.ends(0, "plan", "in/*.csv", "--to", into.to).out.split())
+    assert "exactly once: one commit" in plan
+    assert "nothing until the end of the load" in plan
+    report = into.load("in/*.csv", "--attempt-bytes", "1KB")
+    assert (report["rows"], report["splits_landed"]) == (3000, 3)
+    assert into.rows("count(), sum(id), uniqExact(name)") == [[3000, 4498500, 3000]]
+    table = into.table()
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(3000))
+    assert len(table.metadata.snapshots) == 1
+    assert len(list(table.scan().plan_files())) == 3
+    assert into.load("in/*.csv")["rows"] == 0
+    # Another machine knows nothing but what the table tells it, whatever became of snapshots.
+    for ledger in shell.cli.home.rglob("*.ledger*"):
+        ledger.unlink()
+    shell.write("in/3.csv", csv([(9000, "n9000")], "id", "name"))
+    again = into.load("in/*.csv")
+    assert (again["rows"], again["splits_skipped"]) == (1, 3)
+    shell.ends(0, "forget", again["load_id"], "--yes", "--to", into.to)
+    assert into.load("in/*.csv")["rows"] == 1
+    assert into.rows("count()") == [[3002]]
+    assert into.load("in/3.csv", "--force")["rows"] == 1
+    assert into.rows("count()") == [[3003]]
+    replaced = into.load("in/0.csv", "--replace")
+    assert replaced["rows"] == 1000
+    assert into.rows("count(), sum(id)") == [[1000, 499500]]
+    assert into.table().scan().count() == 1000
+    assert into.load("in/0.csv")["rows"] == 0
+    assert into.load("in/1.csv")["rows"] == 1000
+
+
+def test_what_is_loaded_outlives_its_snapshot(into: Into) -> None:
+    into.shell.write("a.csv", "id\n1\n2\n")
+    into.shell.write("b.csv", "id\n3\n")
+    into.load("a.csv")
+    into.load("b.csv")
+    table = FolderCatalog(into.place, Disk()).table()
+    assert table is not None
+    first = table.metadata.snapshots[0].snapshot_id
+    table.maintenance.expire_snapshots().by_id(first).commit()
+    assert len(into.table().metadata.snapshots) == 1
+    for ledger in into.shell.cli.home.rglob("*.ledger*"):
+        ledger.unlink()
+    assert into.load("a.csv")["rows"] == 0
+    assert into.rows("count()") == [[3]]
+
+
+def test_a_table_that_is_made_anew_gets_everything_again(into: Into) -> None:
+    into.shell.write("a.csv", "id\n1\n2\n")
+    into.load("a.csv")
+    (Path(into.place)).rename(into.shell.folder / "old")
+    report = into.load("a.csv")
+    assert report["rows"] == 2
+    assert into.rows("count()") == [[2]]
+
+
+TYPES = {
+    "i8": ("toInt8(-5)", "int", -5),
+    "u8": ("toUInt8(200)", "int", 200),
+    "u16": ("toUInt16(65535)", "int", 65535),
+    "i32": ("toInt32(-7)", "int", -7),
+    "u32": ("toUInt32(4294967295)", "long", 4294967295),
+    "i64": ("toInt64(-9)", "long", -9),
+    "u64": ("toUInt64(18446744073709551615)", "decimal(20, 0)", Decimal(18446744073709551615)),
+    "f32": ("toFloat32(1.5)", "float", 1.5),
+    "f64": ("toFloat64(0.1)", "double", 0.1),
+    "dec": ("toDecimal64('12.34', 2)", "decimal(18, 2)", Decimal("12.34")),
+    "s": ("'naïve'", "string", "naïve"),
+    "fs": ("toFixedString('abc', 3)", "fixed[3]", b"abc"),
+    "u": ("toUUID('f79c3e09-677c-4bbd-a479-3f349cb785e7')", "uuid", None),
+    "d": ("toDate32('1950-03-04')", "date", date(1950, 3, 4)),
+    "dt": ("toDateTime('2024-01-02 03:04:05', 'UTC')", "timestamptz",
+           datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)),
+    "d3": ("toDateTime64('1925-01-02 03:04:05.678', 3, 'UTC')", "timestamptz",
+           datetime(1925, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)),
+    "b": ("true", "boolean", True),
+    "n": ("CAST(NULL, 'Nullable(Int32)')", "int", None),
+    "lc": ("CAST('x', 'LowCardinality(Nullable(String))')", "string", "x"),
+    "arr": ("CAST([1, NULL], 'Array(Nullable(UInt8))')", "list<int>", [1, None]),
+    "m": ("CAST(map('k', 2), 'Map(String, UInt32)')", "map<string, long>", [("k", 2)]),
+    "t": ("CAST((1, 'y'), 'Tuple(a Int16, b Nullable(String))')", None, {"a": 1, "b": "y"}),
+}  # fmt: skip
+
+
+def test_types_of_a_new_table(into: Into) -> None:
+    values = ", ".join(f"{sql} AS {name}" for name, (sql, *_) in TYPES.items())
+    into.shell.write("a.native", made(f"SELECT {values} FROM numbers(2)", "Native"))
+    into.load("a.native")
+    table = into.table()
+    found = {field.name: str(field.field_type) for field in table.schema().fields}
+    for name, (_, type_, _) in TYPES.items():
+        assert type_ is None or found[name] == type_, name
+    row = table.scan().to_arrow().to_pylist()[0]
+    for name, (_, _, value) in TYPES.items():
+        if name != "u":
+            assert row[name] == value, name
+    assert str(row["u"]).replace("-", "") in (
+        "f79c3e09677c4bbda4793f349cb785e7", str(bytes.fromhex("f79c3e09677c4bbda4793f349cb785e7")),
+    )  # fmt: skip
+    back, _ = into.rows("toString(u), arr, m, t, toString(d), toString(d3), toString(u64)")
+    assert back[0] == "f79c3e09-677c-4bbd-a479-3f349cb785e7"
+    assert back[4:] == ["1950-03-04", "1925-01-02 03:04:05.678000", 18446744073709551615]
+    # Every column, those inside others too, is known by its id.
+    import pyarrow.parquet as parquet
+
+    (file,) = Path(into.place, "data").iterdir()
+    assert "field_id=-1" not in str(parquet.read_metadata(file).schema).split("{", 1)[1].replace(
+        "field_id=-1 list", ""
+    ).replace("field_id=-1 key_value", "")
+    assert into.shell.ends(0, "verify", "last", "--to", into.to).out.startswith("load ")
+
+
+@pytest.mark.parametrize(
+    ("value", "what", "hint"),
+    [
+        ("toInt128(1)", "column x: Int128", "--type 'x String'"),
+        ("toDateTime64('2024-01-01', 9, 'UTC')", "column x: DateTime64(9", "DateTime64(6)"),
+        pytest.param("toDecimal256(1, 50)", "38 digits", "--type 'x String'",
+                     marks=pytest.mark.long),
+        pytest.param("(1, 2)", "need names", "--type 'x String'", marks=pytest.mark.long),
+    ],
+)  # fmt: skip
+def test_types_that_iceberg_lacks(into: Into, value: str, what: str, hint: str) -> None:
+    into.shell.write("a.native", made(f"SELECT {value} AS x", "Native"))
+    done = into.shell.ends(2, "load", "a.native", "--to", into.to)
+    assert what in done.talk
+    assert hint in done.talk
+    assert not Path(into.place, "metadata").exists()
+
+
+PARTITIONS = (
+    "year(d)", "month(d)", "day(d)", "d", "year(t)", "months(t)", "toDate(t)", "hour(t)",
+    "bucket(5, id)", "bucket(5, s)", "bucket(5, d)", "bucket(5, t)", "bucket(5, dec)",
+    "bucket(5, u)", "truncate(2, s)", "truncate(10, id)", "truncate(50, dec)", "s", "dec",
+)  # fmt: skip
+_PARTITIONED = (
+    "SELECT toInt64(number) - 50 AS id, if(number % 10 = 0, NULL, concat(char(97 + number % 3), "
+    "'é', toString(number))) AS s, toDate32('1969-06-01') + number * 7 AS d, "
+    "toDateTime64('1969-12-31 20:00:00.5', 6, 'UTC') + number * 1000 AS t, "
+    "toDecimal64(number - 20, 2) / 7 AS dec, CAST(reinterpret(sipHash128(number), 'UUID'), 'UUID') "
+    "AS u FROM numbers(100)"
+)
+
+
+@pytest.mark.parametrize("by", [
+    "day(t), bucket(5, s)", *(pytest.param(one, marks=pytest.mark.long) for one in PARTITIONS)
+])  # fmt: skip
+def test_partitions_and_order(into: Into, by: str) -> None:
+    """Each row lies in the partition that pyiceberg computes for it, sorted."""
+    import pyarrow.parquet as parquet
+    from pyiceberg.partitioning import partition_record_value
+
+    into.shell.write("a.native", made(_PARTITIONED, "Native"))
+    into.load("a.native", "--partition-by", by, "--order-by", "s DESC, id")
+    table = into.table()
+    spec, schema = table.spec(), table.schema()
+    total = 0
+    for task in table.scan().plan_files():
+        rows = parquet.read_table(task.file.file_path).to_pylist()
+        total += len(rows)
+        for number, field in enumerate(spec.fields):
+            name = schema.find_column_name(field.source_id) or ""
+            transform = field.transform.transform(schema.find_field(field.source_id).field_type)
+            for row in rows:
+                value = transform(partition_record_value(field, row[name], schema))
+                assert task.file.partition[number] == value, (name, row[name])
+        order = [(row["s"] is None, row["s"] or "") for row in rows]
+        keys = [(not none, text) for none, text in order]
+        assert keys == sorted(keys, reverse=True)
+    assert total == 100
+    assert table.sort_order().fields[0].source_id == 2
+    assert into.rows("count(), sum(id), uniqExact(u)") == [[100, -50, 100]]
+    again = into.shell.ends(2, "load", "a.native", "--to", into.to, "--order-by", "id", "--force")
+    assert "another layout" in again.talk
+
+
+def test_a_table_that_is_there_keeps_its_definition(into: Into) -> None:
+    """Columns by other ids and names than those of their place, times on no clock."""
+    schema = Schema(
+        NestedField(7, "at", TimestampType(), required=False),
+        NestedField(3, "id", LongType(), required=True),
+        NestedField(5, "more", StringType(), required=False),
+    )
+    first = pa.table(
+        {"at": [datetime(2020, 1, 1)], "id": [1], "more": ["x"]},
+        schema=pa.schema([
+            pa.field("at", pa.timestamp("us")), pa.field("id", pa.int64(), nullable=False),
+            pa.field("more", pa.string()),
+        ]),
+    )  # fmt: skip
+    table = iceberg(f"{into.place}", first, schema=schema)
+    # As a table without a catalogue has it.
+    folder = Path(into.place, "metadata")
+    newest = max(folder.glob("*.metadata.json"))
+    newest.rename(folder / "v1.metadata.json")
+    for other in folder.glob("0*.metadata.json"):
+        other.unlink()
+    del table
+    into.shell.write("a.csv", "id,at\n2,2021-02-03 04:05:06\n")
+    done = into.shell.ends(5, "load", "a.csv", "--to", into.to)
+    assert "lacks more" in done.talk
+    report = into.load("a.csv", "--on-missing-column", "default")
+    assert report["rows"] == 1
+    rows = sorted(into.table().scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert rows == [
+        {"at": datetime(2020, 1, 1), "id": 1, "more": "x"},
+        {"at": datetime(2021, 2, 3, 4, 5, 6), "id": 2, "more": None},
+    ]
+    into.shell.write("b.csv", "id,at,more\nx,2021-02-03 04:05:06,y\n")
+    done = into.shell.ends(1, "load", "b.csv", "--to", into.to)
+    assert "b.csv" in done.talk
+    assert "line 2" in done.talk
+    into.shell.write("c.csv", "at,id,more,strange\n2021-02-03 04:05:06,1,x,y\n")
+    done = into.shell.run("load", "c.csv", "--to", into.to)
+    assert done.code in (2, 4, 5)
+    assert "strange" in done.talk
+    assert into.rows("count()") == [[2]]
+
+
+def test_a_table_of_a_catalogue_is_not_changed_beside_it(into: Into) -> None:
+    iceberg(into.place, pa.table({"id": [1]}))
+    into.shell.write("a.csv", "id\n2\n")
+    done = into.shell.ends(5, "load", "a.csv", "--to", into.to)
+    assert "one of a catalogue" in done.talk
+    assert "iceberg://CATALOG/namespace.table" in done.talk
+
+
+def test_refusals(into: Into) -> None:
+    shell = into.shell
+    shell.write("a.csv", "id,t\n1,2024-01-01\n")
+    for args, what in (
+        (("--to", "iceberg+gs://bucket/t"), "local folders and s3://"),
+        (("--to", "iceberg+s3://bucket"), "names no folder"),
+        (("--to", "iceberg://lab"), "names no table"),
+        (("--to", f"{into.to}/metadata/v1.metadata.json"), "one state of a table"),
+        (("--to", into.to, "--engine", "Log"), "--engine is not for tables of Iceberg"),
+        (("--to", into.to, "--on-conflict", "skip"), "have no keys"),
+        (("--to", into.to, "--table", "x"), "--table x"),
+        (("--to", into.to, "--atomic"), "--atomic"),
+        (("--to", into.to, "--order-by", "abs(id)"), "one of columns"),
+        (("--to", into.to, "--order-by", "ids"), "Did you mean id?"),
+        (("--to", into.to, "--partition-by", "id % 3"), "no such transform"),
+        (("--to", into.to, "--partition-by", "day(id)"), "does not take"),
+    ):
+        done = shell.ends(2, "load", "a.csv", *args)
+        assert what in done.talk, (args, done.talk)
+    assert not Path(into.place, "data").exists()
+
+
+def test_commands_on_the_target(into: Into) -> None:
+    shell = into.shell
+    shell.write("a.csv", csv([(i, i / 2) for i in range(100)], "id", "x"))
+    done = shell.ends(0, "load", "a.csv", "--to", into.to)
+    assert "rowfall query 'SELECT count() FROM t'" in done.talk
+    assert shell.row("SELECT count(*), sum(id) FROM t", "--to", into.to) == [100, 4950]
+    shell.ends(0, "verify", "last", "--to", into.to)
+    assert "1/1" in shell.ends(0, "status", "--to", into.to).out
+    done = shell.ends(2, "query", "INSERT INTO t VALUES (1, 2)", "--write", "--to", into.to)
+    assert "only read" in done.talk
+    done = shell.ends(5, "query", "SELECT 1", "--to", f"{into.to}-other")
+    assert "no table" in done.talk
+    assert "nothing to clean" in shell.ends(0, "clean", "--to", into.to, "--yes").talk
+    # A row that is gone from the table is missed.
+    table = FolderCatalog(into.place, Disk()).table()
+    assert table is not None
+    table.delete("id = 7")
+    done = shell.run("verify", "last", "--to", into.to)
+    assert done.code == 7
+    assert "99" in done.out
+
+
+def test_bad_rows_are_named_and_left_out(into: Into) -> None:
+    into.shell.write("a.csv", "id,x\n1,2\nbad,3\n4,5\n")
+    into.shell.write("b.csv", "id,x\n6,7\n")
+    done = into.shell.ends(1, "load", "*.csv", "--to", into.to, "--type", "id Int64")
+    assert "a.csv" in done.talk
+    assert "line 3" in done.talk
+    assert into.rows("id, x") == [[6, 7]]
+    report = into.load("*.csv", "--type", "id Int64", "--max-errors", "1")
+    assert report["rows"] == 2
+    assert sorted(into.rows("id, x")) == [[1, 2], [4, 5], [6, 7]]
+
+
+def test_a_record_that_is_gone_is_no_empty_one(into: Into) -> None:
+    into.shell.write("a.csv", "id\n1\n")
+    into.load("a.csv")
+    (record,) = Path(into.place, "_rowfall").glob("*.json")
+    record.unlink()
+    done = into.shell.ends(5, "load", "a.csv", "--to", into.to)
+    assert str(record) in done.talk
+    assert into.rows("count()") == [[1]]
+
+
+def test_clean_removes_what_was_written_and_not_committed(into: Into) -> None:
+    """Two files of three are written when the third is found to be bad: with --replace nothing is
+    visible, and what was written waits for the next run."""
+    for name in "ab":
+        into.shell.write(f"{name}.csv", csv([(i, name) for i in range(10)], "id", "x"))
+    into.shell.write("c.csv", "id,x\nbad,1\n")
+    into.shell.ends(1, "load", "*.csv", "--to", into.to, "--replace", "--type", "id Int64",
+                    "--attempt-bytes", "1")  # fmt: skip
+    assert not into.table().metadata.snapshots
+    assert len(list(Path(into.place, "data").iterdir())) == 2
+    done = into.shell.ends(0, "clean", "--to", into.to, "--yes", "--json")
+    assert len(json.loads(done.out)["leftovers"]) == 2
+    assert not list(Path(into.place, "data").iterdir())
+    into.shell.write("c.csv", "id,x\n11,1\n")
+    assert into.load("*.csv", "--replace", "--type", "id Int64")["rows"] == 21
+    assert into.rows("count()") == [[21]]
