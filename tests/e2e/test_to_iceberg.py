@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyiceberg.catalog
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.types import LongType, NestedField, StringType, TimestampType
 
 from e2e.tools import Shell, csv, made
-from lab.lake_tables import engine_rows, iceberg
+from lab.lake_tables import DictCatalog, engine_rows, iceberg
 from lab.seaweed import Seaweed
 from rowfall.engines.iceberg_folder import Disk, FolderCatalog
 
@@ -287,6 +288,29 @@ def test_a_table_of_a_catalogue_is_not_changed_beside_it(into: Into) -> None:
     done = into.shell.ends(5, "load", "a.csv", "--to", into.to)
     assert "one of a catalogue" in done.talk
     assert "iceberg://CATALOG/namespace.table" in done.talk
+
+
+def test_a_table_of_a_catalogue(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made, appended to and replaced through its catalogue, with what others commit beside."""
+    catalogue = DictCatalog("lab", warehouse=str(shell.folder / "wh"))
+    monkeypatch.setattr(pyiceberg.catalog, "load_catalog", lambda name, **more: catalogue)
+    name = f"sales.{shell.folder.parent.name}"
+    to = ("--to", f"iceberg://lab/{name}")
+    shell.write("a.csv", csv([(i, i % 3) for i in range(100)], "id", "k"))
+    shell.write("b.csv", csv([(i, i % 3) for i in range(100, 150)], "id", "k"))
+    done = shell.ends(0, "load", "a.csv", *to, "--partition-by", "k", "--order-by", "id")
+    assert "100 rows" in done.talk
+    assert shell.ends(0, "load", "a.csv", *to, "--json").document["rows"] == 0
+    table = catalogue.load_table(name)
+    table.append(table.scan("id < 10").to_arrow())
+    assert shell.ends(0, "load", "*.csv", *to, "--json").document["rows"] == 50
+    table = catalogue.load_table(name)
+    assert table.scan().count() == 160
+    assert len(list(table.scan("k = 1").plan_files())) < len(list(table.scan().plan_files()))
+    short = name.partition(".")[2]
+    assert shell.row(f"SELECT count(), sum(id) FROM {short}", *to) == [160, 11175 + 45]
+    assert shell.ends(0, "load", "b.csv", *to, "--replace", "--json").document["rows"] == 50
+    assert catalogue.load_table(name).scan().count() == 50
 
 
 def test_refusals(into: Into) -> None:
