@@ -389,9 +389,14 @@ def test_clean_removes_what_was_written_and_not_committed(into: Into) -> None:
                     "--attempt-bytes", "1")  # fmt: skip
     assert not into.table().metadata.snapshots
     assert len(list(Path(into.place, "data").iterdir())) == 2
-    done = into.shell.ends(0, "clean", "--to", into.to, "--yes", "--json")
-    assert len(json.loads(done.out)["leftovers"]) == 2
-    assert not list(Path(into.place, "data").iterdir())
+    next(Path(into.place, "data").iterdir()).unlink()
     into.shell.write("c.csv", "id,x\n11,1\n")
-    assert into.load("*.csv", "--replace", "--type", "id Int64")["rows"] == 21
+    args = ("load", "*.csv", "--to", into.to, "--replace", "--type", "id Int64")
+    done = into.shell.ends(5, *args)
+    assert "is not there as it was written" in done.talk
+    assert "rowfall clean" in done.talk
+    done = into.shell.ends(0, "clean", "--to", into.to, "--yes", "--json")
+    assert len(json.loads(done.out)["leftovers"]) == 3
+    assert not list(Path(into.place, "data").iterdir())
+    assert into.load(*args[1:2], *args[4:])["rows"] == 21
     assert into.rows("count()") == [[21]]

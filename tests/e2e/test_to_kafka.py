@@ -201,4 +201,5 @@ def test_avro_that_cannot_be_written(shell: Shell, kafka: Kafka) -> None:
     assert not committed(kafka, topic)
     registry.refuses = False
     shell.ends(0, "load", "c.csv", *avro)
-    assert len(committed(kafka, topic)) == 1
+    shell.ends(0, "load", "b.csv", *avro, "--rename", "the id=name")
+    assert len(committed(kafka, topic)) == 2

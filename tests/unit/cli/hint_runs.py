@@ -10,6 +10,10 @@ from __future__ import annotations
 RUN_BY = {
     "Read it into one: rowfall load 'kafka://{}/{}' --table t": "e2e/test_to_kafka.py::test_a_topic_is_read_to_be_asked",
     "Read and count them: rowfall load '{}' --table t": "e2e/test_to_kafka.py::test_a_topic_is_read_to_be_asked",
+    "rowfall clean removes what is left of it; then run the same command again.": "e2e/test_to_iceberg.py::test_clean_removes_what_was_written_and_not_committed",
+    "Load something into it first: rowfall load FILE --to {}": "e2e/test_to_iceberg.py::test_commands_on_the_target",
+    "Name it: --to {}": "e2e/test_to_kafka.py::test_avro_that_cannot_be_written",
+    "Name it anew: --rename {}": "e2e/test_to_kafka.py::test_avro_that_cannot_be_written",
     "'rowfall lab status' shows it, 'rowfall lab down' ends it.": "e2e/test_lab.py::test_a_running_lab_is_not_started_again",
     "'rowfall lab up' makes one; --folder says where it is.": "e2e/test_lab.py::test_from_up_to_down",
     "--skip {}": "e2e/test_lakes.py::test_every_type_arrives_unchanged",

@@ -49,7 +49,7 @@ def test_nested_types(given: str, written: str) -> None:
     "IntervalDay", "Array(UInt256)", "Point",
 ])  # fmt: skip
 def test_types_without_a_place(given: str) -> None:
-    with pytest.raises(ValueError, match="there|Iceberg"):
+    with pytest.raises(ValueError, match=r"there|Iceberg"):
         stored(given)
 
 

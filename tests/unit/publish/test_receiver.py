@@ -12,6 +12,7 @@ import pytest
 from rowfall.core.errors import EngineError, RowfallError, SourceError, TargetError
 from rowfall.core.events import silent
 from rowfall.core.model import Outcome
+from rowfall.engines.database import Committing
 from rowfall.publish.receiver import (
     CountError,
     Delivered,
@@ -36,6 +37,9 @@ def given(kind: Publish, tmp_path: Path, **more: Any) -> Receiving:
     ledger: Any = SimpleNamespace(attempts_into=lambda staging: more.get("attempts", 1))
     leases: Any = None
     database: Any = SimpleNamespace()
+    if kind is Publish.COMMIT:
+        names = [name for name in vars(Committing) if not name.startswith("_")]
+        database = SimpleNamespace(**dict.fromkeys(names))
     writer: Any = SimpleNamespace(writer=SimpleNamespace(shard=0), staging=None)
     writers: tuple[TableWriter, ...] = (writer,) if kind is Publish.ATTACH else ()
     return Receiving(
