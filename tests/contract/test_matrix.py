@@ -134,9 +134,9 @@ def _hdfs(bench: Bench) -> From:
 
 
 def _generate(bench: Bench) -> From:
-    select = "toInt64(trip_id - 1) AS id, "
+    select = "toInt64(document_id) AS id, "
     select += "concat('n', toString(id), ', \"ö\" \\'x\\'') AS s, id / 4 AS x"
-    args = (f"generate://trips?rows={COUNT}", "--select", f"{select}")
+    args = (f"generate://random?rows={COUNT}&bytes=8", "--select", f"{select}")
     return From(args)
 
 

@@ -191,7 +191,7 @@ def _unsigned(column: Column) -> bool:
 
 def _too_large(column: Column) -> str:
     """Return SQL that is 0, or raises at a value that a long of Avro would wrap."""
-    message = f"{_TAG}a value does not fit {column.name}: a long of Avro holds 63 bits"
+    message = f"{_TAG}a value of {column.name} is larger than a long of Avro (63 bits)"
     return f"throwIf(ifNull({sql.name(column.name)} > {_MOST_LONG}, 0), {quote(message)})"
 
 
