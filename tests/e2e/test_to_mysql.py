@@ -328,3 +328,71 @@ def test_a_table_without_transactions_is_loaded_at_least_once(db: Database) -> N
     assert "at least once: MyISAM has no transactions" in " ".join(plan.out.split())
     db.load("a.csv")
     assert db.loaded() == [(10, 45, 10)]
+
+
+# --- rows that only the database refuses ----------------------------------------------------------
+
+
+def _refusing(db: Database) -> None:
+    db.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, n SMALLINT NOT NULL, s VARCHAR(5), d DATE, "
+        "CHECK (n <> 13)) ENGINE=InnoDB",
+        "INSERT INTO t VALUES (7, 0, 'old', NULL)",
+    )
+
+
+# Line 9 is there already, lines 12, 102 and 202 hold what the columns cannot, 302 breaks the CHECK.
+_BAD = {
+    7: "7,1,there,",
+    10: "10,99999,a,",
+    100: "100,1,toolong,",
+    200: "200,1,a,",
+    300: "300,13,a,",
+}
+
+
+def test_rows_that_the_server_refuses_are_left_out(db: Database) -> None:
+    _refusing(db)
+    text = "id,n,s,d\n" + "".join(
+        f"{_BAD.get(i, f'{i},{i % 10},a,2024-01-01')}\n" for i in range(5_000)
+    )
+    db.shell.write("in/a.csv", text)
+    db.shell.write("in/b.csv", "id,n,s,d\n6000,1,b,\n")
+    done = db.load("in/*.csv", "--max-errors", "4", "--rejects", "r.tsv", "--json")
+    report = done.document
+    assert (report["rows"], report["rows_rejected"]) == (4_997, 4)
+    assert db.run("SELECT COUNT(*), MIN(n), MAX(id) FROM t") == [(4_998, 0, 6000)]
+    rejects = [
+        line.split("\t") for line in (db.shell.folder / "r.tsv").read_text().splitlines()[1:]
+    ]
+    assert [(row[1], row[4]) for row in rejects] == [
+        (str(i + 2), _BAD[i]) for i in (7, 10, 100, 300)
+    ]
+    assert rejects[0][0].endswith("in/a.csv")
+    assert "Duplicate entry '7'" in rejects[0][3]
+    assert (rejects[1][2], rejects[2][2]) == ("n", "s")
+    assert db.load("in/*.csv", "--max-errors", "4", "--json").document["rows"] == 0
+
+
+def test_more_refused_rows_than_allowed_load_nothing_of_the_file(db: Database) -> None:
+    _refusing(db)
+    db.shell.write("a.csv", "id,n,s,d\n1,1,a,\n7,1,a,\n2,99999,a,\n3,1,toolong,\n4,1,a,\n")
+    done = db.fails(1, "a.csv", "--max-errors", "2")
+    assert "a.csv" in done.err
+    assert db.run("SELECT id FROM t") == [(7,)]
+    assert db.load("a.csv", "--max-errors", "3", "--json").document["rows"] == 2
+    assert db.run("SELECT id FROM t ORDER BY id") == [(1,), (4,), (7,)]
+
+
+def test_rows_that_the_engine_and_the_server_refuse(db: Database) -> None:
+    _refusing(db)
+    db.shell.write(
+        "a.csv", "id,n,s,d\n1,1,a,\nx,1,a,\n7,1,a,\n2,1,a,\ny,1,a,\n3,99999,a,\n4,1,a,\n"
+    )
+    report = db.load("a.csv", "--max-errors", "4", "--rejects", "r.tsv", "--json").document
+    assert (report["rows"], report["rows_rejected"]) == (3, 4)
+    lines = [line.split("\t") for line in (db.shell.folder / "r.tsv").read_text().splitlines()[1:]]
+    assert sorted((row[1], row[4]) for row in lines) == [
+        ("3", "x,1,a,"), ("4", "7,1,a,"), ("6", "y,1,a,"), ("7", "3,99999,a,"),
+    ]  # fmt: skip
+    assert db.run("SELECT id FROM t ORDER BY id") == [(1,), (2,), (4,), (7,)]

@@ -334,3 +334,27 @@ def test_a_topic_goes_on_behind_what_is_loaded(into: Into, kafka: Kafka) -> None
     assert into.ask("SELECT count(*), count(DISTINCT id), sum(id) FROM {s}.t") == [
         (1500, 1500, 1499 * 750)
     ]
+
+
+def test_rows_that_the_server_refuses_are_left_out(into: Into) -> None:
+    """Out of range, too long, a CHECK, a key that is there: by --max-errors, with their lines."""
+    into.do(
+        "CREATE TABLE {s}.t (id int PRIMARY KEY, n smallint NOT NULL CHECK (n <> 13), "
+        "s varchar(5))",
+        "INSERT INTO {s}.t VALUES (7, 0, 'old')",
+    )
+    bad = {7: "7,1,x", 10: "10,99999,a", 100: "100,1,toolong", 300: "300,13,a"}
+    text = "".join(f"{bad.get(i, f'{i},{i % 10},a')}\n" for i in range(5_000))
+    into.shell.write("in/a.csv", f"id,n,s\n{text}")
+    into.shell.write("in/b.csv", "id,n,s\n6000,1,b\n")
+    into.ends(1, "load", "in/*.csv", "--table", "t", "--max-errors", "3")
+    assert into.ask("SELECT count(*) FROM {s}.t WHERE id < 6000") == [(1,)]
+    report = into.load("in/*.csv", "--table", "t", "--max-errors", "4", "--rejects", "r.tsv")
+    assert report["rows_rejected"] == 4
+    assert into.ask("SELECT count(*), max(id) FROM {s}.t") == [(4_998, 6000)]
+    lines = (into.shell.folder / "r.tsv").read_text().splitlines()[1:]
+    found = [line.split("\t") for line in lines]
+    assert [(row[1], row[4]) for row in found] == [(str(i + 2), bad[i]) for i in bad]
+    assert found[1][2] == "n"
+    assert "duplicate key" in found[0][3]
+    assert into.load("in/*.csv", "--table", "t", "--max-errors", "4")["rows"] == 0

@@ -7,15 +7,19 @@ lost. Then rowfall or the server is killed, or nothing else happens.
 
 from __future__ import annotations
 
+import os
 import secrets
+import shutil
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
 
 from conftest import Cli
+from lab.disk import SmallDisk
 from lab.kafka import Kafka
 from lab.mariadb import MariaDB
 from lab.process import wait_until
@@ -273,3 +277,27 @@ def test_two_loads_of_one_topic_do_not_double_it(here: Place, kafka: Kafka) -> N
             _, err = process.communicate(timeout=120)
             assert process.returncode == 0 or "another rowfall loads" in err, err
     here.check_rows()
+
+
+@pytest.mark.long
+def test_a_full_disk_stops_the_load_until_there_is_room(here: Place) -> None:
+    """InnoDB grows a table by megabytes: that of the table is on a disk of its own."""
+    with closing(SmallDisk(here.server.folder / f"small{secrets.token_hex(3)}", 24)) as disk:
+        if os.geteuid() == 0:
+            shutil.chown(disk.path, "nobody", "nogroup")
+        here.server.query(
+            "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(2000)) ENGINE=InnoDB "
+            f"DATA DIRECTORY = '{disk.path}'",
+            database=here.name,
+        )
+        for file in (here.rowfall.cwd / "in").iterdir():
+            file.write_text(file.read_text().replace("x" * 60, "x" * 1500))
+        disk.fill(leave=0)
+        done = here.rowfall(*here.command)
+        assert done.returncode == 5, done.stderr
+        assert "error 11" in done.stderr or "error 10" in done.stderr, done.stderr
+        disk.empty()
+        done = here.rowfall(*here.command)
+        assert done.returncode == 0, done.stderr
+        here.check()
+        here.server.query("DROP TABLE t", database=here.name)

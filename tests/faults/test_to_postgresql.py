@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from faults.kills import CODES, sample
+from lab.disk import SmallDisk
 from lab.postgresql import PostgresqlServer
 from lab.process import wait_until
 from lab.proxy import Proxy
@@ -334,3 +338,28 @@ def test_a_deadlock_is_tried_again(target: Target) -> None:
         target.check()
     finally:
         target.server.run("ALTER SYSTEM RESET deadlock_timeout", "SELECT pg_reload_conf()")
+
+
+@pytest.mark.long
+def test_a_full_disk_stops_the_load_until_there_is_room(target: Target) -> None:
+    server, schema = target.server, target.schema
+    with closing(SmallDisk(server.folder / f"small{secrets.token_hex(3)}", 16)) as disk:
+        if os.geteuid() == 0:
+            shutil.chown(disk.path, "nobody", "nogroup")
+        space = f"small_{secrets.token_hex(3)}"
+        server.run(
+            f"CREATE TABLESPACE {space} LOCATION '{disk.path}'",
+            f"CREATE TABLE {schema}.t (id int, pad text) TABLESPACE {space}",
+        )
+        try:
+            disk.fill(leave=64 << 10)
+            done = target.rowfall(*target.command)
+            assert done.returncode == 5, done.stderr
+            assert "Free some space there" in done.stderr, done.stderr
+            disk.empty()
+            done = target.rowfall(*target.command)
+            assert done.returncode == 0, done.stderr
+            target.check()
+        finally:
+            disk.empty()
+            server.run(f"DROP TABLE {schema}.t", f"DROP TABLESPACE {space}")

@@ -318,6 +318,20 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A row that a database has refused, and that is left out.
+
+    Attributes:
+        row: its number among those that were sent, from 1.
+    """
+
+    row: int
+    reason: str
+    column: str | None = None
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of one statement.
 
@@ -332,6 +346,7 @@ class Outcome:
         helper_seconds: of ``cpu_seconds``, those of another process than the engine's, and of
             these ``writing_seconds`` those that went into parts. ``waited_seconds``: how long its
             threads were ready while others had the cores.
+        refused: rows that a database would not have, and that are not in ``rows_written``.
     """
 
     rows_read: int = 0
@@ -345,6 +360,7 @@ class Outcome:
     writing_seconds: float = 0.0
     waited_seconds: float = 0.0
     events: Mapping[str, int] = field(default_factory=dict)
+    refused: tuple[Refused, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

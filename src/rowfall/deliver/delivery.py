@@ -33,6 +33,7 @@ class Order:
         select: another way to read the rows (around bad ones), None for the schema's own.
         engine_reads: not through the decoder, which has declined them.
         only: a condition on the rows that are kept, None for all of them.
+        most_refused: rows that a database may refuse, which are left out then; None for none.
     """
 
     attempt: str
@@ -43,6 +44,7 @@ class Order:
     select: SqlText | None = None
     engine_reads: bool = False
     only: str | None = None
+    most_refused: int | None = None
 
 
 class Delivery(Protocol):

@@ -15,12 +15,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from rowfall.core.errors import RowfallError
-from rowfall.core.model import Outcome
+from rowfall.core.model import Outcome, Refused
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.delivery import Delivery, Order
+from rowfall.deliver.refused import write_good
 from rowfall.deliver.streams import AGAIN_SECONDS, POLL_SECONDS, Pipe, readings
 from rowfall.engines.base import Tick
-from rowfall.engines.database import Database
+from rowfall.engines.database import Database, Marking
 from rowfall.publish.receiver import CountError
 from rowfall.targets.transactional import TransactionalTable
 
@@ -107,12 +108,13 @@ class SendRows:
                 sending.stop()
                 raise sending.failed or error from None
             taken = sending.result()
-        if taken != outcome.rows_written:
+        refused = sending.refused
+        if taken + len(refused) != outcome.rows_written:
             raise CountError(
                 f"{outcome.rows_written:,} rows were written here and {taken:,} have arrived",
                 transient=True,
             )
-        return outcome
+        return replace(outcome, rows_written=taken, refused=refused)
 
     def kill(self, attempt: str) -> None:
         self._inside.kill(attempt)
@@ -128,12 +130,14 @@ class _Sending:
 
     Attributes:
         failed: what the database has said; None where it has said nothing.
+        refused: rows that it would not have, and that are left out.
     """
 
     def __init__(
         self, database: Database, inside: Delivery, order: Order, path: str, prefill: Prefill | None
     ) -> None:  # fmt: skip
         self.failed: BaseException | None = None
+        self.refused: tuple[Refused, ...] = ()
         self._prefill = prefill
         self._database, self._inside, self._order = database, inside, order
         self._pipe = Pipe(path)
@@ -174,7 +178,11 @@ class _Sending:
             body = self._body()
             if self._prefill is not None:
                 body = self._prefill.over(body)
-            self._taken = transaction.write(columns, body)
+            if order.most_refused is None or not isinstance(transaction, Marking):
+                self._taken = transaction.write(columns, body)
+            else:
+                most = order.most_refused
+                self._taken, self.refused = write_good(transaction, columns, body, most)
         except _StoppedError:
             return
         except BaseException as error:

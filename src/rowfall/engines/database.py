@@ -44,11 +44,14 @@ class RefusedRowError(DataError):
     Attributes:
         condition: SQL of the engine over a value of the column, ``{}``, that is true of what is
             refused; "" to look for the value itself.
-        row: number of the row in what was sent, from 1, where it is known.
+        row: number of the row in the source, from 1, where it is known.
+        sent_row: the number in one call of :meth:`Transaction.write`, whose rows may be those of
+            several files in any order.
     """
 
     condition: str = ""
     row: int | None = None
+    sent_row: int | None = None
 
 
 class TakenError(TargetError):
@@ -142,6 +145,20 @@ class Transaction(Protocol):
         """End what the transaction waits for, from another thread; raises nothing."""
 
 
+@runtime_checkable
+class Marking(Protocol):
+    """A transaction with savepoints."""
+
+    def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
+        """See :meth:`Transaction.write`."""
+
+    def mark(self) -> None:
+        """Set a savepoint in place of the last one."""
+
+    def back(self) -> None:
+        """Take back what was written since the savepoint."""
+
+
 class Database(Protocol):
     """A database, opened for one table; the first question connects.
 
@@ -151,6 +168,10 @@ class Database(Protocol):
 
     @property
     def kind(self) -> str: ...
+
+    @property
+    def marks(self) -> bool:
+        """True where transactions have savepoints, so that refused rows can be left out."""
 
     def check(self, *, dry: bool) -> None:
         """Check that it can be reached, and that its settings and the user's rights do.
@@ -300,6 +321,11 @@ class Holding(Protocol):
 
 class Transactions(ABC):
     """A database that knows its open transactions by their attempts."""
+
+    @property
+    def marks(self) -> bool:
+        """See :class:`Database`."""
+        return False
 
     def __init__(self) -> None:
         self._opening = threading.Lock()

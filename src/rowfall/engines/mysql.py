@@ -99,6 +99,11 @@ class MySQL(Transactions):
         return "memsql_version" in self.settings
 
     @property
+    def marks(self) -> bool:
+        """See :class:`rowfall.engines.database.Database`: SingleStore has no savepoints."""
+        return not self.distributed
+
+    @property
     def settings(self) -> dict[str, Any]:
         """Return what sessions here can rely on, by the names of the server's variables."""
         if self._settings is None:

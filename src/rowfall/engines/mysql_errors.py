@@ -27,6 +27,7 @@ LOST = frozenset({0, 1053, 1077, 1079, 1927, 2006, 2013, 2055})
 """The connection has ended."""
 _COLUMN = re.compile(r"column (?:`[^`]*`\.`[^`]*`\.)?[`']([^`']+)[`']")
 _VALUE = re.compile(r"(?:value|entry):? '(.*?)' for ", re.DOTALL)
+_AT_ROW = re.compile(r" at row (\d+)\Z|\ARow (\d+) ")
 _ROW = re.compile(r" at row \d+\Z|\ARow \d+ ")
 _AGAIN = "Check that the server runs and is reached from here, then run the same command again."
 
@@ -47,6 +48,12 @@ def value_in(text: str) -> str | None:
     """Return the value that a text of the server quotes."""
     found = _VALUE.search(text)
     return found[1] if found else None
+
+
+def row_in(text: str) -> int | None:
+    """Return the row of a statement that a text of the server names, from 1."""
+    found = _AT_ROW.search(text)
+    return int(found[1] or found[2]) if found else None
 
 
 def names_row(text: str) -> bool:

@@ -36,6 +36,7 @@ from rowfall.engines.mysql_errors import (
     column_in,
     names_row,
     number_of,
+    row_in,
     value_in,
 )
 
@@ -56,7 +57,7 @@ class Loading:
         self._database = database
         self._connection: Any = None
         self._attempt = ""
-        self._gained = 0
+        self._gained = self._marked = 0
 
     def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
         """See :meth:`rowfall.engines.database.Transaction.lease`."""
@@ -142,7 +143,24 @@ class Loading:
             hint="Nothing of it was loaded: change the column, or convert the value with --select.",
         )  # fmt: skip
         error.condition = unfit(database.columns, column or "")
+        error.sent_row = row_in(text)
         return error
+
+    def mark(self) -> None:
+        """See :meth:`rowfall.engines.database.Transaction.mark`."""
+        self._marked = self._gained
+        self._savepoint("SAVEPOINT rowfall")
+
+    def back(self) -> None:
+        """See :meth:`rowfall.engines.database.Transaction.back`."""
+        self._gained = self._marked
+        self._savepoint("ROLLBACK TO SAVEPOINT rowfall")
+
+    def _savepoint(self, text: str) -> None:
+        try:
+            self._execute(text)
+        except (self._database.driver.err.MySQLError, OSError) as error:
+            raise self._database.explained(error, "set a savepoint") from None
 
     def finish(self, rows: int) -> int:
         """See :meth:`rowfall.engines.database.Transaction.finish`."""

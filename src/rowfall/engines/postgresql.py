@@ -228,12 +228,19 @@ class Postgresql(Transactions):
         keyed = _KEY.match(diagnosis.message_detail or "")
         if keyed:
             column, value, shown = keyed[1], keyed[2], ""
-        return RefusedRowError(
+        refused = RefusedRowError(
             f"PostgreSQL refuses a row of {self._schema}.{self._name}: {what}{text}{detail}{shown}",
             uri="", column=column, value=value, hint=hint,
         )  # fmt: skip
+        refused.sent_row = int(found[1]) if found else None
+        return refused
 
     # --- questions --------------------------------------------------------------------------------
+
+    @property
+    def marks(self) -> bool:
+        """See :class:`rowfall.engines.database.Database`."""
+        return True
 
     @property
     def kind(self) -> str:
@@ -558,7 +565,7 @@ class Copy:
         self._on_conflict = on_conflict
         self._columns: Sequence[str] = ()
         self._attempt = ""
-        self._taken = 0
+        self._taken = self._marked = 0
 
     def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
         """See :class:`rowfall.engines.database.Transaction`."""
@@ -631,17 +638,35 @@ class Copy:
             with self._connection.cursor() as cursor:
                 if self._on_conflict != ERROR:
                     cursor.execute(
-                        f"CREATE TEMP TABLE {_ROWS} ON COMMIT DROP AS SELECT {names} FROM {into} "
-                        "WITH NO DATA".encode()
+                        f"CREATE TEMP TABLE IF NOT EXISTS {_ROWS} ON COMMIT DROP AS "
+                        f"SELECT {names} FROM {into} WITH NO DATA".encode()
                     )
                     into = f"pg_temp.{_ROWS}"
                 with cursor.copy(f"COPY {into} ({names}) FROM STDIN".encode()) as copy:
                     for data in rows:
                         copy.write(data)
-                self._taken = cursor.rowcount
-                return self._taken
+                self._taken += cursor.rowcount
+                return cursor.rowcount
         except psycopg.Error as error:
             raise self._database.translate(error, columns) from None
+
+    def mark(self) -> None:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        self._marked = self._taken
+        self._savepoint("SAVEPOINT rowfall")
+
+    def back(self) -> None:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        self._taken = self._marked
+        self._savepoint("ROLLBACK TO SAVEPOINT rowfall")
+
+    def _savepoint(self, text: str) -> None:
+        import psycopg
+
+        try:
+            self._connection.execute(text.encode())
+        except psycopg.Error as error:
+            raise self._database.translate(error) from None
 
     def finish(self, rows: int) -> int:
         """See :class:`rowfall.engines.database.Transaction`."""

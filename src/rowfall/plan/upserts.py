@@ -16,7 +16,7 @@ from rowfall.plan.session import Session
 # Bytes in memory of an entry of the set of keys, besides the key: a hash table is half full.
 _ENTRY, _FULL = 16, 2
 # Compressed bytes that one core writes once more in a second: measured, see docs/decisions.md.
-REWRITTEN_PER_SECOND = 40e6
+REWRITTEN_PER_SECOND = 10e6
 _FLOATS = ("Float32", "Float64", "BFloat16")
 
 

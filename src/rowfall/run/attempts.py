@@ -72,6 +72,8 @@ MOST_TEXT = 2_000
 # What a process meets whose lease another one has ended, and whose staging tables it has taken.
 # What only tables of ClickHouse can do.
 _WIDEN = re.compile(r"Load it (as JSON )?with --widen( --type '[^']*')+")
+# One thread, so that rows are sent as they stand in the file.
+IN_ORDER = {"max_threads": 1, "max_insert_threads": 1, "input_format_parallel_parsing": 0}
 LEASE_LOST_CODES = GONE | {QUERY_WAS_CANCELLED}
 
 
@@ -466,6 +468,7 @@ class AttemptRunner:
             attempt.id, work.splits, receiver.destination(attempt.staging),
             work.schema or self._schema,
             settings, select, engine_reads=work.engine_reads or not self._decodes,
+            most_refused=work.most_refused,
         )  # fmt: skip
         with self._guard:
             self._running.add(attempt.id)
@@ -492,9 +495,10 @@ class AttemptRunner:
 
     def _reject(self, delivered: Delivered, counted: Counted) -> int:
         """Write the bad rows that were left out into the rejects file; return how many."""
-        if not delivered.skips_bad_rows or not counted.checked:
+        refused, skips = delivered.outcome.refused, delivered.skips_bad_rows
+        if not (skips or refused) or not counted.checked:
             return 0
-        return self._bad_rows.reject(delivered.splits, counted.rows)
+        return self._bad_rows.reject(delivered.splits, counted.rows, refused, skips=skips)
 
     def _count(
         self, attempt: _Attempt, delivered: Delivered, counted: Counted, rejected: int,
@@ -579,6 +583,8 @@ class AttemptRunner:
             # What was read of stdin is gone: another try would load the rest as if it were all.
             return self._without(work, [(s, error) for s in work.splits])
         if isinstance(error, RefusedRowError):
+            if again := self._around_refused(work):
+                return [again]
             return self._halves(work, self._bad_rows.locate(work.splits, error))
         if isinstance(error, DeclinedError):
             return self._read_by_engine(work, error)
@@ -607,6 +613,25 @@ class AttemptRunner:
             if isinstance(error, SourceError):
                 return self._without(work, [(s, error) for s in work.splits])
         raise error
+
+    def _around_refused(self, work: Work) -> Work | None:
+        """Return how rows that a database refuses are left out; None where they may not be.
+
+        Of one file at a time, whose rows come in their order: the database counts them.
+        """
+        alone = len(work.splits) == 1 and work.most_refused is None
+        if not alone or not self._bad_rows.may_be_left_out or self._given.plan.encoding is None:
+            return None
+        database = self._given.database
+        if database is None or not database.marks:
+            return None
+        settings = {s.name: s for s in work.settings or self._settings}
+        for name, value in IN_ORDER.items():
+            settings[name] = Setting(name, value, "rows that are refused are counted", routine=True)
+        return replace(
+            work, most_refused=self._bad_rows.most_left, settings=tuple(settings.values()),
+            engine_reads=True,
+        )  # fmt: skip
 
     def _read_by_engine(self, work: Work, error: DeclinedError) -> Sequence[Work]:
         """Let the engine, which has the last word, read what the decoder declined."""

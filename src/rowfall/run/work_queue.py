@@ -30,6 +30,7 @@ class Work:
         settings: lowered ones; None for those of the writer that takes it.
         skips_bad_rows: bad rows are left out. ``engine_reads``: the decoder has declined it.
         schema: another way to read the rows; None for that of the plan.
+        most_refused: see :class:`rowfall.deliver.delivery.Order`.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Work:
     skips_bad_rows: bool = False
     engine_reads: bool = False
     schema: Schema | None = None
+    most_refused: int | None = None
 
     @property
     def size(self) -> int:

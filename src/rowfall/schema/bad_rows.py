@@ -21,7 +21,7 @@ from typing import IO, Any
 from rowfall.core import disk, sql, uri
 from rowfall.core.errors import DataError, RowfallError, SourceError, TargetError
 from rowfall.core.listing import Split
-from rowfall.core.model import Encoding, Kind, Plan, Schema
+from rowfall.core.model import Encoding, Kind, Plan, Refused, Schema
 from rowfall.core.options import IGNORE, Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
@@ -283,6 +283,14 @@ class BadRows:
         return self._options.max_errors > 0 or self._options.max_error_ratio > 0
 
     @property
+    def most_left(self) -> int:
+        """Return how many rows may still be left out at most; of a ratio that is known later."""
+        if self._options.max_error_ratio > 0:
+            return 1 << 62
+        with self._guard:
+            return max(0, self._options.max_errors - self._rejected)
+
+    @property
     def rejects_path(self) -> Path:
         """Return the file that bad rows are written to."""
         return Path(self._options.rejects or REJECTS)
@@ -482,11 +490,16 @@ class BadRows:
             rows = sql.select(columns, of_typed(self._plan.schema, typed))
         return rows, reader.settings
 
-    def reject(self, splits: Sequence[Split], good: int) -> int:
+    def reject(
+        self, splits: Sequence[Split], good: int, refused: Sequence[Refused] = (), *,
+        skips: bool = True,
+    ) -> int:  # fmt: skip
         """Write the bad rows of ``splits`` to the rejects file.
 
         Args:
             good: rows of the same splits that fit.
+            refused: rows of the only split that a database would not have.
+            skips: rows that the engine would not have were left out, too, before those were sent.
 
         Returns:
             How many lines were left out.
@@ -500,7 +513,10 @@ class BadRows:
         for split in splits:
             header = self._search.header_of(split)
             reader = self._search.reader
-            rows = self._ask(reader.rejects_query(split, header), reader.settings)
+            rows: list[Sequence[Any]] = []
+            if skips:
+                rows += self._ask(reader.rejects_query(split, header), reader.settings)
+            rows += _records(split, refused, sorted(int(row[1]) for row in rows))
             found += self._with_lines(split, header, rows)
         lines = sum(bad.lines for bad in found)
         with self._guard:
@@ -610,6 +626,23 @@ class BadRows:
 
     def _ask(self, text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
         return self._engine.ask(text, settings, lane=LANE)
+
+
+def _records(
+    split: Split, refused: Sequence[Refused], bad: Sequence[int]
+) -> list[tuple[str, int, str, str, int, str]]:
+    """Return rows that a database has refused as :meth:`LenientReader.rejects_query` has bad ones.
+
+    Args:
+        bad: numbers of rows of the split that were not sent, ascending.
+    """
+    found = []
+    for one in refused:
+        record = one.row
+        for number in bad:
+            record += number <= record
+        found.append((split.uri, record, one.column or "", one.reason, 1, one.value or ""))
+    return found
 
 
 def _any_same(uri: str, paths: Sequence[Any]) -> bool:
