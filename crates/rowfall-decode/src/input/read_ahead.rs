@@ -11,6 +11,10 @@ use crate::input::source::TextSource;
 /// Pieces that wait at most for each worker: 0.2 ms of decompressing each.
 const WAITING: usize = 2;
 
+/// Bytes of a piece from which on none is sent before all others have been decoded, and whose memory
+/// is given back: a record may have 48 MiB, and so many pieces of those would take gigabytes.
+const LARGE_PIECE: usize = 4 << 20;
+
 /// Some records of an input.
 pub struct Piece {
     /// The records, and nothing behind them but where one is longer than a record may be.
@@ -38,7 +42,7 @@ impl ReadAhead {
     ) -> ReadAhead {
         let (send, pieces) = sync_channel(WAITING * workers);
         let (spent, again) = channel();
-        let mut cutter = Cutter { source, csv, piece_bytes, counted: 0, again };
+        let mut cutter = Cutter { source, csv, piece_bytes, counted: 0, again, unspent: 0 };
         // Detached: it ends with its input, or when nobody takes its pieces any more.
         thread::spawn(move || cutter.send_all(base, &send));
         ReadAhead { pieces, spent }
@@ -57,6 +61,8 @@ struct Cutter {
     /// Stored bytes of the pieces so far.
     counted: u64,
     again: Receiver<TextBuffer>,
+    /// Pieces that were sent and have not come back.
+    unspent: usize,
 }
 
 impl Cutter {
@@ -65,7 +71,8 @@ impl Cutter {
         text.reset(base);
         loop {
             let sent = self.fill(&mut text).map(|cut| {
-                let again = self.again.try_recv().unwrap_or_default();
+                let again = self.spent_memory(text.text().len() > LARGE_PIECE);
+                self.unspent += 1;
                 let rest = text.split_off(cut, again);
                 let read = self.source.bytes_read();
                 let stored_bytes = read - std::mem::replace(&mut self.counted, read);
@@ -77,6 +84,24 @@ impl Cutter {
                 return;
             }
         }
+    }
+
+    /// Memory of a piece that is done with, or none; with `all`, wait for all pieces that were sent.
+    fn spent_memory(&mut self, all: bool) -> TextBuffer {
+        let mut found = TextBuffer::default();
+        while self.unspent > 0 {
+            // Nobody sends memory back once a run has failed.
+            let spent = if all { self.again.recv().ok() } else { self.again.try_recv().ok() };
+            let Some(spent) = spent else { break };
+            self.unspent -= 1;
+            if spent.text().len() <= LARGE_PIECE {
+                found = spent;
+                if !all {
+                    break;
+                }
+            }
+        }
+        found
     }
 
     /// Read until the text holds a whole record or all that is left; returns where to cut.
@@ -124,6 +149,10 @@ fn record_end(text: &[u8], csv: bool, mut quoted: bool) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
 
     #[test]
     fn records_end_outside_quotes() {
@@ -138,6 +167,34 @@ mod tests {
         ] {
             let quoted = csv && odd_quotes(text.as_bytes());
             assert_eq!(record_end(text.as_bytes(), csv, quoted), end, "{text:?}");
+        }
+    }
+
+    /// Gives records of 6 MiB without an end, and counts their bytes.
+    struct LongRecords(Arc<AtomicU64>);
+
+    impl Read for LongRecords {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let at = self.0.fetch_add(out.len() as u64, Ordering::Relaxed);
+            for (n, byte) in out.iter_mut().enumerate() {
+                *byte = if (at + n as u64 + 1) % (6 << 20) == 0 { b'\n' } else { b'x' };
+            }
+            Ok(out.len())
+        }
+    }
+
+    #[test]
+    fn long_records_do_not_wait_beside_each_other() {
+        let read = Arc::new(AtomicU64::new(0));
+        let source = TextSource::from_reader(Box::new(LongRecords(read.clone())), read.clone());
+        let ahead = ReadAhead::start(source, 0, true, 256 << 10, 16);
+        thread::sleep(Duration::from_millis(300));
+        // One that waits and one that is read: 16 MiB each, as what is read at a time doubles.
+        assert!(read.load(Ordering::Relaxed) <= 40 << 20);
+        for _ in 0..5 {
+            let piece = ahead.next().expect("one more").expect("fine");
+            assert!(piece.text.end > 6 << 20);
+            ahead.spent.send(piece.text).expect("it waits for it");
         }
     }
 }
