@@ -177,7 +177,7 @@ mod tests {
         fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
             let at = self.0.fetch_add(out.len() as u64, Ordering::Relaxed);
             for (n, byte) in out.iter_mut().enumerate() {
-                *byte = if (at + n as u64 + 1) % (6 << 20) == 0 { b'\n' } else { b'x' };
+                *byte = if (at + n as u64 + 1).is_multiple_of(6 << 20) { b'\n' } else { b'x' };
             }
             Ok(out.len())
         }
