@@ -14,6 +14,7 @@ from urllib.parse import quote
 from lab.process import Service, ServiceError, free_ports, reachable
 
 _PACKAGE = "mariadb-server-core"
+_SPIDER = "mariadb-plugin-spider"
 _CLIENT = "mariadb-client-core"
 # Of the tables that tests read 10 MB are a lot; by itself the server takes 128 MB for them.
 _BUFFERS = "64M"
@@ -31,9 +32,16 @@ class MariaDB(Service):
     user = "lab"
     password = "lab-password-0123456789"
 
-    def __init__(self, **variables: str) -> None:
-        """Make the data folder; ``variables`` are options of the server, as ``sql_mode``."""
-        self._root = reachable(_packages())
+    def __init__(self, *, spider: bool = False, **variables: str) -> None:
+        """Make the data folder.
+
+        Args:
+            spider: it can have tables of Spider, whose partitions are on other servers.
+            variables: options of the server, as ``sql_mode``.
+        """
+        packages = _packages(_SPIDER, "mariadb-spider") if spider else _packages()
+        self._root = reachable(packages)
+        self._spider = spider
         super().__init__()
         (self.port,) = free_ports(1)
         self._variables = variables
@@ -56,6 +64,7 @@ class MariaDB(Service):
             f"--innodb-buffer-pool-size={_BUFFERS}",
             "--innodb-log-file-size=16M",
             "--skip-log-bin",
+            *((f"--plugin-dir={self._root / 'usr/lib/mysql/plugin'}",) if self._spider else ()),
             *(f"--{name.replace('_', '-')}={value}" for name, value in self._variables.items()),
         )
 
@@ -69,7 +78,10 @@ class MariaDB(Service):
         return self
 
     def healthy(self) -> bool:
-        with self.connect():
+        with self.connect() as connection, connection.cursor() as cursor:
+            known = "SELECT 1 FROM information_schema.ENGINES WHERE ENGINE = 'SPIDER'"
+            if self._spider and not cursor.execute(known):
+                cursor.execute("INSTALL SONAME 'ha_spider'")
             return True
 
     def _install(self) -> None:
