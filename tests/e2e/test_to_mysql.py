@@ -396,3 +396,13 @@ def test_rows_that_the_engine_and_the_server_refuse(db: Database) -> None:
         ("3", "x,1,a,"), ("4", "7,1,a,"), ("6", "y,1,a,"), ("7", "3,99999,a,"),
     ]  # fmt: skip
     assert db.run("SELECT id FROM t ORDER BY id") == [(1,), (2,), (4,), (7,)]
+
+
+def test_the_plan_counts_what_each_row_costs(db: Database) -> None:
+    db.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, n INT, KEY (n), CHECK (n > 0)) ENGINE=InnoDB",
+        "CREATE TRIGGER g BEFORE INSERT ON t FOR EACH ROW SET NEW.n = NEW.n",
+    )
+    db.shell.write("t.csv", "id,n\n1,1\n")
+    plan = db.shell.ok("plan", "t.csv", "--table", "t", "--to", db.uri(), "--json").document
+    assert plan["upkeep"].startswith("2 indexes, 1 CHECK, 1 trigger: kept up with each row")

@@ -358,3 +358,14 @@ def test_rows_that_the_server_refuses_are_left_out(into: Into) -> None:
     assert found[1][2] == "n"
     assert "duplicate key" in found[0][3]
     assert into.load("in/*.csv", "--table", "t", "--max-errors", "4")["rows"] == 0
+
+
+def test_the_plan_counts_what_each_row_costs(into: Into) -> None:
+    into.do(
+        "CREATE TABLE {s}.r (id int PRIMARY KEY)",
+        "CREATE TABLE {s}.t (id int PRIMARY KEY REFERENCES {s}.r, n int CHECK (n > 0))",
+        "CREATE INDEX ON {s}.t (n)",
+    )
+    into.shell.write("t.csv", "id,n\n1,1\n")
+    plan = into.ends(0, "plan", "t.csv", "--table", "t", "--json").document
+    assert plan["upkeep"].startswith("2 indexes, 1 foreign key, 1 CHECK: kept up with each row")

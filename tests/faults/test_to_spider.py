@@ -64,7 +64,8 @@ def sharded(rowfall: Cli) -> Iterator[Sharded]:
         parts = []
         for number, shard in enumerate(shards):
             head.query(
-                f"CREATE SERVER s{number} FOREIGN DATA WRAPPER mysql OPTIONS (HOST '{hosts[number]}', "
+                f"CREATE SERVER s{number} FOREIGN DATA WRAPPER mysql OPTIONS ("
+                f"HOST '{hosts[number]}', "
                 f"DATABASE 'd', USER '{shard.user}', PASSWORD '{shard.password}', "
                 f"PORT {shard.port})"
             )

@@ -584,6 +584,7 @@ class Plan:
         views: materialized views that read the rows of the load, ``database.name``.
         promise: what the target guarantees after a crash, one sentence.
         visibility: what readers see while rows become visible; "" where nobody reads them.
+        upkeep: what each row costs in a table of another database; "" for nothing.
         upsert: what it costs to replace rows by their key; "" where that is not asked for.
         encoding: format and compression, None for generators.
         ddl: CREATE TABLE as it will run, or "" when the table exists or there is none.
@@ -617,3 +618,4 @@ class Plan:
     views: tuple[str, ...] = ()
     visibility: str = ""
     upsert: str = ""
+    upkeep: str = ""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from rowfall.core import units
 from rowfall.core.errors import DataError, EngineError, TargetError
 from rowfall.core.model import Column
 from rowfall.core.sqltext import SqlText
@@ -192,6 +193,9 @@ class Database(Protocol):
     def promise(self) -> str:
         """Return what is promised instead of "exactly once"; "" where nothing stands against it."""
 
+    def upkeep(self) -> str:
+        """Return what the table has besides rows that each row costs; "" where there is nothing."""
+
     def prepare(self, statements: Sequence[SqlText]) -> None:
         """Make the table by these statements, and the record where it is missing.
 
@@ -319,6 +323,20 @@ class Holding(Protocol):
         """
 
 
+def upkeep(indexes: int, keys: int, checks: int, triggers: int) -> str:
+    """Return in words what a load keeps up with each row, see :meth:`Database.upkeep`."""
+    counts = ((keys, "foreign key"), (checks, "CHECK"), (triggers, "trigger"))
+    said = [units.counted(n, what) for n, what in counts if n]
+    if indexes:
+        said.insert(0, f"{indexes} {'index' if indexes == 1 else 'indexes'}")
+    if not said:
+        return ""
+    more = ""
+    if indexes > 1:
+        more = "; indexes but the primary key cost less where they are made after a large load"
+    return f"{', '.join(said)}: kept up with each row, as the table has them{more}"
+
+
 class Transactions(ABC):
     """A database that knows its open transactions by their attempts."""
 
@@ -326,6 +344,10 @@ class Transactions(ABC):
     def marks(self) -> bool:
         """See :class:`Database`."""
         return False
+
+    def upkeep(self) -> str:
+        """See :meth:`Database.upkeep`."""
+        return ""
 
     def __init__(self) -> None:
         self._opening = threading.Lock()

@@ -108,6 +108,7 @@ class IcebergTable:
     """One table of Iceberg; see :class:`rowfall.engines.database.Committing`."""
 
     kind: ClassVar[str] = "Iceberg"
+    marks: ClassVar[bool] = False
 
     def __init__(
         self, host: str, port: int, user: str, password: Secret | None,
@@ -274,6 +275,10 @@ class IcebergTable:
             table = self._table()
             self._uuid = str(table.metadata.table_uuid) if table is not None else ""
         return self._uuid
+
+    def upkeep(self) -> str:
+        """Return "": nothing but rows is written for each row."""
+        return ""
 
     def promise(self) -> str:
         """Return "": the target says it."""

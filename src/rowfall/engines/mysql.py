@@ -21,7 +21,7 @@ from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
 from rowfall.engines import mysql_wire
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import RECORD, Result, Transaction, Transactions
+from rowfall.engines.database import RECORD, Result, Transaction, Transactions, upkeep
 from rowfall.engines.mysql_columns import catalogue_column, result_column, tsv
 from rowfall.engines.mysql_errors import LOST, NO_FILES, PASSING, explained, number_of
 from rowfall.engines.mysql_loading import Loading
@@ -151,6 +151,21 @@ class MySQL(Transactions):
             hint="On the server: SET GLOBAL local_infile = ON, and local_infile=ON below [mysqld] "
             "in its configuration to keep it.",
         )
+
+    def upkeep(self) -> str:
+        """See :meth:`rowfall.engines.database.Database.upkeep`."""
+        if self.distributed or not self.columns:
+            return ""
+        ((indexes, keys, checks, triggers),) = self.ask(
+            "SELECT (SELECT COUNT(DISTINCT INDEX_NAME) FROM information_schema.STATISTICS WHERE "
+            f"{self._is_table}), (SELECT COUNT(*) FROM information_schema.TABLE_CONSTRAINTS WHERE "
+            f"{self._is_table} AND CONSTRAINT_TYPE = 'FOREIGN KEY'), (SELECT COUNT(*) FROM "
+            f"information_schema.TABLE_CONSTRAINTS WHERE {self._is_table} AND CONSTRAINT_TYPE = "
+            "'CHECK'), (SELECT COUNT(*) FROM information_schema.TRIGGERS WHERE "
+            f"EVENT_OBJECT_SCHEMA = {quote(self._database)} AND "
+            f"EVENT_OBJECT_TABLE = {quote(self._table)} AND EVENT_MANIPULATION = 'INSERT')"
+        )
+        return upkeep(int(indexes), int(keys), int(checks), int(triggers))
 
     def promise(self) -> str:
         """See :meth:`rowfall.engines.database.Database.promise`."""

@@ -34,6 +34,7 @@ from rowfall.engines.database import (
     Transaction,
     Transactions,
     UnknownEndError,
+    upkeep,
 )
 
 if TYPE_CHECKING:
@@ -356,6 +357,19 @@ class Postgresql(Transactions):
         """Return the oid of the table: one that is made anew has another."""
         self._find()
         return str(self._oid or "")
+
+    def upkeep(self) -> str:
+        """See :meth:`rowfall.engines.database.Database.upkeep`."""
+        if self._find() is None:
+            return ""
+        ((indexes, keys, checks, triggers),) = self._rows(
+            "SELECT (SELECT count(*) FROM pg_index WHERE indrelid = %s::oid), "
+            "(SELECT count(*) FROM pg_constraint WHERE conrelid = %s::oid AND contype = 'f'), "
+            "(SELECT count(*) FROM pg_constraint WHERE conrelid = %s::oid AND contype = 'c'), "
+            "(SELECT count(*) FROM pg_trigger WHERE tgrelid = %s::oid AND NOT tgisinternal)",
+            *[self._oid] * 4,
+        )
+        return upkeep(int(indexes), int(keys), int(checks), int(triggers))
 
     def promise(self) -> str:
         """See :class:`rowfall.engines.database.Database`."""

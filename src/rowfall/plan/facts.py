@@ -118,6 +118,7 @@ class TargetFacts:
         filled: the target's own table, then those behind its views; () where there is no table.
         replicas: on a cluster, shards have further replicas of it.
         promise: what holds instead of the target's promise; "" where that holds.
+        upkeep: of another database, what each row costs besides; "" for nothing.
         stored: what is in it, where rows of it are to be replaced by their key.
     """
 
@@ -129,6 +130,7 @@ class TargetFacts:
     replicas: bool = False
     promise: str = ""
     stored: Stored | None = None
+    upkeep: str = ""
 
 
 @dataclass(frozen=True, slots=True)

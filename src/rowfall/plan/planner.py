@@ -93,6 +93,7 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
         landed=len(facts.landed),
         views=facts.table.views,
         visibility=visibility(facts, transport, options),
+        upkeep=facts.table.upkeep,
         upsert=upserts.said(facts, options, attempts.rows(facts, facts.todo)),
     )
 

@@ -120,6 +120,7 @@ def survey(
             session.shards is not None and session.shards.cluster.replicated,
             session.database.promise() if session.database is not None else "",
             ask_stored(session),
+            session.database.upkeep() if session.database is not None and thorough else "",
         ),
         reach=reached,
         sharding=_ask_sharding(session, schema),

@@ -50,6 +50,7 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         "promise": plan.promise,
         "visibility": plan.visibility,
         "upsert": plan.upsert,
+        "upkeep": plan.upkeep,
         "encoding": None if plan.encoding is None else asdict(plan.encoding),
         "schema": asdict(plan.schema),
         "ddl": plan.ddl,
@@ -211,6 +212,7 @@ def _target(plan: Plan) -> RenderableType:
             *([("columns", plan.schema.difference)] if plan.schema.difference else []),
             ("promise", plan.promise),
             ("visible", plan.visibility),
+            *([("upkeep", plan.upkeep)] if plan.upkeep else []),
             *([("upsert", plan.upsert)] if plan.upsert else []),
         ]
     )
