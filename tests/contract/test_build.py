@@ -475,8 +475,9 @@ def test_granules_of_long_rows(parts: Parts) -> None:
 
 @pytest.mark.parametrize("type_", ["LowCardinality(String)", "LowCardinality(Nullable(String))"])
 @pytest.mark.parametrize("values", [3, 254, 255, 256, 8_190, 8_191, 8_192, 8_193, 15_000])
+@pytest.mark.parametrize("format", ["CSV", "Parquet"])
 @pytest.mark.sampled
-def test_dictionaries(type_: str, values: int, parts: Parts) -> None:
+def test_dictionaries(type_: str, values: int, format: str, parts: Parts) -> None:
     """Of a whole part, or of each granule; read as a whole and from the middle."""
     rng = random.Random(f"{SEED} {type_} {values}")
     columns = {"k": "Int32", "v": type_}
@@ -484,7 +485,7 @@ def test_dictionaries(type_: str, values: int, parts: Parts) -> None:
     found = [*texts, *rng.choices(texts, k=30_000 - len(texts))]
     rng.shuffle(found)
     rows = table_of((str(rng.randrange(5000)) for _ in found), found)
-    ours = compared(parts, columns, "k", rows, granules=False)
+    ours = compared(parts, columns, "k", rows, granules=False, format=format)
     theirs = parts.create(columns, "k")
     parts.insert(theirs, columns, parts.file(columns, rows))
     mine, other = (unpacked(parts.part(t) / "v.dict.bin") for t in (ours, theirs))

@@ -54,7 +54,7 @@ impl Sorting {
         for (number, column) in columns.iter_mut().enumerate() {
             keep_sizes(column, sort_batches && !keys.contains(&number));
         }
-        let may_count = !sort_batches && columns.iter().all(|c| can_scatter(c.data_type.width()));
+        let may_count = !sort_batches && columns.iter().all(|c| can_scatter(c.width()));
         Sorting { keys: keys.to_vec(), sort_batches, may_count, ..Sorting::default() }
     }
 
@@ -214,8 +214,10 @@ pub fn append_batch(
         };
         unsorted.extend(columns.iter().map(like));
     }
-    for (number, column) in unsorted.iter_mut().enumerate() {
+    for (number, (column, block)) in unsorted.iter_mut().zip(columns.iter_mut()).enumerate() {
         column.clear();
+        // Numbers of strings are those of the block's keys.
+        column.keys = block.keys.take();
         batch.append(number, rows, column).map_err(|what| (number, what))?;
     }
     let keys: Vec<Values<'_>> = keys.iter().map(|&key| unsorted[key].values()).collect();
@@ -225,6 +227,9 @@ pub fn append_batch(
     };
     for (column, from) in columns.iter_mut().zip(unsorted.iter()) {
         append_rows(column, from, order);
+    }
+    for (column, from) in columns.iter_mut().zip(unsorted) {
+        column.keys = from.keys.take();
     }
     Ok(())
 }
@@ -247,7 +252,7 @@ fn append_rows(column: &mut Column, from: &Column, order: Option<&[u32]>) {
     if from.keeps_sizes {
         fixed(&from.sizes, 1, &mut column.sizes);
     }
-    match from.data_type.width() {
+    match from.width() {
         0 => gather_strings(from.values(), order, &mut column.data).expect("memory takes all"),
         width => fixed(&from.data, width, &mut column.data),
     }

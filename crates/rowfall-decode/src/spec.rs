@@ -281,6 +281,11 @@ impl Format {
         matches!(self, Format::Native | Format::ArrowStream | Format::Parquet)
     }
 
+    /// True where columns may hold dictionaries, whose keys are not written out.
+    pub fn has_dictionaries(self) -> bool {
+        matches!(self, Format::ArrowStream | Format::Parquet)
+    }
+
     /// True for CSV with or without names.
     pub fn is_csv(self) -> bool {
         matches!(self, Format::Csv | Format::CsvWithNames)

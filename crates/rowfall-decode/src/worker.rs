@@ -8,6 +8,7 @@ use crate::block::{
     BadValue, ScannedText, Sorting, append_batch, decode_delimited, decode_objects, decode_packets,
 };
 use crate::column::Column;
+use crate::column::keys::Keys;
 use crate::columnar::{BatchError, BatchReader};
 use crate::cpu_time;
 use crate::error::{Decline, Fail, shorten};
@@ -113,6 +114,11 @@ impl<'a> Worker<'a> {
         let nullable = types.iter().map(|t| t.nullable).collect();
         let row_bytes = types.iter().map(Type::row_bytes).sum::<usize>().max(1);
         let mut columns: Vec<Column> = types.into_iter().map(Column::new).collect();
+        if spec.format.has_dictionaries() {
+            for column in &mut columns {
+                column.keys = column.data_type.low_cardinality.then(Keys::default);
+            }
+        }
         let sorting = Sorting::new(spec.sort_by.as_deref().unwrap_or(&[]), &mut columns);
         Worker {
             reader: ObjectReader::new(&sources, nullable, spec.unknown == UnknownColumns::Skip),

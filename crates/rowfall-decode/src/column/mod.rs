@@ -1,10 +1,12 @@
 //! Holds the columns of the block that is being built, in the layout of the Native format. Filling
 //! them is left to `values`, writing them to `output`.
 
+pub mod keys;
 pub mod numbering;
 pub mod reorder;
 pub mod strings;
 
+use crate::column::keys::Keys;
 use crate::types::{BaseType, Type};
 
 /// A column of the block that is being built, in the layout of the Native format.
@@ -22,6 +24,9 @@ pub struct Column {
     pub sizes: Vec<u8>,
     /// The strings will be reordered: finding one by the one before takes 6 ns, by its size 1.
     pub keeps_sizes: bool,
+    /// The strings of a LowCardinality column whose `data` has only their numbers, in four bytes
+    /// each: a dictionary stays one from its file to the part.
+    pub keys: Option<Keys>,
 }
 
 /// The lengths of a column at some time, to come back to.
@@ -38,13 +43,19 @@ impl Column {
     pub fn new(data_type: Type) -> Column {
         let (nulls, data, sizes) = Default::default();
         let children = data_type.children().iter().cloned().map(Column::new).collect();
-        Column { data_type, nulls, data, children, sizes, keeps_sizes: false }
+        Column { data_type, nulls, data, children, sizes, keeps_sizes: false, keys: None }
+    }
+
+    /// Bytes of a value in `data`; 0 where they vary.
+    pub fn width(&self) -> usize {
+        self.values().width()
     }
 
     /// Bytes in memory of all values.
     pub fn bytes(&self) -> usize {
         let children: usize = self.children.iter().map(Column::bytes).sum();
-        self.nulls.len() + self.data.len() + self.sizes.len() + children
+        let keys = self.keys.as_ref().map_or(0, Keys::bytes);
+        self.nulls.len() + self.data.len() + self.sizes.len() + keys + children
     }
 
     /// How many values the children have, where the column has `rows`.
@@ -62,6 +73,7 @@ impl Column {
         self.nulls.clear();
         self.data.clear();
         self.sizes.clear();
+        self.keys.iter_mut().for_each(Keys::clear);
         self.children.iter_mut().for_each(Column::clear);
     }
 
@@ -90,6 +102,7 @@ impl Column {
             nulls: &self.nulls[end.nulls..],
             data: &self.data[end.data..],
             sizes: &self.sizes[end.sizes..],
+            keys: self.keys.as_ref(),
         }
     }
 
@@ -107,4 +120,17 @@ pub struct Values<'a> {
     pub data: &'a [u8],
     /// Empty where they are not kept.
     pub sizes: &'a [u8],
+    pub keys: Option<&'a Keys>,
+}
+
+impl Values<'_> {
+    /// Bytes of a value in `data`; 0 where they vary.
+    pub fn width(&self) -> usize {
+        if self.keys.is_some() { size_of::<u32>() } else { self.data_type.width() }
+    }
+
+    /// The numbers of the strings in the `keys`.
+    pub fn numbers(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.data.as_chunks::<4>().0.iter().map(|number| u32::from_le_bytes(*number))
+    }
 }

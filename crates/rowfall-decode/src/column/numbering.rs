@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Hashes eight bytes by one multiplication. Nobody gains from collisions: a numbering lives as
 /// long as one block.
 #[derive(Default)]
-struct MultiplyHasher(u64);
+pub struct MultiplyHasher(u64);
 
 impl MultiplyHasher {
     #[inline(always)]

@@ -55,7 +55,7 @@ pub fn gather(values: Values<'_>, order: &[u32], out: &mut impl ByteSink) -> io:
     if values.data_type.nullable {
         gather_fixed(values.nulls, 1, rows, out)?;
     }
-    match values.data_type.width() {
+    match values.width() {
         0 => gather_strings(values, order, out),
         width => gather_fixed(values.data, width, rows, out),
     }

@@ -9,11 +9,14 @@ use arrow_array::types::{
     Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, GenericByteArray, PrimitiveArray};
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, FixedSizeBinaryArray, GenericByteArray, PrimitiveArray,
+};
 use arrow_buffer::{ArrowNativeType, NullBuffer};
 use arrow_schema::{DataType, TimeUnit};
 
 use crate::column::Column;
+use crate::column::keys::Keys;
 use crate::column::reorder::copy_bytes;
 use crate::column::strings::write_varint;
 use crate::columnar::Batch;
@@ -121,6 +124,11 @@ pub fn append(column: &mut Column, array: &dyn Array) -> Result<(), String> {
     } else if nulls.is_some() {
         return Err("a NULL in a column that takes none".to_owned());
     }
+    if let Some(mut keys) = column.keys.take() {
+        let result = numbered(column, &mut keys, array, nulls);
+        column.keys = Some(keys);
+        return result;
+    }
     match (&column.data_type.base.clone(), array.data_type()) {
         (BaseType::Int(width, _), _) => integers(column, array, nulls, usize::from(*width)),
         (BaseType::Float32, _) => plain(column, array.as_primitive::<Float32Type>(), nulls),
@@ -202,19 +210,84 @@ pub fn append(column: &mut Column, array: &dyn Array) -> Result<(), String> {
     }
 }
 
-/// Append the values of a dictionary, each by its number.
-fn dictionary(
+/// Append the numbers that strings have among the keys of a column.
+fn numbered(
     column: &mut Column,
+    keys: &mut Keys,
+    array: &dyn Array,
+    nulls: Option<&NullBuffer>,
+) -> Result<(), String> {
+    match array.data_type() {
+        DataType::Utf8 => number_strings(column, keys, array.as_string::<i32>(), nulls),
+        DataType::LargeUtf8 => number_strings(column, keys, array.as_string::<i64>(), nulls),
+        DataType::Binary => number_strings(column, keys, array.as_binary::<i32>(), nulls),
+        DataType::LargeBinary => number_strings(column, keys, array.as_binary::<i64>(), nulls),
+        _ => number_dictionary(column, keys, array, nulls),
+    }
+}
+
+/// Check that the strings fit into memory, and their positions into 32 bits.
+fn check_keys(keys: &Keys) -> Result<(), String> {
+    if keys.bytes() > MOST_BYTES {
+        return Err("different strings of more than 512 MiB in a block".to_owned());
+    }
+    Ok(())
+}
+
+fn number_strings<T: ByteArrayType>(
+    column: &mut Column,
+    keys: &mut Keys,
+    array: &GenericByteArray<T>,
+    nulls: Option<&NullBuffer>,
+) -> Result<(), String> {
+    let (offsets, text) = (array.value_offsets(), array.value_data());
+    for (row, ends) in offsets.windows(2).enumerate() {
+        let number = match nulls {
+            Some(nulls) if nulls.is_null(row) => 0,
+            _ => keys.number(&text[ends[0].as_usize()..ends[1].as_usize()]),
+        };
+        column.data.extend_from_slice(&number.to_le_bytes());
+        check_keys(keys)?;
+    }
+    Ok(())
+}
+
+/// Append the numbers of a dictionary's strings: each is looked up once for all batches of rows
+/// that share the dictionary.
+fn number_dictionary(
+    column: &mut Column,
+    keys: &mut Keys,
     array: &dyn Array,
     nulls: Option<&NullBuffer>,
 ) -> Result<(), String> {
     let found = array.as_dictionary::<Int32Type>();
+    let (offsets, text) = dictionary_strings(found)?;
+    let numbers = keys.translate(
+        offsets.as_ptr() as usize,
+        offsets.len() - 1,
+        |key| &text[offsets[key] as usize..offsets[key + 1] as usize],
+        || Box::new(ArrayRef::clone(found.values())),
+    );
+    let rows = found.keys().values().iter();
+    match nulls {
+        None => {
+            column.data.extend(rows.flat_map(|key| numbers[*key as usize].to_le_bytes()));
+        }
+        Some(nulls) => column.data.extend(rows.zip(nulls).flat_map(|(key, valid)| {
+            if valid { numbers[*key as usize].to_le_bytes() } else { [0; 4] }
+        })),
+    }
+    check_keys(keys)
+}
+
+/// The strings of a dictionary: where each starts and ends in a text.
+fn dictionary_strings(found: &DictionaryArray<Int32Type>) -> Result<(&[i32], &[u8]), String> {
     let values = found.values();
     // A NULL among the values is one that the keys do not show.
     if values.null_count() > 0 {
         return Err("a dictionary that holds NULL".to_owned());
     }
-    let (offsets, text): (&[i32], &[u8]) = match values.data_type() {
+    Ok(match values.data_type() {
         DataType::Utf8 => {
             let values = values.as_string::<i32>();
             (values.value_offsets(), values.value_data())
@@ -223,7 +296,17 @@ fn dictionary(
             let values = values.as_binary::<i32>();
             (values.value_offsets(), values.value_data())
         }
-    };
+    })
+}
+
+/// Append the values of a dictionary, each by its number.
+fn dictionary(
+    column: &mut Column,
+    array: &dyn Array,
+    nulls: Option<&NullBuffer>,
+) -> Result<(), String> {
+    let found = array.as_dictionary::<Int32Type>();
+    let (offsets, text) = dictionary_strings(found)?;
     let span = |key: usize| (offsets[key] as usize, offsets[key + 1] as usize);
     let keys = found.keys().values();
     let spans = keys.iter().enumerate().map(|(row, key)| match nulls {

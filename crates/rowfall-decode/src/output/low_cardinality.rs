@@ -1,7 +1,9 @@
 //! Encodes LowCardinality columns: a dictionary of the values, and for each row an index into it.
 
 use crate::column::Column;
+use crate::column::keys::Keys;
 use crate::column::numbering::Numbering;
+use crate::column::reorder::RowSelection;
 use crate::column::strings::{append_string, strings_of};
 
 /// Version 1 of the layout, which stands before all data of a column, once for each dictionary.
@@ -53,8 +55,80 @@ pub fn build_dictionary<'a>(
     found
 }
 
+/// Build the dictionary of all values of a column.
+pub fn dictionary_of(column: &Column, default: bool) -> Dictionary {
+    let nullable = column.data_type.nullable;
+    match &column.keys {
+        None => build_dictionary(values(column), nullable, default),
+        Some(keys) => {
+            let rows = RowSelection::Range(0, column.data.len() / size_of::<u32>());
+            Renumbering::of(keys).dictionary(column, keys, rows, default)
+        }
+    }
+}
+
+/// The numbers that keys of a column have in a dictionary of some of its rows.
+pub struct Renumbering {
+    /// For each key of the column its number in the dictionary, or NONE.
+    numbers: Vec<u32>,
+    /// The keys that have one.
+    used: Vec<u32>,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Renumbering {
+    /// Begin without any of the keys.
+    pub fn of(keys: &Keys) -> Renumbering {
+        Renumbering { numbers: vec![NONE; keys.len()], used: Vec::new() }
+    }
+
+    /// Build the dictionary of some rows, as [`build_dictionary`] does of strings.
+    pub fn dictionary(
+        &mut self,
+        column: &Column,
+        keys: &Keys,
+        rows: RowSelection<'_>,
+        default: bool,
+    ) -> Dictionary {
+        let mut found = Dictionary { keys: Vec::new(), count: 0, indexes: Vec::new() };
+        if column.data_type.nullable {
+            found.keys.push(0);
+            found.count += 1;
+        }
+        self.used.drain(..).for_each(|key| self.numbers[key as usize] = NONE);
+        if default {
+            self.add(0, keys, &mut found);
+        }
+        let data = column.data.as_chunks::<4>().0;
+        let mut indexes = Vec::with_capacity(rows.len());
+        indexes.extend(rows.map(|row| {
+            if column.nulls.get(row) == Some(&1) {
+                return 0;
+            }
+            let key = u32::from_le_bytes(data[row]);
+            match self.numbers[key as usize] {
+                NONE => self.add(key, keys, &mut found),
+                number => number,
+            }
+        }));
+        found.indexes = indexes;
+        found
+    }
+
+    #[cold]
+    fn add(&mut self, key: u32, keys: &Keys, found: &mut Dictionary) -> u32 {
+        let number = found.count;
+        self.numbers[key as usize] = number;
+        self.used.push(key);
+        append_string(&mut found.keys, keys.text(key));
+        found.count += 1;
+        number
+    }
+}
+
 /// The values of a column of plain strings, None where they are NULL.
-pub fn values(column: &Column) -> impl Iterator<Item = Option<&[u8]>> {
+fn values(column: &Column) -> impl Iterator<Item = Option<&[u8]>> {
     let null = |row: usize| column.nulls.get(row) == Some(&1);
     strings_of(&column.data).enumerate().map(move |(row, v)| (!null(row)).then_some(v))
 }
@@ -79,13 +153,13 @@ impl Dictionary {
     }
 }
 
-/// The data of a column of plain strings in the layout of LowCardinality, its rows in `order` where
+/// The data of a column in the layout of LowCardinality, its rows in `order` where
 /// there is one.
 pub fn encode(column: &Column, rows: usize, order: Option<&[u32]>) -> Vec<u8> {
     if rows == 0 {
         return Vec::new(); // of arrays that are all empty
     }
-    let found = build_dictionary(values(column), column.data_type.nullable, false);
+    let found = dictionary_of(column, false);
     let mut out = Vec::with_capacity(found.keys.len() + 32 + rows * 4);
     for word in [OWN_KEYS | found.index_width_code(), u64::from(found.count)] {
         out.extend_from_slice(&word.to_le_bytes());

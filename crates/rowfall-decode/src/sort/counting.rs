@@ -61,7 +61,7 @@ impl CountingSort {
     /// Panics where [`can_scatter`] is false for the width of its values.
     pub fn reorder(&self, column: &mut Column, is_key: bool, scratch: &mut Vec<u8>) {
         let (width, float_order) = (
-            column.data_type.width(),
+            column.width(),
             matches!(column.data_type.base, BaseType::Float32 | BaseType::Float64),
         );
         // -0 and 0 are the same key, and what stands under a NULL may be anything.

@@ -11,6 +11,7 @@ mod keys;
 use std::cmp::Ordering;
 
 use crate::column::Values;
+use crate::column::keys::Keys;
 use crate::column::numbering::Numbering;
 use crate::column::strings::strings_of;
 use crate::sort::counting::{BITS, CountingSort, KEYS};
@@ -51,7 +52,9 @@ impl Sorter {
         };
         let keys: Vec<Values<'_>> = (keys.iter().zip(&ranks))
             .map(|(key, ranks)| match ranks {
-                Some(data) => Values { data_type: &rank, nulls: key.nulls, data, sizes: &[] },
+                Some(data) => {
+                    Values { data_type: &rank, nulls: key.nulls, data, sizes: &[], keys: None }
+                }
                 None => *key,
             })
             .collect();
@@ -130,8 +133,11 @@ fn digit_starts(keys: &[u64], digit: impl Fn(u64) -> usize) -> [u32; KEYS] {
 const MOST_RANKS: u32 = 4096;
 
 /// The strings of a column as numbers in their order, four bytes each; None of other types, and
-/// where there are many different ones.
+/// where there are many different ones that have no numbers yet.
 fn ranks(values: Values<'_>, rows: usize) -> Option<Vec<u8>> {
+    if let Some(keys) = values.keys {
+        return Some(ranks_of_keys(values, keys));
+    }
     if values.data_type.base != BaseType::String {
         return None;
     }
@@ -150,6 +156,21 @@ fn ranks(values: Values<'_>, rows: usize) -> Option<Vec<u8>> {
     let mut data = Vec::with_capacity(4 * rows);
     numbers.iter().for_each(|n| data.extend_from_slice(&ranks[*n as usize].to_le_bytes()));
     Some(data)
+}
+
+fn ranks_of_keys(values: Values<'_>, keys: &Keys) -> Vec<u8> {
+    let (mut ranks, mut used) = (vec![u32::MAX; keys.len()], Vec::new());
+    for number in values.numbers() {
+        if ranks[number as usize] == u32::MAX {
+            ranks[number as usize] = 0;
+            used.push(number);
+        }
+    }
+    used.sort_unstable_by_key(|number| keys.text(*number));
+    for (rank, &number) in (0..).zip(&used) {
+        ranks[number as usize] = rank;
+    }
+    values.numbers().flat_map(|number| ranks[number as usize].to_le_bytes()).collect()
 }
 
 /// Sort the rows that are equal so far, by `packed`, by comparing these keys; false where all are in

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::column::reorder::{self, ByteSink, RowSelection, all_equal};
-use crate::column::strings::starts_of;
+use crate::column::strings::{append_string, starts_of};
 use crate::column::{Column, Values};
-use crate::output::low_cardinality;
+use crate::output::low_cardinality::{self, Renumbering};
 use crate::output::part::checksums::{Checksums, FileHash};
 use crate::output::part::stream::Stream;
 use crate::output::part::strings::{StringLayout, text_span};
@@ -229,8 +229,7 @@ impl PartBlock<'_> {
         checksums: &mut Checksums,
     ) -> io::Result<Vec<String>> {
         let nullable = column.data_type.nullable;
-        let found =
-            low_cardinality::build_dictionary(low_cardinality::values(column), nullable, true);
+        let found = low_cardinality::dictionary_of(column, true);
         let shared = found.count as usize <= MAX_SHARED_KEYS;
         let names = vec![format!("{name}.dict"), name.to_owned()];
         stream.begin(folder, names[0].clone())?;
@@ -244,7 +243,11 @@ impl PartBlock<'_> {
             out.extend_from_slice(&found.keys);
         }
         stream.end(folder, checksums)?;
-        let starts = if shared { Vec::new() } else { starts_of(column.values(), self.rows) };
+        let starts = match (shared, &column.keys) {
+            (false, None) => starts_of(column.values(), self.rows),
+            _ => Vec::new(),
+        };
+        let mut renumbering = column.keys.as_ref().map(Renumbering::of);
         let value = |row: usize| {
             let (from, size) = text_span(&starts, row);
             let null = column.nulls.get(row) == Some(&1);
@@ -253,10 +256,10 @@ impl PartBlock<'_> {
         stream.begin(folder, names[1].clone())?;
         for rows in self.granules() {
             stream.mark(rows.len())?;
-            let own = if shared {
-                None
-            } else {
-                Some(low_cardinality::build_dictionary(rows.map(value), nullable, false))
+            let own = match (shared, &column.keys, &mut renumbering) {
+                (true, ..) => None,
+                (false, Some(keys), Some(all)) => Some(all.dictionary(column, keys, rows, false)),
+                _ => Some(low_cardinality::build_dictionary(rows.map(value), nullable, false)),
             };
             let out = stream
                 .buffer_for(24 + 4 * rows.len() + own.as_ref().map_or(0, |o| o.keys.len()))?;
@@ -284,8 +287,8 @@ impl PartBlock<'_> {
     fn primary_index(&self, keys: &[Values<'_>]) -> Vec<u8> {
         let starts: Vec<_> = keys
             .iter()
-            .map(|key| match key.data_type.base {
-                BaseType::String => starts_of(*key, self.rows),
+            .map(|key| match (&key.data_type.base, key.keys) {
+                (BaseType::String, None) => starts_of(*key, self.rows),
                 _ => Vec::new(),
             })
             .collect();
@@ -293,6 +296,11 @@ impl PartBlock<'_> {
         for row in (0..self.rows).step_by(self.granule).chain([self.rows - 1]) {
             let row = self.order.map_or(row, |order| order[row] as usize);
             for (key, starts) in keys.iter().zip(&starts) {
+                if let Some(strings) = key.keys {
+                    let number = key.data.as_chunks::<4>().0[row];
+                    append_string(&mut out, strings.text(u32::from_le_bytes(number)));
+                    continue;
+                }
                 let (from, to) = match starts[..] {
                     [] => (row * key.data_type.width(), (row + 1) * key.data_type.width()),
                     _ => (starts[row] as usize, starts[row + 1] as usize),
