@@ -374,6 +374,7 @@ def test_rows_that_the_server_refuses_are_left_out(db: Database) -> None:
     assert db.load("in/*.csv", "--max-errors", "4", "--json").document["rows"] == 0
 
 
+@pytest.mark.long
 def test_more_refused_rows_than_allowed_load_nothing_of_the_file(db: Database) -> None:
     _refusing(db)
     db.shell.write("a.csv", "id,n,s,d\n1,1,a,\n7,1,a,\n2,99999,a,\n3,1,toolong,\n4,1,a,\n")
@@ -384,6 +385,7 @@ def test_more_refused_rows_than_allowed_load_nothing_of_the_file(db: Database) -
     assert db.run("SELECT id FROM t ORDER BY id") == [(1,), (4,), (7,)]
 
 
+@pytest.mark.long
 def test_rows_that_the_engine_and_the_server_refuse(db: Database) -> None:
     _refusing(db)
     db.shell.write(

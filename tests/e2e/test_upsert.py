@@ -42,7 +42,12 @@ def upsert(lake: Lake, *more: str, key: str = "id", **given: Any) -> dict[str, A
 
 
 @pytest.mark.parametrize(
-    ("by", "key"), [("", "id"), ("PARTITION BY day", "id"), ("PARTITION BY day", "day,id")]
+    ("by", "key"),
+    [
+        pytest.param("", "id", marks=pytest.mark.long),
+        pytest.param("PARTITION BY day", "id", marks=pytest.mark.long),
+        ("PARTITION BY day", "day,id"),
+    ],
 )
 def test_rows_with_a_loaded_key_are_replaced(lake: Lake, by: str, key: str) -> None:
     filled(lake, by)
@@ -97,6 +102,7 @@ def test_a_key_that_occurs_twice_is_an_error_and_nothing_is_left(lake: Lake) -> 
     assert lake.row(f"SELECT {SUMS} FROM {{db}}.t") == [1000, 1000, 980 + 20 + 30]
 
 
+@pytest.mark.long
 def test_null_in_the_key_is_an_error_in_the_load_and_stays_in_the_table(lake: Lake) -> None:
     lake.do(
         "CREATE TABLE {db}.t (id Nullable(UInt64), v UInt32) ENGINE = MergeTree ORDER BY v",
@@ -112,6 +118,7 @@ def test_null_in_the_key_is_an_error_in_the_load_and_stays_in_the_table(lake: La
     ]  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("table", "key", "said"),
     [
@@ -128,6 +135,7 @@ def test_what_cannot_be_had_is_refused(lake: Lake, table: str, key: str, said: s
     assert lake.tables() - {JOURNAL} == {"t"}
 
 
+@pytest.mark.long
 def test_views_are_refused(lake: Lake) -> None:
     filled(lake)
     lake.do("CREATE MATERIALIZED VIEW {db}.m ENGINE = MergeTree ORDER BY v AS SELECT v FROM {db}.t")
@@ -159,7 +167,7 @@ def between(
     monkeypatch.setattr(Upsert, method, hurt)
 
 
-@pytest.mark.parametrize("method", ["_copy", "_build"])
+@pytest.mark.parametrize("method", [pytest.param("_copy", marks=pytest.mark.long), "_build"])
 def test_rows_that_others_insert_meanwhile_are_carried_over(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
@@ -173,6 +181,7 @@ def test_rows_that_others_insert_meanwhile_are_carried_over(
     assert lake.tables() == {"t", JOURNAL}
 
 
+@pytest.mark.long
 def test_rows_of_others_that_were_merged_meanwhile_are_carried_over(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,8 +204,8 @@ def test_rows_of_others_that_were_merged_meanwhile_are_carried_over(
     "change",
     [
         "ALTER TABLE {db}.t DELETE WHERE id = 5 SETTINGS mutations_sync = 1",
-        "ALTER TABLE {db}.t DROP PARTITION ID '20260101'",
-        "ALTER TABLE {db}.t ADD COLUMN x UInt8 DEFAULT 4",
+        pytest.param("ALTER TABLE {db}.t DROP PARTITION ID '20260101'", marks=pytest.mark.long),
+        pytest.param("ALTER TABLE {db}.t ADD COLUMN x UInt8 DEFAULT 4", marks=pytest.mark.long),
     ],
 )
 def test_what_others_change_meanwhile_is_in_the_next_copy(
