@@ -39,7 +39,7 @@ def given(kind: Publish, tmp_path: Path, **more: Any) -> Receiving:
     database: Any = SimpleNamespace()
     if kind is Publish.COMMIT:
         names = [name for name in vars(Committing) if not name.startswith("_")]
-        database = SimpleNamespace(**dict.fromkeys(names))
+        database = SimpleNamespace(**dict.fromkeys(names, len))
     writer: Any = SimpleNamespace(writer=SimpleNamespace(shard=0), staging=None)
     writers: tuple[TableWriter, ...] = (writer,) if kind is Publish.ATTACH else ()
     return Receiving(
