@@ -338,7 +338,7 @@ SAME_TARGETS = {"clickhouses": "clickhouse", "mariadb": "mysql", "singlestore": 
 # What the gate tries; the service of the one is that of the other, as far as they need any.
 GATE = {
     ("file", "folder"), ("archive", "iceberg"), ("stdin", "file"), ("s3", "s3"), ("gs", "null"),
-    ("az", "null"), ("http", "file"), ("hdfs", "null"), ("arrow", "folder"), ("generate", "folder"),
+    ("az", "null"), ("http", "file"), ("hdfs", "null"), ("arrow", "folder"), ("generate", "file"),
     ("kafka", "kafka"), ("iceberg", "iceberg"), ("delta", "folder"), ("mysql", "mysql"),
     ("clickhouse", "clickhouse"), ("postgresql", "postgresql"), ("file", "cluster"),
 }  # fmt: skip

@@ -327,3 +327,21 @@ def test_the_command_of_a_hint_works(shell: Shell, name: str) -> None:
     words = shlex.split(hint[: hint.index(", or leave")])
     shell.ok("load", "in", "--table", "t", *words)
     assert shell.row(f"SELECT sum(`{name}`) FROM t") == [70002]
+
+
+def test_rows_that_are_made_are_selected_as_those_of_files(shell: Shell) -> None:
+    rows = "generate://random?rows=1000&bytes=8"
+    args = (
+        "--select",
+        "document_id AS id, length(payload) AS size",
+        "--where",
+        "document_id >= 10",
+    )
+    shell.ok("load", rows, *args, "--table", "t")
+    shell.ok("load", rows, *args, "--table", "t")
+    assert shell.row("SELECT count(), uniqExact(id), min(id), sum(size) FROM t") == [
+        990, 990, 10, 990 * 8,
+    ]  # fmt: skip
+    assert shell.row("SELECT sorting_key FROM system.tables WHERE name = 't'") == [""]
+    refused = shell.ends(2, "load", rows, "--rename", "document_id=id", "--table", "u")
+    assert "--select 'a, b AS c'" in refused.talk

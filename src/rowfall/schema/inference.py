@@ -638,6 +638,9 @@ def _made(
     asked = read_table_options(options, ask)
     if asked.columns or asked.types:
         raise UsageError("a generator knows its columns", hint="Leave out --schema and --type.")
+    own = read_column_options(options)
+    if own.any:
+        made = _made_and_selected(made, own, ask, existing)
     if existing is None:
         return replace(
             made,
@@ -656,6 +659,46 @@ def _made(
         )  # fmt: skip
     columns = tuple(_cast(c, types[c.name]) for c in made.columns)
     return replace(made, columns=columns, exists=True)
+
+
+def _made_and_selected(
+    made: Schema, own: ColumnOptions, ask: RunSelect, existing: Sequence[Sequence[Any]] | None
+) -> Schema:
+    """Return a generator's schema with what ``--select`` and ``--where`` make of its rows.
+
+    Raises:
+        UsageError: options are about columns of files, or the engine refuses the expressions.
+    """
+    if own.renames or own.skips or own.added:
+        raise UsageError(
+            "a generator reads no files, so --rename, --skip and --add-column do nothing",
+            hint="Choose and name columns with --select 'a, b AS c'.",
+        )
+    names = ", ".join(sql.name(column.name) for column in made.columns)
+    projection = Projection(made.columns, own.select or names, own.where, keep_all=False)
+    table = {str(name): str(type_) for name, type_, *_ in existing or ()}
+    own_columns = {column.name: column for column in made.columns}
+    columns = [
+        replace(
+            strict_column(name, name, type_, Kind.TYPED, type_),
+            reason=own_columns[name].reason
+            if name in own_columns and own_columns[name].type == type_
+            else "as --select gives it",
+        )
+        for name, type_ in selected(projection, ask, table)
+    ]
+    taken = {column.name for column in columns if column.name in own_columns}
+    layout = {sql.identifier(word) for word in sql.tokens(f"{made.order_by} {made.partition_by}")}
+    if layout & set(own_columns) <= taken:
+        return replace(made, columns=tuple(columns), projection=projection)
+    notes = (
+        *(note for note in made.notes if note[0] != "ORDER BY"),
+        ("ORDER BY", "its key is not loaded"),
+    )
+    return replace(
+        made, columns=tuple(columns), projection=projection, order_by="tuple()", partition_by="",
+        notes=notes,
+    )  # fmt: skip
 
 
 def _cast(made: Column, type_: str) -> Column:
