@@ -438,10 +438,10 @@ class Journal:
         """Return what lines of life hold besides, each with whether its owner lives."""
         into = f"into = toUUID({quote(self._target_uuid)})"
         rows = self._ask(
-            f"SELECT detail, owner, countIf(event = '{QUIT}') OVER w, dateDiff('millisecond', "
-            "argMax(at, _block_number) OVER w, now64(3)) / 1000, event "
-            f"FROM {self._name} WHERE {into} AND owner IN (SELECT owner FROM {self._name} WHERE "
-            f"{into} AND event = 'alive' AND detail != '') WINDOW w AS (PARTITION BY owner) "
+            f"SELECT detail, owner, countIf(event = '{QUIT}') OVER (PARTITION BY owner), "
+            "dateDiff('millisecond', argMax(at, _block_number) OVER (PARTITION BY owner), "
+            f"now64(3)) / 1000, event FROM {self._name} WHERE {into} AND owner IN "
+            f"(SELECT owner FROM {self._name} WHERE {into} AND event = 'alive' AND detail != '') "
             "ORDER BY _block_number"
         )
         return [
