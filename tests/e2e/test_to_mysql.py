@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from e2e.tools import Done, Shell
+from e2e.test_to_postgresql import WRITTEN, WRITTEN_TYPES
+from e2e.tools import Done, Shell, made
 from lab.mariadb import MariaDB
 
 pytestmark = pytest.mark.xdist_group("mysql")
@@ -125,6 +126,23 @@ def test_every_type_arrives_as_it_is(db: Database) -> None:
     ]  # fmt: skip
     assert (text, null) == (_TEXT, None)
     assert db.run("SELECT f + 0e0 FROM t") == [(16777216.0,)]
+
+
+def test_both_writers_write_the_same(db: Database) -> None:
+    db.shell.write("t.csv", made(WRITTEN, "CSVWithNames"))
+    options = [w for n, t in WRITTEN_TYPES.items() for w in ("--type", f"{n} {t}")]
+    sums = []
+    for decoder in ("auto", "never"):
+        plan = db.shell.ok("plan", "t.csv", "--to", db.uri(), "--table", "t", "--decoder", decoder,
+                           *options).out  # fmt: skip
+        writer = "rowfall-decode" if decoder == "auto" else "the engine"
+        assert f"written as text by {writer}" in " ".join(plan.split())
+        db.load("t.csv", "--decoder", decoder, *options)
+        names = ", ".join(f"IFNULL(HEX(`{name}`), 'null')" for name in WRITTEN_TYPES)
+        sums.append(db.run(f"SELECT {names} FROM t ORDER BY `i`"))
+        db.run("DROP TABLE t")
+    assert len(sums[0]) == 3000
+    assert sums[0] == sums[1]
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.parquet", "a.json", "-", "mysql"])

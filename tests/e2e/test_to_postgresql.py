@@ -96,6 +96,24 @@ def test_a_table_that_is_made_anew_gets_everything_again(into: Into) -> None:
     assert into.ask("SELECT count(*) FROM {s}.t") == [(2,)]
 
 
+WRITTEN_TYPES = {
+    "i": "Int64", "u": "UInt64", "wide": "Int128", "f": "Float32", "d": "Float64",
+    "p": "Decimal(9, 2)", "q": "Decimal(38, 10)", "ok": "Bool", "s": "Nullable(String)",
+    "day": "Date", "far": "Date32", "at": "DateTime('UTC')", "zone": "DateTime('Asia/Tokyo')",
+    "ts": "DateTime64(6, 'UTC')", "id": "UUID", "v4": "IPv4", "v6": "IPv6",
+    "e": "Enum8('it\\'s' = 1, 'b' = 2)", "none": "Nullable(Int32)",
+}  # fmt: skip
+WRITTEN = r"""
+SELECT number - 1500 AS i, number * 6148914691236517 AS u, toInt128(i) * 1000000000000000000 AS wide,
+toFloat32(sin(number)) AS f, cos(number) * exp10(number % 60 - 30) AS d, toDecimal32(i, 2) / 8 AS p,
+toDecimal128(i, 10) / 3 AS q, number % 2 = 0 AS ok, if(number % 7, concat('tab\t\\N quote\' feed \f ',
+'bell \b \r\n é', toString(number)), NULL) AS s, toDate('2024-02-29') + number AS day,
+toDate32('1950-01-01') + number AS far, toDateTime('2001-01-01 00:00:00', 'UTC') + number * 99999 AS at,
+toString(at) AS zone, toDateTime64('2001-01-01 00:00:00.5', 6, 'UTC') + number / 7 AS ts,
+toUUID('123e4567-e89b-12d3-a456-426614174000') AS id, toIPv4(number) AS v4,
+toIPv6(concat('fe80::', toString(number % 1000), if(number % 2, ':0:1', ''))) AS v6,
+if(number % 3, 'b', 'it\'s') AS e, if(number % 5, number, NULL) AS none FROM numbers(3000)
+"""  # noqa: E501
 VALUES = (
     "SELECT toInt8(-1) AS i8, toUInt32(4294967295) AS u32, toUInt64(18446744073709551615) AS u64, "
     "toFloat32(0.1) AS f32, 0.1 AS f64, toDecimal64('12.34', 2) AS dec, true AS ok, "
@@ -125,6 +143,44 @@ def test_types_of_a_new_table(into: Into) -> None:
         "a\tb\\c\n'ü\r\f", "2024-02-29", row[9], None, ["it's", 'a"b\\c', ""], [1, 2], {"k": 1},
     ]  # fmt: skip
     assert row[9].startswith("2024-02-29 23:59:59.123456")
+
+
+def test_both_writers_write_the_same(into: Into) -> None:
+    """rowfall-decode, the engine, and the engine for a file that rowfall-decode declines."""
+    into.shell.write("t.csv", made(WRITTEN, "CSVWithNames"))
+    types = [f"{name} {type_}" for name, type_ in WRITTEN_TYPES.items()]
+    options = [word for one in types for word in ("--type", one)]
+    plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "a", *options).out.split())
+    assert "written as text by rowfall-decode" in plan
+    assert into.load("t.csv", "--table", "a", *options)["rows"] == 3000
+    never = ("--decoder", "never")
+    plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "a", *never, *options).out.split())
+    assert "written as text by the engine" in plan
+    into.load("t.csv", "--table", "b", *never, *options)
+    assert into.types("a") == into.types("b")
+    # A date with one digit is for the engine alone to judge; whatever was sent is taken back.
+    text = (into.shell.folder / "t.csv").read_text()
+    into.shell.write("u.csv", text + text.splitlines()[-1].replace("2024-02-29", "2024-2-29"))
+    done = into.ends(0, "load", "u.csv", "--table", "c", *options)
+    assert "the engine reads it instead" in done.talk
+    for other in "bc":
+        ((more,),) = into.ask(
+            f"SELECT count(*) FROM (TABLE {{s}}.a EXCEPT TABLE {{s}}.{other} UNION ALL "
+            f"(TABLE {{s}}.{other} EXCEPT TABLE {{s}}.a)) d"
+        )
+        assert more == 0
+    assert into.ask("SELECT (SELECT count(*) FROM {s}.b), (SELECT count(*) FROM {s}.c)") == [
+        (3000, 3001)
+    ]
+
+
+@pytest.mark.parametrize("decoder", ["auto", "never"])
+def test_a_zero_byte_is_refused_whatever_follows(into: Into, decoder: str) -> None:
+    """COPY would take 12 behind it for a part of an octal number, a line end."""
+    into.shell.write("t.csv", 'id,s\n1,a\n2,"b\x0012"\n')
+    done = into.ends(1, "load", "t.csv", "--table", "t", "--decoder", decoder)
+    assert "0x00" in done.talk
+    assert into.ask("SELECT count(*) FROM {s}.t") == [(0,)]
 
 
 def test_a_table_that_is_there_keeps_its_definition(into: Into) -> None:

@@ -83,6 +83,9 @@ pub struct Spec {
     /// The compression of Native blocks.
     #[serde(default)]
     pub output_compression: OutputCompression,
+    /// The format of the outputs.
+    #[serde(default)]
+    pub output_format: OutputFormat,
     /// Outputs are folders that are made, and each block becomes a part of a MergeTree table that
     /// is sorted by `sort_by`.
     #[serde(default)]
@@ -325,6 +328,29 @@ pub enum OutputCompression {
     Lz4,
 }
 
+/// The format of outputs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub enum OutputFormat {
+    /// Blocks of ClickHouse.
+    #[default]
+    Native,
+    /// Lines as the engine writes them.
+    #[serde(rename = "TSV")]
+    Tsv,
+    /// Lines as the engine writes them, NULL as `\N`.
+    #[serde(rename = "CSV")]
+    Csv,
+    /// Lines for LOAD DATA.
+    #[serde(rename = "MySQL")]
+    MySql,
+    /// Lines for COPY.
+    #[serde(rename = "PostgreSQL")]
+    PostgreSql,
+}
+
+/// Rows and bytes of a block whose rows become text: it stays in the cache until they are written.
+const TEXT_BLOCK: (usize, usize) = (4096, 1 << 20);
+
 fn comma() -> String {
     ",".into()
 }
@@ -348,6 +374,10 @@ impl Spec {
             serde_json::from_str(text).map_err(|e| Fail::spec(format!("the spec: {e}")))?;
         if matches!(spec.format, Format::Tsv | Format::TsvWithNames | Format::PostgreSQL) {
             spec.delimiter = "\t".into();
+        }
+        if spec.output_format != OutputFormat::Native {
+            spec.block_rows = spec.block_rows.min(TEXT_BLOCK.0);
+            spec.block_bytes = spec.block_bytes.min(TEXT_BLOCK.1);
         }
         let reasons = spec.reasons();
         if reasons.is_empty() { Ok(spec) } else { Err(Fail::Spec(reasons)) }
@@ -441,6 +471,14 @@ impl Spec {
             self.columns.iter().filter_map(|c| c.position).chain(self.file_columns).all(wide),
             "there are too many columns",
         );
+        let lines = self.output_format != OutputFormat::Native;
+        need(
+            !lines
+                || !(self.parts
+                    || self.sort_by.is_some()
+                    || self.output_compression != OutputCompression::None),
+            "lines of text are neither parts nor sorted nor compressed",
+        );
         let sort = self.sort_by.iter().flatten();
         need(sort.clone().all(|&i| i < self.columns.len()), "sort_by names a missing column");
         let keys = self.sort_by.as_deref().unwrap_or(&[]);
@@ -457,6 +495,9 @@ impl Spec {
                 }
                 Ok(data_type) if self.parts && !data_type.children().is_empty() => {
                     "parts are made of flat columns only".to_owned()
+                }
+                Ok(data_type) if lines && !data_type.children().is_empty() => {
+                    "lines of text have flat columns only".to_owned()
                 }
                 Ok(data_type) if whole && !data_type.children().is_empty() => {
                     "only flat columns are copied".to_owned()

@@ -3,7 +3,8 @@
     PYTHONPATH=src:tests python crates/rowfall-decode/tests/differential.py --seeds 20
 
 Valid and nearly valid values of every type are written as CSV, TSV and JSON. Rows that the decoder
-declines are taken out one by one; what is left is read by both sides and compared row by row. With
+declines are taken out one by one; what is left is read by both sides and compared row by row, and
+so is the text that both write of it for databases. With
 --times N all of it is read once more, shuffled, as a file of N times as many rows: values then
 stand at other places of batches, blocks and chunks.
 """
@@ -20,15 +21,20 @@ import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from rowfall.core import sql
 from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
+from rowfall.engines.database import replace_escape
 from rowfall.schema.strict_reading import TextTraits, reader_settings, strict_column
 from rowfall.schema.whole_rows import guarded, read_structure
+from rowfall.targets.mysql import MySQLTable
+from rowfall.targets.postgresql import Postgresql
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
 from unit.schema.test_strict_reading import MOMENTS, NUMBERS, WORDS
 
@@ -43,6 +49,14 @@ TYPES = [
     "DateTime64(0)", "DateTime64(9, 'UTC')", "DateTime64(6, 'UTC')",
     "DateTime('Europe/Berlin')", "DateTime64(3, 'America/New_York')",
 ]  # fmt: skip
+
+# Who takes the text, and the escape of the engine's that is written in another way for it.
+TARGETS: dict[str, tuple[Any, ...]] = {
+    "TSV": (None,),
+    "CSV": (None,),
+    "PostgreSQL": (Postgresql("postgresql://u@h/d", "t", Options()), b"\\0", b"\\000"),
+    "MySQL": (MySQLTable("mysql://u@h/d", "t", Options()), b"\\f", b"\f"),
+}
 
 
 @dataclass(frozen=True)
@@ -131,7 +145,7 @@ def value(rng: random.Random, t: Any) -> str:
         return rng.choice(["a", "it's", "x", "y,z", "1", "2", "-5", "b", ""])
     if base == "Bool":
         return rng.choice(["true", "false", "1", "0", "True", "TRUE", "yes", "t", "on", "2"])
-    alphabet = "abc \t,\"\\'N\n\u00e4\u20ac0-" if rng.random() < 0.5 else "abcxyz"
+    alphabet = "abc\b\f\r\0\x01\x7f \t,\"\\'N\n\u00e4\u20ac0-" if rng.random() < 0.5 else "abcxyz"
     size = rng.choice([0, 1, 1, 2, 3, 3, 4, 10, 40, 200])
     return "".join(rng.choices(alphabet, k=size))
 
@@ -199,6 +213,7 @@ class Side:
         }  # fmt: skip
         if way.chunk:
             spec["chunk_bytes"] = way.chunk
+        self.spec = spec
         done = subprocess.run(
             [DECODER, "run", "--spec", "-"], input=json.dumps(spec).encode(), capture_output=True
         )
@@ -214,6 +229,47 @@ class Side:
         structure = sql.structure((n, kinds[n]) for n in self.names(way))
         relation = f"file('{self.native}', 'Native', {quote(structure)})"
         return self.rows(f"SELECT * FROM {relation}", type_)
+
+    def differing_text(self, type_: str) -> list[str]:
+        """Return where the text that both write of what was just decoded differs."""
+        wrong = []
+        lines = self.native.with_suffix(".lines")
+        for format_, (target, *escape) in TARGETS.items():
+            if target and target.only_engine_writes(Column("v", type_)):
+                continue
+            spec = {**self.spec, "output_format": format_, "outputs": [str(lines)]}
+            subprocess.run(
+                [DECODER, "run", "--spec", "-"], input=json.dumps(spec).encode(), check=True,
+                stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            ours = lines.read_bytes().splitlines()
+            lines.unlink()
+            columns = [Column(c["name"], c["type"]) for c in self.spec["columns"]]
+            written = format_ if target is None else "TSV"
+            reads = quote(sql.structure((c.name, c.type) for c in columns))
+            writes, values = [], []
+            for column in columns:
+                texts = target.written(column) if target else ""
+                kind = target.written_type(column) if target else in_utc(column.type)
+                writes.append((column.name, "Nullable(String)" if texts else kind))
+                values.append(texts or sql.name(column.name))
+            into = f"file('{lines}', '{written}', {quote(sql.structure(writes))})"
+            self.engine.run(
+                f"INSERT INTO FUNCTION {into} SELECT {', '.join(values)} "
+                f"FROM file('{self.native}', 'Native', {reads}) "
+                "SETTINGS session_timezone = 'UTC'", "Null",
+            )  # fmt: skip
+            text = lines.read_bytes()
+            lines.unlink()
+            if escape:  # databases take quotes as they are
+                for one in ((b"\\'", b"'"), escape):
+                    text = b"".join(replace_escape(iter([text]), *one))
+            theirs = text.splitlines()
+            wrong += [
+                f"{format_} {type_}: we {a!r}, engine {b!r}"
+                for a, b in zip_longest(ours, theirs) if a != b
+            ][:5]  # fmt: skip
+        return wrong
 
     def rows(self, relation: str, type_: str, settings: str = "") -> list[list[Any]]:
         shown = f"SELECT k, hex(toString(CAST(v, {quote(type_)}))), isNull(v) FROM ({relation})"
@@ -255,6 +311,11 @@ class Side:
         relation = guarded(schema, encoding, SqlText.of(relation)).reveal()
         relation = f"SELECT {sql.projection(columns)} FROM {relation}"
         return self.rows(relation, type_, sql.settings_clause(reader))
+
+
+def in_utc(type_: str) -> str:
+    """The type of a column whose moments are written in UTC."""
+    return re.sub(r"'[A-Z][a-z]+/\w+'", "'UTC'", type_)
 
 
 def evidences(way: Way) -> list[TextTraits]:
@@ -306,7 +367,7 @@ def compare(side: Side, way: Way, type_: str, lines: dict[int, bytes]) -> list[s
     try:
         theirs = side.read(way, type_, b"".join(lines.values()))
         if ours == theirs:
-            return []
+            return side.differing_text(type_)
     except ChdbError as error:
         if error.code in (43, 46, 47, 62, 115, 386):
             raise

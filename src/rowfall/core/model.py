@@ -549,7 +549,8 @@ class Transport:
         parser: who parses text: ``engine``; or rowfall-decode, ``here`` or ``inside`` the server.
         fallback: how the engine gets what rowfall-decode declines: ``pull`` or ``push``.
         sort: ``sorted`` where rowfall-decode sorts blocks by ``sorted_by``, else ``unsorted``.
-        parts: who writes parts: ``rowfall-decode`` or ``engine``.
+        parts: who writes parts, or the text that another database takes: ``rowfall-decode`` or
+            ``engine``.
         compression: of blocks on their way to a server: ``lz4`` or ``none``; "" where none are
             sent.
         sharding: how rows get to the shards that a sharding key names: ``filter`` (each shard

@@ -479,6 +479,11 @@ class Child:
         self._process.wait()
         return True
 
+    @property
+    def failed(self) -> bool:
+        """True where the program has ended, and not well."""
+        return bool(self._process.poll())
+
     def kill(self) -> None:
         if self._process.poll() is None:
             self.killed = True

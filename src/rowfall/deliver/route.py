@@ -17,10 +17,10 @@ from rowfall.deliver.build import NATIVE, Build, HandOver
 from rowfall.deliver.decode import Decode, DecodeInside, DecodePush, DecoderInput
 from rowfall.deliver.delivery import Delivery, Order, Pull
 from rowfall.deliver.files import WriteFiles
-from rowfall.deliver.rows import Prefill, SendRows
+from rowfall.deliver.rows import Prefill, SendRows, WriteRows
 from rowfall.engines.base import Tick, on_all
 from rowfall.engines.codes import NETWORK_ERROR
-from rowfall.engines.database import Committing
+from rowfall.engines.database import Committing, Database
 from rowfall.plan.decoder import read_encoding
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
@@ -38,10 +38,7 @@ _ASK_LANE = 99
 def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
     """Return the delivery of a load into one writer's engine."""
     if session.database is not None and isinstance(writer.target, TransactionalTable):
-        inside = _open(session, facts, plan, writer)
-        busy = sum(1 for group in plan.groups if group.indexes)
-        prefill = Prefill(min(plan.lanes, busy)) if session.options.prefill and busy else None
-        return SendRows(inside, writer.target, session.database, prefill)
+        return _open_sending(session, facts, plan, writer, writer.target, session.database)
     if isinstance(session.database, Committing) and isinstance(writer.target, IcebergTable):
         layout = session.database.layout()
         laid_out = replace(writer, target=writer.target.laid_out(layout.partition_by))
@@ -58,10 +55,33 @@ def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer
     return _open(session, facts, plan, writer)
 
 
+def _open_sending(
+    session: Session, facts: LoadFacts, plan: Plan, writer: Writer, target: TransactionalTable,
+    database: Database,
+) -> Delivery:  # fmt: skip
+    """Return the delivery into another database, by whoever writes its text."""
+    transport, encoding = plan.transport, facts.encoding
+    busy = sum(1 for group in plan.groups if group.indexes)
+    prefill = Prefill(min(plan.lanes, busy)) if session.options.prefill and busy else None
+    if transport.parts.value == ENGINE or encoding is None or facts.program is None:
+        return SendRows(_open(session, facts, plan, writer), target, database, prefill)
+    source = facts.source_for(transport)
+    headers = _headers(session, facts)
+    pull = Pull(writer.engine, source, target, encoding, headers)
+    fallback = SendRows(pull, target, database, prefill)
+    read = read_encoding(source, encoding) or NATIVE
+    given = DecoderInput(source, target, read, encoding, (), fallback, headers)
+    return WriteRows(facts.program, writer.engine, given, target, database, prefill)
+
+
+def _headers(session: Session, facts: LoadFacts) -> Headers:
+    return Headers(session.source, facts.encoding, lambda: session.reader.ask)
+
+
 def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
     transport, encoding = plan.transport, facts.encoding
     source, packed = facts.source_for(transport), transport.compression.value == LZ4
-    headers = Headers(session.source, encoding, lambda: session.reader.ask)
+    headers = _headers(session, facts)
     fallback: Delivery = Pull(writer.engine, source, writer.target, encoding, headers)
     if transport.fallback.value == PUSH:
         from rowfall.deliver.push import Push, Pusher  # ssl and lzma take 10 ms
@@ -93,7 +113,7 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
 
 def sending_since(delivery: Delivery, began: float) -> float:
     """Return since when a delivery has sent rows; ``began`` where it has not waited for them."""
-    prefill = delivery.prefill if isinstance(delivery, SendRows) else None
+    prefill = delivery.prefill if isinstance(delivery, SendRows | WriteRows) else None
     return began if prefill is None or prefill.started is None else prefill.started
 
 

@@ -1,7 +1,8 @@
-"""Sends rows as text to a database: an engine here writes them into a pipe, as it writes a file.
+"""Sends rows as text to a database.
 
-Who reads the source and who parses it is the business of the delivery inside. The bytes are handed
-on in pieces; where a row ends is no matter here.
+rowfall-decode writes them, or an engine here does, as it writes a file; then who reads the source
+and who parses it is the business of the delivery inside. Either writes into a pipe, and the bytes
+are handed on in pieces; where a row ends is no matter here.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
-from rowfall.core.errors import RowfallError
+from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import Outcome, Refused
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.delivery import Delivery, Order
+from rowfall.deliver.decode import Child, Decode, DecoderInput, chunks
+from rowfall.deliver.delivery import QUIET_SECONDS, Delivery, Order
 from rowfall.deliver.refused import write_good
 from rowfall.deliver.streams import AGAIN_SECONDS, POLL_SECONDS, Pipe, readings
-from rowfall.engines.base import Tick
+from rowfall.engines.base import Engine, Tick
 from rowfall.engines.database import Database, Marking
 from rowfall.publish.receiver import CountError
 from rowfall.targets.transactional import TransactionalTable
@@ -118,6 +121,74 @@ class SendRows:
 
     def kill(self, attempt: str) -> None:
         self._inside.kill(attempt)
+        self._database.cancel(attempt)
+
+
+class WriteRows(Decode):
+    """Delivers into the transaction of each attempt what rowfall-decode writes as text.
+
+    Args:
+        input_: its fallback, in which an engine writes, gets what rowfall-decode declines.
+        prefill: None where rows are sent as they come.
+    """
+
+    def __init__(
+        self, program: str, engine: Engine, input_: DecoderInput, target: TransactionalTable,
+        database: Database, prefill: Prefill | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(program, engine, input_)
+        self._target, self._database, self.prefill = target, database, prefill
+
+    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+        # What is read in another way than planned may have other types.
+        only = any(map(self._target.only_engine_writes, order.schema.columns))
+        if only or order.schema.projection is not None:
+            return self._input.fallback.insert(order, lane, on_tick)
+        return super().insert(order, lane, on_tick)
+
+    def _pipes(self, order: Order) -> int:
+        return 1  # an attempt is one transaction on one connection
+
+    def _prepare(self, outputs: list[str]) -> Mapping[str, Any]:
+        for pipe in outputs:
+            os.mkfifo(pipe, 0o600)
+        return {"output_format": self._target.lines}
+
+    def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
+        """Send what comes out of the pipe, and return when the database has taken all of it."""
+        began = time.monotonic()
+        child = self._running[order.attempt]
+        transaction = self._database.transaction(order.attempt)
+        columns = [column.name for column in order.schema.columns]
+        try:
+            body = self._body(child, outputs[0])
+            if self.prefill is not None:
+                body = self.prefill.over(body)
+            taken = transaction.write(columns, body)
+        except BaseException:
+            if self.prefill is not None:
+                self.prefill.end()
+            raise
+        written = int(self.result_of(child, order).get("rows", taken))
+        if taken != written:
+            raise CountError(
+                f"{written:,} rows were written here and {taken:,} have arrived", transient=True
+            )
+        return Outcome(taken, taken, time.monotonic() - began)
+
+    def _body(self, child: Child, pipe: str) -> Iterator[bytes]:
+        """Give the text.
+
+        Raises:
+            EngineError: the program has failed, so that what it has written is not all.
+        """
+        yield from filter(None, chunks(pipe, QUIET_SECONDS))
+        child.wait()
+        if child.failed:
+            raise EngineError("rowfall-decode was ended before its last row", transient=True)
+
+    def kill(self, attempt: str) -> None:
+        super().kill(attempt)
         self._database.cancel(attempt)
 
 

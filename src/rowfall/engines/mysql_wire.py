@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from rowfall.engines.database import replace_escape
+
 _FILE_PLEASE = b"\xfb"
 # Of one packet; a server refuses larger ones than its max_allowed_packet, also here.
 PACKET = 1 << 20
@@ -20,8 +22,7 @@ _HEADER = 4
 # The byte of its length before the text may be a digit.
 _NUMBERS = re.compile(r"([A-Z][a-z]+): (\d+)")
 # The engine's TSV has an escape more than LOAD DATA knows, which reads \f as the letter.
-_FORM_FEED = b"\\f"
-_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+_FORM_FEED = (b"\\f", b"\f")
 
 
 class NoFileWantedError(Exception):
@@ -65,7 +66,7 @@ def load_data(connection: Any, statement: str, rows: Iterator[bytes], packet: in
     number = 2
     problem: BaseException | None = None
     try:
-        for piece in form_feeds(rows):
+        for piece in replace_escape(rows, *_FORM_FEED):
             number = _send(connection, piece, packet, number)
     except OSError:
         # A server that gives up says why before it closes.
@@ -97,28 +98,3 @@ def _send(connection: Any, piece: bytes, packet: int, number: int) -> int:
         connection._sock.sendall(part)
         number = (number + 1) % 256
     return number
-
-
-def form_feeds(rows: Iterator[bytes]) -> Iterator[bytes]:
-    """Give the rows with form feeds as themselves and not as an escape.
-
-    Most rows have no backslash, and to look for one byte costs nothing: for two it is 1 s a GiB.
-    """
-    held = b""
-    for piece in rows:
-        if held:
-            piece = held + piece
-            held = b""
-        # An escape may be cut: the half of it waits for its letter.
-        if piece.endswith(b"\\") and (len(piece) - len(piece.rstrip(b"\\"))) % 2:
-            piece, held = piece[:-1], b"\\"
-        if b"\\" in piece and _FORM_FEED in piece:
-            piece = _ESCAPE.sub(_form_feed, piece)
-        if piece:
-            yield piece
-    if held:
-        yield held
-
-
-def _form_feed(found: re.Match[bytes]) -> bytes:
-    return b"\f" if found[1] == b"f" else found[0]

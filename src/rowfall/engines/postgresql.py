@@ -34,6 +34,7 @@ from rowfall.engines.database import (
     Transaction,
     Transactions,
     UnknownEndError,
+    replace_escape,
     upkeep,
 )
 
@@ -61,6 +62,8 @@ _CANCEL_SECONDS = 2.0
 # deadlocks and conflicts of transactions, locks.
 _TRANSIENT = ("08", "57P", "53300", "40", "55P03")
 _ROWS = "_rowfall_rows"
+# COPY takes digits behind the engine's escape of a zero byte for a part of an octal number.
+_ZERO = (b"\\0", b"\\000")
 _CONTEXT = re.compile(r'COPY [^,]+, line (\d+)(?:, column ([^:]+?))?(?:: "(.*)")?\Z', re.S)
 
 # Of one column; the values of several stand in a list.
@@ -657,7 +660,7 @@ class Copy:
                     )
                     into = f"pg_temp.{_ROWS}"
                 with cursor.copy(f"COPY {into} ({names}) FROM STDIN".encode()) as copy:
-                    for data in rows:
+                    for data in replace_escape(rows, *_ZERO):
                         copy.write(data)
                 self._taken += cursor.rowcount
                 return cursor.rowcount

@@ -90,6 +90,10 @@ class KafkaTopic(TransactionalTable):
                 hint=f"Messages are {_listed()}: --to-format CSV",
             )
         self.engine_settings = _registry_settings(registry, topic, uri.mask(text), self.format)
+        # What rowfall-decode declines after some rows is sent again by the engine: only a
+        # transaction takes back what was sent before.
+        if self.format in ("CSV", "TSV") and options.transactional and not options.key:
+            self.lines = self.format
         if password is not None:
             config["sasl.password"] = password
         secrets = tuple(v for v in config.values() if isinstance(v, Secret))
@@ -113,6 +117,15 @@ class KafkaTopic(TransactionalTable):
             self.secrets += (Secret(registry["password"]),)
         promise = ONCE if options.transactional else AT_LEAST_ONCE
         self.caps = Caps(Publish.TRANSACTION, promise, topic=True)
+
+    def only_engine_writes(self, column: Column) -> bool:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`.
+
+        Times of a zone are messages in that zone, and rowfall-decode writes UTC.
+        """
+        type_ = parse_type(column.type)
+        zoned = type_.base.startswith("DateTime") and "'" in type_.args
+        return not self.lines or (zoned and "'UTC'" not in type_.args)
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         """Return (): whoever asks the brokers makes the topic."""

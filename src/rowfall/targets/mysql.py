@@ -48,6 +48,7 @@ class MySQLTable(TransactionalTable):
     port: ClassVar[int] = 3306
     password_variable: ClassVar[str] = "MYSQL_PWD"  # noqa: S105 - a name
     settings: ClassVar[tuple[str, ...]] = ("ssl_ca",)
+    lines: str = "MySQL"
     takes: ClassVar[frozenset[str]] = frozenset({"engine", "order_by", "partition_by"})
 
     def column_type(self, column: Column) -> str:

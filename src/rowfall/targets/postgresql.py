@@ -39,6 +39,7 @@ class Postgresql(TransactionalTable):
     settings: ClassVar[tuple[str, ...]] = (
         "sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs",
     )  # fmt: skip
+    lines: str = "PostgreSQL"
     takes: ClassVar[frozenset[str]] = frozenset({"unlogged"})
 
     def named_in(self, given: dict[str, str], path: str, table: str) -> tuple[str, str]:
@@ -100,6 +101,11 @@ class Postgresql(TransactionalTable):
                 f"{sql.literal(text)})), 1)"
             )
         return ""
+
+    def only_engine_writes(self, column: Column) -> bool:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
+        cut = parse_type(column.type).base == "FixedString"  # which it cuts as the engine does
+        return not cut and super().only_engine_writes(column)
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         """See :class:`rowfall.targets.base.Target`."""

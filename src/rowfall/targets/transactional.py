@@ -42,6 +42,7 @@ class TransactionalTable:
         scheme: of the URI. ``port``, ``password_variable``: where the URI has none.
         settings: parameters of the URI that go to the driver.
         format: of the text that the engine writes.
+        lines: the same text as rowfall-decode names it; "" where it writes none.
         takes: options of tables that the dialect knows.
         engine_settings: with which the engine writes.
     """
@@ -51,6 +52,7 @@ class TransactionalTable:
     password_variable: ClassVar[str]
     settings: ClassVar[tuple[str, ...]] = ()
     format: str = "TSV"
+    lines: str = ""
     takes: ClassVar[frozenset[str]] = frozenset()
     engine_settings: Mapping[str, str] = {}
 
@@ -125,6 +127,10 @@ class TransactionalTable:
     def written(self, column: Column) -> str:
         """Return SQL of the engine that gives the text of a column; "" where its own will do."""
         return ""
+
+    def only_engine_writes(self, column: Column) -> bool:
+        """Tell whether rowfall-decode cannot write the text of a column."""
+        return not self.lines or bool(self.written(column))
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         """See :class:`rowfall.targets.base.Target`."""

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowfall.engines import mysql_wire
-from rowfall.engines.mysql_wire import form_feeds, load_data
+from rowfall.engines.database import replace_escape
+from rowfall.engines.mysql_wire import load_data
 
 _PLAIN = {b"t": b"\t", b"n": b"\n", b"\\": b"\\", b"f": b"\f", b"b": b"\b", b"'": b"'"}
 
@@ -27,7 +28,9 @@ def test_form_feeds_are_what_they_were_wherever_the_stream_is_cut(
     text = b"".join(parts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=5)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    assert read(b"".join(form_feeds(iter(pieces))), feeds=False) == read(text, feeds=True)
+    assert read(b"".join(replace_escape(iter(pieces), b"\\f", b"\f")), feeds=False) == read(
+        text, feeds=True
+    )
 
 
 class Socket:

@@ -44,7 +44,7 @@ pub fn append_string(data: &mut Vec<u8>, value: &[u8]) {
 
 /// Read the length before a string: the length, and the bytes that it takes itself.
 #[inline(always)]
-fn read_varint(data: &[u8]) -> (usize, usize) {
+pub fn read_varint(data: &[u8]) -> (usize, usize) {
     if data[0] < 128 {
         return (usize::from(data[0]), 1);
     }

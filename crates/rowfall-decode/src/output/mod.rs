@@ -1,14 +1,15 @@
-//! Writes the blocks of a worker: in the Native format, or as parts of a table.
+//! Writes the blocks of a worker: in the Native format, as parts of a table, or as lines of text.
 
 mod compressed;
 mod low_cardinality;
 mod native;
 mod part;
+pub mod text;
 
 use std::io;
 
 use crate::column::Column;
-use crate::spec::{OutputCompression, Spec};
+use crate::spec::{OutputCompression, OutputFormat, Spec};
 
 /// The output of one worker.
 pub struct Output {
@@ -22,6 +23,8 @@ enum To {
     Native(native::Output),
     /// Each block as a part of a table, into a folder.
     Parts(Box<part::Output>),
+    /// Rows as text.
+    Text(Box<text::Output>),
 }
 
 impl Output {
@@ -30,6 +33,9 @@ impl Output {
         let to = if spec.parts {
             let keys = spec.sort_by.as_deref().unwrap_or(&[]);
             To::Parts(Box::new(part::Output::open(path, keys)?))
+        } else if spec.output_format != OutputFormat::Native {
+            let types = spec.types().expect("checked before workers start");
+            To::Text(Box::new(text::Output::new(native::open(path)?, &types, spec.output_format)))
         } else {
             let packed = spec.output_compression == OutputCompression::Lz4;
             To::Native(native::Output::open(path, packed)?)
@@ -48,6 +54,7 @@ impl Output {
         match &mut self.to {
             To::Native(output) => output.write(names, columns, rows, order),
             To::Parts(output) => output.write(names, columns, rows, order),
+            To::Text(output) => output.write(columns, rows), // which no spec sorts
         }
     }
 }

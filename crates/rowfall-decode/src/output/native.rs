@@ -96,13 +96,7 @@ impl ByteSink for Output {
 impl Output {
     /// Open for writing, compressed where `packed`; of a named pipe this waits for its reader.
     pub fn open(path: &str, packed: bool) -> io::Result<Output> {
-        let file = if path == "-" {
-            use std::os::fd::AsFd;
-            File::from(io::stdout().as_fd().try_clone_to_owned()?)
-        } else {
-            OpenOptions::new().write(true).create(true).truncate(true).open(path)?
-        };
-        enlarge_pipe(&file);
+        let file = open(path)?;
         Ok(Output { file, buffer: Vec::new(), compressed: packed.then(CompressedBlocks::default) })
     }
 
@@ -155,6 +149,18 @@ impl Output {
         self.buffer.clear();
         Ok(())
     }
+}
+
+/// Open for writing; of a named pipe this waits for its reader.
+pub fn open(path: &str) -> io::Result<File> {
+    let file = if path == "-" {
+        use std::os::fd::AsFd;
+        File::from(io::stdout().as_fd().try_clone_to_owned()?)
+    } else {
+        OpenOptions::new().write(true).create(true).truncate(true).open(path)?
+    };
+    enlarge_pipe(&file);
+    Ok(file)
 }
 
 /// A larger pipe means fewer switches between its two ends. No harm if it is no pipe.

@@ -1,0 +1,451 @@
+//! Writes rows as text: as the engine's TSV and CSV have them, or as TSV for a database, which takes
+//! some bytes in another way.
+
+mod numbers;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+
+use crate::column::Column;
+use crate::column::strings::read_varint;
+use crate::output::text::numbers::{
+    pair, put_decimal, put_f32, put_f64, put_i64, put_padded, put_u64, put_wide, put_wide_decimal,
+};
+use crate::spec::OutputFormat;
+use crate::types::{BaseType, Type};
+
+/// Bytes that are written together: a pipe takes some of them while the next ones are made.
+const WRITE_BYTES: usize = 128 << 10;
+
+/// Bytes that every text needs behind it: strings are looked at so many bytes at a time.
+const STEP: usize = 16;
+
+/// How the values of a column look.
+enum Kind {
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    UInt8,
+    UInt16,
+    UInt32,
+    UInt64,
+    /// Bytes, and true where it is signed.
+    Wide(usize, bool),
+    Float32,
+    Float64,
+    /// Scale.
+    Decimal32(u8),
+    Decimal64(u8),
+    /// Bytes and scale.
+    WideDecimal(usize, u8),
+    /// The texts of false and true.
+    Bool([&'static [u8]; 2]),
+    String,
+    /// Bytes.
+    FixedString(usize),
+    /// Bytes; the value ends at its first zero byte.
+    CutString(usize),
+    Date,
+    Date32,
+    DateTime,
+    /// Digits of fractions, and units a second.
+    DateTime64(usize, i64),
+    Uuid,
+    Ipv4,
+    Ipv6,
+    /// Bytes, and the texts of the elements.
+    Enum(usize, HashMap<i16, Vec<u8>>),
+}
+
+/// Writes the rows of one worker into a pipe, a file or stdout.
+pub struct Output {
+    file: File,
+    out: Vec<u8>,
+    kinds: Vec<Kind>,
+    escapes: Escapes,
+    delimiter: u8,
+}
+
+/// What is written in place of a byte; empty for bytes that stay.
+struct Escapes {
+    texts: [&'static [u8]; 256],
+    /// All bytes that do not stay are below this, or one of the marks.
+    below: u8,
+    marks: [u8; 2],
+}
+
+impl Escapes {
+    fn of(format: OutputFormat) -> Escapes {
+        let mut texts: [&[u8]; 256] = [b""; 256];
+        if format == OutputFormat::Csv {
+            texts[usize::from(b'"')] = b"\"\"";
+            return Escapes { texts, below: 0, marks: [b'"'; 2] };
+        }
+        for (byte, text) in [
+            (b'\x08', &b"\\b"[..]),
+            (b'\n', b"\\n"),
+            (b'\r', b"\\r"),
+            (b'\t', b"\\t"),
+            (b'\\', b"\\\\"),
+            // PostgreSQL would take digits that follow for a part of an octal number.
+            (0, if format == OutputFormat::PostgreSql { b"\\000" } else { b"\\0" }),
+            // LOAD DATA knows no \f: it would take it for the letter.
+            (b'\x0c', if format == OutputFormat::MySql { b"" } else { b"\\f" }),
+            // Databases take quotes as they are, and escapes cost them more.
+            (b'\'', if format == OutputFormat::Tsv { b"\\'" } else { b"" }),
+        ] {
+            texts[usize::from(byte)] = text;
+        }
+        let quote = if format == OutputFormat::Tsv { b'\'' } else { b'\\' };
+        Escapes { texts, below: 32, marks: [b'\\', quote] }
+    }
+
+    /// Append a string that begins at `data[start]`, and is followed by `STEP` bytes where `data`
+    /// has so many.
+    #[inline(always)]
+    fn put(&self, out: &mut Vec<u8>, data: &[u8], start: usize, len: usize) {
+        let mut at = start;
+        let end = start + len;
+        out.reserve(len + STEP);
+        while at < end {
+            let Some(step) = data.get(at..at + STEP) else { break };
+            let step: &[u8; STEP] = step.try_into().expect("so many bytes");
+            let used = (end - at).min(STEP);
+            let (below, [mark, other]) = (self.below, self.marks);
+            let special = |b: u8| (b < below) | (b == mark) | (b == other);
+            if step.iter().fold(false, |found, &b| found | special(b))
+                && step[..used].iter().any(|&b| special(b))
+            {
+                self.put_slowly(out, &step[..used]);
+            } else {
+                // All 16 bytes are copied, which is one instruction; those behind are cut off.
+                out.extend_from_slice(step);
+                out.truncate(out.len() - (STEP - used));
+            }
+            at += used;
+        }
+        if at < end {
+            self.put_slowly(out, &data[at..end]);
+        }
+    }
+
+    #[inline(never)]
+    fn put_slowly(&self, out: &mut Vec<u8>, text: &[u8]) {
+        for &byte in text {
+            match self.texts[usize::from(byte)] {
+                b"" => out.push(byte),
+                text => out.extend_from_slice(text),
+            }
+        }
+    }
+}
+
+impl Kind {
+    fn of(data_type: &Type, format: OutputFormat, escapes: &Escapes) -> Kind {
+        match &data_type.base {
+            BaseType::Int(1, true) => Kind::Int8,
+            BaseType::Int(2, true) => Kind::Int16,
+            BaseType::Int(4, true) => Kind::Int32,
+            BaseType::Int(8, true) => Kind::Int64,
+            BaseType::Int(1, false) => Kind::UInt8,
+            BaseType::Int(2, false) => Kind::UInt16,
+            BaseType::Int(4, false) => Kind::UInt32,
+            BaseType::Int(8, false) => Kind::UInt64,
+            BaseType::Int(bytes, signed) => Kind::Wide(usize::from(*bytes), *signed),
+            BaseType::Float32 => Kind::Float32,
+            BaseType::Float64 => Kind::Float64,
+            BaseType::Decimal(4, _, scale) => Kind::Decimal32(*scale),
+            BaseType::Decimal(8, _, scale) => Kind::Decimal64(*scale),
+            BaseType::Decimal(bytes, _, scale) => Kind::WideDecimal(usize::from(*bytes), *scale),
+            BaseType::Bool if format == OutputFormat::MySql => Kind::Bool([b"0", b"1"]),
+            BaseType::Bool => Kind::Bool([b"false", b"true"]),
+            BaseType::FixedString(n) if format == OutputFormat::PostgreSql => Kind::CutString(*n),
+            BaseType::FixedString(n) => Kind::FixedString(*n),
+            BaseType::Date => Kind::Date,
+            BaseType::Date32 => Kind::Date32,
+            BaseType::DateTime(_) => Kind::DateTime,
+            BaseType::DateTime64(digits, _) => {
+                Kind::DateTime64(usize::from(*digits), 10i64.pow((*digits).into()))
+            }
+            BaseType::Uuid => Kind::Uuid,
+            BaseType::Ipv4 => Kind::Ipv4,
+            BaseType::Ipv6 => Kind::Ipv6,
+            BaseType::Enum(bytes, elements) => {
+                let texts = elements.iter().map(|(name, number)| {
+                    let mut text = Vec::new();
+                    escapes.put_slowly(&mut text, name);
+                    (*number, text)
+                });
+                Kind::Enum(usize::from(*bytes), texts.collect())
+            }
+            // The spec is refused with nested columns.
+            BaseType::String | BaseType::Array(_) | BaseType::Map(_) | BaseType::Tuple(..) => {
+                Kind::String
+            }
+        }
+    }
+}
+
+/// True where CSV has values of a type between quotes.
+fn is_quoted(data_type: &Type) -> bool {
+    !matches!(
+        data_type.base,
+        BaseType::Int(..)
+            | BaseType::Float32
+            | BaseType::Float64
+            | BaseType::Decimal(..)
+            | BaseType::Bool
+    )
+}
+
+/// One column, and how far its rows have been written.
+struct Cell<'a> {
+    kind: &'a Kind,
+    quoted: bool,
+    nulls: &'a [u8],
+    data: &'a [u8],
+    /// Of the next value.
+    at: usize,
+    /// The date that was written last, and its text.
+    day: i32,
+    date: [u8; 10],
+}
+
+/// No day of a value.
+const NO_DAY: i32 = i32::MIN;
+
+/// The date of a day since 1970 (Hinnant, civil_from_days).
+#[inline(never)]
+fn date_of(day: i32) -> [u8; 10] {
+    let shifted = day + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let of_month = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = (year + era * 400 + i32::from(month <= 2)) as u32;
+    let ([a, b], [c, d]) = (pair(year / 100 % 100), pair(year % 100));
+    let ([e, f], [g, h]) = (pair(month as u32), pair(of_month as u32));
+    [a, b, c, d, b'-', e, f, b'-', g, h]
+}
+
+impl<'a> Cell<'a> {
+    #[inline(always)]
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let at = self.at;
+        self.at += N;
+        self.data[at..at + N].try_into().expect("N bytes")
+    }
+
+    #[inline(always)]
+    fn take_slice(&mut self, count: usize) -> &'a [u8] {
+        let at = self.at;
+        self.at += count;
+        &self.data[at..at + count]
+    }
+
+    #[inline(always)]
+    fn put_date(&mut self, out: &mut Vec<u8>, day: i32) {
+        if day != self.day {
+            (self.day, self.date) = (day, date_of(day));
+        }
+        out.extend_from_slice(&self.date);
+    }
+
+    #[inline(always)]
+    fn put_moment(&mut self, out: &mut Vec<u8>, seconds: i64) {
+        self.put_date(out, seconds.div_euclid(86_400) as i32);
+        let second = seconds.rem_euclid(86_400) as u32;
+        let ([a, b], [c, d]) = (pair(second / 3600), pair(second / 60 % 60));
+        let [e, f] = pair(second % 60);
+        out.extend_from_slice(&[b' ', a, b, b':', c, d, b':', e, f]);
+    }
+
+    /// Append the next value, whatever it is worth where it is NULL.
+    #[inline(always)]
+    fn put(&mut self, out: &mut Vec<u8>, escapes: &Escapes) {
+        match self.kind {
+            Kind::Int8 => put_i64(out, i8::from_le_bytes(self.take()).into()),
+            Kind::Int16 => put_i64(out, i16::from_le_bytes(self.take()).into()),
+            Kind::Int32 => put_i64(out, i32::from_le_bytes(self.take()).into()),
+            Kind::Int64 => put_i64(out, i64::from_le_bytes(self.take())),
+            Kind::UInt8 => put_u64(out, u8::from_le_bytes(self.take()).into()),
+            Kind::UInt16 => put_u64(out, u16::from_le_bytes(self.take()).into()),
+            Kind::UInt32 => put_u64(out, u32::from_le_bytes(self.take()).into()),
+            Kind::UInt64 => put_u64(out, u64::from_le_bytes(self.take())),
+            Kind::Wide(bytes, signed) => put_wide(out, self.take_slice(*bytes), *signed),
+            Kind::Float32 => put_f32(out, f32::from_le_bytes(self.take())),
+            Kind::Float64 => put_f64(out, f64::from_le_bytes(self.take())),
+            Kind::Decimal32(scale) => {
+                put_decimal(out, i32::from_le_bytes(self.take()).into(), *scale);
+            }
+            Kind::Decimal64(scale) => put_decimal(out, i64::from_le_bytes(self.take()), *scale),
+            Kind::WideDecimal(bytes, scale) => {
+                put_wide_decimal(out, self.take_slice(*bytes), *scale);
+            }
+            Kind::Bool(texts) => {
+                let [value] = self.take();
+                out.extend_from_slice(texts[usize::from(value != 0)]);
+            }
+            Kind::String => {
+                let (len, used) = read_varint(&self.data[self.at..]);
+                let start = self.at + used;
+                self.at = start + len;
+                escapes.put(out, self.data, start, len);
+            }
+            Kind::FixedString(bytes) => {
+                escapes.put(out, self.data, self.at, *bytes);
+                self.at += bytes;
+            }
+            Kind::CutString(bytes) => {
+                let text = self.take_slice(*bytes);
+                let len = text.iter().position(|byte| *byte == 0).unwrap_or(*bytes);
+                escapes.put_slowly(out, &text[..len]);
+            }
+            Kind::Date => {
+                let day = u16::from_le_bytes(self.take());
+                self.put_date(out, day.into());
+            }
+            Kind::Date32 => {
+                let day = i32::from_le_bytes(self.take());
+                self.put_date(out, day);
+            }
+            Kind::DateTime => {
+                let seconds = u32::from_le_bytes(self.take());
+                self.put_moment(out, seconds.into());
+            }
+            Kind::DateTime64(digits, units) => {
+                let count = i64::from_le_bytes(self.take());
+                self.put_moment(out, count.div_euclid(*units));
+                if *digits > 0 {
+                    out.push(b'.');
+                    put_padded(out, count.rem_euclid(*units) as u64, *digits);
+                }
+            }
+            Kind::Uuid => put_uuid(out, self.take()),
+            Kind::Ipv4 => put_ipv4(out, u32::from_le_bytes(self.take()).to_be_bytes()),
+            Kind::Ipv6 => put_ipv6(out, self.take()),
+            Kind::Enum(bytes, texts) => {
+                let code = match bytes {
+                    1 => i8::from_le_bytes(self.take()).into(),
+                    _ => i16::from_le_bytes(self.take()),
+                };
+                out.extend_from_slice(texts.get(&code).map_or(b"", |text| text));
+            }
+        }
+    }
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Append a UUID: two numbers, the upper one first.
+fn put_uuid(out: &mut Vec<u8>, halves: [u8; 16]) {
+    let mut text = [b'-'; 36];
+    let mut at = 0;
+    for n in 0..16 {
+        let byte = halves[n / 8 * 8 + 7 - n % 8];
+        if matches!(n, 4 | 6 | 8 | 10) {
+            at += 1;
+        }
+        text[at] = HEX[usize::from(byte >> 4)];
+        text[at + 1] = HEX[usize::from(byte & 15)];
+        at += 2;
+    }
+    out.extend_from_slice(&text);
+}
+
+fn put_ipv4(out: &mut Vec<u8>, octets: [u8; 4]) {
+    write!(out, "{}", Ipv4Addr::from(octets)).expect("memory takes all");
+}
+
+/// Append an address with its longest run of zero groups, the first of several, as `::`, and with
+/// the last two groups as IPv4 where that run or `ffff` is before them.
+fn put_ipv6(out: &mut Vec<u8>, octets: [u8; 16]) {
+    let groups: [u16; 8] =
+        std::array::from_fn(|n| u16::from_be_bytes([octets[2 * n], octets[2 * n + 1]]));
+    let (mut first, mut longest) = (8, 1);
+    let mut n = 0;
+    while n < 8 {
+        let zeros = groups[n..].iter().take_while(|group| **group == 0).count();
+        if zeros > longest {
+            (first, longest) = (n, zeros);
+        }
+        n += zeros.max(1);
+    }
+    let mapped = first == 0 && (longest == 6 || (longest == 5 && groups[5] == 0xffff));
+    let mut n = 0;
+    while n < 8 {
+        if n == first {
+            out.extend_from_slice(b"::");
+            n += longest;
+            continue;
+        }
+        if n > 0 && n != first + longest {
+            out.push(b':');
+        }
+        if mapped && n == 6 {
+            let [.., a, b, c, d] = octets;
+            return put_ipv4(out, [a, b, c, d]);
+        }
+        write!(out, "{:x}", groups[n]).expect("memory takes all");
+        n += 1;
+    }
+}
+
+impl Output {
+    /// Write lines of columns of these types into a file.
+    pub fn new(file: File, types: &[Type], format: OutputFormat) -> Output {
+        let escapes = Escapes::of(format);
+        let kinds = types.iter().map(|found| Kind::of(found, format, &escapes)).collect();
+        let delimiter = if format == OutputFormat::Csv { b',' } else { b'\t' };
+        Output { file, out: Vec::with_capacity(2 * WRITE_BYTES), kinds, escapes, delimiter }
+    }
+
+    /// Write the rows of one block.
+    pub fn write(&mut self, columns: &[Column], rows: usize) -> io::Result<()> {
+        let csv = self.delimiter == b',';
+        let cells = columns.iter().zip(&self.kinds).map(|(column, kind)| Cell {
+            kind,
+            quoted: csv && is_quoted(&column.data_type),
+            nulls: &column.nulls,
+            data: &column.data,
+            at: 0,
+            day: NO_DAY,
+            date: [0; 10],
+        });
+        let mut cells: Vec<Cell<'_>> = cells.collect();
+        let (out, escapes, delimiter) = (&mut self.out, &self.escapes, self.delimiter);
+        for row in 0..rows {
+            for cell in &mut cells {
+                let before = out.len();
+                if cell.quoted {
+                    out.push(b'"');
+                }
+                cell.put(out, escapes);
+                if cell.quoted {
+                    out.push(b'"');
+                }
+                if cell.nulls.get(row).is_some_and(|null| *null != 0) {
+                    out.truncate(before);
+                    out.extend_from_slice(b"\\N");
+                }
+                out.push(delimiter);
+            }
+            if let Some(last) = out.last_mut() {
+                *last = b'\n';
+            }
+            if out.len() >= WRITE_BYTES {
+                self.file.write_all(out)?;
+                out.clear();
+            }
+        }
+        self.file.write_all(out)?;
+        out.clear();
+        Ok(())
+    }
+}
