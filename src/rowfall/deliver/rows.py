@@ -174,7 +174,7 @@ class WriteRows(Decode):
             raise CountError(
                 f"{written:,} rows were written here and {taken:,} have arrived", transient=True
             )
-        return Outcome(taken, taken, time.monotonic() - began)
+        return Outcome(rows_read=taken, rows_written=taken, seconds=time.monotonic() - began)
 
     def _body(self, child: Child, pipe: str) -> Iterator[bytes]:
         """Give the text.
@@ -186,10 +186,6 @@ class WriteRows(Decode):
         child.wait()
         if child.failed:
             raise EngineError("rowfall-decode was ended before its last row", transient=True)
-
-    def kill(self, attempt: str) -> None:
-        super().kill(attempt)
-        self._database.cancel(attempt)
 
 
 class _StoppedError(Exception):
