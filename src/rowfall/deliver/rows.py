@@ -140,9 +140,10 @@ class WriteRows(Decode):
         self._target, self._database, self.prefill = target, database, prefill
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
-        # What is read in another way than planned may have other types.
+        # What is read in another way than planned may have other types; and where refused rows are
+        # left out, their lines are counted in the order of the engine.
         only = any(map(self._target.only_engine_writes, order.schema.columns))
-        if only or order.schema.projection is not None:
+        if only or order.schema.projection is not None or order.most_refused is not None:
             return self._input.fallback.insert(order, lane, on_tick)
         return super().insert(order, lane, on_tick)
 
