@@ -154,7 +154,7 @@ def test_both_writers_write_the_same(into: Into) -> None:
     assert "written as text by rowfall-decode" in plan
     assert into.load("t.csv", "--table", "a", *options)["rows"] == 3000
     never = ("--decoder", "never")
-    plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "a", *never, *options).out.split())
+    plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "b", *never, *options).out.split())
     assert "written as text by the engine" in plan
     into.load("t.csv", "--table", "b", *never, *options)
     assert into.types("a") == into.types("b")

@@ -150,7 +150,9 @@ class WriteRows(Decode):
     def _pipes(self, order: Order) -> int:
         return 1  # an attempt is one transaction on one connection
 
-    def _prepare(self, outputs: list[str]) -> Mapping[str, Any]:
+    def _prepare(
+        self, order: Order, outputs: list[str], asked: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         for pipe in outputs:
             os.mkfifo(pipe, 0o600)
         return {"output_format": self._target.lines}

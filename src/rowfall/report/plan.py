@@ -243,19 +243,26 @@ def _parser(plan: Plan) -> list[tuple[str, str]]:
     text = plan.encoding is not None and plan.encoding.kind in (Kind.TEXT, Kind.JSON)
     if transport.parser.value == ENGINE:
         lines = [("parser", f"the engine's: {transport.parser.reason}")] if text else []
-        if transport.parts.value != ENGINE and transport.delivery.value != SEND:
+        if transport.delivery.value == SEND:
+            lines.append(_text_writer(transport))
+        elif transport.parts.value != ENGINE:
             lines.append(("parts", f"made by {DECODER} of what the engine reads"))
         return lines
     names = ", ".join(transport.sorted_by)
     lines = [("parser", DECODER + (f", blocks sorted by {names}" if names else ""))]
     if transport.delivery.value == SEND:
-        writes = transport.parts
-        by = DECODER if writes.value != ENGINE else "the engine"
-        return [*lines, ("rows", f"written as text by {by}: {writes.reason}")]
+        return [*lines, _text_writer(transport)]
     stores = plan.placement == "embedded" and transport.delivery.value != WRITE
     if stores and plan.table and transport.parts.value == ENGINE:
         lines.append(("parts", f"the engine's: {transport.parts.reason}"))
     return lines
+
+
+def _text_writer(transport: Transport) -> tuple[str, str]:
+    """Return who writes the text that another database takes."""
+    writes = transport.parts
+    by = DECODER if writes.value != ENGINE else "the engine"
+    return "rows", f"written as text by {by}: {writes.reason}"
 
 
 def _packed(transport: Transport) -> str:
