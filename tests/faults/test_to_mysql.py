@@ -224,7 +224,7 @@ def test_a_deadlock_is_tried_again(here: Place) -> None:
         )
         while not here.server.query(waiting):
             assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
+            time.sleep(0.2)  # the server answers the same until nobody has asked for 0.1 s
         # Row 1 is the load's by now: each waits for the other.
         cursor.execute("SELECT * FROM t WHERE id = 1 FOR UPDATE")
         cursor.execute("ROLLBACK")
