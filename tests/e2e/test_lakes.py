@@ -321,7 +321,7 @@ def before(method: Any, action: Any) -> Any:
 
 @pytest.fixture
 def lakes_in_s3(s3: Seaweed, bucket: str) -> str:
-    """``s3://bucket`` with the tables ``ice`` and ``delta`` of ROWS rows in two files each."""
+    """``s3://bucket`` with the tables ``ice``, ``delta`` and ``flat`` of ROWS rows each."""
     io = {"s3.endpoint": s3.endpoint, "s3.access-key-id": s3.access_key,
           "s3.secret-access-key": s3.secret_key, "s3.region": s3.region}  # fmt: skip
     table = iceberg(f"s3://{bucket}/ice", rows(0, 1000), io=io)
@@ -330,10 +330,14 @@ def lakes_in_s3(s3: Seaweed, bucket: str) -> str:
     for start, stop in ((0, 1000), (1000, ROWS)):
         write_deltalake(f"s3://{bucket}/delta", rows(start, stop), mode="append",
                         storage_options=options, partition_by=["day"])  # fmt: skip
+        write_deltalake(f"s3://{bucket}/flat", rows(start, stop).drop_columns(["tags"]),
+                        mode="append", storage_options=options)  # fmt: skip
     return f"s3://{bucket}"
 
 
-def test_tables_in_s3(shell: Shell, s3: Seaweed, lakes_in_s3: str) -> None:
+def test_tables_in_s3(
+    shell: Shell, s3: Seaweed, lakes_in_s3: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, kind in (("ice", "iceberg"), ("delta", "delta")):
         shell.ok("load", f"{kind}+{lakes_in_s3}/{name}", env=s3.env)
         assert counts(shell, name) == exact(ROWS)
@@ -342,6 +346,19 @@ def test_tables_in_s3(shell: Shell, s3: Seaweed, lakes_in_s3: str) -> None:
         )
         wrong = shell.ends(4, "load", f"{kind}+{lakes_in_s3}/none", env=s3.env)
         assert "none" in wrong.err
+    # Files that need nothing but to be read are copied by the decoder, row group by row group.
+    built = ["load", f"delta+{lakes_in_s3}/flat", "--build", "on", "--json"]
+    done = shell.ok(*built, env=s3.env).document
+    assert (done["rows"], done["notes"]) == (ROWS, [])
+    shell.ok(*built, "--table", "other", "--decoder", "never", "--build", "off", env=s3.env)
+    everything = "SELECT count(), sum(cityHash64(*)) FROM {}"
+    assert shell.row(everything.format("flat")) == shell.row(everything.format("other"))
+    # One that goes while it is loaded is named, and nothing of it lands.
+    name = lakes_in_s3.removeprefix("s3://")
+    (*_, key) = (key for key in s3.list(name, "flat/") if key.endswith(".parquet"))
+    monkeypatch.setattr("rowfall.run.load.prepare", before(prepare, lambda: s3.delete(name, key)))
+    gone = shell.ends(4, *built, "--table", "gone", env=s3.env)
+    assert "the data file is gone" in gone.talk
 
 
 def test_a_server_reads_the_files_itself(

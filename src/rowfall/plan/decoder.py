@@ -213,7 +213,9 @@ def spec(
         {"path": s.uri, "start": s.start or 0, "stop": s.stop, "size": s.size} for s in splits
     ]
     for input_, split, address in zip(inputs, splits, addresses, strict=False):
-        input_ |= {"url": address.url, "headers": dict(address.headers), "version": split.version}
+        input_ |= {"url": address.url, "headers": dict(address.headers)}
+        if not address.any_version:
+            input_["version"] = split.version
         if address.by_query:
             input_["by_query"] = True
     more: dict[str, Any] = {"binary": True} if encoding.binary else {}

@@ -90,11 +90,13 @@ class HttpAddress:
         url: signed where the store wants that; good for a day, of this object, for reading.
         headers: of each request; never sent to another host than the URL's.
         by_query: ranges are asked for with ``offset`` and ``length`` in the query (WebHDFS).
+        any_version: the version of the split is nothing that the store knows; its size is.
     """
 
     url: Secret
     headers: Mapping[str, Secret] = field(default_factory=dict)
     by_query: bool = False
+    any_version: bool = False
 
 
 @runtime_checkable

@@ -29,7 +29,7 @@ from rowfall.core.options import Options
 from rowfall.core.s3_access import base_url, signature
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.sources import from_clause
-from rowfall.sources.base import EMBEDDED, File, Probe, Reader, Rewrite
+from rowfall.sources.base import EMBEDDED, Addressed, File, HttpAddress, Probe, Reader, Rewrite
 from rowfall.sources.objects import REQUESTS
 
 if TYPE_CHECKING:
@@ -166,6 +166,9 @@ class LakeSource(ABC):
             # its version, so that such tables are read here.
             self.reader = EMBEDDED
         self.notes = snapshot.notes
+        if self.remote and self.stored() is not None:
+            # Only files that are read by their names have addresses: then the source is Addressed.
+            self.addresses = self._addresses
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -189,8 +192,13 @@ class LakeSource(ABC):
 
     def stored(self) -> Encoding | None:
         """See :class:`rowfall.sources.base.Stored`."""
-        plain = not self._layouts and not self._unread and not self.remote
-        return _PARQUET if plain else None
+        return None if self._layouts or self._unread else _PARQUET
+
+    def _addresses(self, splits: Sequence[Split]) -> list[HttpAddress]:
+        """See :class:`rowfall.sources.base.Addressed`."""
+        store = cast(Addressed, self._store.source)
+        found = store.addresses(list(map(_of_store, splits)))
+        return [replace(address, any_version=True) for address in found]
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
         return from_clause.evenly(listing, most)

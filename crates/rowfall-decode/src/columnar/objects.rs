@@ -4,8 +4,9 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
@@ -83,8 +84,27 @@ impl Object {
         }
     }
 
-    /// What reads the given ranges, of (start, length), which together are a row group.
-    pub fn row_group(
+    /// True for what is fetched from somewhere else.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.place, Place::Http(..))
+    }
+
+    /// Begin to fetch the given ranges, of (start, length), which together are a row group, while
+    /// others are decoded. Of a file nothing is fetched.
+    pub fn row_group(&self, ranges: Vec<(u64, u64)>) -> FetchedGroup {
+        let found = Arc::new(OnceLock::new());
+        let fetch = {
+            let (object, found, ranges) = (self.clone(), Arc::clone(&found), ranges.clone());
+            move || drop(found.set(object.fetch_group(ranges)))
+        };
+        let named = thread::Builder::new().name("row group".into());
+        if !self.is_remote() || named.spawn(fetch).is_err() {
+            let _ = found.set(self.fetch_group(ranges));
+        }
+        FetchedGroup(found)
+    }
+
+    fn fetch_group(
         &self,
         mut ranges: Vec<(u64, u64)>,
     ) -> std::result::Result<RowGroup, BatchError> {
@@ -110,6 +130,25 @@ impl Object {
         }
         self.read.fetch_add(bytes, Ordering::Relaxed);
         Ok(RowGroup { object: self.clone(), held })
+    }
+}
+
+/// A row group that is there, or will be soon; parts of it share it.
+#[derive(Clone)]
+pub struct FetchedGroup(Arc<OnceLock<std::result::Result<RowGroup, BatchError>>>);
+
+impl FetchedGroup {
+    /// Wait until it is there.
+    pub fn wait(&self) -> std::result::Result<RowGroup, BatchError> {
+        match self.0.wait() {
+            Ok(group) => Ok(group.clone()),
+            Err(BatchError::Declined(column, what)) => {
+                Err(BatchError::Declined(*column, what.clone()))
+            }
+            Err(BatchError::Io(error)) => {
+                Err(BatchError::Io(io::Error::new(error.kind(), error.to_string())))
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
 use crate::columnar::arrow::ArrowBatch;
 use crate::columnar::ipc::find_columns;
-use crate::columnar::objects::{Object, RowGroup};
+use crate::columnar::objects::{FetchedGroup, Object};
 use crate::columnar::{Batch, BatchError, BatchReader, Input};
 use crate::types::{BaseType, Type};
 
@@ -23,6 +23,8 @@ use crate::types::{BaseType, Type};
 const BATCH_ROWS: usize = 8192;
 /// A part of a row group has so many rows at least: each worker reads the dictionaries again.
 const LEAST_ROWS: usize = 1 << 17;
+/// A row group of so many bytes at most is fetched before its turn has come.
+const AHEAD_BYTES: u64 = 64 << 20;
 
 /// An open file.
 pub struct File {
@@ -33,6 +35,8 @@ pub struct File {
     places: Vec<usize>,
     /// Row groups, or parts of them, from the last to the first: number, first row and rows.
     left: Vec<(usize, usize, usize)>,
+    /// Row groups that are being fetched, or shared by several parts.
+    fetched: Vec<(usize, FetchedGroup)>,
 }
 
 impl File {
@@ -65,49 +69,95 @@ impl File {
         sorted.dedup();
         let place = |column: &usize| sorted.binary_search(column).expect("it is among them");
         let places = columns.iter().map(place).collect();
-        Ok(File { object, metadata, columns, places, left })
+        let mut file = File { object, metadata, columns, places, left, fetched: Vec::new() };
+        file.fetch_ahead();
+        Ok(file)
     }
 
-    fn read(
-        &self,
-        (group, from, rows): (usize, usize, usize),
-    ) -> Result<ParquetRecordBatchReader, BatchError> {
-        let schema = self.metadata.parquet_schema();
-        let mask = ProjectionMask::leaves(schema, self.columns.iter().copied());
-        let found = self.metadata.metadata().row_group(group);
-        let ranges = self.columns.iter().map(|&n| found.column(n).byte_range()).collect();
-        let source: RowGroup = self.object.row_group(ranges)?;
-        let mut builder =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(source, self.metadata.clone())
-                .with_row_groups(vec![group])
-                .with_projection(mask)
-                .with_batch_size(BATCH_ROWS);
-        if (rows as i64) < found.num_rows() {
-            builder = builder.with_offset(from).with_limit(rows);
+    /// The bytes of a row group, which are fetched already or from now on.
+    fn group(&mut self, group: usize) -> FetchedGroup {
+        if let Some((_, found)) = self.fetched.iter().find(|(number, _)| *number == group) {
+            return found.clone();
         }
-        builder.build().map_err(unreadable)
+        let found = self.object.row_group(self.ranges(group));
+        self.fetched.push((group, found.clone()));
+        found
+    }
+
+    /// Where the wanted columns of a row group are: start and length.
+    fn ranges(&self, group: usize) -> Vec<(u64, u64)> {
+        let found = self.metadata.metadata().row_group(group);
+        self.columns.iter().map(|&n| found.column(n).byte_range()).collect()
+    }
+
+    /// Begin to fetch the row group of the next piece, if it comes from somewhere else.
+    fn fetch_ahead(&mut self) {
+        let Some(&(next, ..)) = self.left.last() else { return };
+        let bytes: u64 = self.ranges(next).iter().map(|(_, length)| length).sum();
+        if self.object.is_remote() && bytes <= AHEAD_BYTES {
+            self.group(next);
+        }
     }
 }
 
 impl Input for File {
     fn next_piece(&mut self) -> Result<Option<Box<dyn BatchReader>>, BatchError> {
-        let Some(piece) = self.left.pop() else { return Ok(None) };
-        let reader = self.read(piece)?;
-        Ok(Some(Box::new(Piece { reader, places: self.places.clone(), left: piece.2 })))
+        let Some(part) = self.left.pop() else { return Ok(None) };
+        let source = self.group(part.0);
+        let next = self.left.last().map(|next| next.0);
+        self.fetched.retain(|(number, _)| Some(*number) == next);
+        self.fetch_ahead();
+        let (metadata, columns) = (self.metadata.clone(), self.columns.clone());
+        Ok(Some(Box::new(Piece {
+            state: PieceState::Waiting(source, metadata, columns, part),
+            places: self.places.clone(),
+            left: part.2,
+        })))
     }
 }
 
 /// A row group, or a part of one.
 struct Piece {
-    reader: ParquetRecordBatchReader,
+    state: PieceState,
     places: Vec<usize>,
     /// Rows that have not been read.
     left: usize,
 }
 
+enum PieceState {
+    /// For its bytes; with the wanted columns, and the number of the row group, its first row and
+    /// its rows.
+    Waiting(FetchedGroup, ArrowReaderMetadata, Vec<usize>, (usize, usize, usize)),
+    Reading(ParquetRecordBatchReader),
+}
+
+impl PieceState {
+    fn reader(&mut self) -> Result<&mut ParquetRecordBatchReader, BatchError> {
+        if let PieceState::Waiting(source, metadata, columns, (group, from, rows)) = self {
+            let mask = ProjectionMask::leaves(metadata.parquet_schema(), columns.iter().copied());
+            let all = metadata.metadata().row_group(*group).num_rows();
+            let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
+                source.wait()?,
+                metadata.clone(),
+            )
+            .with_row_groups(vec![*group])
+            .with_projection(mask)
+            .with_batch_size(BATCH_ROWS);
+            if (*rows as i64) < all {
+                builder = builder.with_offset(*from).with_limit(*rows);
+            }
+            *self = PieceState::Reading(builder.build().map_err(unreadable)?);
+        }
+        match self {
+            PieceState::Reading(reader) => Ok(reader),
+            PieceState::Waiting(..) => unreachable!("it was opened above"),
+        }
+    }
+}
+
 impl BatchReader for Piece {
     fn next_batch(&mut self) -> Result<Option<Box<dyn Batch>>, BatchError> {
-        let batch = match self.reader.next() {
+        let batch = match self.state.reader()?.next() {
             None if self.left > 0 => {
                 return Err(BatchError::declined("a row group with fewer rows than it says"));
             }

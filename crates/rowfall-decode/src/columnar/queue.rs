@@ -4,6 +4,7 @@
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 
 use crate::columnar::native;
 use crate::columnar::{BatchError, BatchReader, Input};
@@ -12,7 +13,7 @@ use crate::columnar::{ipc, objects::Object, parquet};
 #[cfg(feature = "arrow")]
 use crate::input::http_request;
 use crate::input::queue::InputReader;
-use crate::spec::{Format, Spec};
+use crate::spec::{self, Format, Spec};
 use crate::types::Type;
 
 /// What one worker reads: a block, a batch, a row group.
@@ -34,7 +35,11 @@ pub struct PieceQueue<'a> {
 struct State {
     next: usize,
     open: Option<(usize, Box<dyn Input>)>,
+    /// The next input, which is being opened: it takes two answers from somewhere else.
+    opening: Option<JoinHandle<Opened>>,
 }
+
+type Opened = Result<Box<dyn Input>, BatchError>;
 
 /// Counts the bytes of a stream.
 struct Counted(InputReader, Arc<AtomicU64>);
@@ -79,7 +84,12 @@ impl<'a> PieceQueue<'a> {
                 return None;
             }
             state.next += 1;
-            match self.open(number) {
+            let opened = match state.opening.take() {
+                Some(opening) => opening.join().expect("no thread panics"),
+                None => self.open(number),
+            };
+            state.opening = self.open_ahead(state.next);
+            match opened {
                 Ok(input) => state.open = Some((number, input)),
                 Err(error) => return Some((number, Err(error))),
             }
@@ -95,16 +105,41 @@ impl<'a> PieceQueue<'a> {
         Ok(Counted(InputReader::file(&self.spec.inputs[number])?, Arc::clone(&self.read)))
     }
 
+    /// Begin to open an input that comes from somewhere else, beside the workers.
     #[cfg(feature = "arrow")]
-    fn open(&self, number: usize) -> Result<Box<dyn Input>, BatchError> {
-        let (input, workers) = (&self.spec.inputs[number], self.spec.outputs.len());
+    fn open_ahead(&self, number: usize) -> Option<JoinHandle<Opened>> {
+        let input = self.spec.inputs.get(number).filter(|input| input.url().is_some())?;
+        if self.spec.format != Format::Parquet {
+            return None;
+        }
+        let (agent, read, input) = (self.agent.clone(), Arc::clone(&self.read), input.clone());
+        let (wanted, parts) = (self.wanted.clone(), self.parts());
+        // Where there are no more threads, it is opened when its turn has come.
+        thread::Builder::new()
+            .name("open".into())
+            .spawn(move || open_parquet(&agent, &input, read, &wanted, parts))
+            .ok()
+    }
+
+    #[cfg(not(feature = "arrow"))]
+    fn open_ahead(&self, _: usize) -> Option<JoinHandle<Opened>> {
+        None
+    }
+
+    /// Into how many parts row groups are cut, so that all workers have something to do at the end.
+    #[cfg(feature = "arrow")]
+    fn parts(&self) -> usize {
+        let workers = self.spec.outputs.len();
+        if self.spec.inputs.len() < 2 * workers { workers } else { 1 }
+    }
+
+    #[cfg(feature = "arrow")]
+    fn open(&self, number: usize) -> Opened {
+        let input = &self.spec.inputs[number];
         Ok(match self.spec.format {
             Format::Parquet => {
-                let object = Object::open(&self.agent, input, Arc::clone(&self.read))?;
-                // So that all workers have something to do at the end.
-                let few = self.spec.inputs.len() < 2 * workers;
-                let parts = if few { workers } else { 1 };
-                Box::new(parquet::File::open(object, &self.wanted, parts)?)
+                let read = Arc::clone(&self.read);
+                return open_parquet(&self.agent, input, read, &self.wanted, self.parts());
             }
             Format::ArrowStream => Box::new(ipc::Stream::open(self.stream(number)?, &self.wanted)?),
             _ => Box::new(native::Stream::open(self.stream(number)?, &self.wanted)),
@@ -112,7 +147,19 @@ impl<'a> PieceQueue<'a> {
     }
 
     #[cfg(not(feature = "arrow"))]
-    fn open(&self, number: usize) -> Result<Box<dyn Input>, BatchError> {
+    fn open(&self, number: usize) -> Opened {
         Ok(Box::new(native::Stream::open(self.stream(number)?, &self.wanted)))
     }
+}
+
+#[cfg(feature = "arrow")]
+fn open_parquet(
+    agent: &ureq::Agent,
+    input: &spec::Input,
+    read: Arc<AtomicU64>,
+    wanted: &[(String, Type)],
+    parts: usize,
+) -> Opened {
+    let object = Object::open(agent, input, read)?;
+    Ok(Box::new(parquet::File::open(object, wanted, parts)?))
 }
