@@ -18,6 +18,7 @@ import pytest
 
 from contract.engines import run
 from rowfall.engines.embedded import Embedded
+from rowfall.plan import table_definition
 from rowfall.sources import rewriting
 
 SEED = int(os.environ.get("ROWFALL_SEED", "1"))
@@ -112,9 +113,14 @@ class Parts:
         found = run(self._engine, statement, format="TabSeparated", settings=settings)
         return found.data.decode().removesuffix("\n")
 
-    def create(self, columns: Columns, key: str, settings: str = "") -> str:
+    def create(
+        self, columns: Columns, key: str, settings: str = "", codecs: Columns | None = None
+    ) -> str:
         table = f"t{next(self._numbers)}"
-        listed = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
+        given = {name: f" CODEC({codec})" for name, codec in (codecs or {}).items()}
+        listed = ", ".join(
+            f"{name} {type_}{given.get(name, '')}" for name, type_ in columns.items()
+        )
         self.sql(
             f"CREATE TABLE {table} ({listed}) ENGINE = MergeTree ORDER BY {key or 'tuple()'} "
             f"SETTINGS min_bytes_for_wide_part = 0, assign_part_uuids = 1{settings}"
@@ -164,15 +170,20 @@ class Parts:
         number = next(self._numbers)
         outputs = [self._folder / f"built{number}_{n}" for n in range(spec.pop("outputs", 1))]
         names = list(columns)
+        found = table_definition.parse(self.sql(f"SHOW CREATE TABLE {table} FORMAT TSVRaw"))
+        assert found is not None
+        assert table_definition.refusal(found, set(columns)) is None
+        codecs = {c.name: table_definition.codecs(c) for c in found.columns}
         document = {
             "version": 1,
+            "layout": table_definition.layout(found),
             "inputs": [{"path": str(path)} for path in paths],
             "format": "CSV",
             "null": NULL,
             "trim": False,
             "timezone": "UTC",
             "columns": [
-                {"name": name, "position": n, "type": type_}
+                {"name": name, "position": n, "type": type_, "codecs": codecs[name]}
                 for n, (name, type_) in enumerate(columns.items())
             ],
             "sort_by": [names.index(k) for k in key.strip("()").split(", ")] if key else None,
@@ -250,14 +261,28 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
 
 
 def unpacked(path: Path) -> bytes:
-    """What the compressed blocks of a file hold."""
+    """What the compressed blocks of a file hold, as codecs of numbers have made it."""
     data, out = path.read_bytes(), []
     while data:
-        codec = {0x82: "lz4_raw", 0x90: "zstd"}[data[16]]
-        size, text = struct.unpack("<II", data[17:25])
-        out.append(pyarrow.decompress(data[25 : 16 + size], text, codec, asbytes=True))
+        size = struct.unpack("<I", data[17:21])[0]
+        out.append(unpacked_block(data[16 : 16 + size]))
         data = data[16 + size :]
     return b"".join(out)
+
+
+def unpacked_block(block: bytes) -> bytes:
+    """A block with its header: the codec, its size, the size of the text."""
+    codec, text, packed = block[0], struct.unpack("<I", block[5:9])[0], block[9:]
+    match codec:
+        case 0x02:
+            return packed
+        case 0x82 | 0x90:
+            name = "lz4_raw" if codec == 0x82 else "zstd"
+            return bytes(pyarrow.decompress(packed, text, name, asbytes=True))
+        case 0x91:
+            count = packed[0]
+            return packed[: count + 1] + unpacked_block(packed[count + 1 :])
+    return block
 
 
 def bare(value: str) -> str | None:
@@ -278,7 +303,7 @@ def kinds(path: Path) -> Any:
 
 def compared(
     parts: Parts, columns: Columns, key: str, rows: Rows, *, granules: bool = True,
-    format: str = "CSV",
+    format: str = "CSV", codecs: Columns | None = None, settings: str = "",
 ) -> str:  # fmt: skip
     """Build a part; assert that it is what the engine writes, to the last byte.
 
@@ -292,11 +317,12 @@ def compared(
     path = parts.file(columns, rows)
     if format != "CSV":
         path = parts.written(columns, parts.relation(columns, path), format)
-    ours = parts.create(columns, key)
+    ours = parts.create(columns, key, settings, codecs)
     parts.build(ours, columns, key, [path], format=format)
     # This one stores nothing sparsely, that one counts defaults.
-    plain = parts.create(columns, key, ", ratio_of_defaults_for_sparse_serialization = 1")
-    counting = parts.create(columns, key)
+    dense = ", ratio_of_defaults_for_sparse_serialization = 1"
+    plain = parts.create(columns, key, settings + dense, codecs)
+    counting = parts.create(columns, key, settings, codecs)
     for table in (plain, counting):
         parts.insert(table, columns, path, format)
         parts.attach_again(table)
@@ -505,6 +531,58 @@ def test_dictionaries(type_: str, values: int, format: str, parts: Parts) -> Non
         answers = [parts.sql(query.format(t), max_threads=1) for t in (ours, theirs)]
         assert answers[0] == answers[1], query
     parts.drop(ours, theirs)
+
+
+# Codecs, and the types of a column that takes them.
+CODECS = {
+    "NONE": ["String", "UInt64", "LowCardinality(String)", "Nullable(Int8)"],
+    "ZSTD(1)": ["String", "Float64", "LowCardinality(String)", "Nullable(FixedString(40))"],
+    "ZSTD(9)": ["Nullable(String)", "UUID"],
+    "Default": ["Int32"],
+    "Delta, LZ4": ["Int8", "UInt16", "Nullable(Int32)", "UInt64", "Decimal(18, 4)", "Date32"],
+    "Delta(8), ZSTD(1)": ["UInt8", "Float32"],
+    "Delta(4), Default": ["DateTime64(3, 'UTC')"],
+    "DoubleDelta": ["Int8", "UInt16", "Int32", "UInt64", "Int64", "DateTime", "Nullable(Date)"],
+    "DoubleDelta, ZSTD(1)": ["Nullable(DateTime64(3, 'UTC'))", "Enum16('x' = -500, 'y' = 3)"],
+    "Gorilla": ["Float32", "Float64", "Nullable(Float64)"],
+    "Gorilla, LZ4": ["Float32", "Float64"],
+    "T64": [
+        "Int8", "UInt8", "Int16", "UInt16", "Int32", "UInt32", "Int64", "UInt64", "Date", "Date32",
+        "DateTime", "DateTime64(3, 'UTC')", "Decimal(9, 2)", "Decimal(18, 4)", "IPv4", "Bool",
+        "Enum8('no' = -3, 'none' = 0, 'yes' = 100)", "Enum16('x' = -500, 'y' = 3)",
+    ],
+    "T64('bit'), ZSTD(1)": ["Nullable(Int16)", "UInt64", "Int64", "Nullable(DateTime)"],
+    "T64, LZ4": ["Int32", "Bool"],
+}  # fmt: skip
+
+
+def test_codecs_and_sizes_of_blocks(parts: Parts) -> None:
+    """Values at random, in order, and all the same: 9,003, so that granules are not filled."""
+    rng, rows = random.Random(SEED), 9_003
+    columns, codecs = {"k": "UInt32"}, {"k": "Delta(4), LZ4"}
+    values = [[str(n * 3 % 500_009) for n in range(rows)]]
+    for codec, types in CODECS.items():
+        for type_ in types:
+            flat = type_.removeprefix("Nullable(").removesuffix(")") if type_[0] == "N" else type_
+            some = pool(rng, flat, rows, 0.2, 0.2 * (flat != type_))
+            shapes = [some, sorted(some), [some[0]] * rows]
+            for shape in shapes if codec[0] in "DGT" else shapes[:1]:
+                columns[f"c{len(columns)}"] = type_
+                codecs[f"c{len(codecs)}"] = codec
+                values.append(shape)
+    sizes = ", min_compress_block_size = 5000, max_compress_block_size = 30000"
+    for key, settings in (("k", ""), ("", f"{sizes}, index_granularity = 1000")):
+        table = compared(
+            parts, columns, key, table_of(*values), codecs=codecs, settings=settings,
+            granules=not settings,
+        )  # fmt: skip
+        for verb in ("insert", "merge"):
+            if verb == "insert":
+                parts.insert(table, columns, parts.file(columns, table_of(*values)))
+            else:
+                parts.sql(f"OPTIMIZE TABLE {table} FINAL")
+            assert parts.check(table) == []
+        parts.drop(table)
 
 
 def test_they_merge_with_the_engines_parts(parts: Parts) -> None:

@@ -129,7 +129,10 @@ def test_a_table_that_asks_for_more_is_the_engines(shell: Shell) -> None:
     rows(shell, "a", 0, 1000)
     shell.ok("load", "in/*.csv.gz", "--table", "other")  # a folder to make tables in
     asks = [
-        ("CODEC(ZSTD)", "ORDER BY id", "only the engine writes CODEC(ZSTD(1)) (column price)"),
+        (
+            "CODEC(LZ4HC)", "ORDER BY id",
+            "only the engine writes the codec LZ4HC(0) (column price)",
+        ),
         (", x UInt8 EPHEMERAL", "ORDER BY id", "the column x is EPHEMERAL"),
         ("", "ORDER BY (id, kind) PRIMARY KEY id", "it has a primary key of its own"),
         ("", "ORDER BY id SAMPLE BY id", "it has a sampling key"),
@@ -170,6 +173,13 @@ TABLES = {
         "(id UInt32, kind String, note String TTL toDateTime('2000-01-01') + toIntervalSecond(id), "
         "price Float64, maybe Nullable(UInt32)) ENGINE = MergeTree ORDER BY id "
         "TTL toDateTime('2020-01-01 00:00:00') + toIntervalDay(id)"
+    ),
+    "codecs": (
+        "(id UInt32 CODEC(Delta, ZSTD(3)), kind LowCardinality(String) CODEC(ZSTD(1)), "
+        "note String CODEC(NONE), price Float64 CODEC(Gorilla, LZ4), "
+        "maybe Nullable(UInt32) CODEC(T64), "
+        "at DateTime DEFAULT toDateTime(id) CODEC(DoubleDelta, LZ4HC(9))) "
+        "ENGINE = MergeTree ORDER BY id SETTINGS index_granularity = 512"
     ),
     "constraints": (
         "(id UInt32, kind String, note String, price Float64, maybe Nullable(UInt32), "

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::dialect::Dialect;
 use crate::error::Fail;
+use crate::output::Chains;
 use crate::types::{BaseType, Type};
 
 /// The document. Fields with a default may be left out, unknown ones are an error.
@@ -90,6 +91,9 @@ pub struct Spec {
     /// is sorted by `sort_by`.
     #[serde(default)]
     pub parts: bool,
+    /// How parts are laid out.
+    #[serde(default)]
+    pub layout: PartLayout,
     /// Bytes of text that are decoded together; for tests.
     #[serde(default = "chunk")]
     pub chunk_bytes: usize,
@@ -214,6 +218,34 @@ pub struct ColumnSpec {
     /// Notation of points in time, see [`crate::types::TimeShape`]: nothing, `T` or `Z`.
     #[serde(default)]
     pub shape: String,
+    /// Codecs of the column in parts, one after the other, as `Delta(4)`; none for LZ4.
+    #[serde(default)]
+    pub codecs: Vec<String>,
+}
+
+/// Sizes in parts, by the settings of the table; the defaults are the engine's.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PartLayout {
+    /// Rows of a granule at most: `index_granularity`.
+    pub granule_rows: usize,
+    /// Bytes of a granule at most: `index_granularity_bytes`.
+    pub granule_bytes: usize,
+    /// Bytes with which a compressed block ends at the next granule: `min_compress_block_size`.
+    pub min_block: usize,
+    /// Bytes of a compressed block at most: `max_compress_block_size`.
+    pub max_block: usize,
+}
+
+impl Default for PartLayout {
+    fn default() -> PartLayout {
+        PartLayout {
+            granule_rows: 8192,
+            granule_bytes: 10 << 20,
+            min_block: 64 << 10,
+            max_block: 1 << 20,
+        }
+    }
 }
 
 impl ColumnSpec {
@@ -447,6 +479,14 @@ impl Spec {
         need(self.block_rows > 0 && self.block_bytes > 0, "blocks need rows and bytes");
         need(self.block_bytes <= 1 << 30, "block_bytes is at most 1 GiB");
         need(self.block_rows <= 1 << 28, "block_rows is at most 268,435,456");
+        let sizes = self.layout;
+        need(
+            sizes.granule_rows > 0
+                && sizes.granule_bytes > 0
+                && (1..=64 << 20).contains(&sizes.max_block)
+                && (1..=sizes.max_block).contains(&sizes.min_block),
+            "granules and compressed blocks have rows and bytes, blocks of parts 64 MiB at most",
+        );
         need(self.chunk_bytes > 0 && self.chunk_bytes <= 64 << 20, "chunk_bytes is at most 64 MiB");
         need(
             self.compression == Compression::None
@@ -501,6 +541,9 @@ impl Spec {
                 }
                 Ok(data_type) if whole && !data_type.children().is_empty() => {
                     "only flat columns are copied".to_owned()
+                }
+                Ok(data_type) if let Err(reason) = Chains::new(&column.codecs, &data_type) => {
+                    format!("{reason} is not known")
                 }
                 Ok(data_type) if self.parts && data_type.nullable && keys.contains(&number) => {
                     "parts have no NULL in their key".to_owned()

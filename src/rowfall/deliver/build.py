@@ -44,9 +44,12 @@ class Build(Decode):
         table = self._definition(order)
         names = [column["name"] for column in asked["columns"]]
         stored = [names.index(c.name) for c in table.columns if c.name in names]
+        codecs = {c.name: table_definition.codecs(c) for c in table.columns}
+        columns = [asked["columns"][n] for n in stored]
         return {
             "parts": True,
-            "columns": [asked["columns"][n] for n in stored],
+            "columns": [{**c, "codecs": codecs[c["name"]]} for c in columns],
+            "layout": table_definition.layout(table),
             "sort_by": [stored.index(n) for n in asked["sort_by"] or ()] or None,
         }
 

@@ -46,6 +46,8 @@ _NOT_OF_PARTS = re.compile(
 _BYTES = re.compile(r"\d+\Z")
 # Parts that are made here are wide; who wants smaller ones compact says so by more than this.
 _WIDE_BYTES = 10 << 20
+# What rowfall-decode takes.
+_LARGEST_BLOCK = 64 << 20
 LAYOUT = (26, 9)
 """The release of the engine whose parts rowfall-decode writes; their files change from one to
 another (26.x has put sizes of strings into files of their own and counts defaults)."""
@@ -100,9 +102,6 @@ class Definition:
     def expires(self) -> bool:
         """True where rows or values have a time to live."""
         return "TTL" in self.clauses or any("TTL" in dict(c.more) for c in self.columns)
-
-    def number(self, setting: str, otherwise: int) -> int:
-        return int(self.settings.get(setting, otherwise))
 
 
 def parse(create_query: str) -> Definition | None:
@@ -193,8 +192,8 @@ def refusal(table: Definition, filled: Collection[str]) -> str | None:
         for word, text in column.more:
             if word in ("STATISTICS", "COLLATE", "SETTINGS", "PRIMARY"):
                 return f"the column {column.name} has {word} {text}"
-        if column.codec and column.name in filled and (why := _codec_refusal(column.codec)):
-            return f"only the engine writes {why} (column {column.name})"
+        if column.name in filled and (why := _codec_refusal(column)):
+            return f"only the engine writes the codec {why} (column {column.name})"
     for word, text in (*table.clauses.items(), *((c.name, _ttl(c)) for c in table.columns)):
         if word == "SAMPLE":
             return "it has a sampling key"
@@ -210,8 +209,41 @@ def _ttl(column: DefinedColumn) -> str:
     return dict(column.more).get("TTL", "")
 
 
-def _codec_refusal(codec: str) -> str | None:
-    return f"CODEC({codec})"
+# Codecs that rowfall-decode writes (crates/rowfall-decode/src/output/codec.rs), in the engine's own
+# words.
+_CODEC = re.compile(
+    r"Default|NONE|LZ4|ZSTD(\(\d+\))?|(Delta|DoubleDelta|Gorilla)(\(\d\))?|T64(\('(bit|byte)'\))?"
+)
+
+
+def codecs(column: DefinedColumn) -> list[str]:
+    """Return the codecs of a column, one after the other; [] for the default."""
+    found = items(tokens(column.codec))
+    return [] if found == ["Default"] else ["LZ4" if c == "Default" else c for c in found]
+
+
+def _codec_refusal(column: DefinedColumn) -> str | None:
+    """Return the first codec that only the engine writes."""
+    # rowfall-decode says no to the types that T64 does not take; the engine does not make them.
+    return next((c for c in codecs(column) if not _CODEC.fullmatch(c)), None)
+
+
+# Settings that a part is laid out by, with what rowfall-decode calls them and their defaults.
+_LAYOUT = {
+    "index_granularity": ("granule_rows", 8192),
+    "index_granularity_bytes": ("granule_bytes", 10 << 20),
+    "min_compress_block_size": ("min_block", 64 << 10),
+    "max_compress_block_size": ("max_block", 1 << 20),
+}
+
+
+def layout(table: Definition) -> dict[str, int]:
+    """Return the sizes of granules and compressed blocks of a table's parts."""
+    # 0 stands for the default where it is a size of blocks.
+    return {
+        name: int(table.settings.get(setting, default)) or default
+        for setting, (name, default) in _LAYOUT.items()
+    }
 
 
 def _settings_refusal(table: Definition) -> str | None:
@@ -224,11 +256,18 @@ def _settings_refusal(table: Definition) -> str | None:
         elif name == "storage_policy":
             if value != "default":
                 return text
-        elif name == "index_granularity":
-            if value != "8192":
+        elif name == "default_compression_codec":
+            if value.upper() not in ("", "LZ4"):
+                return text
+        elif name in _LAYOUT:
+            # Without granules of so many bytes at most marks have another form.
+            if not _BYTES.match(value) or (name == "index_granularity_bytes" and value == "0"):
                 return text
         elif not _NOT_OF_PARTS.fullmatch(name):
             return text
+    sizes = layout(table)
+    if not 1 <= sizes["min_block"] <= sizes["max_block"] <= _LARGEST_BLOCK:
+        return f"its compressed blocks have up to {sizes['max_block']} bytes"
     return None
 
 

@@ -67,8 +67,15 @@ def test_a_default_is_made_after_what_it_is_computed_from() -> None:
 @pytest.mark.parametrize(
     ("column", "tail", "filled", "why"),
     [
-        (" CODEC(FPC)", "ORDER BY a", "a", "only the engine writes CODEC(FPC) (column a)"),
+        (" CODEC(FPC)", "ORDER BY a", "a", "only the engine writes the codec FPC (column a)"),
         (" CODEC(FPC)", "ORDER BY tuple()", "", None),
+        (" CODEC(Delta(4), T64('bit'), ZSTD(22))", "ORDER BY a", "a", None),
+        (" CODEC(ZSTD(3, 27))", "ORDER BY a", "a",
+         "only the engine writes the codec ZSTD(3, 27) (column a)"),
+        ("", "ORDER BY a SETTINGS index_granularity_bytes = 0", "a",
+         "its setting index_granularity_bytes = 0 is the engine's"),
+        ("", "ORDER BY a SETTINGS max_compress_block_size = 100", "a",
+         "its compressed blocks have up to 100 bytes"),
         (", `b` UInt8 EPHEMERAL", "ORDER BY a", "a", "the column b is EPHEMERAL"),
         (" STATISTICS(tdigest)", "ORDER BY a", "a", "the column a has STATISTICS (tdigest)"),
         ("", "ORDER BY a SAMPLE BY a", "a", "it has a sampling key"),

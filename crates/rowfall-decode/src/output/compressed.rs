@@ -4,6 +4,8 @@
 use lz4_flex::block::{compress_into, get_maximum_output_size};
 use zstd::bulk::Compressor;
 
+use crate::output::codec::Codec;
+
 /// Uncompressed bytes of a block: the engine keeps a whole one in memory.
 pub const MAX_BLOCK: usize = 1 << 20;
 
@@ -11,14 +13,10 @@ pub const MAX_BLOCK: usize = 1 << 20;
 /// bytes, the uncompressed size.
 const HEADER: usize = 9;
 
-/// The compression of a block, with the engine's number for it.
-#[derive(Debug, Clone, Copy)]
-pub enum Codec {
-    /// LZ4.
-    Lz4 = 0x82,
-    /// zstd, level 3.
-    Zstd = 0x90,
-}
+/// The engine's number for several codecs one after the other.
+const MULTIPLE: u8 = 0x91;
+/// The level of zstd for marks and keys.
+pub const ZSTD: Codec = Codec::Zstd(3);
 
 /// CityHash128 (1.0.2) as ClickHouse writes it: the upper half of the crate's number comes first.
 pub fn city_hash(bytes: &[u8]) -> u128 {
@@ -31,7 +29,10 @@ pub fn city_hash(bytes: &[u8]) -> u128 {
 pub struct CompressedBlocks {
     buffer: Vec<u8>,
     used: usize,
-    zstd: Option<Compressor<'static>>,
+    /// For the level that was used last.
+    zstd: Option<(i32, Compressor<'static>)>,
+    /// What one codec has made for the next one.
+    encoded: [Vec<u8>; 2],
 }
 
 impl CompressedBlocks {
@@ -40,33 +41,103 @@ impl CompressedBlocks {
         text.chunks(MAX_BLOCK).for_each(|text| self.append_block(text, codec));
     }
 
+    /// Compress bytes, less than 1 GiB, by several codecs into one block and append it.
+    pub fn append_chain(&mut self, text: &[u8], codecs: &[Codec]) {
+        if let [codec] = codecs {
+            return self.append_block(text, *codec);
+        }
+        let [mut now, mut next] = std::mem::take(&mut self.encoded);
+        let mut first = true;
+        for &codec in codecs {
+            next.clear();
+            let text = if first { text } else { &now[..] };
+            next.resize(HEADER, 0);
+            self.encode(text, codec, &mut next);
+            let size = next.len() as u32;
+            put_header(&mut next, codec.method(), size, text.len());
+            std::mem::swap(&mut now, &mut next);
+            first = false;
+        }
+        let methods = codecs.iter().map(|codec| codec.method());
+        next.clear();
+        next.push(codecs.len() as u8);
+        next.extend(methods);
+        next.extend_from_slice(&now);
+        self.append_packed(&next, MULTIPLE, text.len());
+        self.encoded = [now, next];
+    }
+
     /// Compress bytes, less than 1 GiB, into one block and append it.
     pub fn append_block(&mut self, text: &[u8], codec: Codec) {
         let head = self.used + 16;
         let most = match codec {
             Codec::Lz4 => get_maximum_output_size(text.len()),
-            Codec::Zstd => zstd::zstd_safe::compress_bound(text.len()),
+            Codec::Zstd(_) => zstd::zstd_safe::compress_bound(text.len()),
+            _ => {
+                let [mut encoded, other] = std::mem::take(&mut self.encoded);
+                encoded.clear();
+                codec.encode(text, &mut encoded);
+                self.append_packed(&encoded, codec.method(), text.len());
+                self.encoded = [encoded, other];
+                return;
+            }
         };
         let end = head + HEADER + most;
         if self.buffer.len() < end {
             self.buffer.resize(end, 0);
         }
-        let buffer = &mut self.buffer[head + HEADER..];
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let size = self.pack(text, codec, &mut buffer[head + HEADER..]);
+        self.buffer = buffer;
+        self.end_block(codec.method(), size, text.len());
+    }
+
+    /// Compress by a generic codec; returns the bytes it takes.
+    fn pack(&mut self, text: &[u8], codec: Codec, to: &mut [u8]) -> usize {
         let packed = match codec {
-            Codec::Lz4 => compress_into(text, buffer).ok(),
-            Codec::Zstd => {
-                let zstd = self.zstd.get_or_insert_with(|| Compressor::new(3).expect("a level"));
-                zstd.compress_to_buffer(text, buffer).ok()
+            Codec::Zstd(level) => {
+                if self.zstd.as_ref().is_none_or(|(known, _)| *known != level) {
+                    self.zstd = Some((level, Compressor::new(level).expect("a level")));
+                }
+                let zstd = self.zstd.as_mut().map(|(_, zstd)| zstd).expect("made");
+                zstd.compress_to_buffer(text, to).ok()
             }
+            _ => compress_into(text, to).ok(),
         };
-        let size = HEADER + packed.expect("it has the most room");
-        let block = &mut self.buffer[self.used..head + size];
-        block[16] = codec as u8;
-        block[17..21].copy_from_slice(&(size as u32).to_le_bytes());
-        block[21..25].copy_from_slice(&(text.len() as u32).to_le_bytes());
+        packed.expect("it has the most room")
+    }
+
+    /// Append what a codec makes of bytes.
+    fn encode(&mut self, text: &[u8], codec: Codec, out: &mut Vec<u8>) {
+        let most = match codec {
+            Codec::Lz4 => get_maximum_output_size(text.len()),
+            Codec::Zstd(_) => zstd::zstd_safe::compress_bound(text.len()),
+            _ => return codec.encode(text, out),
+        };
+        let start = out.len();
+        out.resize(start + most, 0);
+        let size = self.pack(text, codec, &mut out[start..]);
+        out.truncate(start + size);
+    }
+
+    fn append_packed(&mut self, packed: &[u8], method: u8, text_len: usize) {
+        let from = self.used + 16 + HEADER;
+        let end = from + packed.len();
+        if self.buffer.len() < end {
+            self.buffer.resize(end, 0);
+        }
+        self.buffer[from..end].copy_from_slice(packed);
+        self.end_block(method, packed.len(), text_len);
+    }
+
+    /// Write the header of a block whose bytes are in their place.
+    fn end_block(&mut self, method: u8, packed: usize, text_len: usize) {
+        let size = HEADER + packed;
+        let block = &mut self.buffer[self.used..][..16 + size];
+        put_header(&mut block[16..], method, size as u32, text_len);
         let sum = city_hash(&block[16..]);
         block[..16].copy_from_slice(&sum.to_le_bytes());
-        self.used = head + size;
+        self.used += 16 + size;
     }
 
     /// All blocks so far.
@@ -78,6 +149,12 @@ impl CompressedBlocks {
     pub fn clear(&mut self) {
         self.used = 0;
     }
+}
+
+fn put_header(block: &mut [u8], method: u8, size: u32, text_len: usize) {
+    block[0] = method;
+    block[1..5].copy_from_slice(&size.to_le_bytes());
+    block[5..9].copy_from_slice(&(text_len as u32).to_le_bytes());
 }
 
 #[cfg(test)]

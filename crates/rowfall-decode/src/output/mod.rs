@@ -1,5 +1,6 @@
 //! Writes the blocks of a worker: in the Native format, as parts of a table, or as lines of text.
 
+mod codec;
 mod compressed;
 mod low_cardinality;
 mod native;
@@ -9,6 +10,7 @@ pub mod text;
 use std::io;
 
 use crate::column::Column;
+pub use crate::output::codec::Chains;
 use crate::spec::{OutputCompression, OutputFormat, Spec};
 
 /// The output of one worker.
@@ -31,8 +33,7 @@ impl Output {
     /// Open the output `path` of a spec; of a named pipe this waits for its reader.
     pub fn open(path: &str, spec: &Spec) -> io::Result<Output> {
         let to = if spec.parts {
-            let keys = spec.sort_by.as_deref().unwrap_or(&[]);
-            To::Parts(Box::new(part::Output::open(path, keys)?))
+            To::Parts(Box::new(part::Output::open(path, spec)?))
         } else if spec.output_format != OutputFormat::Native {
             let types = spec.types().expect("checked before workers start");
             To::Text(Box::new(text::Output::new(native::open(path)?, &types, spec.output_format)))

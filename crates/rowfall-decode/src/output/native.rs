@@ -7,7 +7,8 @@ use std::io::{self, IoSlice, Write};
 use crate::column::Column;
 use crate::column::reorder::{ByteSink, gather, gather_offsets};
 use crate::column::strings::{append_string, append_varint};
-use crate::output::compressed::{Codec, CompressedBlocks};
+use crate::output::codec::Codec;
+use crate::output::compressed::CompressedBlocks;
 use crate::output::low_cardinality;
 use crate::types::{BaseType, Type};
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::column::strings::{append_string, append_varint};
-use crate::output::compressed::{Codec, CompressedBlocks, city_hash};
+use crate::output::codec::Codec;
+use crate::output::compressed::{CompressedBlocks, city_hash};
 
 /// The engine's hash of a file, whose bytes come one after the other: CityHash128 (1.0.2) of
 /// every 2,048 bytes, each with the one before as its seed.

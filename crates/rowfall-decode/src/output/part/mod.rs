@@ -17,16 +17,13 @@ use serde_json::json;
 use crate::column::reorder::{self, ByteSink, RowSelection, all_equal};
 use crate::column::strings::{append_string, starts_of};
 use crate::column::{Column, Values};
+use crate::output::codec::Chains;
 use crate::output::low_cardinality::{self, Renumbering};
 use crate::output::part::checksums::{Checksums, FileHash};
 use crate::output::part::stream::Stream;
 use crate::output::part::strings::{StringLayout, text_span};
+use crate::spec::{PartLayout, Spec};
 use crate::types::BaseType;
-
-/// Rows and bytes of a granule at most: the engine's defaults for index_granularity and
-/// index_granularity_bytes.
-const GRANULE_ROWS: usize = 8192;
-const GRANULE_BYTES: usize = 10 << 20;
 
 /// Keys at most of a dictionary that a whole column shares: low_cardinality_max_dictionary_size.
 const MAX_SHARED_KEYS: usize = 8192;
@@ -39,16 +36,30 @@ pub struct Output {
     folder: PathBuf,
     /// Indices of the columns of the table's key.
     keys: Vec<usize>,
+    /// The codecs of each column.
+    chains: Vec<Chains>,
+    layout: PartLayout,
     parts: usize,
     stream: Stream,
 }
 
 impl Output {
     /// Make the folder `path`, which must not be there yet.
-    pub fn open(path: &str, keys: &[usize]) -> io::Result<Output> {
+    pub fn open(path: &str, spec: &Spec) -> io::Result<Output> {
         std::fs::create_dir(path)?;
-        let (folder, keys) = (path.into(), keys.to_vec());
-        Ok(Output { folder, keys, parts: 0, stream: Stream::default() })
+        let types = spec.types().expect("checked before anything is read");
+        let chains = (spec.columns.iter().zip(&types))
+            .map(|(column, data_type)| Chains::new(&column.codecs, data_type))
+            .collect::<Result<_, _>>()
+            .map_err(io::Error::other)?;
+        Ok(Output {
+            folder: path.into(),
+            keys: spec.sort_by.clone().unwrap_or_default(),
+            chains,
+            layout: spec.layout,
+            parts: 0,
+            stream: Stream::new(spec.layout),
+        })
     }
 
     /// Write one block of all columns as a part, its rows in `order` if there is one.
@@ -62,11 +73,12 @@ impl Output {
         let folder = self.folder.join(self.parts.to_string());
         self.parts += 1;
         std::fs::create_dir(&folder)?;
-        let block = PartBlock { rows, granule: granule_rows(columns, rows), order };
+        let block = PartBlock { rows, granule: granule_rows(columns, rows, self.layout), order };
         let mut checksums = Checksums::default();
         let (mut kinds, mut streams) = (Vec::new(), String::new());
-        for (name, column) in names.iter().zip(columns) {
-            let found = block.column(name, column, &folder, &mut self.stream, &mut checksums)?;
+        for ((name, column), chains) in names.iter().zip(columns).zip(&self.chains) {
+            let stream = &mut self.stream;
+            let found = block.column(name, column, chains, &folder, stream, &mut checksums)?;
             if let Some(defaults) = found.defaults {
                 kinds.push((name, defaults));
             }
@@ -113,18 +125,18 @@ impl Output {
 
 /// Rows of a granule, as the engine has them for an INSERT: as many as fit into its bytes, or, of
 /// a longer block, so many that the last granule is about as long as the others.
-fn granule_rows(columns: &[Column], rows: usize) -> usize {
+fn granule_rows(columns: &[Column], rows: usize, layout: PartLayout) -> usize {
     // In the engine's memory a string has eight bytes besides its text, here one or two.
     let more = |column: &Column| match column.data_type.width() {
         0 if !column.data_type.low_cardinality => 7 * rows,
         _ => 0,
     };
     let bytes: usize = columns.iter().map(|c| c.nulls.len() + c.data.len() + more(c)).sum();
-    let found = match bytes / GRANULE_BYTES {
-        0 => GRANULE_BYTES / (bytes / rows).max(1),
+    let found = match bytes / layout.granule_bytes {
+        0 => layout.granule_bytes / (bytes / rows).max(1),
         granules => rows / granules,
     };
-    found.clamp(1, GRANULE_ROWS)
+    found.clamp(1, layout.granule_rows)
 }
 
 /// As many rows, as neighbours where all values are the `same`: copying neighbours is cheaper.
@@ -163,6 +175,7 @@ impl PartBlock<'_> {
         &self,
         name: &str,
         column: &Column,
+        chains: &Chains,
         folder: &Path,
         stream: &mut Stream,
         checksums: &mut Checksums,
@@ -170,9 +183,11 @@ impl PartBlock<'_> {
         let mut streams = Vec::new();
         let mut write =
             |suffix: &str,
+             beside: bool,
              fill: &mut dyn FnMut(RowSelection<'_>, &mut Stream) -> io::Result<()>| {
                 let name = format!("{name}{suffix}");
-                stream.begin(folder, name.clone())?;
+                let codecs = if beside { &chains.beside } else { &chains.values };
+                stream.begin(folder, name.clone(), codecs)?;
                 for rows in self.granules() {
                     stream.mark(rows.len())?;
                     fill(rows, stream)?;
@@ -183,13 +198,14 @@ impl PartBlock<'_> {
         let data_type = &column.data_type;
         if data_type.low_cardinality {
             return Ok(WrittenColumn {
-                streams: self.low_cardinality_column(name, column, folder, stream, checksums)?,
+                streams: self
+                    .low_cardinality_column(name, column, chains, folder, stream, checksums)?,
                 defaults: None,
             });
         }
         if data_type.nullable {
             let same = all_equal(&column.nulls, 1);
-            write(".null", &mut |rows, out| {
+            write(".null", true, &mut |rows, out| {
                 reorder::gather_fixed(&column.nulls, 1, in_any_order(same, rows), out)
             })?;
         }
@@ -197,15 +213,15 @@ impl PartBlock<'_> {
         match data_type.width() {
             0 => {
                 let texts = StringLayout::new(column.values(), self.rows);
-                write(".size", &mut |rows, out| texts.write_sizes(rows, out))?;
-                write("", &mut |rows, out| texts.write_strings(&column.data, rows, out))?;
+                write(".size", true, &mut |rows, out| texts.write_sizes(rows, out))?;
+                write("", false, &mut |rows, out| texts.write_strings(&column.data, rows, out))?;
                 if !data_type.nullable {
                     defaults = Some(texts.count_empty(self.rows));
                 }
             }
             width => {
                 let same = all_equal(&column.data, width);
-                write("", &mut |rows, out| {
+                write("", false, &mut |rows, out| {
                     reorder::gather_fixed(&column.data, width, in_any_order(same, rows), out)
                 })?;
                 if !data_type.nullable {
@@ -224,6 +240,7 @@ impl PartBlock<'_> {
         &self,
         name: &str,
         column: &Column,
+        chains: &Chains,
         folder: &Path,
         stream: &mut Stream,
         checksums: &mut Checksums,
@@ -232,7 +249,7 @@ impl PartBlock<'_> {
         let found = low_cardinality::dictionary_of(column, true);
         let shared = found.count as usize <= MAX_SHARED_KEYS;
         let names = vec![format!("{name}.dict"), name.to_owned()];
-        stream.begin(folder, names[0].clone())?;
+        stream.begin(folder, names[0].clone(), &chains.values)?;
         stream.buffer_for(8)?.extend_from_slice(&low_cardinality::VERSION);
         for rows in self.granules() {
             stream.mark(rows.len())?;
@@ -253,7 +270,7 @@ impl PartBlock<'_> {
             let null = column.nulls.get(row) == Some(&1);
             (!null).then(|| &column.data[from as usize..][..size as usize])
         };
-        stream.begin(folder, names[1].clone())?;
+        stream.begin(folder, names[1].clone(), &chains.beside)?;
         for rows in self.granules() {
             stream.mark(rows.len())?;
             let own = match (shared, &column.keys, &mut renumbering) {

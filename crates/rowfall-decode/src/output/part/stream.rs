@@ -8,13 +8,13 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use crate::column::reorder::ByteSink;
-use crate::output::compressed::{Codec, CompressedBlocks};
+use crate::output::codec::Codec;
+use crate::output::compressed::{CompressedBlocks, ZSTD};
 use crate::output::part::checksums::{Checksums, FileHash};
+use crate::spec::PartLayout;
 
-/// Bytes of a block: it ends with the granule that makes it `MIN_BLOCK` long, or at `MAX_BLOCK`;
-/// the engine's defaults for min_compress_block_size and max_compress_block_size.
-const MIN_BLOCK: usize = 64 << 10;
-const MAX_BLOCK: usize = 1 << 20;
+/// Bytes of a block of marks or keys.
+const SMALL_BLOCK: usize = 64 << 10;
 /// Compressed bytes that are written at once.
 const WRITE_BYTES: usize = 256 << 10;
 
@@ -22,7 +22,9 @@ const WRITE_BYTES: usize = 256 << 10;
 #[derive(Default)]
 pub struct Stream {
     name: String,
+    layout: PartLayout,
     file: Option<File>,
+    codecs: Vec<Codec>,
     /// Uncompressed bytes of the block that is being filled.
     block: Vec<u8>,
     /// Compressed blocks that are not written yet.
@@ -38,7 +40,7 @@ pub struct Stream {
 
 impl ByteSink for Stream {
     fn buffer_for(&mut self, more: usize) -> io::Result<&mut Vec<u8>> {
-        if self.block.len() + more > MAX_BLOCK {
+        if self.block.len() + more > self.layout.max_block {
             self.compress_block()?;
         }
         self.block.reserve(more);
@@ -47,8 +49,15 @@ impl ByteSink for Stream {
 }
 
 impl Stream {
-    /// Begin the stream `name` in a part's folder.
-    pub fn begin(&mut self, folder: &Path, name: String) -> io::Result<()> {
+    /// A stream whose blocks have such sizes.
+    pub fn new(layout: PartLayout) -> Stream {
+        Stream { layout, ..Stream::default() }
+    }
+
+    /// Begin the stream `name` in a part's folder, which is compressed by `codecs`.
+    pub fn begin(&mut self, folder: &Path, name: String, codecs: &[Codec]) -> io::Result<()> {
+        self.codecs.clear();
+        self.codecs.extend_from_slice(codecs);
         self.file = Some(File::create_new(folder.join(format!("{name}.bin")))?);
         self.name = name;
         self.compressed_bytes = 0;
@@ -60,7 +69,7 @@ impl Stream {
 
     /// Start a granule of so many rows.
     pub fn mark(&mut self, rows: usize) -> io::Result<()> {
-        if self.block.len() >= MIN_BLOCK {
+        if self.block.len() >= self.layout.min_block {
             self.compress_block()?;
         }
         for number in [self.compressed_bytes, self.block.len() as u64, rows as u64] {
@@ -90,7 +99,7 @@ impl Stream {
         }
         let before = self.compressed.bytes().len();
         self.uncompressed_hash.add(&self.block);
-        self.compressed.append_block(&self.block, Codec::Lz4);
+        self.compressed.append_chain(&self.block, &self.codecs);
         self.compressed_bytes += (self.compressed.bytes().len() - before) as u64;
         self.block.clear();
         if self.compressed.bytes().len() >= WRITE_BYTES { self.write_compressed() } else { Ok(()) }
@@ -112,7 +121,7 @@ impl Stream {
         checksums: &mut Checksums,
     ) -> io::Result<()> {
         self.small.clear();
-        text.chunks(MIN_BLOCK).for_each(|block| self.small.append_block(block, Codec::Zstd));
+        text.chunks(SMALL_BLOCK).for_each(|block| self.small.append_block(block, ZSTD));
         checksums.add(
             name.to_owned(),
             &FileHash::of(self.small.bytes()),
