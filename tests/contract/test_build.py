@@ -114,7 +114,8 @@ class Parts:
         return found.data.decode().removesuffix("\n")
 
     def create(
-        self, columns: Columns, key: str, settings: str = "", codecs: Columns | None = None
+        self, columns: Columns, key: str, settings: str = "", codecs: Columns | None = None,
+        partition: str = "tuple()",
     ) -> str:
         table = f"t{next(self._numbers)}"
         given = {name: f" CODEC({codec})" for name, codec in (codecs or {}).items()}
@@ -122,7 +123,8 @@ class Parts:
             f"{name} {type_}{given.get(name, '')}" for name, type_ in columns.items()
         )
         self.sql(
-            f"CREATE TABLE {table} ({listed}) ENGINE = MergeTree ORDER BY {key or 'tuple()'} "
+            f"CREATE TABLE {table} ({listed}) ENGINE = MergeTree "
+            f"PARTITION BY {partition} ORDER BY {key or 'tuple()'} "
             f"SETTINGS min_bytes_for_wide_part = 0, assign_part_uuids = 1{settings}"
         )
         return table

@@ -9,6 +9,7 @@
 //! | `run` | starts one worker for each output, reports progress, sums up |
 //! | `worker` | reads inputs one after the other and writes their rows as blocks |
 //! | `block` | decodes batches of rows into the columns of a block, sorts the block |
+//! | `partition` | finds the partitions of rows, and holds blocks until a part is whole |
 //! | `output` | writes blocks: Native to pipes and files, or as parts of a table |
 //! | `sort` | puts the rows of a block into the order of the table's key |
 //! | `values` | turns the fields of a column into its values, one loop for each type |
@@ -20,6 +21,7 @@
 //! | `spec` | is the JSON document that says what to do |
 //! | `dialect` | says how foreign text is written |
 //! | `types` | parses the names of ClickHouse types |
+//! | `questions` | asks whoever started the program |
 //! | `native_string` | reads a spec that a server passes as a Native block |
 //! | `cpu_time` | asks the system for CPU time |
 //! | `simd` | chooses AVX-512, AVX2 or portable code |
@@ -38,6 +40,8 @@ pub mod input;
 pub mod native_string;
 mod output;
 mod packets;
+mod partition;
+pub mod questions;
 pub mod run;
 pub mod simd;
 mod sort;

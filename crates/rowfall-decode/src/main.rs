@@ -6,6 +6,7 @@ use std::process::exit;
 use rowfall_decode::error::Fail;
 use rowfall_decode::input::rewrite;
 use rowfall_decode::native_string;
+use rowfall_decode::questions;
 use rowfall_decode::run::run;
 use rowfall_decode::spec::Spec;
 use rowfall_decode::types::parse::SUPPORTED;
@@ -75,7 +76,7 @@ fn types() -> serde_json::Value {
 fn read(path: &str) -> Result<String, Fail> {
     let mut text = String::new();
     let done = match path {
-        "held" => std::io::stdin().read_line(&mut text).map(|_| end_with_stdin()),
+        "held" => std::io::stdin().read_line(&mut text).map(|_| questions::listen()),
         "handed" => {
             let mut block = Vec::new();
             std::io::stdin().read_to_end(&mut block).and_then(|_| {
@@ -88,16 +89,6 @@ fn read(path: &str) -> Result<String, Fail> {
         _ => std::fs::read_to_string(path).map(|found| text = found),
     };
     done.map(|()| text).map_err(|error| Fail::spec(format!("the spec {path}: {error}")))
-}
-
-/// End with whoever holds stdin open: a killed rowfall leaves nobody at the other end of a pipe,
-/// and opening one waits for ever.
-fn end_with_stdin() {
-    std::thread::spawn(|| {
-        let mut rest = Vec::new();
-        let _ = std::io::stdin().read_to_end(&mut rest);
-        exit(5);
-    });
 }
 
 /// Say on stdout whether the spec can be followed.

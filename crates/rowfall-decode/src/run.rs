@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::output::Output;
 use crate::simd::Simd;
 use crate::spec::{Format, Input, Spec};
 use crate::text::layout::Layout;
-use crate::worker::{InputSummary, Progress, Worker};
+use crate::worker::{InputSummary, Partitioned, Progress, Worker};
 
 /// The state that all workers share.
 struct Shared<'a> {
@@ -30,6 +30,9 @@ struct Shared<'a> {
     /// Stored bytes of all inputs, where they are known.
     bytes: Option<u64>,
     stop: AtomicBool,
+    partitioned: Option<Partitioned>,
+    /// All workers have read what there is.
+    all_read: Barrier,
     progress: Progress,
     done: Mutex<Vec<Option<InputSummary>>>,
     /// The inputs that are decompressed in threads of their own, and read by all workers.
@@ -70,6 +73,8 @@ pub fn run(spec: &Spec) -> Result<Value, Fail> {
         pieces: PieceQueue::new(spec, spec.types()?),
         bytes: spec.inputs.iter().map(Input::bytes).sum(),
         stop: AtomicBool::new(false),
+        partitioned: Partitioned::new(spec),
+        all_read: Barrier::new(spec.outputs.len()),
         progress: Progress::default(),
         done: Mutex::new(vec![None; spec.inputs.len()]),
         shared_inputs: Mutex::default(),
@@ -178,24 +183,45 @@ impl Shared<'_> {
     }
 
     fn work(&self, path: &str) {
-        let last = self.spec.inputs.len();
-        let mut worker = match Output::open(path, self.spec) {
-            Ok(output) => Worker::new(self.spec, self.simd, output, &self.progress),
-            Err(error) => return self.fail(last, Fail::output(path, &error)),
-        };
-        if self.spec.format.is_columnar() {
-            if let Err((input, fail)) = self.copy(&mut worker) {
-                return self.fail(input, fail);
+        let worker = self.read(path);
+        if self.partitioned.is_some() {
+            self.all_read.wait();
+            if let Some(mut worker) = worker.filter(|_| !self.stop.load(Ordering::Relaxed))
+                && let Err(fail) = worker.write_rest()
+            {
+                self.fail(self.spec.inputs.len(), fail);
             }
-        } else if !self.decode(&mut worker) {
-            return;
-        }
-        if let Err(fail) = worker.flush() {
-            self.fail(last, fail);
         }
         self.progress
             .waited_nanoseconds
             .fetch_add(cpu_time::waited_nanoseconds(), Ordering::Relaxed);
+    }
+
+    /// Read until no input is left; None where something failed.
+    fn read(&self, path: &str) -> Option<Worker<'_>> {
+        let last = self.spec.inputs.len();
+        let output = match Output::open(path, self.spec) {
+            Ok(output) => output,
+            Err(error) => {
+                self.fail(last, Fail::output(path, &error));
+                return None;
+            }
+        };
+        let partitioned = self.partitioned.as_ref();
+        let mut worker = Worker::new(self.spec, self.simd, output, &self.progress, partitioned);
+        if self.spec.format.is_columnar() {
+            if let Err((input, fail)) = self.copy(&mut worker) {
+                self.fail(input, fail);
+                return None;
+            }
+        } else if !self.decode(&mut worker) {
+            return None;
+        }
+        if let Err(fail) = worker.flush() {
+            self.fail(last, fail);
+            return None;
+        }
+        Some(worker)
     }
 
     /// Take piece after piece of inputs of columns; the error is about an input, by its number.

@@ -94,6 +94,9 @@ pub struct Spec {
     /// How parts are laid out.
     #[serde(default)]
     pub layout: PartLayout,
+    /// The partition key of the table, for `parts`; none where it has no partitions.
+    #[serde(default)]
+    pub partition_by: Option<PartitionKey>,
     /// Bytes of text that are decoded together; for tests.
     #[serde(default = "chunk")]
     pub chunk_bytes: usize,
@@ -252,6 +255,64 @@ impl ColumnSpec {
     /// Its name in the header or its key in JSON.
     pub fn source(&self) -> &str {
         self.source.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// The partition key of a table. Its values are asked for, see [`crate::questions`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionKey {
+    /// The columns that its expression uses.
+    pub columns: Vec<KeyColumn>,
+    /// Partitions of a block at most: max_partitions_per_insert_block; 0 for any number.
+    #[serde(default)]
+    pub most: usize,
+    /// The file in which values of these columns are handed over, in the Native format.
+    pub file: String,
+    /// Bytes of rows that are held in memory, so that those of a partition become one part.
+    #[serde(default)]
+    pub hold_bytes: usize,
+}
+
+/// A column that an expression of a key uses.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyColumn {
+    /// Index of the column.
+    pub index: usize,
+    /// The expression is the same for all values in steps of so many, from 0 on.
+    #[serde(default)]
+    pub floor: i64,
+    /// It is the same for values with the same remainder of a division by this.
+    #[serde(default)]
+    pub modulo: i64,
+    /// It is the same for values with the same quotient of a division by this.
+    #[serde(default)]
+    pub divide: i64,
+}
+
+/// The values that an expression does not tell apart.
+#[derive(Debug, Clone, Copy)]
+pub enum Same {
+    /// The same values only.
+    Value,
+    /// Those in the same step of this length, where they are not below 0.
+    Floor(i64),
+    /// Those with the same remainder.
+    Modulo(i64),
+    /// Those with the same quotient.
+    Divide(i64),
+}
+
+impl KeyColumn {
+    /// The values that the expression does not tell apart.
+    pub fn same(&self) -> Same {
+        match (self.floor, self.modulo, self.divide) {
+            (0, 0, 0) => Same::Value,
+            (step, 0, 0) => Same::Floor(step),
+            (_, 0, by) => Same::Divide(by),
+            (_, by, _) => Same::Modulo(by),
+        }
     }
 }
 
@@ -521,7 +582,18 @@ impl Spec {
         );
         let sort = self.sort_by.iter().flatten();
         need(sort.clone().all(|&i| i < self.columns.len()), "sort_by names a missing column");
+        let partition = self.partition_by.iter().flat_map(|key| &key.columns);
+        need(
+            partition.clone().all(|c| c.index < self.columns.len()),
+            "partition_by names a missing column",
+        );
+        need(
+            partition.clone().all(|c| c.floor >= 0 && c.modulo >= 0 && c.divide >= 0),
+            "steps and divisors are above zero",
+        );
+        need(self.parts || self.partition_by.is_none(), "only parts have partitions");
         let keys = self.sort_by.as_deref().unwrap_or(&[]);
+        let is_partition_key = |number: usize| partition.clone().any(|c| c.index == number);
         for (number, column) in self.columns.iter().enumerate() {
             let data_type = Type::parse(&column.type_name, &column.shape, self.timezone.as_deref());
             let reason = match data_type {
@@ -545,8 +617,11 @@ impl Spec {
                 Ok(data_type) if let Err(reason) = Chains::new(&column.codecs, &data_type) => {
                     format!("{reason} is not known")
                 }
-                Ok(data_type) if self.parts && data_type.nullable && keys.contains(&number) => {
-                    "parts have no NULL in their key".to_owned()
+                Ok(data_type)
+                    if is_partition_key(number)
+                        && matches!(data_type.base, BaseType::Float32 | BaseType::Float64) =>
+                {
+                    "partitions by floats are the engine's".to_owned()
                 }
                 Ok(data_type) if !data_type.children().is_empty() && keys.contains(&number) => {
                     "blocks are not sorted by nested values".to_owned()

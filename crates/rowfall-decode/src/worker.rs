@@ -18,9 +18,12 @@ use crate::input::queue::InputReader;
 use crate::input::read_ahead::Piece;
 use crate::input::rewrite::rewrite;
 use crate::input::source::TextSource;
-use crate::output::Output;
+use crate::output::{Output, Partition};
 use crate::packets::{Broken, LocatedRows, Wire, mysql};
+use crate::partition::Partitions;
+use crate::partition::held::{Held, HeldBlock, partitions_of};
 use crate::simd::Simd;
+use crate::sort::counting::CountingSort;
 use crate::spec::{Format, Input, Spec, UnknownColumns};
 use crate::text::delimited::{self, BadRow};
 use crate::text::fields::{ReadOptions, Syntax};
@@ -61,12 +64,38 @@ pub struct Progress {
     pub waited_nanoseconds: AtomicU64,
 }
 
+/// What the rows of a part have in memory at most, and how many they are: string positions have 32
+/// bits.
+const PART_BYTES: usize = 1 << 30;
+const PART_ROWS: usize = 1 << 28;
+
+/// The partitions of a table, and the blocks that wait for their rows to become parts.
+pub struct Partitioned {
+    partitions: Partitions,
+    held: Held,
+    /// Bytes of blocks that are held at most.
+    most: usize,
+}
+
+impl Partitioned {
+    /// Partitions by the key of a spec, None where it has none.
+    pub fn new(spec: &Spec) -> Option<Partitioned> {
+        let key = spec.partition_by.as_ref()?;
+        let (partitions, held) = (Partitions::new(key), Held::default());
+        Some(Partitioned { partitions, held, most: key.hold_bytes })
+    }
+}
+
 /// One thread's state; its buffers are kept from block to block and file to file.
 pub struct Worker<'a> {
     spec: &'a Spec,
     simd: Simd,
     output: Output,
     progress: &'a Progress,
+    partitioned: Option<&'a Partitioned>,
+    /// The partition of each row, and what counts them.
+    numbers: Vec<u16>,
+    counting: CountingSort,
     names: Vec<String>,
     columns: Vec<Column>,
     /// Bytes that a row takes whatever its values are, 1 or more.
@@ -108,13 +137,20 @@ pub struct RecordCounts {
 }
 
 impl<'a> Worker<'a> {
-    pub fn new(spec: &'a Spec, simd: Simd, output: Output, progress: &'a Progress) -> Worker<'a> {
+    pub fn new(
+        spec: &'a Spec,
+        simd: Simd,
+        output: Output,
+        progress: &'a Progress,
+        partitioned: Option<&'a Partitioned>,
+    ) -> Worker<'a> {
         let types = spec.types().expect("checked before workers start");
         let sources: Vec<String> = spec.columns.iter().map(|c| c.source().to_owned()).collect();
         let nullable = types.iter().map(|t| t.nullable).collect();
         let row_bytes = types.iter().map(Type::row_bytes).sum::<usize>().max(1);
         let mut columns: Vec<Column> = types.into_iter().map(Column::new).collect();
-        if spec.format.has_dictionaries() {
+        // Blocks that are held come together from all workers, whose keys have other numbers.
+        if spec.format.has_dictionaries() && partitioned.is_none() {
             for column in &mut columns {
                 column.keys = column.data_type.low_cardinality.then(Keys::default);
             }
@@ -127,6 +163,9 @@ impl<'a> Worker<'a> {
             simd,
             output,
             progress,
+            partitioned,
+            numbers: Vec::new(),
+            counting: CountingSort::default(),
             block_limits: (spec.block_rows, spec.block_bytes),
             unwritten_bytes: 0,
             names: spec.columns.iter().map(|c| c.name.clone()).collect(),
@@ -151,9 +190,23 @@ impl<'a> Worker<'a> {
         if self.rows == 0 {
             return Ok(());
         }
-        let order = self.sorting.sort(&mut self.columns, self.rows);
+        match self.partitioned {
+            Some(partitioned) => self.hold(partitioned)?,
+            None => self.write(self.rows, None)?,
+        }
+        let bytes = std::mem::take(&mut self.unwritten_bytes);
+        self.progress.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.progress.rows.fetch_add(self.rows as u64, Ordering::Relaxed);
+        self.rows = 0;
+        Ok(())
+    }
+
+    /// Sort the rows of the columns, write them and drop them.
+    fn write(&mut self, rows: usize, partition: Option<&Partition>) -> Result<(), Fail> {
+        let order = self.sorting.sort(&mut self.columns, rows);
         let began = cpu_time::thread_nanoseconds();
-        let result = self.output.write(&self.names, &self.columns, self.rows, order);
+        let (names, columns) = (&self.names, &self.columns);
+        let result = self.output.write(names, columns, rows, order, partition);
         result.map_err(|error| Fail::output(&self.output.path, &error))?;
         if self.spec.parts {
             self.progress
@@ -161,10 +214,58 @@ impl<'a> Worker<'a> {
                 .fetch_add(cpu_time::thread_nanoseconds() - began, Ordering::Relaxed);
         }
         self.columns.iter_mut().for_each(Column::clear);
-        let bytes = std::mem::take(&mut self.unwritten_bytes);
-        self.progress.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.progress.rows.fetch_add(self.rows as u64, Ordering::Relaxed);
-        self.rows = 0;
+        Ok(())
+    }
+
+    /// Hold the rows of the block by their partitions; write all that are held where they are too
+    /// many.
+    fn hold(&mut self, partitioned: &Partitioned) -> Result<(), Fail> {
+        let (names, columns, numbers) = (&self.names, &self.columns, &mut self.numbers);
+        partitioned.partitions.number(names, columns, self.rows, numbers).map_err(|what| {
+            let input = &self.spec.inputs[0];
+            let whole = Input { uri: Some(String::new()), ..input.clone() };
+            declined(if self.spec.inputs.len() == 1 { input } else { &whole }, &what)
+        })?;
+        let block = HeldBlock::new(&self.columns, &self.numbers, &mut self.counting);
+        self.columns.iter_mut().for_each(Column::clear);
+        let blocks = partitioned.held.add(block, partitioned.most);
+        for partition in partitions_of(&blocks) {
+            self.write_held(partitioned, &blocks, partition)?;
+        }
+        Ok(())
+    }
+
+    /// Write the rows that all workers hold in the end, partition after partition that no other has
+    /// taken.
+    pub fn write_rest(&mut self) -> Result<(), Fail> {
+        let Some(partitioned) = self.partitioned else { return Ok(()) };
+        let blocks = partitioned.held.all();
+        let all = partitions_of(&blocks);
+        while let Some(partition) = partitioned.held.take(&all) {
+            self.write_held(partitioned, &blocks, partition)?;
+        }
+        Ok(())
+    }
+
+    /// Write the rows of a partition in some blocks as one part, or as more where they are many.
+    fn write_held(
+        &mut self,
+        partitioned: &Partitioned,
+        blocks: &[Arc<HeldBlock>],
+        number: u16,
+    ) -> Result<(), Fail> {
+        let partition = partitioned.partitions.partition(number);
+        let mut rows = 0;
+        for (place, block) in blocks.iter().enumerate() {
+            rows += block.append(number, &mut self.columns);
+            let bytes: usize = self.columns.iter().map(Column::bytes).sum();
+            let full = bytes + self.spec.block_bytes >= PART_BYTES
+                || rows + self.spec.block_rows >= PART_ROWS;
+            if rows > 0 && (full || place + 1 == blocks.len()) {
+                self.write(rows, Some(&partition))?;
+                rows = 0;
+            }
+        }
         Ok(())
     }
 

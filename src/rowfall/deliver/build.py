@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,33 @@ from rowfall.core.errors import EngineError, TargetError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.deliver.decode import Child, DeclinedError, Decode, DecoderInput, let_go, release
+from rowfall.deliver.decode import (
+    Answers,
+    Child,
+    DeclinedError,
+    Decode,
+    DecoderInput,
+    let_go,
+    release,
+)
 from rowfall.deliver.delivery import Order
 from rowfall.deliver.streams import into_file
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.codes import MEMORY_LIMIT, QUERY_WAS_CANCELLED
-from rowfall.plan import decoder, statements, table_definition
+from rowfall.plan import decoder, keys, statements, table_definition
+from rowfall.plan.keys import PartitionKey
 from rowfall.plan.table_definition import Definition
 from rowfall.sources import rewriting
 
 # As often as the decoder reports its progress.
 _BUILD_POLL_SECONDS = decoder.PROGRESS_MS / 1e3
+# Of the memory of a statement: as much may be written while others are held, and the rows of a
+# partition are copied once more.
+_HELD_SHARE = 4
+_UNLIMITED = 4 << 30
+_HELD_BLOCK = 32 << 20
+# Clear of those on which statements run.
+_ASKING_LANES = 2000
 
 
 class Build(Decode):
@@ -51,7 +67,51 @@ class Build(Decode):
             "columns": [{**c, "codecs": codecs[c["name"]]} for c in columns],
             "layout": table_definition.layout(table),
             "sort_by": [stored.index(n) for n in asked["sort_by"] or ()] or None,
+            **self._partitioned(order, outputs, table, [names[n] for n in stored]),
         }
+
+    def _partitioned(
+        self, order: Order, outputs: list[str], table: Definition, names: Sequence[str]
+    ) -> Mapping[str, Any]:
+        """Return what the spec says about the partitions of the table, {} where it has none.
+
+        Args:
+            names: of the columns of the parts, in their order.
+
+        Raises:
+            DeclinedError: only the engine finds the partitions of rows.
+        """
+        text = table.clauses.get("PARTITION", "").removeprefix("BY ")
+        if not keys.elements(text):
+            return {}
+        columns = {column.name: column for column in order.schema.columns}
+        found = keys.partition_key(
+            text, [columns[name] for name in names], [c.name for c in table.columns]
+        )
+        if isinstance(found, str):
+            raise DeclinedError(found, None)
+        self._keys[order.attempt] = found
+        limit = int(order.settings.get("max_memory_usage", 0)) or _UNLIMITED
+        held = {
+            "columns": [used.document() for used in found.used],
+            "most": int(order.settings.get("max_partitions_per_insert_block", 0)),
+            "file": str(Path(outputs[0]).parent / "keys.native"),
+            "hold_bytes": limit // _HELD_SHARE,
+        }
+        # The rows of a block are only held: one that fits into a cache is sorted faster.
+        return {"partition_by": held, "block_bytes": _HELD_BLOCK}
+
+    def _answers(self, order: Order, lane: int) -> Answers:
+        """Return what computes the partition key of values that the program has met."""
+
+        def answer(question: str, about: Mapping[str, Any]) -> Mapping[str, Any]:
+            key = self._keys.get(order.attempt)
+            if key is None:
+                raise EngineError(f"nobody knows {question}")
+            # The engine may be reading for the program on the order's own lane.
+            return partitions(self._engine, key, order.schema, about, _ASKING_LANES + lane)
+
+        return answer
 
     def _definition(self, order: Order) -> Definition:
         """Return the definition of the staging table, by which its parts are made.
@@ -102,12 +162,14 @@ class Build(Decode):
     def __init__(self, program: str, engine: Engine, input_: DecoderInput) -> None:
         super().__init__(program, engine, input_)
         self._tables: dict[str, Definition] = {}
+        self._keys: dict[str, PartitionKey] = {}
 
     def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
         began = time.monotonic()
         child = self._running[order.attempt]
         while not child.wait(_BUILD_POLL_SECONDS):
             tick({})
+        self._keys.pop(order.attempt, None)
         report = self.result_of(child, order)
         if not report:
             return Outcome()
@@ -115,14 +177,15 @@ class Build(Decode):
         parts = [part for output in outputs for part in Path(output).iterdir()]
         try:
             for number, part in enumerate(parts, 1):
-                os.rename(part, place / f"all_{number}_{number}_0")
+                id_, _, _ = part.name.rpartition("_")
+                os.rename(part, place / f"{id_ or 'all'}_{number}_{number}_0")
         except OSError as error:
             raise TargetError(f"parts cannot be moved to {place}: {error.strerror}") from None
         cpu = 0.0
         if parts:
             staging = sql.qualified(self._input.target.database, order.staging)
             statement = Statement(
-                SqlText.of(f"ALTER TABLE {staging} ATTACH PARTITION tuple()"),
+                SqlText.of(f"ALTER TABLE {staging} ATTACH PARTITION ALL"),
                 query_id=order.attempt,
             )
             cpu = self._engine.run(statement, lane=lane).cpu_seconds
@@ -144,6 +207,35 @@ class Build(Decode):
             lane=lane,
         )
         return Path(self._input.target.folder or "", path, "detached")
+
+
+def partitions(
+    engine: Engine, key: PartitionKey, schema: Schema, about: Mapping[str, Any], lane: int
+) -> Mapping[str, Any]:
+    """Return the partitions of values: the name of each, and the key as parts hold it.
+
+    Args:
+        about: the file with the values, in the Native format, and the names of their columns.
+
+    Raises:
+        EngineError: the engine cannot compute the key, or it is NULL.
+    """
+    sent = {column.name: statements.sent_type(column) for column in schema.reads}
+    own = {column.name: column.type for column in schema.columns}
+    names = about["columns"]
+    given = sql.literal(sql.structure([(name, sent[name]) for name in names]))
+    # With the types that the columns have in the table.
+    cast = ", ".join(f"CAST({sql.name(n)}, {sql.literal(own[n])}) AS {sql.name(n)}" for n in names)
+    values = ", ".join(key.elements)
+    rows = engine.ask(
+        f"SELECT partitionId({values}), hex(formatRow('RowBinary', {values})) FROM "
+        f"(SELECT {cast} FROM file({sql.literal(about['file'])}, 'Native', {given}))",
+        {"max_threads": 1},
+        lane=lane,
+    )
+    if any(identifier is None for identifier, _ in rows):
+        raise EngineError("a partition key that is NULL")
+    return {"partitions": rows}
 
 
 # What the engine reads, on its way to the program: one block after the other.
@@ -173,7 +265,7 @@ class HandOver(Build):
             [Split("", pipe, "", None)], NATIVE, sent, order.settings, outputs, self._input.sort_by
         )
         asked |= self._prepare(order, outputs, asked)
-        child = Child(self._program, asked)
+        child = Child(self._program, asked, self._answers(order, lane))
         self._running[order.attempt] = child
         done = threading.Event()
         threading.Thread(target=release, args=(child, [pipe], done), daemon=True).start()

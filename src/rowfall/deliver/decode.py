@@ -69,6 +69,10 @@ _WANTED = {
 }
 
 
+# Answers the question of a program, by its name and what it is about.
+Answers = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
+
+
 class DeclinedError(RowfallError):
     """The decoder met something that only the engine's reader may judge.
 
@@ -211,7 +215,7 @@ class Decode:
         )  # fmt: skip
         asked["ahead"] = few
         asked |= self._prepare(order, outputs, asked)
-        child = Child(self._program, asked)
+        child = Child(self._program, asked, self._answers(order, lane))
         child.inputs = found.splits
         self._running[order.attempt] = child
         done = threading.Event()
@@ -252,6 +256,10 @@ class Decode:
             helper_seconds=float(report["cpu_seconds"]),
             waited_seconds=float(report.get("waited_seconds", 0.0)),
         )
+
+    def _answers(self, order: Order, lane: int) -> Answers | None:
+        """Return what answers the questions of the program; None where it asks nothing."""
+        return None
 
     def _prepare(
         self, order: Order, outputs: list[str], asked: Mapping[str, Any]
@@ -412,7 +420,10 @@ class Child:
         inputs: what it reads; of a stream with the path of its pipe.
     """
 
-    def __init__(self, program: str, spec: Mapping[str, Any]) -> None:
+    def __init__(
+        self, program: str, spec: Mapping[str, Any], answers: Answers | None = None
+    ) -> None:
+        self._answers = answers
         self.inputs: Sequence[Split] = ()
         self.on_progress: Callable[[], None] | None = None
         self._process = subprocess.Popen(
@@ -424,20 +435,37 @@ class Child:
         self._written = self._read = (0, 0)
         self._last = b""
         self.killed = False
+        # No answer goes out before the spec.
+        self._sending = threading.Lock()
         self._listener = threading.Thread(
             target=self._listen, args=(cast("IO[bytes]", self._process.stderr),), daemon=True
         )
         self._listener.start()
+        self._send(spec)
+
+    def _send(self, document: Mapping[str, Any]) -> None:
         # A program that is dead already is judged by its end.
-        with suppress(BrokenPipeError):
-            self._stdin.write(json.dumps(spec, default=Secret.reveal).encode() + b"\n")
+        with suppress(BrokenPipeError, ValueError), self._sending:
+            self._stdin.write(json.dumps(document, default=Secret.reveal).encode() + b"\n")
             self._stdin.flush()
+
+    def _answer(self, question: str, about: Mapping[str, Any]) -> None:
+        try:
+            if self._answers is None:
+                raise EngineError(f"nobody knows {question}")
+            answer = self._answers(question, about)
+        except (RowfallError, OSError) as error:
+            answer = {"error": str(error)}
+        self._send(answer)
 
     def _listen(self, pipe: IO[bytes]) -> None:
         with pipe:
             for line in pipe:
                 try:
                     report = json.loads(line)
+                    if "question" in report:
+                        self._answer(report["question"], report["about"])
+                        continue
                     self._written = (report["written_rows"], report["written_bytes"])
                     # Older programs count what they have written only.
                     rows, stored = self._written

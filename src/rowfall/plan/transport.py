@@ -36,7 +36,7 @@ from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
-from rowfall.plan import attempts, decoder, table_definition
+from rowfall.plan import attempts, decoder, keys, table_definition
 from rowfall.plan.facts import LoadFacts, Reach, ShardingFacts
 from rowfall.plan.statements import insert_raw, is_json
 from rowfall.schema import strict_reading
@@ -411,7 +411,12 @@ _LEAST_PART_BYTES = 10 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 # Settings of an INSERT that apply to parts that are made here, too.
 _PART_SETTINGS = frozenset(
-    {"max_insert_threads", "min_insert_block_size_rows", "min_insert_block_size_bytes"}
+    {
+        "max_insert_threads",
+        "max_partitions_per_insert_block",
+        "min_insert_block_size_rows",
+        "min_insert_block_size_bytes",
+    }
 )
 
 
@@ -513,8 +518,8 @@ def _not_built(
         return why
     if not sorted_by and (key := sorting_key(facts)):
         return f"blocks are not sorted by its key ({key})"
-    keys = [c for c in schema.columns if c.name in sorted_by]
-    if any("Nullable" in c.type for c in keys):
+    sorting = [c for c in schema.columns if c.name in sorted_by]
+    if any("Nullable" in c.type for c in sorting):
         return "a column of its key may be NULL"
     return None
 
@@ -526,7 +531,15 @@ def _not_simple(schema: Schema) -> str | None:
         return f"its engine is {engine}"
     if schema.clauses:
         return "it has settings or a primary key of its own"
-    return "it has a partition key" if schema.partition_by else None
+    return _not_partitioned(schema.partition_by, schema)
+
+
+def _not_partitioned(key: str, schema: Schema, others: Sequence[str] = ()) -> str | None:
+    """Return why only the engine finds the partitions of rows."""
+    if not keys.elements(key):
+        return None
+    found = keys.partition_key(key, schema.columns, others)
+    return found if isinstance(found, str) else None
 
 
 def _not_known(schema: Schema, table: ExistingTable | None) -> str | None:
@@ -535,12 +548,11 @@ def _not_known(schema: Schema, table: ExistingTable | None) -> str | None:
         return "the table is not there"
     if schema.changes:
         return "the load changes the table's columns first"
-    if table.partition_key:
-        return "it has a partition key"
     definition = table_definition.parse(table.create_query)
     if definition is None:
         return "its definition is not understood"
-    return table_definition.refusal(definition, {c.name for c in schema.columns})
+    why = table_definition.refusal(definition, {c.name for c in schema.columns})
+    return why or _not_partitioned(table.partition_key, schema, [c[0] for c in table.columns])
 
 
 # --- compression of blocks -----------------------------------------------------------------------

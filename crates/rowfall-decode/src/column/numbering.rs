@@ -27,6 +27,11 @@ impl Hasher for MultiplyHasher {
     }
 
     #[inline(always)]
+    fn write_u64(&mut self, number: u64) {
+        self.mix(number);
+    }
+
+    #[inline(always)]
     fn write_usize(&mut self, number: usize) {
         self.mix(number as u64);
     }
@@ -37,13 +42,16 @@ impl Hasher for MultiplyHasher {
     }
 }
 
+/// Makes tables that hash so.
+pub type Hashing = BuildHasherDefault<MultiplyHasher>;
+
 /// Strings that were seen last, by their length and their ends: most columns have few values, and
 /// comparing one costs less than a third of hashing it and looking it up.
 const RECENT: usize = 64;
 
 /// The strings that were seen, each with its number.
 pub struct Numbering<'a> {
-    numbers: HashMap<&'a [u8], u32, BuildHasherDefault<MultiplyHasher>>,
+    numbers: HashMap<&'a [u8], u32, Hashing>,
     recent: [Option<(&'a [u8], u32)>; RECENT],
     next: u32,
 }

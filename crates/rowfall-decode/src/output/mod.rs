@@ -11,6 +11,7 @@ use std::io;
 
 use crate::column::Column;
 pub use crate::output::codec::Chains;
+pub use crate::output::part::partition::Partition;
 use crate::spec::{OutputCompression, OutputFormat, Spec};
 
 /// The output of one worker.
@@ -44,18 +45,30 @@ impl Output {
         Ok(Output { path: path.to_owned(), to })
     }
 
-    /// Write one block of all columns, its rows in `order` if there is one.
+    /// Write one block of all columns, its rows in `order` if there is one: those of a partition where
+    /// the table has such.
     pub fn write(
         &mut self,
         names: &[String],
         columns: &[Column],
         rows: usize,
         order: Option<&[u32]>,
+        partition: Option<&Partition>,
     ) -> io::Result<()> {
         match &mut self.to {
             To::Native(output) => output.write(names, columns, rows, order),
-            To::Parts(output) => output.write(names, columns, rows, order),
+            To::Parts(output) => output.write(names, columns, rows, order, partition),
             To::Text(output) => output.write(columns, rows), // which no spec sorts
         }
     }
+}
+
+/// Write one block of the Native format into a file of its own.
+pub fn write_block(
+    path: &str,
+    names: &[String],
+    columns: &[Column],
+    rows: usize,
+) -> io::Result<()> {
+    native::Output::open(path, false)?.write(names, columns, rows, None)
 }

@@ -54,6 +54,54 @@ impl CountingSort {
         !sorted
     }
 
+    /// Count the rows by numbers below [`KEYS`] that are given; false where they are in order.
+    pub fn count_numbers(&mut self, numbers: &[u16]) -> bool {
+        self.keys.clear();
+        self.keys.extend_from_slice(numbers);
+        self.counts.fill(0);
+        numbers.iter().for_each(|number| self.counts[usize::from(*number) % KEYS] += 1);
+        !numbers.is_sorted()
+    }
+
+    /// The numbers that have rows, with the places of these: from the first to the one behind them.
+    pub fn runs(&self) -> impl Iterator<Item = (u16, usize, usize)> {
+        let mut end = 0;
+        (0..).zip(&*self.counts).filter(|(_, count)| **count > 0).map(move |(number, count)| {
+            let from = end;
+            end += *count as usize;
+            (number, from, end)
+        })
+    }
+
+    /// The numbers of the rows in their order.
+    pub fn order(&self) -> Vec<u32> {
+        let mut positions = start_positions(*self.counts);
+        let mut order = vec![0; self.keys.len()];
+        for (row, &key) in (0..).zip(&self.keys) {
+            let place = &mut positions[usize::from(key) % KEYS];
+            order[*place as usize] = row;
+            *place += 1;
+        }
+        order
+    }
+
+    /// Copy values of a width into their order.
+    ///
+    /// # Panics
+    /// Panics where [`can_scatter`] is false for the width.
+    pub fn scattered(&self, data: &[u8], width: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        match width {
+            1 => self.scatter_into::<1>(data, &mut out),
+            2 => self.scatter_into::<2>(data, &mut out),
+            4 => self.scatter_into::<4>(data, &mut out),
+            8 => self.scatter_into::<8>(data, &mut out),
+            16 => self.scatter_into::<16>(data, &mut out),
+            _ => unreachable!("asked before"),
+        }
+        out
+    }
+
     /// Reorder a column by the keys; rows of equal keys stay in the order they have. `is_key` says
     /// that the column is one of the key.
     ///
@@ -101,9 +149,15 @@ impl CountingSort {
         }
     }
 
+    /// Copy each value to its place.
+    fn scatter<const N: usize>(&self, data: &mut Vec<u8>, scratch: &mut Vec<u8>) {
+        self.scatter_into::<N>(data, scratch);
+        std::mem::swap(data, scratch);
+    }
+
     /// Copy each value to its place: a few thousand places that move on slowly, so that all of them
     /// stay in the cache.
-    fn scatter<const N: usize>(&self, data: &mut Vec<u8>, scratch: &mut Vec<u8>) {
+    fn scatter_into<const N: usize>(&self, data: &[u8], scratch: &mut Vec<u8>) {
         let mut positions = start_positions(*self.counts);
         assert_eq!(data.len(), self.keys.len() * N);
         scratch.clear();
@@ -117,7 +171,6 @@ impl CountingSort {
         // SAFETY: there is a value for each key, and the same keys were counted: the places of each
         // begin where those of the one before end, so every value of the room was written once.
         unsafe { scratch.set_len(data.len()) };
-        std::mem::swap(data, scratch);
     }
 }
 

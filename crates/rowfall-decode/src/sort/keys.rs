@@ -72,6 +72,40 @@ pub fn key_range(column: &Values<'_>) -> Option<KeyRange> {
     visit(column, FindRange { nulls: column.nulls })?
 }
 
+/// The rows with the least and the greatest value of a column, both None where all are NULL; None for
+/// types wider than 64 bits.
+pub fn extreme_rows(column: &Values<'_>) -> Option<Option<(usize, usize)>> {
+    visit(column, FindExtremes { nulls: column.nulls })
+}
+
+struct FindExtremes<'a> {
+    /// Empty for columns without NULLs.
+    nulls: &'a [u8],
+}
+
+impl VisitValues for FindExtremes<'_> {
+    type Found = Option<(usize, usize)>;
+
+    fn values<const N: usize, T: Ord + Copy>(
+        self,
+        data: &[[u8; N]],
+        read: impl Fn([u8; N]) -> T,
+        _number: impl Fn(T) -> u64,
+    ) -> Option<(usize, usize)> {
+        let there = |row: usize| self.nulls.get(row) != Some(&1);
+        let (low, high) = match self.nulls.is_empty() {
+            true => min_max(data, &read)?,
+            false => {
+                let rows = data.iter().enumerate().filter(|(row, _)| there(*row));
+                min_max_of(rows.map(|(_, value)| read(*value)))?
+            }
+        };
+        let row_of =
+            |wanted: T| (0..data.len()).find(|row| there(*row) && read(data[*row]) == wanted);
+        row_of(low).zip(row_of(high))
+    }
+}
+
 struct FindRange<'a> {
     /// Empty for columns without NULLs.
     nulls: &'a [u8],

@@ -6,7 +6,7 @@
 //! only the first columns fit, rows that are equal in those are compared by the others.
 
 pub mod counting;
-mod keys;
+pub mod keys;
 
 use std::cmp::Ordering;
 
@@ -208,7 +208,7 @@ fn split(values: Values<'_>) -> Vec<&[u8]> {
 }
 
 /// Compare two values by their bytes in the Native format.
-fn compare_values(base: &BaseType, a: &[u8], b: &[u8]) -> Ordering {
+pub fn compare_values(base: &BaseType, a: &[u8], b: &[u8]) -> Ordering {
     let signed = match base {
         BaseType::String | BaseType::FixedString(_) | BaseType::Ipv6 => return a.cmp(b),
         // Two numbers, each with its lowest byte first; the engine compares the second one first.

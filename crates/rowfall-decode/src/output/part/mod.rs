@@ -1,11 +1,11 @@
 //! Writes a block as a part of a MergeTree table: a folder with the files that the engine itself
 //! would write for an INSERT of the block, so that the part has only to be attached.
 //!
-//! It is a wide part of a table without partitions, sorted by the key's columns; strings have their
-//! sizes in a stream of their own. The engine's code for the same files is in
+//! It is a wide part, sorted by the key's columns; strings have their sizes in a stream of their own. The engine's code for the same files is in
 //! `MergeTreeDataPartWriterWide` and `MergedBlockOutputStream`.
 
 mod checksums;
+pub mod partition;
 mod stream;
 mod strings;
 
@@ -20,6 +20,7 @@ use crate::column::{Column, Values};
 use crate::output::codec::Chains;
 use crate::output::low_cardinality::{self, Renumbering};
 use crate::output::part::checksums::{Checksums, FileHash};
+use crate::output::part::partition::Partition;
 use crate::output::part::stream::Stream;
 use crate::output::part::strings::{StringLayout, text_span};
 use crate::spec::{PartLayout, Spec};
@@ -31,7 +32,8 @@ const MAX_SHARED_KEYS: usize = 8192;
 const SHARED_KEYS: u64 = 1 << 8;
 const OWN_KEYS: u64 = 1 << 9;
 
-/// Writes the parts of one worker, as folders `0`, `1`, ... in a folder of its own.
+/// Writes the parts of one worker, as folders `0`, `1`, ... in a folder of its own; with partitions
+/// as `ID_0`, `ID_1`, ...
 pub struct Output {
     folder: PathBuf,
     /// Indices of the columns of the table's key.
@@ -69,8 +71,10 @@ impl Output {
         columns: &[Column],
         rows: usize,
         order: Option<&[u32]>,
+        partition: Option<&Partition>,
     ) -> io::Result<()> {
-        let folder = self.folder.join(self.parts.to_string());
+        let id = partition.map_or(String::new(), |p| format!("{}_", p.id));
+        let folder = self.folder.join(format!("{id}{}", self.parts));
         self.parts += 1;
         std::fs::create_dir(&folder)?;
         let block = PartBlock { rows, granule: granule_rows(columns, rows, self.layout), order };
@@ -93,6 +97,9 @@ impl Output {
                 &block.primary_index(&keys),
                 &mut checksums,
             )?;
+        }
+        if let Some(partition) = partition {
+            partition.write(names, columns, rows, &folder, &mut checksums)?;
         }
         kinds.sort_unstable();
         let kinds: Vec<_> = kinds
@@ -313,6 +320,12 @@ impl PartBlock<'_> {
         for row in (0..self.rows).step_by(self.granule).chain([self.rows - 1]) {
             let row = self.order.map_or(row, |order| order[row] as usize);
             for (key, starts) in keys.iter().zip(&starts) {
+                if key.data_type.nullable {
+                    out.push(key.nulls[row]);
+                    if key.nulls[row] == 1 {
+                        continue;
+                    }
+                }
                 if let Some(strings) = key.keys {
                     let number = key.data.as_chunks::<4>().0[row];
                     append_string(&mut out, strings.text(u32::from_le_bytes(number)));

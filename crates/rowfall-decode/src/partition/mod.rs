@@ -1,0 +1,175 @@
+//! Finds the partitions of rows. The values of the partition key are the engine's business: it is
+//! asked once for each class of rows (`classes`), by whoever started the program. Blocks are held
+//! in memory (`held`), so that the rows of a partition become one part, from whatever block.
+
+pub mod classes;
+pub mod held;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+
+use crate::column::Column;
+use crate::output::{self, Partition};
+use crate::partition::classes::{MOST_CLASSES, NO_ROW, Used, number_rows};
+use crate::questions;
+use crate::sort::counting::KEYS;
+use crate::spec::{KeyColumn, PartitionKey};
+
+/// Partitions of a run at most: rows are counted by them.
+const MOST_PARTITIONS: usize = KEYS;
+
+/// The partitions that have been met, of all workers together.
+pub struct Partitions {
+    columns: Vec<KeyColumn>,
+    /// Partitions of a block at most; 0 for any number.
+    most: usize,
+    /// The file in which values are handed to the engine.
+    file: PathBuf,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The partition of each class.
+    classes: HashMap<Vec<u8>, u16>,
+    numbers: HashMap<String, u16>,
+    partitions: Vec<Arc<Partition>>,
+}
+
+impl Partitions {
+    /// Partitions by the key of a spec.
+    pub fn new(key: &PartitionKey) -> Partitions {
+        let (columns, file) = (key.columns.clone(), key.file.clone().into());
+        Partitions { columns, most: key.most, file, known: Mutex::default() }
+    }
+
+    /// A partition by its number.
+    pub fn partition(&self, number: u16) -> Arc<Partition> {
+        Arc::clone(&self.known.lock().expect("no worker panics").partitions[usize::from(number)])
+    }
+
+    /// Find the partition of each row of a block; the error says what is declined.
+    pub fn number(
+        &self,
+        names: &[String],
+        columns: &[Column],
+        rows: usize,
+        numbers: &mut Vec<u16>,
+    ) -> Result<(), String> {
+        let used: Vec<Used<'_>> = (self.columns.iter())
+            .map(|key| Used::new(columns[key.index].values(), key, rows))
+            .collect();
+        let samples = number_rows(&used, rows, numbers).ok_or_else(|| {
+            format!("a block with more than {MOST_CLASSES} values under the partition key")
+        })?;
+        let places = self.places(names, columns, &used, &samples)?;
+        let mut met: Vec<u16> = samples
+            .iter()
+            .zip(&places)
+            .filter(|(row, _)| **row != NO_ROW)
+            .map(|(_, place)| *place)
+            .collect();
+        met.sort_unstable();
+        met.dedup();
+        if self.most > 0 && met.len() > self.most {
+            let (found, most) = (met.len(), self.most);
+            return Err(format!(
+                "a block of {found} partitions, and max_partitions_per_insert_block is {most}"
+            ));
+        }
+        numbers.iter_mut().for_each(|number| *number = places[usize::from(*number)]);
+        Ok(())
+    }
+
+    /// The partition of each class, by a row of it; the engine is asked about new ones.
+    fn places(
+        &self,
+        names: &[String],
+        columns: &[Column],
+        used: &[Used<'_>],
+        samples: &[u32],
+    ) -> Result<Vec<u16>, String> {
+        // Nobody else asks about the same meanwhile.
+        let mut known = self.known.lock().expect("no worker panics");
+        let mut places = vec![0; samples.len()];
+        let (mut new, mut rows) = (Vec::new(), Vec::new());
+        for (class, &row) in samples.iter().enumerate().filter(|(_, row)| **row != NO_ROW) {
+            let mut key = Vec::new();
+            used.iter().for_each(|one| one.append_class(row as usize, &mut key));
+            match known.classes.get(&key) {
+                Some(place) => places[class] = *place,
+                None => {
+                    new.push((class, key));
+                    rows.push(row);
+                }
+            }
+        }
+        if new.is_empty() {
+            return Ok(places);
+        }
+        let answers = self.ask(names, columns, used, &rows)?;
+        for ((class, key), (id, value)) in new.into_iter().zip(answers) {
+            let place = known.place(id, value, &self.columns)?;
+            known.classes.insert(key, place);
+            places[class] = place;
+        }
+        Ok(places)
+    }
+
+    /// Ask for the partitions of some rows: the name of each, and the value of the key.
+    fn ask(
+        &self,
+        names: &[String],
+        columns: &[Column],
+        used: &[Used<'_>],
+        rows: &[u32],
+    ) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let picked: Vec<Column> = (self.columns.iter().zip(used))
+            .map(|(key, used)| {
+                let from = &columns[key.index];
+                let mut column = Column::new(from.data_type.clone());
+                for &row in rows {
+                    column.nulls.extend(from.nulls.get(row as usize));
+                    column.data.extend_from_slice(used.bytes(row as usize));
+                }
+                column
+            })
+            .collect();
+        let asked: Vec<String> = self.columns.iter().map(|key| names[key.index].clone()).collect();
+        let path = self.file.to_string_lossy();
+        output::write_block(&path, &asked, &picked, rows.len()).map_err(|e| e.to_string())?;
+        let answer = questions::ask("partitions", &json!({"file": path, "columns": asked}))?;
+        let found = answer["partitions"].as_array().ok_or("no partitions")?;
+        let found: Option<Vec<_>> = (found.iter())
+            .map(|one| Some((one[0].as_str()?.to_owned(), unhex(one[1].as_str()?)?)))
+            .collect();
+        found
+            .filter(|found| found.len() == rows.len())
+            .ok_or_else(|| "an answer that is not a partition for each value".to_owned())
+    }
+}
+
+impl Known {
+    /// The number of a partition.
+    fn place(&mut self, id: String, value: Vec<u8>, keys: &[KeyColumn]) -> Result<u16, String> {
+        if let Some(place) = self.numbers.get(&id) {
+            return Ok(*place);
+        }
+        if self.partitions.len() == MOST_PARTITIONS {
+            return Err(format!("more than {MOST_PARTITIONS} partitions"));
+        }
+        let place = self.partitions.len() as u16;
+        self.numbers.insert(id.clone(), place);
+        let columns = keys.iter().map(|key| key.index).collect();
+        self.partitions.push(Arc::new(Partition { id, value, columns }));
+        Ok(place)
+    }
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}

@@ -1,0 +1,252 @@
+"""Parts of tables with partitions that rowfall-decode writes, against those of the engine."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.test_build import (
+    NULL,
+    OF_ITSELF,
+    SEED,
+    TYPES,
+    Columns,
+    Parts,
+    Rows,
+    kinds,
+    marks,
+    parts,
+    pool,
+    table_of,
+    unpacked,
+)  # fmt: skip
+from rowfall.core.model import Column, Schema
+from rowfall.deliver.build import partitions
+from rowfall.deliver.decode import Child
+from rowfall.plan import keys
+from rowfall.sources import rewriting
+
+__all__ = ["parts"]
+ROWS = 6_000
+NUMBERS = itertools.count()
+
+
+def partition_key(by: str, columns: Columns) -> keys.PartitionKey:
+    found = keys.partition_key(by, schema(columns).columns)
+    assert isinstance(found, keys.PartitionKey), found
+    return found
+
+
+def schema(columns: Columns) -> Schema:
+    return Schema(tuple(Column(name, type_, source=name) for name, type_ in columns.items()))
+
+
+def build(
+    parts: Parts, table: str, by: str, columns: Columns, key: str, path: Path, **spec: Any
+) -> tuple[int, str]:
+    """Build a table as rowfall.deliver.build does it; return how the program has ended."""
+    folder = parts._folder / f"partitions{next(NUMBERS)}"
+    folder.mkdir()
+    (text,) = parts.sql(f"SELECT partition_key FROM system.tables WHERE name = '{table}'").split(
+        "\n"
+    )
+    found = partition_key(text, columns)
+    names = list(columns)
+    outputs = [folder / str(n) for n in range(spec.pop("outputs", 1))]
+    partition_by = {
+        "columns": [used.document() for used in found.used],
+        "file": str(folder / "keys"),
+        "hold_bytes": 1 << 30,
+        **spec.pop("partition_by", {}),
+    }
+    document = {
+        "version": 1, "inputs": [{"path": str(path)}], "format": "CSV", "null": NULL,
+        "trim": False, "timezone": "UTC", "parts": True, "partition_by": partition_by,
+        "columns": [
+            {"name": name, "position": n, "type": type_}
+            for n, (name, type_) in enumerate(columns.items())
+        ],
+        "sort_by": [names.index(k) for k in key.strip("()").split(", ")],
+        "outputs": [str(output) for output in outputs], **spec,
+    }  # fmt: skip
+
+    def answers(question: str, about: Mapping[str, Any]) -> Mapping[str, Any]:
+        assert question == "partitions"
+        return partitions(parts._engine, found, schema(columns), about, 7)
+
+    child = Child(str(rewriting.program()), document, answers)
+    assert child.wait(60)
+    code, last = child.end()
+    if code:
+        return code, last
+    place = parts.place(table) / "detached"
+    for number, part in enumerate(p for output in outputs for p in sorted(output.iterdir())):
+        part.rename(place / f"{part.name.rpartition('_')[0]}_{number}_{number}_0")
+    parts.sql(f"ALTER TABLE {table} ATTACH PARTITION ALL")
+    return code, last
+
+
+def parts_of(parts: Parts, table: str) -> dict[str, Path]:
+    """The parts of a table, each partition with one."""
+    found = parts.sql(
+        f"SELECT partition_id, path FROM system.parts WHERE table = '{table}' AND active"
+    ).splitlines()
+    by_id = dict(line.split("\t") for line in found)
+    assert len(by_id) == len(found)
+    return {id_: Path(path) for id_, path in by_id.items()}
+
+
+def compared(
+    parts: Parts, columns: Columns, by: str, key: str, rows: Rows, more: str = "", **spec: Any
+) -> int:
+    """Assert that a built table is what the engine writes; return how many partitions it has."""
+    path = parts.file(columns, rows)
+    ours = parts.create(columns, key, more, by)
+    code, last = build(parts, ours, by, columns, key, path, **spec)
+    assert code == 0, last
+    off = ", ratio_of_defaults_for_sparse_serialization = 1"
+    plain = parts.create(columns, key, more + off, by)
+    counting = parts.create(columns, key, more, by)
+    for table in (plain, counting):
+        parts.insert(table, columns, path)
+        for verb in ("DETACH", "ATTACH"):
+            parts.sql(f"ALTER TABLE {table} {verb} PARTITION ALL")
+    assert parts.check(ours) == []
+    mine, theirs, counted = (parts_of(parts, table) for table in (ours, plain, counting))
+    assert mine.keys() == theirs.keys()
+    low = {name for name, type_ in columns.items() if type_.startswith("Low")}
+    for id_, folder in mine.items():
+        other = theirs[id_]
+        assert sorted(p.name for p in folder.iterdir()) == sorted(p.name for p in other.iterdir())
+        for file in folder.iterdir():
+            name = file.name
+            if name == "serialization.json":
+                assert kinds(file) == kinds(counted[id_] / name)
+            elif name in OF_ITSELF:
+                continue
+            elif file.suffix in (".txt", ".dat", ".idx"):
+                assert file.read_bytes() == (other / name).read_bytes(), (id_, name)
+            elif file.suffix == ".cmrk2":
+                assert marks(file) == marks(other / name), (id_, name)
+            elif file.suffix == ".cidx" or (
+                file.suffix == ".bin" and name.split(".")[0] not in low
+            ):
+                assert unpacked(file) == unpacked(other / name), (id_, name)
+    whole = "SELECT count(), sum(cityHash64(tuple(*))) FROM"
+    assert parts.sql(f"{whole} {ours}") == parts.sql(f"{whole} {plain}")
+    parts.drop(ours, plain, counting)
+    path.unlink()
+    return len(mine)
+
+
+def few(rng: random.Random, type_: str, some: int = 12) -> list[str]:
+    return pool(rng, type_, ROWS, defaults=0.1, some=some)
+
+
+NO_PARTITIONS_OF = ("Float32", "Float64")
+
+
+@pytest.mark.parametrize("type_", [type_ for type_ in TYPES if type_ not in NO_PARTITIONS_OF])
+@pytest.mark.sampled
+def test_a_partition_key_of_every_type(type_: str, parts: Parts) -> None:
+    rng = random.Random(f"{SEED} {type_}")
+    columns = {"p": type_, "n": "UInt32", "s": "String"}
+    rows = table_of(few(rng, type_), few(rng, "UInt32"), few(rng, "String", 400))
+    assert compared(parts, columns, "p", "n", rows) > 1
+
+
+@pytest.mark.parametrize(
+    ("by", "count"),
+    [
+        ("toYYYYMM(t)", 12), ("(toDate(t), p % 3)", 30), ("toMonday(m)", 10),
+        ("intDiv(n, 100000000)", 10), ("n % 200", 40), ("modulo(i, 100)", 40),
+        ("intDiv(i, 300000000)", 10), ("(s, p)", 100), ("substring(s, 1, 1)", 5),
+        ("(p > 100, lower(s))", 10), ("cityHash64(s) % 5", None), ("toYear(t) + p", 20),
+        ("(toStartOfHour(m), toYYYYMMDD(m))", 30), ("tuple(p)", 10),
+    ],
+)  # fmt: skip
+@pytest.mark.sampled
+def test_partition_keys_of_expressions(by: str, count: int | None, parts: Parts) -> None:
+    rng = random.Random(f"{SEED} {by}")
+    columns = {
+        "p": "UInt8", "t": "DateTime('America/New_York')", "m": "DateTime64(3, 'UTC')",
+        "n": "UInt32", "i": "Int32", "s": "LowCardinality(String)", "text": "Nullable(String)",
+    }  # fmt: skip
+    texts = pool(rng, "String", ROWS, defaults=0.1, nulls=0.1)
+    # Other years have no rules of their zone, and another time may exist twice.
+    local = [f"20{10 + int(v[2:4]) % 20}{v[4:11]}12{v[13:]}" for v in few(rng, "DateTime", 60)]
+    rows = table_of(
+        few(rng, "UInt8"), local, few(rng, "DateTime64(3, 'UTC')", 60),
+        few(rng, "UInt32", 300), few(rng, "Int32", 300), few(rng, "String"), texts,
+    )  # fmt: skip
+    if "cityHash64" in by:
+        found = keys.partition_key(by, schema(columns).columns)
+        assert isinstance(found, str)
+        assert "rule of its own" in found
+        return
+    assert compared(parts, columns, by, "(s, n)", rows) >= (count or 2) // 2
+
+
+def test_rows_of_a_partition_are_one_part(parts: Parts) -> None:
+    """Out of many small blocks and with many columns, too."""
+    rng = random.Random(SEED)
+    columns = {"p": "UInt8", "k": "UInt32", **{f"c{n}": "String" for n in range(10)}}
+    cells = [few(rng, "String", 50) for _ in range(10)]
+    rows = table_of(few(rng, "UInt8"), few(rng, "UInt32", 3000), *cells)
+    compared(parts, columns, "p", "k", rows, block_rows=500, chunk_bytes=4096)
+
+
+def test_what_is_held_has_a_limit(parts: Parts) -> None:
+    rng = random.Random(SEED)
+    columns = {"p": "UInt8", "k": "UInt32"}
+    path = parts.file(columns, table_of(few(rng, "UInt8", 3), few(rng, "UInt32", 3000)))
+    table = parts.create(columns, "k", "", "p")
+    limit = {"hold_bytes": 10_000}
+    assert build(
+        parts, table, "p", columns, "k", path, block_rows=500, chunk_bytes=2000, partition_by=limit
+    )[0] == 0  # fmt: skip
+    assert parts.check(table) == []
+    found = parts.sql(
+        f"SELECT count(), sum(rows) FROM system.parts WHERE table = '{table}' AND active"
+    )
+    made, rows = map(int, found.split("\t"))
+    assert rows == ROWS
+    assert 6 <= made <= 20
+
+
+def declined() -> Iterator[tuple[str, dict[str, str], dict[str, Any], str]]:
+    yield "p", {"p": "UInt32"}, {"most": 5}, "max_partitions_per_insert_block is 5"
+    yield "toString(p)", {"p": "UInt32"}, {}, "more than 4096 partitions"
+
+
+@pytest.mark.parametrize(("by", "more", "limits", "why"), list(declined()))
+def test_too_many_partitions_are_declined(
+    by: str, more: dict[str, str], limits: dict[str, Any], why: str, parts: Parts
+) -> None:
+    columns = {**more, "k": "UInt32"}
+    many = 6 if limits else 5_000
+    path = parts.file(columns, [(str(n % many), "1") for n in range(5_000)])
+    table = parts.create(columns, "k", "", by)
+    code, last = build(parts, table, by, columns, "k", path, partition_by=limits)
+    assert (code, why in last) == (3, True), last
+    assert not list((parts.place(table) / "detached").glob("*_*"))
+    parts.drop(table)
+
+
+@pytest.mark.parametrize(
+    ("by", "why"),
+    [
+        ("f", "uses floats (f)"), ("toDate(now())", "uses now"), ("e", "may be NULL (e)"),
+        ("(p, cityHash64(p) % 3)", "by a rule of its own"), ("1", "no column of the load"),
+    ],
+)  # fmt: skip
+def test_keys_that_only_the_engine_follows(by: str, why: str) -> None:
+    columns = {"p": "UInt32", "f": "Float64", "e": "Nullable(UInt32)"}
+    found = keys.partition_key(by, schema(columns).columns)
+    assert isinstance(found, str)
+    assert why in found
