@@ -81,6 +81,45 @@ def test_a_load_is_built_where_it_is_large(shell: Shell) -> None:
     assert (again["rows"], again["splits_skipped"]) == (0, 2)
 
 
+@pytest.mark.parametrize("key", ["kind", "(id % 3, kind)"])
+def test_partitions_are_built(shell: Shell, key: str) -> None:
+    """One part for each partition, as the engine would fill them, and again nothing."""
+    for n in range(2):
+        rows(shell, f"f{n}", n * 20_000, 20_000)
+    options = ("in/*.csv.gz", "--order-by", "id", "--partition-by", key, "--table", "t")
+    made = shell.ok("plan", *options, "--json", "--build", "on").document
+    assert made["delivery"] == "build"
+    assert shell.ok("load", *options, "--json", "--build", "on").document["notes"] == []
+    shell.ok("load", *options, "--build", "off", "--to", "off")
+    for query in (
+        COUNT,
+        "SELECT _partition_id, count(), sum(cityHash64(*)) FROM t GROUP BY 1 ORDER BY 1",
+    ):
+        assert shell.ok("query", query).out == shell.ok("query", query, "--to", "off").out
+    found = shell.ok(
+        "query",
+        "SELECT count(), uniqExact(partition_id) FROM system.parts WHERE active AND table = 't'",
+        "--format", "TSV",
+    ).out.split()  # fmt: skip
+    assert found[0] == found[1]
+    assert int(found[1]) >= 11
+    checks = shell.ok("query", "CHECK TABLE t SETTINGS check_query_single_value_result = 1").out
+    assert checks.split()[-1] == "1"
+    again = shell.ok("load", *options, "--json").document
+    assert (again["rows"], again["splits_skipped"]) == (0, 2)
+
+
+def test_a_limit_of_partitions_is_the_engines_error(shell: Shell) -> None:
+    rows(shell, "a", 0, 1_000)
+    done = shell.run(
+        "load", "in/*.csv.gz", "--order-by", "id", "--partition-by", "kind", "--table", "t",
+        "--build", "on", "--set", "max_partitions_per_insert_block=5",
+    )  # fmt: skip
+    assert done.code != 0
+    assert "Too many partitions for single INSERT block" in done.talk
+    assert shell.ok("query", "SELECT count() FROM t", "--format", "TSV").out == "0\n"
+
+
 def test_parts_of_the_engine_and_built_ones_merge(shell: Shell) -> None:
     rows(shell, "a", 0, 40_000)
     shell.ok("load", "in/a.csv.gz", "--table", "t", "--order-by", "id", "--build", "off")
@@ -106,7 +145,7 @@ def test_all_at_once(shell: Shell, option: str) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--partition-by", "kind"], "it has a partition key"),
+        (["--partition-by", "toDate(now()) > kind::Date"], "the partition key uses now"),
         (["--engine", "Memory"], "its engine is Memory"),
         (["--decoder", "never"], "rowfall-decode does not parse: --decoder never"),
         (["--presort", "off"], "blocks are not sorted by its key (id)"),

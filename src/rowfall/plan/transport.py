@@ -407,6 +407,8 @@ def _choose_sorting(
 # Smaller blocks become compact parts, one file each (min_bytes_for_wide_part): with a file for
 # each column the engine would have to merge them all the sooner.
 _LEAST_PART_BYTES = 10 << 20
+# The files of small partitions cost more than their rows: the engine writes them as compact parts.
+_LEAST_FILE_BYTES = 64 << 10
 # File names are those of the columns: others are escaped, and long ones hashed.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 # Settings of an INSERT that apply to parts that are made here, too.
@@ -479,6 +481,10 @@ def _too_few(facts: LoadFacts, options: Options) -> str | None:
     """Return why the engine's own parts are better, which are compact where there are few rows."""
     rows = attempts.rows(facts, facts.todo) if options.build == "auto" else None
     least = _LEAST_PART_BYTES * facts.engine.cores
+    files = facts.schema.partitions * len(facts.schema.columns)
+    if rows is not None and files > len(facts.schema.columns):
+        if rows * facts.schema.row_bytes < _LEAST_FILE_BYTES * files:
+            return "its partitions are small"
     few = rows is not None and rows * facts.schema.row_bytes < least
     return "there are few rows" if few else None
 
