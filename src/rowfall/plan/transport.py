@@ -482,9 +482,9 @@ def _too_few(facts: LoadFacts, options: Options) -> str | None:
     rows = attempts.rows(facts, facts.todo) if options.build == "auto" else None
     least = _LEAST_PART_BYTES * facts.engine.cores
     files = facts.schema.partitions * len(facts.schema.columns)
-    if rows is not None and files > len(facts.schema.columns):
-        if rows * facts.schema.row_bytes < _LEAST_FILE_BYTES * files:
-            return "its partitions are small"
+    small = rows is not None and rows * facts.schema.row_bytes < _LEAST_FILE_BYTES * files
+    if small and facts.schema.partitions > 1:
+        return "its partitions are small"
     few = rows is not None and rows * facts.schema.row_bytes < least
     return "there are few rows" if few else None
 
