@@ -27,7 +27,7 @@ struct Translation {
     /// Where the dictionary is in memory; `held` keeps anything else from being there.
     address: usize,
     numbers: Vec<u32>,
-    _held: Box<dyn Any + Send>,
+    _held: Box<dyn Any + Send + Sync>,
 }
 
 impl std::fmt::Debug for Keys {
@@ -106,7 +106,7 @@ impl Keys {
         address: usize,
         count: usize,
         key: impl Fn(usize) -> &'a [u8],
-        held: impl FnOnce() -> Box<dyn Any + Send>,
+        held: impl FnOnce() -> Box<dyn Any + Send + Sync>,
     ) -> &[u32] {
         let known = self.translated.take();
         let known = known.filter(|t| t.address == address && t.numbers.len() == count);
