@@ -188,24 +188,25 @@ class Output:
 
     def _talk(self, busy: str | None) -> Talk:
         """Return what shows a run: a live line, plain lines without a terminal, or no progress."""
+        from rowfall.report import progress
+
+        level = -1 if self.quiet else int(self.verbose)
+        if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+            lines = progress.Lines(self.emit)
+            if self.quiet or self.json:
+                return progress.Talk(lines, level=level)
+            return progress.Plain(lines, level=level, busy=busy or progress.BUSY)
         from rich.console import Console
 
-        from rowfall.report import progress
-        from rowfall.report.layout import ENDLESS
-
-        terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         console = Console(
             file=cast("IO[str]", _Stderr(self)),
-            force_terminal=terminal,
+            force_terminal=True,
             color_system="auto" if self.talk_color else None,
             highlight=False,
-            width=None if terminal else ENDLESS,
         )
-        level = -1 if self.quiet else int(self.verbose)
         if self.quiet or self.json:
             return progress.Talk(console, level=level)
-        shown = progress.Live if terminal else progress.Plain
-        return shown(console, level=level, busy=busy or progress.BUSY)
+        return progress.Live(console, level=level, busy=busy or progress.BUSY)
 
     @property
     def _only_logs(self) -> bool:

@@ -15,12 +15,13 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rowfall.cluster.tables import NodeTable, TableEngine, Tables, macros_of, parse_engine
 from rowfall.cluster.topology import Cluster, Node
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Ask, Schema
 from rowfall.core.sqltext import quote

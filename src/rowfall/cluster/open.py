@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rowfall.cluster.ddl import Ddl, create_statements, run_on_cluster
@@ -28,6 +28,7 @@ from rowfall.cluster.topology import (
     server_uuids,
 )
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, RowfallError, TargetError, UsageError
 from rowfall.core.events import Listener, Note
 from rowfall.core.model import Ask, Schema, Statement

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations
 from typing import Any, TypeVar
 
 from rowfall.cluster.topology import Cluster, Node, on_nodes
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Ask
 from rowfall.core.sql import closing, items, tokens

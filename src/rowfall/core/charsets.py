@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import difflib
 
 from rowfall.core.errors import UsageError
 
@@ -48,6 +47,8 @@ def find(name: str) -> str:
     if plain in CHARSETS or plain == BINARY:
         return plain
     known = sorted({*CHARSETS, *_ALIASES, BINARY})
+    import difflib  # 2 ms that others save
+
     near = difflib.get_close_matches(plain, known, 1)
     guess = f"Did you mean {near[0]}? " if near else ""
     raise UsageError(

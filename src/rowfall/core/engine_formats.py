@@ -6,7 +6,7 @@ docs/reference/formats.md is made of it by ``docs/make_reference.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from rowfall.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

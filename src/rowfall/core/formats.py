@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rowfall.core import charsets, engine_formats
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.core.options import Options
@@ -104,6 +104,8 @@ def find(name: str) -> Format:
     found = _BY_EXACT_NAME.get(name) or _BY_NAME.get(name.lower())
     if found is not None:
         return found
+    import difflib  # 2 ms that others save
+
     near = difflib.get_close_matches(name.lower(), _BY_NAME, 1)
     guess = f"Did you mean {_BY_NAME[near[0]].name}? " if near else ""
     known = ", ".join(f.name for f in FORMATS if not engine_formats.is_engine_only(f.name))

@@ -10,7 +10,8 @@ import hashlib
 import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+
+from rowfall.core.dataclass import dataclass
 
 # A smaller file is never cut: half of it would be a range of less than a second of work.
 CUT_LEAST = 8 << 20

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Listing
 from rowfall.core.sqltext import SqlText
 

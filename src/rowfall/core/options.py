@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import Field, field, fields, replace
 from typing import Any
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.nearest import nearest
 
 FILTER, DISTRIBUTED = "filter", "distributed"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options

@@ -7,8 +7,8 @@ those values hold SQL text themselves.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.masked import MASK, Secret
 
 

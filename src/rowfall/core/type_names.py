@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+
+from rowfall.core.dataclass import dataclass
 
 _INT = re.compile(r"U?Int(8|16|32|64|128|256)\Z")
 _CALL = re.compile(r"(\w+)(?:\((.*)\))?\Z", re.S)

@@ -16,10 +16,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, SourceError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Outcome, Schema, Statement

@@ -18,10 +18,10 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
 from rowfall.core.masked import Secret
 from rowfall.engines.base import Body

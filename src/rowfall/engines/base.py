@@ -6,9 +6,9 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import IO, Any, Literal, Protocol, TypeVar
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement

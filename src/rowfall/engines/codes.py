@@ -6,9 +6,9 @@ Numbers are ClickHouse ``ErrorCodes.cpp``; they are stable across versions, mess
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import (
     EngineError,
     ObjectChangedError,

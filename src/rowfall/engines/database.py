@@ -10,11 +10,11 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from rowfall.core import units
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, EngineError, TargetError
 from rowfall.core.model import Column
 from rowfall.core.sqltext import SqlText

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from rowfall.core.dataclass import dataclass
 from rowfall.engines.database import replace_escape
 
 _FILE_PLEASE = b"\xfb"

@@ -9,9 +9,10 @@ Where it may not be changed, the load is refused before anything is read.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.model import Constraint
 from rowfall.engines.codes import READONLY, SETTING_CONSTRAINT_VIOLATION

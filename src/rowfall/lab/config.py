@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 from rowfall.core import disk
+from rowfall.core.dataclass import dataclass
 from rowfall.lab.process import give
 
 # The pools: a server starts a thread for each place in them at once. By default that is 690 threads

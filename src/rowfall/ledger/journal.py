@@ -18,10 +18,11 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, RowfallError
 from rowfall.core.listing import MARK, Split, range_of, without_salt
 from rowfall.core.model import Statement

@@ -14,14 +14,13 @@ import stat
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from rowfall.core import disk
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError
 from rowfall.core.listing import Split, continued_id, joined, ranges_by_stream
 from rowfall.ledger import leases
@@ -747,7 +746,7 @@ class Store:
 
 @cache
 def _schema() -> str:
-    return files("rowfall.ledger").joinpath("schema.sql").read_text()
+    return Path(__file__).with_name("schema.sql").read_text()
 
 
 def _make_file(path: Path) -> None:

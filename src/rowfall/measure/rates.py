@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from rowfall.core import formats, units, uri
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, RowfallError, UsageError
 from rowfall.core.events import silent
 from rowfall.core.listing import Listing

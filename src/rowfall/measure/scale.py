@@ -8,11 +8,11 @@ import re
 import time
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heapreplace
 from random import Random
 
 from rowfall.core import formats, units, uri
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.masked import Secret

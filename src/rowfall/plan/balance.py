@@ -11,8 +11,9 @@ import heapq
 import math
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+
+from rowfall.core.dataclass import dataclass
 
 # Shards of one class share a heap, and every item is compared with all heaps. A million items and
 # 1,000 shards took 1.4 CPU seconds with one class, 1.9 with two, 2.5 with eight. A cluster has one

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rowfall.cluster.sharding_keys import ShardingKey
+from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Listing
 from rowfall.core.model import PUSH, Encoding, Facts, Schema, Transport
 from rowfall.engines.base import ExistingTable

@@ -8,10 +8,11 @@ the ledger still counts. Nothing is changed here: ``run/doubts.py`` does what th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from rowfall.core import units
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, TargetError
 from rowfall.core.listing import without_salt
 from rowfall.core.sqltext import quote, quoted_list

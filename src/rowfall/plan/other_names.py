@@ -18,7 +18,6 @@ from rowfall.core.events import Note
 from rowfall.core.listing import MARK, Split, split_id
 from rowfall.plan.session import Session
 from rowfall.sources.files import LocalFiles
-from rowfall.sources.http import has_validator
 
 _RANGE = re.compile(r"(.*)\[(\d+):(\d+)\]")
 
@@ -37,6 +36,8 @@ def landed_under_other_names(session: Session, known: Collection[str]) -> set[st
         return _by_other_paths(session, known)
     if not len(listing) or uri.scheme_of(listing.uri(0)) not in ("http", "https"):
         return set()
+    from rowfall.sources.http import has_validator  # 15 ms that others save
+
     _warn_of_sizes(session)
     if not known:
         return set()
@@ -86,6 +87,8 @@ def _names(session: Session) -> dict[str, list[tuple[str, int | None, int | None
 
 def _warn_of_sizes(session: Session) -> None:
     """Warn of objects that their server tells nothing about but a size."""
+    from rowfall.sources.http import has_validator
+
     count = sum(not has_validator(s.version) for s in session.listing.splits(""))
     if count:
         session.emit(Note(

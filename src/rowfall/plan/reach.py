@@ -13,10 +13,10 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from rowfall.core import uri
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret, redact

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from rowfall.cluster.open import OpenCluster, Writer
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.events import Listener
 from rowfall.core.listing import Listing
 from rowfall.core.model import Encoding

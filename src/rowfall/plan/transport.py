@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core import formats, units
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import (

@@ -11,10 +11,11 @@ a second load of equal rows for a repetition of the first.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rowfall.core import disk, sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, LedgerError, RowfallError, TargetError
 from rowfall.core.model import Column, Pair, Statement
 from rowfall.core.sqltext import SqlText, quote

@@ -10,8 +10,9 @@ the other (:class:`Progress`); whoever finds an attempt that was left open asks
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum
+
+from rowfall.core.dataclass import dataclass
 
 
 class Step(IntEnum):

@@ -6,8 +6,9 @@ UUIDs and stops when a name has come to mean another table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import Ledger, target_key

@@ -6,13 +6,13 @@ import io
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
-
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from rowfall.core import units
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
 
 WIDTH = 80
 ENDLESS = 1 << 16  # columns
@@ -26,14 +26,18 @@ _SQL_WORD = re.compile(
 def render(parts: Iterable[RenderableType], *, color: bool = False, width: int = WIDTH) -> str:
     """Return parts below each other. A ``str`` stays as it is: SQL to paste, wrapped lines."""
     out = io.StringIO()
-    console = Console(
-        file=out,
-        width=ENDLESS,
-        force_terminal=color,
-        force_jupyter=False,
-        color_system="standard" if color else None,
-        no_color=not color,
-    )
+    parts = list(parts)
+    if not all(isinstance(part, str) for part in parts):
+        from rich.console import Console  # 15 ms that a short report saves
+
+        console = Console(
+            file=out,
+            width=ENDLESS,
+            force_terminal=color,
+            force_jupyter=False,
+            color_system="standard" if color else None,
+            no_color=not color,
+        )
     for part in parts:
         if isinstance(part, str):
             out.write(part + "\n")
@@ -47,6 +51,10 @@ def grid(
     rows: Iterable[Sequence[str | Text]], *, right: Collection[int] = (), indent: int = 2
 ) -> RenderableType:
     """Return aligned columns, those in ``right`` to the right; only the last one is wrapped."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
     cells = [[x if isinstance(x, Text) else Text(units.printable(x)) for x in row] for row in rows]
     table = Table.grid(padding=(0, 2, 0, 0))
     for number, column in enumerate(list(zip(*cells, strict=True))[:-1]):

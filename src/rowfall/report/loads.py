@@ -7,14 +7,15 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
-
-from rich.console import RenderableType
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from rowfall.core import sql, units, uri
 from rowfall.core.results import Leftover, Report, Verification, VerifiedSplit
 from rowfall.report.layout import WIDTH, bar, facts, grid, render, wrap
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
 
 REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 1
 DEFAULT_TARGETS = ("", "rowfall-data", "./rowfall-data")  # what needs no --to
@@ -68,9 +69,13 @@ def short_report_text(report: Report, *, color: bool = False, width: int = WIDTH
     when = "in" if report.outcome == "done" else "after"
     text = f"{title} {when} {seconds}: {_landed(report)}"
     text = wrap(text, first="", indent="  ", width=width, whole=_into(report))
-    shown = Text(text)
-    shown.stylize("bold", 0, 13)
-    shown.stylize(style, 15, len(title))
+    shown: RenderableType = text
+    if color:
+        from rich.text import Text
+
+        shown = Text(text)
+        shown.stylize("bold", 0, 13)
+        shown.stylize(style, 15, len(title))
     rows: list[tuple[str, str]] = []
     if report.rows_rejected:
         rows.append(("rejected", _rejected(report)))
@@ -141,6 +146,8 @@ def report_text(
 
 
 def _title(load_id: str, word: str, style: str, more: str = "") -> Text:
+    from rich.text import Text
+
     return Text.assemble((f"load {load_id[:8]}", "bold"), "  ", (word, style), more)
 
 
@@ -184,6 +191,8 @@ def _numbers(report: Report) -> RenderableType:
 
 def _shards(report: Report, width: int) -> list[RenderableType]:
     """Return a table with a line for each shard (of many, the slowest), and how even they are."""
+    from rich.text import Text
+
     shown = sorted(report.shards, key=lambda s: -s.seconds)[:SHOWN_SHARDS]
     left = len(report.shards) - len(shown)
     shown.sort(key=lambda s: s.shard)
@@ -265,6 +274,8 @@ def _phases(phases: Mapping[str, float]) -> RenderableType:
 
 
 def _failures(report: Report, width: int) -> list[RenderableType]:
+    from rich.text import Text
+
     lines: list[RenderableType] = [Text("  not loaded", "red")]
     shown = report.failures[:SHOWN_FAILURES]
     for failure, after in zip(shown, [*shown[1:], None], strict=True):
@@ -356,6 +367,8 @@ def verification_text(
     result: Verification, *, color: bool = False, verbose: bool = False, width: int = WIDTH
 ) -> str:
     """Return the result of ``rowfall verify``, with source and target below each other."""
+    from rich.text import Text
+
     word, style = ("equal", "green") if result.ok else ("different", "red")
     rows = (
         ("", "rows", "checksum"),

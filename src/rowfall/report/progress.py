@@ -12,14 +12,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NamedTuple, Self
-
-import rich.live
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rowfall.core import events, units
-from rowfall.report.layout import wrap
+from rowfall.report.layout import ENDLESS, wrap
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.text import Text
 
 BUSY = "looking at the source and the target"  # shown until the load has begun
 REDRAWS = 8  # a second
@@ -139,6 +139,8 @@ def draw(meter: Meter, columns: int) -> Text:
     A field that does not fit is left out and smaller ones behind it still get their chance; the
     choice depends on widths alone, so it changes only with the terminal or a growing number.
     """
+    from rich.text import Text
+
     room = max(columns - 2, 1)  # the terminal echoes ^C behind the line, and that must not wrap
     gap = 2 if columns >= ROOMY else 1
     fields = _fields(meter)
@@ -207,6 +209,8 @@ def _fields(meter: Meter) -> list[Field]:
 
 
 def _bar(share: float, width: int) -> Text:
+    from rich.text import Text
+
     filled = int(share * width)
     return Text.assemble(("━" * filled, "green"), ("─" * (width - filled), "dim"))
 
@@ -238,6 +242,8 @@ class Line:
             if self._meter.moving:
                 line = draw(self._meter, options.max_width)
             else:
+                from rich.text import Text
+
                 seconds = self._meter.seconds
                 line = Text(f"{units.clock(seconds)} {self._busy}" if seconds > BUSY_AFTER else "")
         line.truncate(options.max_width, overflow="crop")
@@ -248,6 +254,15 @@ class Line:
             if self._meter.moving:
                 return plain(self._meter)
             return f"{units.clock(self._meter.seconds)}, {self._busy}"
+
+
+class Lines:
+    """Takes lines as they are, where nobody sees colours: rich takes 20 ms to import."""
+
+    width = ENDLESS
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self.write = write
 
 
 class Talk:
@@ -261,7 +276,7 @@ class Talk:
 
     def __init__(
         self,
-        console: Console,
+        console: Console | Lines,
         *,
         level: int = 0,
         busy: str = BUSY,
@@ -292,6 +307,11 @@ class Talk:
         lines = [
             wrap(x, first="", indent="    ", width=self.console.width) for x in text.split("\n")
         ]
+        if isinstance(self.console, Lines):
+            self.console.write("\n".join(lines) + "\n")
+            return
+        from rich.text import Text
+
         shown = Text("\n".join(lines))
         shown.stylize(style, 0, text.find(" "))
         self.console.print(shown, soft_wrap=True)
@@ -340,7 +360,7 @@ class Talk:
 class Plain(Talk):
     """Listener for logs, with a line of progress every five seconds, also in a stall."""
 
-    def __init__(self, console: Console, **more: Any) -> None:
+    def __init__(self, console: Console | Lines, **more: Any) -> None:
         super().__init__(console, **more)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="rowfall-progress")
@@ -366,7 +386,10 @@ class Live(Talk):
 
     def __init__(self, console: Console, **more: Any) -> None:
         super().__init__(console, **more)
-        self._live = rich.live.Live(
+        from rich.live import Live as LiveOfRich
+
+        self._shown_on = console
+        self._live = LiveOfRich(
             self.line, console=console, transient=True, refresh_per_second=REDRAWS,
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
@@ -374,7 +397,7 @@ class Live(Talk):
     def __enter__(self) -> Self:
         self._live.start()
         # Else Ctrl-Z and SIGKILL would leave a terminal without a cursor.
-        self.console.show_cursor(True)
+        self._shown_on.show_cursor(True)
         return self
 
     def close(self) -> None:

@@ -13,9 +13,10 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 
 from rowfall.core import retry, units
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import (
     DataError,
     EngineError,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rowfall.cluster.open import OpenCluster
 from rowfall.cluster.topology import on_nodes
 from rowfall.core import sql, units
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, RowfallError, VerifyError
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Split

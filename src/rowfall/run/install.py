@@ -6,10 +6,10 @@ import os
 import re
 import shutil
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from rowfall.core import disk
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.events import silent
 from rowfall.core.options import Options

@@ -7,9 +7,10 @@ server reads do not wait for this machine's disk.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rowfall.core import units
+from rowfall.core.dataclass import dataclass
 
 # Below this, a load says nothing about what is fast and what is slow.
 SHORT_SECONDS, FEW_ROWS = 0.5, 10_000

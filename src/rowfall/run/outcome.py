@@ -6,10 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import Interrupted, RowfallError
 from rowfall.core.model import PUSH, Kind, Plan, Statement
 from rowfall.core.results import Report, ShardReport

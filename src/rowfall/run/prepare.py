@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from rowfall.cluster.open import OpenCluster
 from rowfall.core import units
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, TargetError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.model import Plan, Statement

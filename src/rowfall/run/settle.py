@@ -13,12 +13,13 @@ import re
 import secrets as random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from rowfall.cluster.open import OpenCluster
 from rowfall.core import sql, units, uri
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.events import Note
 from rowfall.core.listing import overlap, without_salt

@@ -9,10 +9,11 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from rowfall.core import sql, units
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError, VerifyError
 from rowfall.core.events import Note
 from rowfall.core.listing import Split

@@ -9,10 +9,10 @@ but for the header and for line breaks inside quotes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema

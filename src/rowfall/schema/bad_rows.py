@@ -14,11 +14,12 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 from rowfall.core import disk, sql, uri
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, RowfallError, SourceError, TargetError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind, Plan, Refused, Schema

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Kind, Projection

@@ -12,10 +12,11 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, pairwise
 
 from rowfall.core import charsets
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 
 STRONG = (",", ";", "\t", "|", "^", "~", "\x01", "\x1f")

@@ -8,9 +8,10 @@ import io
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rowfall.core.charsets import BOM
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, SourceError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Schema

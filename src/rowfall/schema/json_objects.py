@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isinf
 from typing import Any
 
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 
 DEEPEST = 12
 """Levels of a Tuple, Map or Array that anybody would write as a type; what is deeper is JSON."""

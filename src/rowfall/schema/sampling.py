@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import Any
 
 from rowfall.core import engine_formats, sql
 from rowfall.core.charsets import BOM
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, EngineError, RowfallError, SourceError, UsageError
 from rowfall.core.formats import LAKES
 from rowfall.core.listing import Listing, Split

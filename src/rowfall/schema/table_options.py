@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote

@@ -12,10 +12,11 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rowfall.core import formats
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Dialect, Encoding

@@ -7,8 +7,8 @@ that depends on the values (a Date beyond 2106 is no DateTime), the table is ask
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.type_names import Type, parse_type
 from rowfall.schema.sampling import ColumnFacts
 

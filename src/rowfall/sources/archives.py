@@ -24,11 +24,12 @@ import weakref
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from rowfall.core import formats, units, uri
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret

@@ -7,12 +7,12 @@ import binascii
 import hmac
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from rowfall.core import uri
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.masked import Secret

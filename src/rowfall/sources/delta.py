@@ -10,12 +10,13 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BytesIO
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.iceberg_types import UNREADABLE
 from rowfall.core.options import Options
@@ -85,7 +86,7 @@ class Delta(LakeSource):
 # --- the log -------------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(slots=True)
 class _State:
     """A table after some commits: live files by path and deletion vector."""
 

@@ -15,10 +15,11 @@ import shlex
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from rowfall.core import charsets, formats
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, SourceError, UsageError
 from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.core.options import Options

@@ -9,9 +9,11 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BytesIO
 from typing import Any
+
+from rowfall.core.dataclass import dataclass
 
 Read = Callable[[str], bytes]
 """Gives a whole file by its location in the metadata."""

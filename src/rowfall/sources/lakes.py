@@ -15,11 +15,12 @@ import re
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, cast
 
 from rowfall.core import sql, uri
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, SourceGoneError, UsageError
 from rowfall.core.iceberg_types import UNREADABLE
 from rowfall.core.listing import Listing, Split

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError
 from rowfall.core.mysql import name, quote
 from rowfall.core.sql import literal

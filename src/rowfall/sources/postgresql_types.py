@@ -6,8 +6,7 @@ in its way (docs/guides/databases.md has the types).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rowfall.core.dataclass import dataclass
 from rowfall.sources.databases import KeyKind
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.model import Column, Schema
 from rowfall.core.sql import literal
 

@@ -6,11 +6,11 @@ import base64
 import json
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.masked import Secret
 from rowfall.sources.messages import BrokenMessageError

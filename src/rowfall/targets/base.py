@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.sqltext import SqlText

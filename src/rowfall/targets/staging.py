@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Ask
 from rowfall.core.sql import closing, find_last, identifier, items, tokens
