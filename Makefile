@@ -32,7 +32,8 @@ WHEELS_PROFILE ?= release
 DIST ?= dist
 WHEELS_ENV := build/wheels-$(shell sha256sum < requirements-wheels.lock | cut -c1-16)
 
-.PHONY: help venv decoder demo rust memcheck miri test test-all test-singlestore fast check faults simulate bench lock
+.PHONY: help venv decoder demo rust memcheck miri test test-all test-singlestore fast check faults simulate bench
+.PHONY: bench-100b lock
 .PHONY: wheels clean
 
 help:  ## list the targets
@@ -151,6 +152,10 @@ bench: venv decoder  ## measure; never part of the tests
 	$(BIN)/python bench/sources.py
 	$(BIN)/python bench/targets.py
 	$(BIN)/python bench/push.py
+
+# WORK=folder on a disk with room (it says how much), SLICE=2h stops and is gone on with by the next run.
+bench-100b: venv decoder  ## load 100 billion rows, killed twice on the way, in slices of two hours
+	$(BIN)/python bench/hundred_billion.py --work $${WORK:?name a folder} --slice $${SLICE:-2h}
 
 lock: venv  ## pin every dependency with its hashes again
 	for f in $(LOCKS); do \
