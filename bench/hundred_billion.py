@@ -158,7 +158,7 @@ class Bench:
             f"SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND table = '{NAME}'", probe
         )
         shutil.rmtree(probe)
-        return size / self.file_rows
+        return float(size / self.file_rows)
 
     def _load(self, source: str, data: Path) -> list[str | Path]:
         return [
@@ -183,7 +183,7 @@ class Bench:
             return sorted(str(uri) for (uri,) in rows)
 
     def landed_rows(self) -> int:
-        return len(self.landed()) * self.file_rows
+        return int(len(self.landed()) * self.file_rows)
 
     def check(self, *, whole: bool) -> None:
         """Compare the table with the files that the ledger calls loaded.
@@ -236,7 +236,7 @@ class Bench:
                 [os.fspath(part) for part in self._load(str(self.links / "*.csv.gz"), self.data)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
-            ended, cpu = "", 0.0
+            ended, cpu, stop_by = "", 0.0, 0.0
             while True:
                 pid, status, usage = os.wait4(process.pid, os.WNOHANG)
                 if pid:

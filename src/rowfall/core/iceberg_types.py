@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.type_names import Type, arguments, parse_type
 
 IcebergType = str | Mapping[str, Any]

@@ -18,12 +18,13 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rowfall.core import iceberg_types, s3_access, sql, uri
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import overlap
 from rowfall.core.masked import Secret

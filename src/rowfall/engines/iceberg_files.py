@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from rowfall.core.dataclass import dataclass
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

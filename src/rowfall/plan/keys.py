@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.model import Column
 from rowfall.core.type_names import parse_type
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.sql import closing, identifier, items, tokens
 from rowfall.core.sqltext import quote
 

@@ -18,10 +18,10 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rowfall.core import sql, units
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, LedgerError, RowfallError, SourceError, TargetError
 from rowfall.core.events import Note
 from rowfall.core.listing import Split

@@ -27,6 +27,7 @@ def render(parts: Iterable[RenderableType], *, color: bool = False, width: int =
     """Return parts below each other. A ``str`` stays as it is: SQL to paste, wrapped lines."""
     out = io.StringIO()
     parts = list(parts)
+    console: Console | None = None
     if not all(isinstance(part, str) for part in parts):
         from rich.console import Console  # 15 ms that a short report saves
 
@@ -41,7 +42,7 @@ def render(parts: Iterable[RenderableType], *, color: bool = False, width: int =
     for part in parts:
         if isinstance(part, str):
             out.write(part + "\n")
-        else:
+        elif console is not None:
             # A word longer than a line (a URI, a path) stays whole, so that it can be copied.
             console.print(part, width=max(width, console.measure(part).minimum))
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n")).removesuffix("\n")
