@@ -115,7 +115,11 @@ class Parts:
         return found.data.decode().removesuffix("\n")
 
     def create(
-        self, columns: Columns, key: str, settings: str = "", codecs: Columns | None = None,
+        self,
+        columns: Columns,
+        key: str,
+        settings: str = "",
+        codecs: Columns | None = None,
         partition: str = "tuple()",
     ) -> str:
         table = f"t{next(self._numbers)}"
