@@ -20,6 +20,7 @@
 //! | `column` | holds the values of a column as the Native format has them |
 //! | `spec` | is the JSON document that says what to do |
 //! | `dialect` | says how foreign text is written |
+//! | `codec` | encodes the values of a column as its codecs say |
 //! | `types` | parses the names of ClickHouse types |
 //! | `questions` | asks whoever started the program |
 //! | `native_string` | reads a spec that a server passes as a Native block |
@@ -31,6 +32,7 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 mod block;
+mod codec;
 mod column;
 mod columnar;
 mod cpu_time;

@@ -5,9 +5,9 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use crate::codec::Chains;
 use crate::dialect::Dialect;
 use crate::error::Fail;
-use crate::output::Chains;
 use crate::types::{BaseType, Type};
 
 /// The document. Fields with a default may be left out, unknown ones are an error.

@@ -13,6 +13,7 @@ const LAYERS: &[&str] = &[
     "native_string",
     "questions",
     "types",
+    "codec",
     "dialect",
     "spec",
     "column",

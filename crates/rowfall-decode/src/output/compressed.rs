@@ -4,7 +4,7 @@
 use lz4_flex::block::{compress_into, get_maximum_output_size};
 use zstd::bulk::Compressor;
 
-use crate::output::codec::Codec;
+use crate::codec::Codec;
 
 /// Uncompressed bytes of a block: the engine keeps a whole one in memory.
 pub const MAX_BLOCK: usize = 1 << 20;

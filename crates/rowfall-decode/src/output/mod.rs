@@ -1,6 +1,5 @@
 //! Writes the blocks of a worker: in the Native format, as parts of a table, or as lines of text.
 
-mod codec;
 mod compressed;
 mod low_cardinality;
 mod native;
@@ -10,7 +9,6 @@ pub mod text;
 use std::io;
 
 use crate::column::Column;
-pub use crate::output::codec::Chains;
 pub use crate::output::part::partition::Partition;
 use crate::spec::{OutputCompression, OutputFormat, Spec};
 

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 
+use crate::codec::Codec;
 use crate::column::Column;
 use crate::column::reorder::{ByteSink, gather, gather_offsets};
 use crate::column::strings::{append_string, append_varint};
-use crate::output::codec::Codec;
 use crate::output::compressed::CompressedBlocks;
 use crate::output::low_cardinality;
 use crate::types::{BaseType, Type};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::codec::Codec;
 use crate::column::strings::{append_string, append_varint};
-use crate::output::codec::Codec;
 use crate::output::compressed::{CompressedBlocks, city_hash};
 
 /// The engine's hash of a file, whose bytes come one after the other: CityHash128 (1.0.2) of

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use crate::codec::Chains;
 use crate::column::reorder::{self, ByteSink, RowSelection, all_equal};
 use crate::column::strings::{append_string, starts_of};
 use crate::column::{Column, Values};
-use crate::output::codec::Chains;
 use crate::output::low_cardinality::{self, Renumbering};
 use crate::output::part::checksums::{Checksums, FileHash};
 use crate::output::part::partition::Partition;

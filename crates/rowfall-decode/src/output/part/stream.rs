@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
+use crate::codec::Codec;
 use crate::column::reorder::ByteSink;
-use crate::output::codec::Codec;
 use crate::output::compressed::{CompressedBlocks, ZSTD};
 use crate::output::part::checksums::{Checksums, FileHash};
 use crate::spec::PartLayout;
