@@ -106,12 +106,12 @@ def compared(
 ) -> int:
     """Assert that a built table is what the engine writes; return how many partitions it has."""
     path = parts.file(columns, rows)
-    ours = parts.create(columns, key, more, by)
+    ours = parts.create(columns, key, more, partition=by)
     code, last = build(parts, ours, by, columns, key, path, **spec)
     assert code == 0, last
     off = ", ratio_of_defaults_for_sparse_serialization = 1"
-    plain = parts.create(columns, key, more + off, by)
-    counting = parts.create(columns, key, more, by)
+    plain = parts.create(columns, key, more + off, partition=by)
+    counting = parts.create(columns, key, more, partition=by)
     for table in (plain, counting):
         parts.insert(table, columns, path)
         for verb in ("DETACH", "ATTACH"):
@@ -205,7 +205,7 @@ def test_what_is_held_has_a_limit(parts: Parts) -> None:
     rng = random.Random(SEED)
     columns = {"p": "UInt8", "k": "UInt32"}
     path = parts.file(columns, table_of(few(rng, "UInt8", 3), few(rng, "UInt32", 3000)))
-    table = parts.create(columns, "k", "", "p")
+    table = parts.create(columns, "k", partition="p")
     limit = {"hold_bytes": 10_000}
     assert build(
         parts, table, "p", columns, "k", path, block_rows=500, chunk_bytes=2000, partition_by=limit
@@ -231,7 +231,7 @@ def test_too_many_partitions_are_declined(
     columns = {**more, "k": "UInt32"}
     many = 6 if limits else 5_000
     path = parts.file(columns, [(str(n % many), "1") for n in range(5_000)])
-    table = parts.create(columns, "k", "", by)
+    table = parts.create(columns, "k", partition=by)
     code, last = build(parts, table, by, columns, "k", path, partition_by=limits)
     assert (code, why in last) == (3, True), last
     assert not list((parts.place(table) / "detached").glob("*_*"))
