@@ -143,8 +143,9 @@ class Embedded(Asking):
                 ) from None
             if "ok" not in answer:
                 self._pending[0].put(answer)  # for the next caller
+                error = self._start_error(answer)
                 self.close()
-                raise self._start_error(answer)
+                raise error
             self._timezone = answer["ok"]["timezone"]
             self._version = answer["ok"]["version"]
             return child
@@ -157,10 +158,11 @@ class Embedded(Asking):
                 + (f" (pid {holder[1]})" if holder else ""),
                 hint="Close it there (chDB or clickhouse-local), or load into another folder.",
             )
-        text = answer.get("error", "")
-        first = text.strip().splitlines()[0] if text.strip() else "its process ended at once"
+        text = answer.get("error", "").strip()
+        if not text and self._process is not None:
+            text = f"{self._death(self._process).message}, before it said a word"
         return EngineError(
-            f"cannot open the data folder {self.folder}: {first[:300]}",
+            f"cannot open the data folder {self.folder}: {(text.splitlines() or [''])[0][:300]}",
             hint="If it was written by another version of the engine, give another folder "
             "with --to.",
         )
