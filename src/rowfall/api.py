@@ -77,7 +77,7 @@ def plan(
     from rowfall.publish.shadow import shadow_name
 
     options = from_keywords(PLAN, options, dict(keywords))
-    opened = _sources(sources, table, batch_id)
+    opened = _sources(sources, batch_id)
     with open_session(opened, _text(to), table, options, silent, dry=True,
                       password=_secret(password)) as session:  # fmt: skip
         anew = session.options.replace or session.options.force
@@ -136,7 +136,7 @@ def load(
         RowfallError: nothing could be loaded at all, or the target or ledger failed.
     """
     options = from_keywords(LOAD, options, dict(keywords))
-    opened = _sources(sources, table, batch_id)
+    opened = _sources(sources, batch_id)
     with (
         terminable(GO_ON),
         _listener(on_event, progress) as emit,
@@ -414,22 +414,17 @@ def scale(
 
 
 def _sources(
-    sources: Where | Iterable[Where] | ArrowRows, table: str | None, batch_id: str | None
+    sources: Where | Iterable[Where] | ArrowRows, batch_id: str | None
 ) -> Sequence[str] | OpenSource:
     """Return the names of sources, or what opens rows in memory.
 
     Raises:
-        UsageError: rows without a table, or a batch id that is of none.
+        UsageError: a batch id of what is no rows in memory.
     """
     if not isinstance(sources, str | PathLike | list | tuple):
         from rowfall.sources import arrow
 
         if arrow.is_arrow(sources):
-            if not table:
-                raise UsageError(
-                    "rows in memory have no name that could be that of a table",
-                    hint='Give one: rowfall.load(frame, table="trips").',
-                )
             return partial(arrow.arrow_rows, sources, batch_id or "")
     if batch_id is not None:
         raise UsageError(

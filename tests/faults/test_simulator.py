@@ -76,7 +76,6 @@ OLD = (
     ("journal on the first node", "shards", range(25, 60), "doubled"),
     ("memory is not compared", "people set back", range(60), "doubled"),
     ("stopped loads are not asked about", "people rebuild", range(3310, 3330), "doubled"),
-    ("a commit without its claim", "people set back", range(180, 200), "doubled"),
 )
 """Behaviours that are put back one by one: the kind of search, its seeds, and what is found."""
 

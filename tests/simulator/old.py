@@ -18,7 +18,7 @@ import rowfall.run.doubts
 import rowfall.run.finish
 from rowfall.core.sqltext import quote, quoted_list
 from rowfall.engines.base import table_uuid
-from rowfall.ledger.journal import Entry, Journal
+from rowfall.ledger.journal import Journal
 from rowfall.publish.attach import Publisher
 from rowfall.publish.protocol import Evidence, Traces
 from rowfall.publish.shadow import SWAP, Shadow
@@ -71,10 +71,6 @@ def _unasked(*_: Any) -> list[Any]:
     return []
 
 
-def _bound_without_claim(entry: Entry) -> bool:
-    return bool(entry.committed) and not 0 < entry.expired < entry.committed
-
-
 def _no_contradiction(session: Any) -> None:
     """Find nothing."""
 
@@ -94,7 +90,6 @@ REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
     "journal on the first node": [(rowfall.cluster.open, "find_journal", _first_node)],
     "memory is not compared": [(rowfall.run.doubts, "find_contradiction", _no_contradiction)],
     "stopped loads are not asked about": [(Journal, "stopped", _unasked)],
-    "a commit without its claim": [(Entry, "binding", property(_bound_without_claim))],
     "sync without a look": [
         (Publisher, "check_staged", _not_checked),
         (Publisher, "check_attached", _not_checked),

@@ -109,6 +109,11 @@ def open_session(
     # What is remembered of a load names the topic as its table.
     fixed = target.caps.topic or target.caps.publish is Publish.COMMIT
     foreign = fixed and table != target.table
+    if given is not None and table is None and target.table == named and not fixed:
+        raise UsageError(
+            "rows in memory have no name that could be that of a table",
+            hint='Give one: rowfall.load(frame, table="trips").',
+        )
     if table is not None and (target.caps.one_file_per_group or foreign):
         what = "a topic" if target.caps.topic else "a file to write"
         if target.caps.publish is Publish.COMMIT:

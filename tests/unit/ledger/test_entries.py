@@ -26,6 +26,13 @@ def other(
     )  # fmt: skip
 
 
+def test_a_commit_without_its_claim_does_not_bind() -> None:
+    """The journal was set back in between, and nobody else knows which splits it holds."""
+    assert MINE.binding
+    assert not replace(MINE, claimed=0).binding
+    assert not replace(MINE, expired=25).binding
+
+
 @pytest.mark.parametrize(
     ("entry", "bounds"),
     [
