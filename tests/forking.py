@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from typing import IO, Any, cast
 
@@ -157,6 +158,8 @@ def serve(number: int) -> None:
                 channel.close()
                 _become(asked, fds)
                 _chdb_child.main()
+            except BaseException:
+                traceback.print_exc()  # to what is the engine's own stderr by now
             finally:
                 os._exit(1)
         for fd in fds:

@@ -77,10 +77,21 @@ def frames(tmp_path: Path) -> Iterator[tuple[str, Any]]:
     yield "polars", pl.from_arrow(table)
 
 
-def test_whatever_has_rows(to: Path, tmp_path: Path) -> None:
-    for kind, frame in frames(tmp_path):
+def load_frames(to: Path) -> None:
+    for kind, frame in frames(to.parent):
         report = rowfall.load(frame, to=to, table="t", batch_id=kind)
         assert (report.outcome, report.rows) == ("done", 1000), kind
+
+
+def test_whatever_has_rows(to: Path) -> None:
+    """Loaded by a process of its own, as users have it: libraries of frames bring threads along."""
+    ran = subprocess.run(
+        [sys.executable, "-c", "import sys, pathlib, e2e.test_frames as frames\n"
+         "frames.load_frames(pathlib.Path(sys.argv[1]))", str(to)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
     assert ask("SELECT count(), sum(id), uniqExact(name) FROM t", to) == [(8000, 8 * 499_500, 9)]
     described = ask("DESCRIBE t", to)
     assert [row[:2] for row in described] == [
