@@ -308,7 +308,7 @@ def _example(
     if transport.delivery.value == BUILD:
         table = sql.qualified(facts.target.database, staging)
         note = "of parts that rowfall-decode has made"
-        return f"ALTER TABLE {table} ATTACH PARTITION tuple()\n-- {note}"
+        return f"ALTER TABLE {table} ATTACH PARTITION ALL\n-- {note}"
     clause = sql.settings_clause({s.name: s.value for s in settings})
     target, only = _target_and_condition(facts, transport)
     if transport.delivery.value == PUSH:
