@@ -330,7 +330,6 @@ class FolderCatalog(NoopCatalog):
     def __init__(self, location: str, store: Store) -> None:
         super().__init__("folder")
         self.location, self.store, self.files = location, store, Files(store)
-        self._hinted = False
 
     def _path(self, version: int) -> str:
         return f"{self.location}/metadata/v{version}.metadata.json"
@@ -372,25 +371,7 @@ class FolderCatalog(NoopCatalog):
                 f"cannot read {path}: no metadata of an Iceberg table ({error})"[:300],
                 hint="Remove it if it is none, or name another folder.",
             ) from None
-        self._mend_hint(version)
         return Table(("folder", "table"), metadata, path, self.files, self)
-
-    def _mend_hint(self, version: int) -> None:
-        """Name the version in the hint where whoever made it was killed before it did, once.
-
-        Some readers look nowhere else: they would see the table as it was before.
-        """
-        if self._hinted:
-            return
-        self._hinted = True
-        name = f"{self.location}/metadata/{_HINT}"
-        with suppress(RowfallError, OSError):  # who may only read sees what is there
-            try:
-                known = self.store.read(name).strip()
-            except FileNotFoundError:
-                known = b""
-            if known != str(version).encode():
-                self.store.write(name, str(version).encode())
 
     def make(self, metadata: TableMetadata) -> None:
         """Make the table; another one may make it at the same time, then that one is it."""

@@ -210,7 +210,7 @@ def _ttl(column: DefinedColumn) -> str:
     return dict(column.more).get("TTL", "")
 
 
-# Codecs that rowfall-decode writes (crates/rowfall-decode/src/output/codec.rs), in the engine's own
+# Codecs that rowfall-decode writes (crates/rowfall-decode/src/codec.rs), in the engine's own
 # words.
 _CODEC = re.compile(
     r"Default|NONE|LZ4|ZSTD(\(\d+\))?|(Delta|DoubleDelta|Gorilla)(\(\d\))?|T64(\('(bit|byte)'\))?"
