@@ -124,6 +124,18 @@ def _(world: World, process: Process | None, server: Server, text: str) -> None:
     properties.check_readers(world)
 
 
+def _publishing(server: Server) -> bool:
+    """Tell whether the journal holds a commit of which nothing says yet how it has ended."""
+    begun, over = set(), set()
+    for table in server.tables.values():
+        for line in table.lines or ():
+            if line["event"] == "commit":
+                begun.add(line["attempt"])
+            elif line["event"] in ("landed", "release", "expire", "forget"):
+                over.add(line["attempt"])
+    return bool(begun - over)
+
+
 @fault("BACKUP and RESTORE", people=True, between=True, weight=3)
 def _(world: World, process: Process | None, server: Server, text: str) -> None:
     """First a backup of the database; the next time it is put in the place of what is there."""
@@ -131,6 +143,8 @@ def _(world: World, process: Process | None, server: Server, text: str) -> None:
         world.note("SOMEBODY: BACKUP")
         world.backup = {at: table.copy() for at, table in server.tables.items()}
         world.saved = {path: kept.serialize() for path, kept in world.ledgers.items()}
+        return
+    if "RESTORE inside a publish" in world.spared and _publishing(server):
         return
     _say(world, "RESTORE of the database")
     world.replaced = True
