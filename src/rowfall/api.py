@@ -488,6 +488,7 @@ def _list_options(function: Callable[..., Any], command: str) -> None:
         inspect.Parameter(item.name, kind, default=item.default, annotation=item.type)
         for item, _ in flags_of(command)
     ]
+    # inspect looks for it; the type of functions in general has no such attribute.
     function.__signature__ = known.replace(parameters=own + options)  # type: ignore[attr-defined]
 
 
@@ -511,7 +512,8 @@ def _verification_html(value: Verification) -> str:
 
 for _function, _command in ((load, LOAD), (plan, PLAN), (scale, SCALE)):
     _list_options(_function, _command)
-# core's values know nothing of reports, and a notebook asks the value itself.
+# core's values know nothing of reports, and a notebook asks the value itself: so their classes get
+# here what they do not declare.
 Plan._repr_html_ = _plan_html  # type: ignore[attr-defined]
 Report._repr_html_ = _report_html  # type: ignore[attr-defined]
 Verification._repr_html_ = _verification_html  # type: ignore[attr-defined]

@@ -196,6 +196,22 @@ def test_keys_that_do_not_grow(base: Base, definition: str, values: str) -> None
     assert base.row("SELECT count() FROM t") == [40_000]
 
 
+def test_files_that_are_written_are_known_again(base: Base) -> None:
+    """A table is cut in the same way by each run, so a file that is missing gets its own rows."""
+    base.numbers("t")
+    into = ("--to", "out/{n}.csv", "--files", "4")
+    assert base.load("t", *into)["rows"] == ROWS
+    assert base.load("t", *into)["rows"] == 0
+    lost = base.shell.folder / "out/1.csv"
+    before = sorted(lost.read_text().splitlines())
+    lost.unlink()
+    assert base.load("t", *into)["rows"] == len(before) - 1
+    assert sorted(lost.read_text().splitlines()) == before
+    base.numbers("t", 10, first=ROWS + 1)
+    assert "is there already" in base.ends(5, "t", *into).talk
+    assert base.load("t", *into, "--replace")["rows"] == ROWS + 10
+
+
 def test_views_queries_and_partitions(base: Base) -> None:
     base.do(
         "CREATE TABLE {s}.p (id int, at date) PARTITION BY RANGE (at)",

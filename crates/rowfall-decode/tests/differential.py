@@ -235,8 +235,8 @@ class Side:
         wrong = []
         lines = self.native.with_suffix(".lines")
         for format_, (target, *escape) in TARGETS.items():
-            nested = type_.startswith(("Array(", "Map(", "Tuple("))  # the engine writes these
-            if nested or (target and target.only_engine_writes(Column("v", type_))):
+            column = Column("v", type_)
+            if parse_type(type_).nested or (target and target.only_engine_writes(column)):
                 continue
             spec = {**self.spec, "output_format": format_, "outputs": [str(lines)]}
             subprocess.run(

@@ -53,7 +53,7 @@ class RowfallError(Exception):
         return int(self.exit)
 
     @property
-    def __notes__(self) -> list[str]:  # type: ignore[override]
+    def __notes__(self) -> list[str]:  # type: ignore[override] # typeshed: an attribute, to write
         """Return the lines that tracebacks show below the message, in notebooks too."""
         return [f"hint: {self.hint}"] if self.hint else []
 

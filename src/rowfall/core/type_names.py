@@ -53,6 +53,11 @@ class Type:
         return self.base in ("String", "FixedString")
 
     @property
+    def nested(self) -> bool:
+        """True where a value holds others."""
+        return self.base in ("Array", "Map", "Tuple")
+
+    @property
     def known(self) -> bool:
         """True where text can be checked value by value; other types only the engine can read."""
         return bool(self.bits) or self.base in _KNOWN

@@ -129,7 +129,7 @@ class IcebergTable:
         if self._catalog is not None:
             return self._catalog
         try:
-            import pyarrow  # noqa: F401
+            import pyarrow  # noqa: F401 - to ask whether they are installed
             import pyiceberg  # noqa: F401
         except ImportError:
             raise UsageError(

@@ -175,7 +175,7 @@ class Kafka(Transactions):
 
     def _make(self, topic: str, partitions: int, **config: str) -> None:
         from confluent_kafka import KafkaException
-        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined] # it lists no exports
 
         # -1: as many replicas as the brokers have by default.
         made = NewTopic(topic, partitions, -1, config={k.replace("_", "."): v
@@ -227,7 +227,7 @@ class Kafka(Transactions):
         """Return the bytes of the largest message that the topic takes."""
         with self._guard:
             if not self._limit:
-                from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+                from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined] # it lists no exports
 
                 resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
                 self._limit = 1_000_000

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing, continued_id, joined, ranges_by_stream, split_id
+from rowfall.plan import attempts
 from rowfall.plan.session import Session
 from rowfall.sources.base import Continued
 
@@ -29,8 +30,7 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Session, set[st
     if not isinstance(source, Continued) or not listing.continued:
         return session, known
     if session.target.caps.one_file_per_group:
-        # Files are numbered by all splits of the listing: each run writes them anew.
-        return session, set()
+        return session, _in_files(session, known)
     ranges = ranges_by_stream(known)
     landed: dict[str, Sequence[tuple[int, int]]] = {}
     versions = dict(streams(listing))
@@ -56,6 +56,37 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Session, set[st
     return replace(session, listing=found), known
 
 
+def _in_files(session: Session, known: set[str]) -> set[str]:
+    """Return the ids of the splits that files of an export hold, each file exactly those it would.
+
+    Files are numbered by all splits of the listing. If what was written is no part of that (the
+    stream has grown, or is cut elsewhere now), rows would be in two files or in none, so all files
+    are to be written anew.
+    """
+    if session.ledger is None or not known:
+        return set()
+    splits = list(session.listing.splits(session.target_key))
+    files = [
+        [split.id for split in splits[start:stop]]
+        for start, stop in attempts.file_bounds(len(splits), session.options.files or 1)
+    ]
+    gathered = session.ledger.gathered(session.target_key).values()
+    written = {_joined(ids) for ids in gathered if known.issuperset(ids)}
+    found = [ids for ids in files if _joined(ids) in written]
+    if len(found) < len(files) and not written <= set(map(_joined, files)):
+        return set()
+    return {id_ for ids in found for id_ in ids}
+
+
+def _joined(ids: Iterable[str]) -> frozenset[tuple[str, int, int]]:
+    """Return stream, start and stop of ranges by their ids, those that touch as one."""
+    return frozenset(
+        (stream, start, stop)
+        for stream, own in ranges_by_stream(ids).items()
+        for start, stop in joined(own) if start < stop
+    )  # fmt: skip
+
+
 def landed_streams(listing: Listing, key: str) -> frozenset[str]:
     """Return ids of all ranges of a listing, those that touch as one.
 
@@ -64,14 +95,8 @@ def landed_streams(listing: Listing, key: str) -> frozenset[str]:
     """
     if not listing.continued:
         return frozenset()
-    ranges: dict[str, list[tuple[int, int]]] = {}
-    for split in listing.splits(key):
-        if (split.start or 0) < (split.stop or 0):
-            ranges.setdefault(split.whole, []).append((split.start or 0, split.stop or 0))
-    return frozenset(
-        continued_id(stream, start, stop)
-        for stream, own in ranges.items() for start, stop in joined(own)
-    )  # fmt: skip
+    ids = (split.id for split in listing.splits(key))
+    return frozenset(continued_id(*one) for one in _joined(ids))
 
 
 def streams(listing: Listing) -> list[tuple[str, str]]:

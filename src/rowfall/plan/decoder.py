@@ -55,7 +55,6 @@ ZONES = frozenset((
 # Progress is drawn four times a second.
 PROGRESS_MS = 250
 _NAME = re.compile(r"`([^`\\]+)`|([A-Za-z_]\w*)")
-NESTED = frozenset({"Array", "Map", "Tuple"})
 # Where precise_float_parsing is for elements, too: measured in 26.9, and not so in 24.10. Flat
 # columns are cast from text there.
 _EXACT_FLOATS = (26, 9)
@@ -91,7 +90,7 @@ def refusal(
     if columnar and listing.parts:
         return f"{PROGRAM} reads whole files of {encoding.format}"
     for column in schema.reads:
-        nested = parse_type(column.type).base in NESTED
+        nested = parse_type(column.type).nested
         if encoding.format in _ROWS and nested:
             return f"only the engine reads {column.type} (column {column.name})"
         if columnar and (nested or column.optional or not _is_copied(column)):
@@ -122,7 +121,7 @@ def stores(column: Column, engine: Facts) -> bool:
     bare = parse_type(column.type)
     known = strict_column("v", "v", column.type, Kind.TEXT).shape is not None
     low = column.type.startswith("LowCardinality") and bare.base != "String"
-    return known and not low and bare.base not in NESTED and _knows_zone(column.type, engine)
+    return known and not low and not bare.nested and _knows_zone(column.type, engine)
 
 
 def read_encoding(source: Source, encoding: Encoding | None) -> Encoding | None:
@@ -157,11 +156,11 @@ def flat_types(type_: str) -> list[str]:
     Whatever nested type the decoder does not take is given back as it is.
     """
     kind = parse_type(type_)
-    if kind.base not in NESTED or kind.nullable:
+    if not kind.nested or kind.nullable:
         return [kind.full]
     named = kind.base == "Tuple"
     types = type_names.elements(kind.args) if named else type_names.arguments(kind.args)
-    nested_keys = kind.base == "Map" and parse_type(types[0]).base in NESTED
+    nested_keys = kind.base == "Map" and parse_type(types[0]).nested
     if nested_keys or len(types) > _ELEMENTS:
         return [kind.full]
     return [flat for type_ in types for flat in flat_types(type_)]
@@ -280,7 +279,7 @@ def sort_columns(sorting_key: str, schema: Schema) -> tuple[int, ...]:
         if name not in names:
             return ()  # an expression, or a column that the load does not fill
         index = names.index(name)
-        if parse_type(schema.columns[index].type).base in NESTED:
+        if parse_type(schema.columns[index].type).nested:
             return ()
         found.append(index)
     return tuple(found)

@@ -26,7 +26,6 @@ from rowfall.core.model import (
     SEND,
     WRITE,
     Choice,
-    Column,
     Encoding,
     Kind,
     Schema,
@@ -463,7 +462,7 @@ def _choose_writer(facts: LoadFacts, parser: Choice) -> Choice:
     elif schema.projection is not None:
         why = "the engine selects the columns"
     elif isinstance(target, TransactionalTable) and target.lines:
-        only = [c for c in schema.columns if target.only_engine_writes(c) or not _is_flat(c)]
+        only = list(filter(target.only_engine_writes, schema.columns))
         if only:
             why = f"only the engine writes {only[0].type} as text (column {only[0].name})"
     else:
@@ -471,10 +470,6 @@ def _choose_writer(facts: LoadFacts, parser: Choice) -> Choice:
     if why is not None:
         return Choice(ENGINE, why)
     return Choice(PROGRAM, "it has the values, and no engine sees them")
-
-
-def _is_flat(column: Column) -> bool:
-    return parse_type(column.type).base not in decoder.NESTED and not is_json(column)
 
 
 def _too_few(facts: LoadFacts, options: Options) -> str | None:

@@ -56,7 +56,7 @@ def open_iceberg(texts: Sequence[str], options: Options) -> Iceberg:
     """
     text = only_one(texts)
     try:
-        import fastavro  # noqa: F401
+        import fastavro  # noqa: F401 - to ask whether it is installed
     except ImportError:
         raise missing_driver("fastavro", "iceberg") from None
     by_catalogue = text.lower().startswith("iceberg://")

@@ -199,7 +199,7 @@ class Kafka(Streams):
         The end is where transactions are that are still open.
         """
         from confluent_kafka import IsolationLevel, TopicPartition
-        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined] # it lists no exports
 
         spec: Any = OffsetSpec
         known = {EARLIEST: spec.earliest, LATEST: spec.latest}

@@ -121,14 +121,11 @@ class KafkaTopic(TransactionalTable):
     def only_engine_writes(self, column: Column) -> bool:
         """See :class:`rowfall.targets.transactional.TransactionalTable`.
 
-        Times of a zone are messages in that zone, and rowfall-decode writes UTC; it writes no
-        values that hold others.
+        Times of a zone are messages in that zone, and rowfall-decode writes UTC.
         """
         type_ = parse_type(column.type)
-        if type_.base in ("Array", "Map", "Tuple"):
-            return True
         zoned = type_.base.startswith("DateTime") and "'" in type_.args
-        return not self.lines or (zoned and "'UTC'" not in type_.args)
+        return super().only_engine_writes(column) or (zoned and "'UTC'" not in type_.args)
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         """Return (): whoever asks the brokers makes the topic."""

@@ -22,6 +22,7 @@ from rowfall.core.model import Column, Encoding, Projection, Schema
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.type_names import parse_type
 from rowfall.targets.base import STAGING_PREFIX, Caps, Publish, ServerAt, state_folder
 
 PROMISE = (
@@ -129,8 +130,10 @@ class TransactionalTable:
         return ""
 
     def only_engine_writes(self, column: Column) -> bool:
-        """Tell whether rowfall-decode cannot write the text of a column."""
-        return not self.lines or bool(self.written(column))
+        """Tell whether rowfall-decode cannot write the text of a column: it writes flat values."""
+        type_ = parse_type(column.type)
+        flat = not type_.nested and type_.base != "JSON"
+        return not self.lines or not flat or bool(self.written(column))
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         """See :class:`rowfall.targets.base.Target`."""
