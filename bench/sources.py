@@ -1,9 +1,10 @@
-"""Databases, HDFS, lake tables and rows in memory: rowfall against the engine's own way, in turns.
+"""Databases, Kafka, HDFS, lake tables, rows in memory: rowfall against the engine's way, in turns.
 
     python bench/sources.py [--rows 1000000] [--rounds 3] [CASE ...]
 
 One function a case, in CASES. Wall seconds and CPU seconds of everything on the side of the reader,
-and apart from them those of the source. Real services of tests/lab; into the embedded engine.
+and apart from them those of the source. Real services of tests/lab; into the embedded engine, of
+topics into a server, too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +55,15 @@ class Case:
     Attributes:
         first: number of the side that the others are compared with; before it what the source
             takes alone.
+        server: pids of a server that stores the rows: its CPU is the reader's.
+        fresh: makes room in it for the next side.
     """
 
     sides: Sequence[Side]
     pids: Callable[[], Sequence[int]] = lambda: ()
     first: int = 0
+    server: Callable[[], Sequence[int]] = lambda: ()
+    fresh: Callable[[], None] = lambda: None
 
 
 def cpu_of(pid: int) -> float:
@@ -236,6 +242,110 @@ def postgresql(rows: int, folder: Path) -> Iterator[Case]:
         )
 
 
+# --- Kafka ----------------------------------------------------------------------------------------
+
+# The Kafka engine of the test server (24.10) reads nothing from brokers of 4.3: "Required feature
+# not supported by broker".
+_BROKER = "3.9.1"
+_SMALL = "id UInt32, name String, quantity UInt16, at DateTime, price Float64"
+_QUEUE = (
+    "CREATE TABLE q ({columns}) ENGINE = Kafka SETTINGS kafka_broker_list = '{servers}', "
+    "kafka_topic_list = '{topic}', kafka_group_name = '{group}', kafka_format = 'CSV', "
+    "kafka_commit_on_select = 1{more}"
+)
+_TUNED = (
+    ", kafka_num_consumers = {consumers}, kafka_thread_per_consumer = 1, "
+    "kafka_max_block_size = 500000, kafka_poll_max_batch_size = 100000, "
+    "kafka_flush_interval_ms = 2000"
+)
+# Runs statements in a server, the last one again and again until the table t has all rows. A group
+# of its own reads the topic from its beginning.
+_UNTIL = """
+import sys, time, urllib.request
+url, rows, *statements, again = sys.argv[1:]
+def ask(text):
+    return urllib.request.urlopen(url, text.encode()).read()
+for text in statements:
+    ask(text.replace("{group}", str(time.time_ns())))
+deadline = time.monotonic() + 240
+while int(ask("SELECT count() FROM t")) < int(rows):
+    if time.monotonic() > deadline:
+        sys.exit("not all rows came within four minutes")
+    ask(again)
+"""
+
+
+def small_file(rows: int, folder: Path) -> Path:
+    """Write rows of 44 bytes as CSV with a header."""
+    path = folder / "small.csv"
+    with path.open("w") as file:
+        file.write("id,name,quantity,at,price\n")
+        file.writelines(
+            f"{i},item {i % 1000},{i * 7 % 1000},2024-01-01 00:{i % 60:02}:00,{i % 97}.5\n"
+            for i in range(rows)
+        )
+    return path
+
+
+def kafka(of: str, partitions: int, rows: int, folder: Path) -> Iterator[Case]:
+    """Messages of CSV into a folder and a server, against a queue of the server, with and without
+    a view, whose settings are its defaults and tuned."""
+    from lab.clickhouse import ClickHouse
+    from lab.kafka import Kafka
+
+    if of == "small":
+        path, columns = small_file(rows, folder), _SMALL
+    else:
+        path = folder / "taxi.csv"
+        measure.run([*rowfall("load", f"generate://taxi?rows={rows}", "--to", str(path))])
+        columns = ", ".join(f"{c.name} {c.type}" for c in taxi(1).schema.columns)
+    with Kafka(version=_BROKER) as broker, ClickHouse() as server:
+        topic = broker.create(partitions=partitions)
+        with path.open("rb") as file:
+            next(file)
+            for number in range(partitions):
+                count = rows * (number + 1) // partitions - rows * number // partitions
+                broker.send(topic, (line[:-1] for line in islice(file, count)), number)
+        path.unlink()
+        table = f"CREATE TABLE t ({columns}) ENGINE = MergeTree ORDER BY ()"
+        queue = {"columns": columns, "servers": broker.servers, "topic": topic, "group": "{group}"}
+        tuned = _TUNED.format(consumers=min(2, partitions))
+        url = f"{server.endpoint}/?database=b&user={server.user}&password={server.password}"
+        until = [sys.executable, "-c", _UNTIL, url, str(rows), table]
+        load = [
+            *rowfall("load", f"kafka://{broker.servers}/{topic}", "--format", "CSV", "--table"),
+            "t", "--schema", columns, "--order-by", "tuple()", "--to",
+        ]  # fmt: skip
+
+        def fresh() -> None:
+            server.query("DROP DATABASE IF EXISTS b SYNC")
+            server.query("CREATE DATABASE b")
+
+        yield Case(
+            (
+                Side(
+                    "queue and view, tuned",
+                    [
+                        *until, _QUEUE.format(**queue, more=tuned),
+                        "CREATE MATERIALIZED VIEW v TO t AS SELECT * FROM q", "SELECT sleep(0.1)",
+                    ],
+                ),
+                Side(
+                    "INSERT SELECT, defaults",
+                    [
+                        *until, _QUEUE.format(**queue, more=""), "INSERT INTO t SELECT * FROM q "
+                        "SETTINGS stream_like_engine_allow_direct_select = 1",
+                    ],
+                ),
+                Side("rowfall into a folder", [*load, "{to}"]),
+                Side("rowfall into a server", [*load, server.uri("b")]),
+            ),
+            lambda: [broker.pid or 0],
+            server=lambda: [server.pid or 0],
+            fresh=fresh,
+        )  # fmt: skip
+
+
 # --- HDFS -----------------------------------------------------------------------------------------
 
 
@@ -376,13 +486,17 @@ def frames(rows: int, folder: Path) -> Iterator[Case]:
     ))  # fmt: skip
 
 
-def _case(make: Callable[[str, int, Path], Iterator[Case]], kind: str) -> Any:
-    return contextlib.contextmanager(partial(make, kind))
+def _case(make: Callable[..., Iterator[Case]], *kind: str | int) -> Any:
+    return contextlib.contextmanager(partial(make, *kind))
 
 
 CASES: dict[str, Callable[[int, Path], contextlib.AbstractContextManager[Case]]] = {
     "mariadb": mariadb,
     "postgresql": postgresql,
+    "kafka": _case(kafka, "taxi", 1),
+    "kafka-4": _case(kafka, "taxi", 4),
+    "kafka-small": _case(kafka, "small", 1),
+    "kafka-small-4": _case(kafka, "small", 4),
     "hdfs-csv": _case(hdfs, "CSVWithNames"),
     "hdfs-parquet": _case(hdfs, "Parquet"),
     "iceberg": _case(lake, "iceberg"),
@@ -398,12 +512,14 @@ def compare(case: Case, rows: int, rounds: int, folder: Path) -> None:
         for side in case.sides:
             to = folder / "to"
             shutil.rmtree(to, ignore_errors=True)
-            before = sum(map(cpu_of, case.pids()))
+            case.fresh()
+            before, stored = (sum(map(cpu_of, pids())) for pids in (case.pids, case.server))
             command = [part.replace("{to}", str(to)) for part in side.command]
             sample = measure.run(command, env=side.environment, together=True)
             time.sleep(_END_SECONDS if case.pids() else 0)
             source = sum(map(cpu_of, case.pids())) - before
-            taken[side.name].append((sample.wall, sample.cpu, source, sample.together / 2**20))
+            cpu = sample.cpu + sum(map(cpu_of, case.server())) - stored
+            taken[side.name].append((sample.wall, cpu, source, sample.together / 2**20))
     first = measure.median(found[0] for found in taken[case.sides[case.first].name])
     print("| side | seconds | times | CPU of reader | CPU of source | memory |")
     print("|---|---|---|---|---|---|")

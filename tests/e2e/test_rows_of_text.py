@@ -124,14 +124,44 @@ def test_headers_of_another_order_are_read_by_position(shell: Shell) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_blanks_stay_wherever_they_stand(shell: Shell, mode: str) -> None:
     """Whether the sample has some makes no difference, and the decoder reads them."""
-    rows = [f"{n},plain {n % 90}\n" for n in range(20_500)]
-    given = ("--format", "CSV", "--schema", "id UInt32, s String")
+    rows = [f"plain {n % 80},{n},plain {n % 90}\n" for n in range(20_500)]
+    given = ("--format", "CSV", "--schema", "a String, id UInt32, s String")
     for at in (0, 20_499):
-        data = "".join([*rows[:at], f"{at}, both \n", *rows[at + 1 :]])
+        data = "".join([*rows[:at], f" both ,{at}, both \n", *rows[at + 1 :]])
         (shell.folder / f"{at}.csv").write_text(data)
         shell.ok("load", f"{at}.csv", "--table", "t", "--decoder", mode, "--to", mode, *given)
-    found = shell.ok("query", "SELECT id FROM t WHERE s = ' both ' ORDER BY id", "--to", mode)
+    where = "a = ' both ' AND s = a"
+    found = shell.ok("query", f"SELECT id FROM t WHERE {where} ORDER BY id", "--to", mode)
     assert found.out.split()[-2:] == ["0", "20499"]
     if mode == "auto":
         plan = shell.ok("plan", "0.csv", *given, "--to", "p", "--json").document
         assert plan["decoder"] == "rowfall-decode"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_blanks_in_front_of_the_first_field_stay(shell: Shell, mode: str) -> None:
+    """Wherever a header puts the field, alone, and in rows that are left when others are bad."""
+    (shell.folder / "a.csv").write_text("id,s,x\n1, a ,\n")
+    (shell.folder / "b.csv").write_text("s,x,id\n b ,,2\n\tc,,3\n")
+    given = ("--format", "CSVWithNames", "--decoder", mode, "--type", "s Nullable(String)")
+    shell.ok("load", "*.csv", "--table", "t", *given, "--type", "x Nullable(UInt8)")
+    wanted = [[1, " a ", None], [2, " b ", None], [3, "\tc", None]]
+    assert shell.rows("SELECT id, s, x FROM t ORDER BY id") == wanted
+    (shell.folder / "bad.csv").write_text("s,n\n a,1\n b,x\n,3\n")
+    shell.ok("load", "bad.csv", "--table", "bad", *given, "--type", "n UInt8", "--max-errors", "1")
+    assert shell.rows("SELECT * FROM bad ORDER BY n") == [[" a", 1], [None, 3]]
+    (shell.folder / "one.csv").write_text('s\n a\n\n""\nb\n')
+    shell.ok("load", "one.csv", "--table", "one", *given)
+    assert shell.rows("SELECT * FROM one ORDER BY s") == [[""], [" a"], ["b"], [None]]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_blanks_behind_quotes_and_around_numbers(shell: Shell, mode: str) -> None:
+    """They stand where the sample has not seen any, and blanks in front of a string stay."""
+    (shell.folder / "a.csv").write_text(
+        "s,x,t\n" + "a,1.5,b\n" * 20_500 + ' c, 2.5 ,d\n"e" ,3,"f"\n'
+    )
+    given = ("--format", "CSVWithNames", "--decoder", mode, "--verify")
+    shell.ok("load", "a.csv", "--table", "t", *given)
+    found = shell.rows("SELECT s, x, t, count() FROM t GROUP BY s, x, t ORDER BY x")
+    assert found == [["a", 1.5, "b", 20_500], [" c", 2.5, "d", 1], ["e", 3, "f", 1]]

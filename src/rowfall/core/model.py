@@ -231,6 +231,7 @@ class Schema:
         left_out: columns of files that are not loaded; ``defaulted``: columns of the table that
             get their defaults, because files lack them.
         ends_known: the ends of the files were looked at, see :mod:`rowfall.schema.whole_rows`.
+        loose_blanks: blanks may stand behind quotes and around numbers, see there.
     """
 
     columns: tuple[Column, ...]
@@ -248,6 +249,7 @@ class Schema:
     left_out: tuple[str, ...] = ()
     defaulted: tuple[str, ...] = ()
     ends_known: bool = False
+    loose_blanks: bool = False
 
     @property
     def difference(self) -> str:

@@ -60,6 +60,9 @@ URL_REFUSED = frozenset({491, 497, 164, 201, 202, 452, 115, 36, 42, 46, 62})
 # before all was written to it, CANNOT_WRITE_TO_FILE_DESCRIPTOR, which a full disk raises too.
 CHILD_FAILED, CHILD_GONE = 302, 75
 
+# Of blanks where the reader of CSV expects none: CANNOT_PARSE_INPUT_ASSERTION_FAILED, and of
+# numbers CANNOT_PARSE_NUMBER.
+BLANKS_REFUSED = frozenset({27, 72})
 # Raised by a value or a row that does not fit; schema.bad_rows finds its position.
 DATA_CODES = frozenset(
     {

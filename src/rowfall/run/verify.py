@@ -33,7 +33,7 @@ from rowfall.schema.bad_rows import BadRows
 from rowfall.schema.file_ends import matters, open_ended
 from rowfall.schema.headers import Headers
 from rowfall.schema.projection import read_relation
-from rowfall.schema.whole_rows import last_name, with_open_end
+from rowfall.schema.whole_rows import last_name, with_loose_blanks, with_open_end
 from rowfall.targets import staging
 
 MASK64 = (1 << 64) - 1
@@ -291,6 +291,8 @@ class Comparison:
         self._session, self._encoding = session, plan.encoding
         self._columns = plan.schema.columns
         self._schema = replace(plan.schema, ends_known=True)
+        if plan.encoding is not None:
+            self._schema = with_loose_blanks(self._schema, plan.encoding) or self._schema
         self._headers = Headers(session.source, plan.encoding, lambda: session.reader.ask)
         # What a server has pulled it can read again; what was pushed only this machine can.
         listing = plan.listing

@@ -19,8 +19,8 @@ from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.schema.records import lines_relation
-from rowfall.schema.strict_reading import MISSING, nulls_are_guarded, reader_settings
-from rowfall.schema.whole_rows import END, EXTRA, read_structure
+from rowfall.schema.strict_reading import BLANKS, MISSING, nulls_are_guarded, reader_settings
+from rowfall.schema.whole_rows import END, EXTRA, first_as_written, read_structure
 from rowfall.sources.base import Source
 
 SHOWN = 60
@@ -150,7 +150,9 @@ class LenientReader:
             columns = f"* REPLACE (nullIf({last}, '') AS {last})"
         lacked = [c.source for c in self.schema.columns if c.optional and c.source not in order]
         columns += "".join(f", CAST(NULL, 'Nullable(String)') AS {sql.name(n)}" for n in lacked)
-        return _numbered(columns, relation), which
+        # Rows may be short here, so blanks count everywhere: behind a closing quote they raise.
+        keeps = {BLANKS: 1} if first_as_written(self.schema.columns, self.encoding, order) else {}
+        return _numbered(columns, SqlText.of(relation, sql.settings_clause(keeps))), which
 
     def _json(self, split: Split) -> tuple[SqlText, list[tuple[str, int]]]:
         """Return the relation of JSON, read line by line: one broken line cannot hide another."""

@@ -26,6 +26,7 @@ from rowfall.core.model import Encoding, Kind, Plan, Refused, Schema
 from rowfall.core.options import IGNORE, Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
+from rowfall.engines.codes import BLANKS_REFUSED
 from rowfall.engines.database import RefusedRowError
 from rowfall.schema import data_errors, footers, strict_reading
 from rowfall.schema.bad_row_queries import LONG, MALFORMED, LenientReader, Misfit, read_bad_row
@@ -37,7 +38,12 @@ from rowfall.schema.misfits import find_misfits
 from rowfall.schema.projection import of_typed, read_relation
 from rowfall.schema.records import lines_relation
 from rowfall.schema.sampling import RunSelect, described
-from rowfall.schema.whole_rows import LAST_EMPTY, last_name, with_open_end
+from rowfall.schema.whole_rows import (
+    LAST_EMPTY,
+    last_name,
+    with_loose_blanks,
+    with_open_end,
+)
 from rowfall.sources.base import Numbered, Ranged, Rewritten, Source
 
 # Finding bad rows runs beside nothing else, but not on a lane that the watch or a KILL needs.
@@ -410,14 +416,17 @@ class BadRows:
     ) -> Schema | None:
         """Return another way to read the same rows, where only the cheaper one may have failed.
 
-        First integers as text; then a last field that the end of a file leaves empty; then strings
-        that hold line breaks, if every quote is closed.
+        First integers as text; then blanks that the reader refuses; then a last field that the end
+        of a file leaves empty; then strings that hold line breaks, if every quote is closed.
         """
         encoding = self._plan.encoding
         if encoding is None or not self._source.replayable:
             return None
         if strict_reading.reads_numbers(schema):
             return strict_reading.with_integers_as_text(schema, encoding)
+        loose = with_loose_blanks(schema, encoding) if error.code in BLANKS_REFUSED else None
+        if loose is not None:
+            return loose
         try:
             if not schema.ends_known and matters(schema, encoding):
                 if self.open_ended(splits):

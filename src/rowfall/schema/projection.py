@@ -31,7 +31,7 @@ _FOLDER = re.compile(r"([A-Za-z_]\w*)=([^/]*)")
 
 def read_structure(schema: Schema, encoding: Encoding | None) -> str:
     """Return the columns of the objects as they are read; by position, in their own order."""
-    return whole_rows.read_structure(schema.reads, encoding)
+    return whole_rows.read_structure(schema.reads, encoding, loose=schema.loose_blanks)
 
 
 def read_relation(
@@ -62,7 +62,9 @@ def _whole(
     groups = [((), list(splits))] if headers is None else headers.groups(splits, schema.reading)
     parts = []
     for names, some in groups:
-        structure = whole_rows.read_structure(schema.reads, encoding, names)
+        structure = whole_rows.read_structure(
+            schema.reads, encoding, names, loose=schema.loose_blanks
+        )
         relation = source.relation(some, encoding, structure)
         parts.append(whole_rows.guarded(schema, encoding, relation, names))
     if len(parts) == 1:

@@ -346,9 +346,11 @@ _ALWAYS = (
     ("input_format_try_infer_dates", 0, "text in JSON columns stays text"),
     ("input_format_try_infer_datetimes", 0, "text in JSON columns stays text"),
 )
+BLANKS = "input_format_csv_allow_whitespace_or_tab_as_delimiter"
+ROWS_MAY_BE_SHORT = "input_format_csv_allow_variable_number_of_columns"
 _CSV = (
     ("input_format_csv_empty_as_default", 0, "only a column that is not there takes its default"),
-    ("input_format_csv_allow_variable_number_of_columns", 1, "missing fields fit no type"),
+    (ROWS_MAY_BE_SHORT, 1, "missing fields fit no type"),
     ("input_format_csv_use_default_on_bad_values", 0, "a bad value is an error"),
     ("input_format_csv_enum_as_number", 0, "enums are names"),
     ("input_format_csv_detect_header", 0, "the plan says whether there is a header"),
@@ -356,7 +358,6 @@ _CSV = (
     ("format_csv_allow_double_quotes", 1, "RFC 4180"),
     ("format_csv_allow_single_quotes", 0, "an apostrophe is a letter"),
 )
-_BLANKS = "input_format_csv_allow_whitespace_or_tab_as_delimiter"
 _TUPLES = "input_format_csv_deserialize_separate_columns_into_tuple"
 _TSV = (
     ("input_format_tsv_empty_as_default", 0, "only a column that is not there takes its default"),
@@ -421,7 +422,7 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
             rows.append(("format_csv_delimiter", encoding.delimiter, "as planned"))
             blank = encoding.delimiter in " \t"
             why = "a blank or a tab is the delimiter" if blank else "blanks and tabs are none"
-            rows.append((_BLANKS, int(blank), why))
+            rows.append((BLANKS, int(blank), why))
             own = tuples_apart(encoding, columns)
             why = "elements of tuples have fields of their own" if own else "tuples have one field"
             rows.append((_TUPLES, int(own), why))
