@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,52 @@ def test_partition_keys_of_expressions(by: str, count: int | None, parts: Parts)
         assert "rule of its own" in found
         return
     assert compared(parts, columns, by, "(s, n)", rows) >= (count or 2) // 2
+
+
+# Each with the values at both of its ends, in ranges that fit into one byte, into two, and into
+# just more than each: blocks are held by their differences to the least value.
+NEAR = {
+    **{
+        f"{sign}Int{bits}": (low, low + (1 << bits) - 1)
+        for bits in (8, 16, 32, 64)
+        for sign, low in (("", -(1 << bits - 1)), ("U", 0))
+    },
+    "Date": (0, 65_535),
+    "DateTime": (0, (1 << 32) - 1),
+    "DateTime64(0, 'UTC')": (0, 4_000_000_000),
+    "Decimal(9, 0)": (-999_999_999, 999_999_999),
+    "Decimal(18, 0)": (-(10**18) + 1, 10**18 - 1),
+    "Nullable(Int32)": (-(1 << 31), (1 << 31) - 1),
+}
+
+
+def near(rng: random.Random, type_: str, span: int, *, high: bool) -> list[str]:
+    low, most = NEAR[type_]
+    first = max(low, most - span) if high else low
+    numbers = [first, *(first + rng.randint(0, span) for _ in range(ROWS - 2)), first + span]
+    numbers = [min(number, most) for number in numbers]
+    if type_ == "Date":
+        return [str(date(1970, 1, 1) + timedelta(days=number)) for number in numbers]
+    if type_.startswith("DateTime"):
+        begin = datetime(1970, 1, 1, tzinfo=UTC)
+        return [f"{begin + timedelta(seconds=n):%Y-%m-%d %H:%M:%S}" for n in numbers]
+    return [NULL if type_ == "Nullable(Int32)" and n % 7 == 0 else str(n) for n in numbers]
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("high", [False, True])
+@pytest.mark.parametrize("span", [0, 255, 256, 65_535, 65_536])
+def test_values_that_are_near_each_other(span: int, high: bool, parts: Parts) -> None:
+    """Of partitions by a column and by an expression, and of rows that stand together."""
+    rng = random.Random(f"{SEED} {span} {high}")
+    columns = {"p": "Int16", **{f"c{n}": type_ for n, type_ in enumerate(NEAR)}, "k": "UInt32"}
+    cells = [near(rng, type_, span, high=high) for type_ in NEAR]
+    keys_ = few(rng, "UInt32", 900)
+    for by, pool_ in (("p", few(rng, "Int16", 5)), ("intDiv(p, 7)", ["-8", "-7", "0", "6", "7"])):
+        numbers = pool_[:ROWS] if len(pool_) >= ROWS else rng.choices(pool_, k=ROWS)
+        rows = table_of(numbers, *cells, keys_)
+        for ordered in (rows, sorted(rows, key=lambda row: int(row[0]))):
+            compared(parts, columns, by, "k", ordered, block_rows=1_500, chunk_bytes=1 << 16)
 
 
 def test_rows_of_a_partition_are_one_part(parts: Parts) -> None:

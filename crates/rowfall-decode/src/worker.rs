@@ -221,12 +221,13 @@ impl<'a> Worker<'a> {
     /// many.
     fn hold(&mut self, partitioned: &Partitioned) -> Result<(), Fail> {
         let (names, columns, numbers) = (&self.names, &self.columns, &mut self.numbers);
-        partitioned.partitions.number(names, columns, self.rows, numbers).map_err(|what| {
+        let found = partitioned.partitions.number(names, columns, self.rows, numbers);
+        let found = found.map_err(|what| {
             let input = &self.spec.inputs[0];
             let whole = Input { uri: Some(String::new()), ..input.clone() };
             declined(if self.spec.inputs.len() == 1 { input } else { &whole }, &what)
         })?;
-        let block = HeldBlock::new(&self.columns, &self.numbers, &mut self.counting);
+        let block = HeldBlock::new(&self.columns, numbers, &found, &mut self.counting);
         self.columns.iter_mut().for_each(Column::clear);
         let blocks = partitioned.held.add(block, partitioned.most);
         for partition in partitions_of(&blocks) {
@@ -255,18 +256,19 @@ impl<'a> Worker<'a> {
         number: u16,
     ) -> Result<(), Fail> {
         let partition = partitioned.partitions.partition(number);
-        let mut rows = 0;
-        for (place, block) in blocks.iter().enumerate() {
-            rows += block.append(number, &mut self.columns);
-            let bytes: usize = self.columns.iter().map(Column::bytes).sum();
-            let full = bytes + self.spec.block_bytes >= PART_BYTES
-                || rows + self.spec.block_rows >= PART_ROWS;
-            if rows > 0 && (full || place + 1 == blocks.len()) {
+        // All workers may write at once; values that are held narrow take more in a part.
+        let most = PART_BYTES.min(partitioned.most / self.spec.outputs.len());
+        let (mut rows, mut bytes) = (0, 0);
+        for block in blocks {
+            let (more_rows, more_bytes) = block.size_of(number);
+            if rows > 0 && (bytes + more_bytes > most || rows + more_rows > PART_ROWS) {
                 self.write(rows, Some(&partition))?;
-                rows = 0;
+                (rows, bytes) = (0, 0);
             }
+            rows += block.append(number, &mut self.columns);
+            bytes += more_bytes;
         }
-        Ok(())
+        if rows > 0 { self.write(rows, Some(&partition)) } else { Ok(()) }
     }
 
     /// Copy the rows of a piece of an input, and return how many there were.

@@ -42,7 +42,10 @@ _BUILD_POLL_SECONDS = decoder.PROGRESS_MS / 1e3
 # partition are copied once more.
 _HELD_SHARE = 4
 _UNLIMITED = 4 << 30
-_HELD_BLOCK = 32 << 20
+# Rows are only held by blocks: one that fits into the cache is sorted faster, and each partition of
+# it should have some of them.
+_HELD_BLOCK = (4 << 20, 32 << 20)
+_HELD_SLICE = 64 << 10
 # Clear of those on which statements run.
 _ASKING_LANES = 2000
 
@@ -98,8 +101,9 @@ class Build(Decode):
             "file": str(Path(outputs[0]).parent / "keys.native"),
             "hold_bytes": limit // _HELD_SHARE,
         }
-        # The rows of a block are only held: one that fits into a cache is sorted faster.
-        return {"partition_by": held, "block_bytes": _HELD_BLOCK}
+        least, most = _HELD_BLOCK
+        block = min(most, max(least, order.schema.partitions * _HELD_SLICE))
+        return {"partition_by": held, "block_bytes": block}
 
     def _answers(self, order: Order, lane: int) -> Answers:
         """Return what computes the partition key of values that the program has met."""

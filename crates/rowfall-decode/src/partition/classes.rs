@@ -174,7 +174,9 @@ fn sample(numbers: &[u16], classes: usize) -> Vec<u32> {
     let mut samples = vec![NO_ROW; classes];
     for (row, number) in (0..).zip(numbers) {
         let place = &mut samples[usize::from(*number)];
-        *place = (*place).min(row);
+        if *place == NO_ROW {
+            *place = row;
+        }
     }
     samples
 }

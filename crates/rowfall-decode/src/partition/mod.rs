@@ -16,7 +16,7 @@ use crate::output::{self, Partition};
 use crate::partition::classes::{MOST_CLASSES, NO_ROW, Used, number_rows};
 use crate::questions;
 use crate::sort::counting::KEYS;
-use crate::spec::{KeyColumn, PartitionKey};
+use crate::spec::{KeyColumn, PartitionKey, Same};
 
 /// Partitions of a run at most: rows are counted by them.
 const MOST_PARTITIONS: usize = KEYS;
@@ -29,6 +29,16 @@ pub struct Partitions {
     /// The file in which values are handed to the engine.
     file: PathBuf,
     known: Mutex<Known>,
+}
+
+/// What the numbers of the rows of a block stand for.
+pub struct Numbered {
+    /// The partition of each number.
+    pub places: Vec<u16>,
+    /// A row of each number.
+    pub samples: Vec<u32>,
+    /// Indices of columns whose values are the same in all rows of a number.
+    pub columns: Vec<usize>,
 }
 
 #[derive(Default)]
@@ -51,14 +61,15 @@ impl Partitions {
         Arc::clone(&self.known.lock().expect("no worker panics").partitions[usize::from(number)])
     }
 
-    /// Find the partition of each row of a block; the error says what is declined.
+    /// Find the partition of each row of a block; the error says what is declined. `numbers` gets
+    /// the class of each row: its partition is in what is returned.
     pub fn number(
         &self,
         names: &[String],
         columns: &[Column],
         rows: usize,
         numbers: &mut Vec<u16>,
-    ) -> Result<(), String> {
+    ) -> Result<Numbered, String> {
         let used: Vec<Used<'_>> = (self.columns.iter())
             .map(|key| Used::new(columns[key.index].values(), key, rows))
             .collect();
@@ -80,8 +91,17 @@ impl Partitions {
                 "a block of {found} partitions, and max_partitions_per_insert_block is {most}"
             ));
         }
+        let classes = samples.iter().filter(|row| **row != NO_ROW).count();
+        // Where a partition has rows of one class only, the class may stand for it.
+        if samples.len() <= KEYS && met.len() == classes {
+            let exact = self.columns.iter().all(|key| matches!(key.same(), Same::Value));
+            let columns =
+                if exact { self.columns.iter().map(|key| key.index).collect() } else { Vec::new() };
+            return Ok(Numbered { places, samples, columns });
+        }
         numbers.iter_mut().for_each(|number| *number = places[usize::from(*number)]);
-        Ok(())
+        let places = (0..KEYS as u16).collect();
+        Ok(Numbered { places, samples: Vec::new(), columns: Vec::new() })
     }
 
     /// The partition of each class, by a row of it; the engine is asked about new ones.

@@ -5,6 +5,7 @@
 //! 100 values, blocks of 5 M): 0.35 CPU-seconds, 0.95 with keys of eight bytes and a place for each
 //! row.
 
+use crate::column::reorder::all_equal;
 use crate::column::{Column, Values};
 use crate::sort::keys::{KeyRange, pack_keys};
 use crate::types::BaseType;
@@ -54,13 +55,21 @@ impl CountingSort {
         !sorted
     }
 
-    /// Count the rows by numbers below [`KEYS`] that are given; false where they are in order.
-    pub fn count_numbers(&mut self, numbers: &[u16]) -> bool {
-        self.keys.clear();
-        self.keys.extend_from_slice(numbers);
+    /// Count the rows by numbers below [`KEYS`] that are given, and keep these; false where they are
+    /// in order.
+    pub fn count_numbers(&mut self, numbers: &mut Vec<u16>) -> bool {
+        std::mem::swap(&mut self.keys, numbers);
+        // A counter that the row before has changed is not there yet: two of them take turns.
+        let mut others = [0; KEYS];
         self.counts.fill(0);
-        numbers.iter().for_each(|number| self.counts[usize::from(*number) % KEYS] += 1);
-        !numbers.is_sorted()
+        let (pairs, rest) = self.keys.as_chunks::<2>();
+        for [a, b] in pairs {
+            self.counts[usize::from(*a) % KEYS] += 1;
+            others[usize::from(*b) % KEYS] += 1;
+        }
+        rest.iter().for_each(|number| self.counts[usize::from(*number) % KEYS] += 1);
+        self.counts.iter_mut().zip(others).for_each(|(count, other)| *count += other);
+        !self.keys.is_sorted()
     }
 
     /// The numbers that have rows, with the places of these: from the first to the one behind them.
@@ -102,6 +111,22 @@ impl CountingSort {
         out
     }
 
+    /// Copy values of N bytes into their order, each as its difference to `low` in M bytes.
+    pub fn scattered_narrow<const N: usize, const M: usize>(
+        &self,
+        data: &[u8],
+        low: [u8; N],
+    ) -> Vec<u8> {
+        let low = wide(low);
+        let narrow = |value: [u8; N]| {
+            let difference = wide(value).wrapping_sub(low).to_le_bytes();
+            *difference.first_chunk::<M>().expect("no more than eight")
+        };
+        let mut out = Vec::new();
+        self.scatter_each(data, &mut out, narrow);
+        out
+    }
+
     /// Reorder a column by the keys; rows of equal keys stay in the order they have. `is_key` says
     /// that the column is one of the key.
     ///
@@ -112,6 +137,9 @@ impl CountingSort {
             column.width(),
             matches!(column.data_type.base, BaseType::Float32 | BaseType::Float64),
         );
+        if !is_key && !column.data_type.nullable && all_equal(&column.data, width) {
+            return;
+        }
         // -0 and 0 are the same key, and what stands under a NULL may be anything.
         let equal = is_key && !column.data_type.nullable && !float_order;
         if column.data_type.nullable {
@@ -158,20 +186,40 @@ impl CountingSort {
     /// Copy each value to its place: a few thousand places that move on slowly, so that all of them
     /// stay in the cache.
     fn scatter_into<const N: usize>(&self, data: &[u8], scratch: &mut Vec<u8>) {
+        self.scatter_each::<N, N>(data, scratch, |value| value);
+    }
+
+    /// Copy what `each` makes of the values to their places.
+    #[inline(always)]
+    fn scatter_each<const N: usize, const M: usize>(
+        &self,
+        data: &[u8],
+        scratch: &mut Vec<u8>,
+        each: impl Fn([u8; N]) -> [u8; M],
+    ) {
         let mut positions = start_positions(*self.counts);
         assert_eq!(data.len(), self.keys.len() * N);
+        let bytes = self.keys.len() * M;
         scratch.clear();
-        scratch.reserve(data.len());
-        let room = scratch.spare_capacity_mut()[..data.len()].as_chunks_mut::<N>().0;
+        scratch.reserve(bytes);
+        let room = scratch.spare_capacity_mut()[..bytes].as_chunks_mut::<M>().0;
         for (value, &key) in data.as_chunks::<N>().0.iter().zip(&self.keys) {
             let place = &mut positions[usize::from(key) % KEYS];
-            room[*place as usize] = value.map(std::mem::MaybeUninit::new);
+            room[*place as usize] = each(*value).map(std::mem::MaybeUninit::new);
             *place += 1;
         }
         // SAFETY: there is a value for each key, and the same keys were counted: the places of each
         // begin where those of the one before end, so every value of the room was written once.
-        unsafe { scratch.set_len(data.len()) };
+        unsafe { scratch.set_len(bytes) };
     }
+}
+
+/// The number of up to eight bytes.
+#[inline(always)]
+pub fn wide<const N: usize>(bytes: [u8; N]) -> u64 {
+    let mut word = [0; 8];
+    word[..N].copy_from_slice(&bytes);
+    u64::from_le_bytes(word)
 }
 
 /// For each key the position of its first row, by how many rows each key has.

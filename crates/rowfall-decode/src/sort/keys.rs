@@ -138,7 +138,8 @@ fn min_max_of<T: Ord + Copy>(mut values: impl Iterator<Item = T>) -> Option<(T, 
     Some(values.fold((first, first), |(low, high), value| (low.min(value), high.max(value))))
 }
 
-fn min_max<const N: usize, T: Ord + Copy>(
+/// The least and the greatest of some values, None of none.
+pub fn min_max<const N: usize, T: Ord + Copy>(
     data: &[[u8; N]],
     read: impl Fn([u8; N]) -> T,
 ) -> Option<(T, T)> {

@@ -232,9 +232,12 @@ impl PartBlock<'_> {
                     reorder::gather_fixed(&column.data, width, in_any_order(same, rows), out)
                 })?;
                 if !data_type.nullable {
-                    let zeros =
-                        column.data.chunks_exact(width).filter(|v| v.iter().all(|b| *b == 0));
-                    defaults = Some(zeros.count());
+                    defaults = Some(match same {
+                        true => {
+                            self.rows * usize::from(column.data[..width].iter().all(|b| *b == 0))
+                        }
+                        false => count_zeros(&column.data, width),
+                    });
                 }
             }
         }
@@ -339,6 +342,21 @@ impl PartBlock<'_> {
             }
         }
         out
+    }
+}
+
+/// How many values of `width` bytes are zero.
+fn count_zeros(data: &[u8], width: usize) -> usize {
+    fn count<const N: usize>(data: &[u8]) -> usize {
+        data.as_chunks::<N>().0.iter().map(|value| usize::from(*value == [0; N])).sum()
+    }
+    match width {
+        1 => count::<1>(data),
+        2 => count::<2>(data),
+        4 => count::<4>(data),
+        8 => count::<8>(data),
+        16 => count::<16>(data),
+        _ => data.chunks_exact(width).filter(|value| value.iter().all(|b| *b == 0)).count(),
     }
 }
 
