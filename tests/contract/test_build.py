@@ -453,6 +453,22 @@ def test_columns_of_every_type(key: str, parts: Parts) -> None:
     parts.drop(compared(parts, columns, key, rows))
 
 
+@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("nulls", [0, 0.3, 1])
+@pytest.mark.sampled
+def test_keys_that_may_be_null(type_: str, nulls: float, parts: Parts) -> None:
+    """As the first column of a key, where whole granules have NULL, and behind another one."""
+    rng = random.Random(f"{SEED} {type_} {nulls}")
+    low = type_.startswith("Low")
+    nullable = "LowCardinality(Nullable(String))" if low else f"Nullable({type_})"
+    columns = {"k": nullable, "n": "UInt8", "s": "String"}
+    few = [str(n % 3) for n in range(9_000)]
+    values = pool(rng, type_, 9_000, 0.3 if nulls < 1 else 0, nulls, some=30)
+    rows = table_of(values, few, pool(rng, "String", 9_000, defaults=0.3))
+    for key in ("(k, n)", "(n, k)", "k"):
+        parts.drop(compared(parts, columns, key, rows, settings=", allow_nullable_key = 1"))
+
+
 @pytest.mark.parametrize("order", ["sorted", "backwards", "equal"])
 def test_orders_of_rows(order: str, parts: Parts) -> None:
     """Also those that need no sorting at all, and the rows of exactly two granules."""

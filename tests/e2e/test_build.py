@@ -237,6 +237,19 @@ TABLES = {
         "(id UInt32, kind String, note String, price Float64, maybe Nullable(UInt32)) "
         "ENGINE = AggregatingMergeTree ORDER BY (kind, id)"
     ),
+    "collapsing": (
+        "(id UInt32, kind String, note String, price Float64, maybe Nullable(UInt32), "
+        "sign Int8 DEFAULT if(id % 3 = 0, -1, 1)) "
+        "ENGINE = CollapsingMergeTree(sign) ORDER BY (kind, maybe) SETTINGS allow_nullable_key = 1"
+    ),
+    "coalescing": (
+        "(id UInt32, kind String, note String, price Float64, maybe Nullable(UInt32)) "
+        "ENGINE = CoalescingMergeTree ORDER BY (kind, price)"
+    ),
+    "key with NULL": (
+        "(id UInt32, kind String, note String, price Float64, maybe Nullable(UInt32)) "
+        "ENGINE = MergeTree PARTITION BY kind ORDER BY (maybe, id) SETTINGS allow_nullable_key = 1"
+    ),
 }
 
 

@@ -1,8 +1,8 @@
 """Runs ``rowfall``, and does something to it at one of its steps.
 
 A step is a statement of the embedded engine or of a server that changes something, a transaction
-of the ledger, what a transaction of another database does, or a file that a table of Iceberg gets
-or loses.
+of the ledger, what a transaction of another database does, a question of rowfall-decode, a part
+of its on the way to staging, or a file that a table of Iceberg gets or loses.
 Every step is written to a file with its number, so that a run without a fault lists them.
 
     python stepper.py STEPS NUMBER before|after KIND load ...
@@ -23,6 +23,7 @@ from typing import Any
 from kills import CHANGES, children  # beside this script
 
 from rowfall.cli import main
+from rowfall.deliver import build
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.postgresql import Copy
 from rowfall.engines.server import Server
@@ -84,7 +85,7 @@ def patch(steps: Steps) -> None:
 
     def calling(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def call_step(*args: Any) -> Any:
-            number = steps.begin(f"database: {name}")
+            number = steps.begin(f"call: {name}")
             steps.at(number, "before")
             found = call(*args)
             steps.at(number, "after")
@@ -106,6 +107,9 @@ def patch(steps: Steps) -> None:
     for transaction in TRANSACTIONS:
         for name in ("lease", "write", "finish", "commit"):
             setattr(transaction, name, calling(name, getattr(transaction, name)))
+    # A question of rowfall-decode about partitions, and each of its parts on the way to staging.
+    for name in ("partitions", "move"):
+        setattr(build, name, calling(name, getattr(build, name)))
     if any("iceberg+" in argument for argument in sys.argv):
         from rowfall.engines.iceberg_folder import S3, Disk  # pyiceberg takes half a second
 

@@ -26,12 +26,22 @@ KINDS = {
     "--replace": ("--replace",),
     "build": ("--build", "on"),
     "build --atomic": ("--build", "on", "--atomic"),
+    "build partitions": ("--build", "on", "--partition-by", "id % 3"),
+    "build keys with NULL": ("--build", "on", "--null", "\\N"),
     "--upsert": ("--upsert", "id"),
+}
+# Of tables that are there before; every fifth name is NULL in them.
+TABLES = {
+    "build keys with NULL": "(id UInt64, name Nullable(String)) ENGINE = MergeTree "
+    "PARTITION BY id % 3 ORDER BY (name, id) SETTINGS allow_nullable_key = 1"
 }
 KILLS = ("kill -9 rowfall", "kill -9 engine child")
 OTHERS = ("kill -9 both", "Ctrl-C")
 _TRIES = 3
-SUMS = "count(), uniqExact(id), sum(id), countIf(name != concat('n', toString(id)))"
+SUMS = (
+    "count(), uniqExact(id), sum(id), countIf(name != concat('n', toString(id))), "
+    "countIf(name IS NULL)"
+)
 # Tables of rowfall's own, and parts that the table has twice.
 LEFT = (
     "(SELECT toString(groupArray(name)) FROM system.tables WHERE startsWith(name, '_rowfall_')), "
@@ -43,32 +53,39 @@ LEFT = (
 class Folder:
     """A data folder with rows that are replaced, two files, and the command that loads them."""
 
-    def __init__(self, rowfall: Any, options: Sequence[str]) -> None:
+    def __init__(self, rowfall: Any, options: Sequence[str], table: str = "") -> None:
         self._rowfall = rowfall
+        self._nulls = bool(table)
         self._command = ("load", "in/*.csv", "--table", "t", "--attempt-bytes", "1KB",
                          "--threads", "2", "--memory", "1GiB", *options)  # fmt: skip
         self._steps = rowfall.cwd / "steps"
         for number in range(2):
             self._write(f"in/{number}.csv", range(number * ROWS // 2, (number + 1) * ROWS // 2))
-        self._replaces = "--replace" in options or "--upsert" in options
+        self._starts_with = bool(table) or "--replace" in options or "--upsert" in options
         if "--upsert" in options:
             (rowfall.cwd / "old.csv").write_text("id,name\n3,old\n1500,old\n")
         else:
             self._write("old.csv", range(10**6, 10**6 + 10))
         self._data = rowfall.cwd / "rowfall-data"
         self._old = rowfall.cwd / "old-data"
-        done = rowfall("load", "old.csv", "--table", "t")
+        done = rowfall("load", "old.csv", "--table", "old" if table else "t")
         assert done.returncode == 0, done.stderr
+        if table:
+            made = rowfall("query", f"CREATE TABLE t {table}", "--write")
+            assert made.returncode == 0, made.stderr
         self._data.rename(self._old)
 
     def _write(self, name: str, ids: range) -> None:
         path = self._rowfall.cwd / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text("id,name\n" + "".join(f"{i},n{i}\n" for i in ids))
+        names = ("\\N" if self._nulls and i % 5 == 0 else f"n{i}" for i in ids)
+        path.write_text(
+            "id,name\n" + "".join(f"{i},{n}\n" for i, n in zip(ids, names, strict=True))
+        )
 
     def fresh(self) -> None:
         shutil.rmtree(self._data, ignore_errors=True)
-        if self._replaces:
+        if self._starts_with:
             shutil.copytree(self._old, self._data, symlinks=True)
 
     def steps(self) -> list[str]:
@@ -102,7 +119,8 @@ class Folder:
     def check(self) -> None:
         out = self._rowfall("query", f"SELECT {SUMS}, {LEFT} FROM t", "--format", "TSV")
         assert out.returncode == 0, out.stderr
-        expected = [ROWS, ROWS, ROWS * (ROWS - 1) // 2, 0, [], 0]
+        nulls = ROWS // 5 if self._nulls else 0
+        expected = [ROWS, ROWS, ROWS * (ROWS - 1) // 2, 0, nulls, [], 0]
         assert out.stdout.split() == [str(x) for x in expected]
 
     def _stepped(self, number: int, side: str, kind: str) -> str:
@@ -129,7 +147,7 @@ class Folder:
 def test_hurt_at_every_step(
     rowfall: Any, chance: random.Random, survived: Survived, kind: str, hurt: str
 ) -> None:
-    folder = Folder(rowfall, KINDS[kind])
+    folder = Folder(rowfall, KINDS[kind], TABLES.get(kind, ""))
     steps = folder.steps()
     cases = [(step, side) for step in steps for side in ("before", "after")]
     chance.shuffle(cases)

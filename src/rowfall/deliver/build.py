@@ -182,7 +182,7 @@ class Build(Decode):
         try:
             for number, part in enumerate(parts, 1):
                 id_, _, _ = part.name.rpartition("_")
-                os.rename(part, place / f"{id_ or 'all'}_{number}_{number}_0")
+                move(part, place / f"{id_ or 'all'}_{number}_{number}_0")
         except OSError as error:
             raise TargetError(f"parts cannot be moved to {place}: {error.strerror}") from None
         cpu = 0.0
@@ -211,6 +211,11 @@ class Build(Decode):
             lane=lane,
         )
         return Path(self._input.target.folder or "", path, "detached")
+
+
+def move(part: Path, place: Path) -> None:
+    """Move a finished part to where staging finds it, under the name that it has there."""
+    os.rename(part, place)
 
 
 def partitions(

@@ -519,9 +519,6 @@ def _not_built(
         return why
     if not sorted_by and (key := sorting_key(facts)):
         return f"blocks are not sorted by its key ({key})"
-    sorting = [c for c in schema.columns if c.name in sorted_by]
-    if any("Nullable" in c.type for c in sorting):
-        return "a column of its key may be NULL"
     return None
 
 
